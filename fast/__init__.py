@@ -1,0 +1,1 @@
+"""The same methods, optimised: vectorised over data and classes, blocked, log domain."""

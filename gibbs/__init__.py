@@ -1,0 +1,1 @@
+"""Ground truth: exact draws and chains, each with log Z and its error."""

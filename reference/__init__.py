@@ -1,0 +1,1 @@
+"""The papers in NumPy, literally: one equation, one function, one address."""
