@@ -1,0 +1,5 @@
+"""`python -m validation` is `triad`."""
+
+from validation.cli import main
+
+main()

@@ -1,0 +1,189 @@
+"""Files: one .npz with a schema, written atomically, read without unpickling, loud on anything unknown."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+import tempfile
+import tokenize
+import warnings
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from os import PathLike
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+# what zipfile and NumPy raise on bytes that were changed or cut off, found by changing and cutting them
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    struct.error,
+    RuntimeError,  # encrypted, or a compression that is not there
+    OverflowError,
+    MemoryError,  # a header that promises more than there is
+    SyntaxError,  # tokenize.TokenError among them, from the header of an array
+    tokenize.TokenError,
+    OSError,
+)
+
+
+class FileFormatError(ValueError):
+    """A file that is not what its name promised: truncated, foreign, pickled, of another schema."""
+
+
+def write_atomically(path: str | PathLike[str], write: Callable[[IO[bytes]], Any]) -> None:
+    """Call `write` on a temporary file beside `path`, then rename: a reader sees the old file or the new one.
+
+    Raises
+    ------
+    OSError    naming the folder, if it cannot be made or written
+    """
+    path = Path(path)
+    _check_file_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # only the start of the name: together they must stay below what file systems take
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
+    except OSError as error:
+        raise OSError(
+            error.errno,
+            f"{path.parent}: found {error.strerror or error}, expected a folder that can be written",
+        ) from error
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp makes files that only their owner can read; a result is as public as any other new file
+        umask = os.umask(0)
+        os.umask(umask)
+        temporary.chmod(0o666 & ~umask)
+        temporary.replace(path)
+    except BaseException:  # Ctrl-C included: no half-written file stays behind
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: str | PathLike[str], text: str) -> None:
+    """Write UTF-8 text atomically."""
+    write_atomically(path, lambda file: file.write(text.encode("utf-8")))
+
+
+def save_npz(path: str | PathLike[str], schema: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays and the name of their schema to one compressed .npz, atomically."""
+    for key, array in arrays.items():
+        if array.dtype.hasobject:
+            raise TypeError(f"{key}: found dtype object, expected plain numbers or text (files hold no pickles)")
+    # objects were refused above; NumPy 2.0 would store the keyword allow_pickle as one more array
+    stored: dict[str, Any] = {"schema": np.asarray(schema), **arrays}
+    write_atomically(path, lambda file: np.savez_compressed(file, **stored))
+
+
+def load_npz(path: str | PathLike[str], schema: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz written with `schema`.
+
+    Raises
+    ------
+    FileNotFoundError     if there is no such file
+    FileFormatError       if it is truncated, no .npz, holds pickles, or has another schema
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: found no file, expected a .npz with schema {schema!r}")
+    try:
+        # opened here: NumPy leaves its own file open when a damaged archive stops it
+        with path.open("rb") as file, warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # NumPy guesses at headers that it cannot read, and warns
+            archive = np.load(file, allow_pickle=False) if _is_npz(file) else None
+            if not isinstance(archive, np.lib.npyio.NpzFile):
+                raise FileFormatError(f"{path}: found a file that is no .npz (or is cut off), expected {schema!r}")
+            with archive:
+                arrays = {key: archive[key] for key in archive.files}
+                members = len(archive.files)
+    except FileFormatError:
+        raise
+    except PermissionError as error:
+        raise PermissionError(error.errno, f"{path}: found a file that may not be read") from error
+    except _DAMAGE as error:
+        raise FileFormatError(f"{path}: found a damaged .npz ({_reason(error)}), expected {schema!r}") from error
+    except (ValueError, Warning) as error:
+        raise FileFormatError(
+            f"{path}: found content that is no plain array ({_reason(error)}), expected {schema!r}"
+        ) from error
+    # NumPy hands over a member that is no array as bytes
+    foreign = sorted(key for key, array in arrays.items() if not isinstance(array, np.ndarray))
+    if foreign or members != len(arrays):
+        found_instead = f"members that are no arrays: {foreign[:3]}" if foreign else "two members of one name"
+        raise FileFormatError(f"{path}: found {found_instead}, expected {schema!r}")
+    found = arrays.pop("schema", None)
+    if found is None:
+        raise FileFormatError(f"{path}: found no field 'schema', expected {schema!r}")
+    if found.ndim or str(found) != schema:
+        raise FileFormatError(f"{path}: found schema {str(found)!r}, expected {schema!r}")
+    return arrays
+
+
+def _is_npz(file: IO[bytes]) -> bool:
+    found = zipfile.is_zipfile(file)
+    file.seek(0)
+    return found
+
+
+def check_keys(found: set[str], known: set[str], required: set[str], where: str) -> None:
+    """Refuse unknown and missing fields, each by name."""
+    if found - known:
+        raise FileFormatError(f"{where}: found unknown fields {sorted(found - known)}, expected only {sorted(known)}")
+    if required - found:
+        raise FileFormatError(f"{where}: found no fields {sorted(required - found)}, expected them")
+
+
+def scalar(array: NDArray[Any]) -> Any:
+    """The Python value in an array without axes."""
+    if array.dtype.kind == "U":
+        return str(array)
+    return array.item()
+
+
+def read_json(text: Any, where: str) -> Any:
+    """Parse JSON, or say where it went wrong."""
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError) as error:
+        raise FileFormatError(f"{where}: found {str(text)[:60]!r}, expected JSON ({error})") from error
+
+
+def check_writable(path: str | PathLike[str]) -> None:
+    """Find out before the work whether a file could be written there.
+
+    Raises
+    ------
+    OSError    naming the folder
+    """
+    path = Path(path)
+    _check_file_name(path)
+    probe = path.with_name(f".{path.name[:40]}.{os.getpid()}.probe")
+    write_atomically(probe, lambda file: file.write(b""))
+    probe.unlink(missing_ok=True)
+
+
+def _check_file_name(path: Path) -> None:
+    """Refuse what a rename would not write to: a folder, or replace by a plain file: a device, a pipe."""
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, f"{path}: found a folder, expected the name of a file")
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, f"{path}: found a device or a pipe, expected the name of a file")
+
+
+def _reason(error: BaseException) -> str:
+    """The first line of an error, or its name where it says nothing."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__
