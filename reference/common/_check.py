@@ -1,0 +1,71 @@
+"""Checks of what enters at the entry points: argument, what was found, what was expected."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def array(value: Any, name: str, ndim: int) -> Array:
+    """A finite float64 array of the given number of axes, or a ValueError."""
+    try:
+        found = np.asarray(value)
+    except ValueError as error:  # ragged nested lists
+        raise ValueError(f"{name}: found rows of different lengths, expected {ndim} regular axes") from error
+    if found.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: found dtype {found.dtype}, expected real numbers")
+    found = found.astype(np.float64)
+    if found.ndim != ndim:
+        raise ValueError(f"{name}: found shape {found.shape}, expected {ndim} axes")
+    if not np.all(np.isfinite(found)):
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
+        raise ValueError(f"{name}: found {found[where]} at {where}, expected finite values")
+    return found
+
+
+def points(value: Any, name: str, d: int | None = None, allow_empty: bool = False) -> Array:
+    """A matrix (any, d) of finite values."""
+    found = array(value, name, 2)
+    if found.shape[1] == 0 or (found.shape[0] == 0 and not allow_empty):
+        raise ValueError(f"{name}: found shape {found.shape}, expected at least one row and one column")
+    if d is not None and found.shape[1] != d:
+        raise ValueError(f"{name}: found {found.shape[1]} columns, expected {d} as in X")
+    return found
+
+
+def labels(value: Any, n: int) -> Array:
+    """Labels (n,), each -1 or +1; one class alone is allowed."""
+    found = array(value, "y_sign", 1)
+    if found.shape != (n,):
+        raise ValueError(f"y_sign: found shape {found.shape}, expected ({n},)")
+    if not np.all(np.abs(found) == 1.0):
+        wrong = found[np.abs(found) != 1.0][0]
+        raise ValueError(f"y_sign: found {wrong:.6g}, expected only -1 and +1")
+    return found
+
+
+def scalar(value: Any, name: str, zero_allowed: bool) -> float:
+    """A finite number, positive, or >= 0 where zero is allowed."""
+    found = float(array(value, name, 0))
+    if found < 0.0 or (found == 0.0 and not zero_allowed):
+        raise ValueError(f"{name}: found {found:.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
+    return found
+
+
+def positive_vector(value: Any, name: str, d: int) -> Array:
+    """A vector (d,) of positive finite numbers."""
+    found = array(value, name, 1)
+    if found.shape != (d,):
+        raise ValueError(f"{name}: found shape {found.shape}, expected ({d},)")
+    if not np.all(found > 0.0):
+        raise ValueError(f"{name}: found {np.min(found):.6g}, expected > 0")
+    return found
+
+
+def count(value: Any, name: str) -> int:
+    """A whole number, at least 1."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name}: found {value!r}, expected a whole number >= 1")
+    return int(value)

@@ -1,0 +1,67 @@
+"""Factorisations that either succeed or say which matrix failed and which parameter is responsible."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.lapack import dpotri
+
+Array = NDArray[np.float64]
+
+
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
+    """A matrix that must be positive definite is not; names matrix, size, smallest eigenvalue, parameter."""
+
+
+class Factor(NamedTuple):
+    """Lower Cholesky factor of a matrix, and what is read off it."""
+
+    chol: Array
+    inverse: Array
+    log_det: float
+
+
+def cholesky(matrix: Array, name: str, remedy: str) -> Array:
+    """Lower Cholesky factor (m, m) of a symmetric positive definite matrix; nothing is added to its diagonal.
+
+    Parameters
+    ----------
+    matrix : (m, m)       symmetric; its lower triangle is read
+    name : str            what the matrix is called in the error, e.g. "K_ZZ"
+    remedy : str          what the caller can do, e.g. "raise jitter or remove duplicate rows of Z"
+
+    Raises
+    ------
+    NotPositiveDefiniteError     with name, size, smallest eigenvalue and remedy
+    """
+    try:
+        return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        smallest = np.linalg.eigvalsh(matrix)[0]
+    raise NotPositiveDefiniteError(
+        f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g}, expected > 0; {remedy}"
+    )
+
+
+def factorise(matrix: Array, name: str, remedy: str) -> Factor:
+    """Cholesky factor (m, m), inverse (m, m) and log-determinant of a symmetric positive definite matrix.
+
+    The papers write inverses, so the reference forms them, symmetric to the last bit.
+
+    Parameters
+    ----------
+    matrix : (m, m)       symmetric
+    name : str            what the matrix is called in an error
+    remedy : str          what the caller can do about a failure
+
+    Raises
+    ------
+    NotPositiveDefiniteError     as `cholesky`
+    """
+    chol = cholesky(matrix, name, remedy)
+    lower, info = dpotri(chol, lower=1)  # M⁻¹ = L⁻ᵀ L⁻¹, its lower triangle
+    if info != 0:
+        raise NotPositiveDefiniteError(f"{name} {matrix.shape}: found a zero on the factor's diagonal; {remedy}")
+    lower = np.tril(lower)
+    inverse = lower + np.tril(lower, -1).T
+    return Factor(chol, inverse, 2.0 * float(np.sum(np.log(np.diag(chol)))))

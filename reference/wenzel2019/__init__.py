@@ -1,0 +1,1 @@
+"""Efficient Gaussian process classification using Pólya-Gamma data augmentation (Wenzel et al., 2019)."""
