@@ -1,0 +1,119 @@
+"""Everything that enters from outside is looked at here, once: argument, what was found, what was expected."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast._types import FloatArray
+
+_REAL_KINDS = "fiub"  # float, int, unsigned, bool
+# theta falls as 1 / sqrt(variance): rounding costs eps sqrt(variance) relative, a standard deviation of a million on
+# the scale of the logit leaves nine digits
+_LARGEST_PRIOR_VARIANCE = 1e12
+
+
+class Hyper(NamedTuple):
+    """Checked parameters of the prior."""
+
+    variance: float
+    lengthscales: FloatArray
+    noise: float
+    jitter: float
+
+
+def real_array(name: str, value: Any, ndim: int) -> np.ndarray[Any, Any]:
+    """An array of real numbers with `ndim` axes, not copied (a memmap stays one)."""
+    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    if array.dtype.kind not in _REAL_KINDS:
+        raise ValueError(f"{name}: found dtype {array.dtype}, expected real numbers")
+    if array.ndim != ndim:
+        raise ValueError(f"{name}: found {array.ndim} axes (shape {array.shape}), expected {ndim}")
+    return array
+
+
+def finite_rows(name: str, rows: np.ndarray[Any, Any], first: int = 0) -> FloatArray:
+    """The rows as a plain float64 array, all finite; `first` is the number of the first one."""
+    block = np.array(rows, dtype=np.float64, order="C", copy=None, subok=False)
+    if not np.isfinite(block).all():
+        row = first + int(np.argmin(np.isfinite(block).reshape(block.shape[0], -1).all(axis=1)))
+        raise ValueError(f"{name}: found a value that is not finite in row {row}, expected finite numbers")
+    return block
+
+
+def inputs(name: str, value: Any, columns: int | None = None, *, allow_empty: bool = False) -> np.ndarray[Any, Any]:
+    """Inputs (rows, d), finite in every block; returned as float64 unless they are a memmap."""
+    array = real_array(name, value, 2)
+    if columns is not None and array.shape[1] != columns:
+        raise ValueError(f"{name}: found {array.shape[1]} columns, expected {columns}")
+    if array.shape[1] == 0 or (array.shape[0] == 0 and not allow_empty):
+        raise ValueError(f"{name}: found shape {array.shape}, expected at least one row and one column")
+    if isinstance(array, np.memmap):
+        for start in range(0, array.shape[0], 65536):
+            finite_rows(name, array[start : start + 65536], start)
+        return array
+    return finite_rows(name, array)
+
+
+def scalar(name: str, value: Any, *, positive: bool) -> float:
+    """A finite number, > 0 or >= 0."""
+    array = np.asarray(value)
+    limit = "a finite number > 0" if positive else "a finite number >= 0"
+    if array.dtype.kind not in _REAL_KINDS or array.size != 1:
+        raise ValueError(f"{name}: found {value!r}, expected {limit}")
+    number = float(array.reshape(()))
+    if not np.isfinite(number) or number < 0.0 or (positive and number == 0.0):
+        raise ValueError(f"{name}: found {number!r}, expected {limit}")
+    return number
+
+
+def count(name: str, value: Any) -> int:
+    """An integer >= 1."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name}: found {value!r}, expected an integer >= 1")
+    return int(value)
+
+
+def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int) -> Hyper:
+    """The parameters of the prior over functions of d inputs."""
+    lengths = real_array("lengthscales", lengthscales, 1)
+    if lengths.shape != (d,):
+        raise ValueError(f"lengthscales: found shape {lengths.shape}, expected ({d},)")
+    lengths = np.array(lengths, dtype=np.float64)
+    if not (np.isfinite(lengths).all() and (lengths > 0).all()):
+        raise ValueError(f"lengthscales: found {lengths}, expected finite numbers > 0")
+    checked = Hyper(
+        scalar("variance", variance, positive=True),
+        lengths,
+        scalar("noise", noise, positive=False),
+        scalar("jitter", jitter, positive=False),
+    )
+    for name in ("variance", "noise", "jitter"):
+        if getattr(checked, name) > _LARGEST_PRIOR_VARIANCE:
+            raise ValueError(f"{name}: found {getattr(checked, name)!r}, expected at most {_LARGEST_PRIOR_VARIANCE:g}")
+    return checked
+
+
+def labels(y: Any, n: int) -> FloatArray:
+    """Labels 0, 1 as signs -1.0, +1.0."""
+    array = real_array("y", y, 1)
+    if array.shape != (n,):
+        raise ValueError(f"y: found shape {array.shape}, expected ({n},)")
+    if array.dtype.kind == "f":
+        raise ValueError(f"y: found dtype {array.dtype}, expected integers 0 and 1")
+    values = np.unique(array)
+    if not np.isin(values, (0, 1)).all():
+        raise ValueError(f"y: found labels {values[:6].tolist()}, expected only 0 and 1")
+    return np.where(np.asarray(array) == 1, 1.0, -1.0)
+
+
+def local(c: Any, n: int, name: str = "initial_c") -> FloatArray:
+    """Local parameters: n finite numbers > 0 (the bound is even in c, and 0 is a minimum of it)."""
+    array = real_array(name, c, 1)
+    if array.shape != (n,):
+        raise ValueError(f"{name}: found shape {array.shape}, expected ({n},)")
+    array = np.array(array, dtype=np.float64)
+    if not (np.isfinite(array).all() and (array > 0).all()):
+        raise ValueError(f"{name}: found a value that is not finite or not positive, expected finite numbers > 0")
+    return array

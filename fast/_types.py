@@ -1,0 +1,7 @@
+"""Names of array types used in signatures."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]

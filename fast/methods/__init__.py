@@ -1,0 +1,1 @@
+"""One module per method; each wires mechanisms together."""

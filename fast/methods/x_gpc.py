@@ -1,0 +1,246 @@
+"""x-gpc: Pólya-Gamma coordinate ascent for binary logit GP classification, batch. wenzel2019."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray
+from fast.fixed_point import Progress, ascend
+from fast.hyper import Gradients, full_gradients, sparse_gradients
+from fast.linalg import solve_rows
+from fast.polya_gamma import pg_mean, update_local
+from fast.predict import full_latent, sparse_latent
+from fast.prior import Evaluation, FullPrior, SparsePrior
+from fast.quadrature import QUADRATURE_ERROR, log_class_probabilities
+
+Prior = SparsePrior | FullPrior
+
+
+@dataclass(frozen=True, eq=False)
+class XGPCPosterior:
+    """q(u) prod PG(omega_i | 1, c_i) at the fixed point."""
+
+    prior: Prior
+    evaluation: Evaluation
+    c: FloatArray  # (n,)
+    elbo: float  # lower bound on log p(y), every constant in it
+    trace: FloatArray  # bound after each sweep
+    residual: float  # estimated relative distance of c from the fixed point
+    converged: bool
+
+    @property
+    def iterations(self) -> int:
+        """Sweeps made."""
+        return self.trace.size
+
+    @property
+    def latent_mean(self) -> FloatArray:
+        """Mean of q(f_i): (n,)."""
+        return self.evaluation.latent_mean
+
+    @property
+    def latent_var(self) -> FloatArray:
+        """Variance of q(f_i), noise included: (n,)."""
+        return self.evaluation.latent_var
+
+    @property
+    def theta(self) -> FloatArray:
+        """E[omega_i]: (n,)."""
+        return pg_mean(self.c)
+
+    @property
+    def inducing_mean(self) -> FloatArray:
+        """mu: (m,); the latent means for a full GP."""
+        if isinstance(self.prior, FullPrior):
+            return self.latent_mean.copy()
+        return self.prior.chol_K @ self.evaluation.weights
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """Sigma: (m, m), computed when asked for in O(m^3); of all latent values for a full GP."""
+        prior, factor = self.prior, self.evaluation.factor
+        if isinstance(prior, FullPrior):
+            explained = solve_rows(factor, prior.K * np.sqrt(self.theta))  # row i: R^-1 S k_i
+            return prior.K - explained @ explained.T
+        spread = solve_rows(factor, np.ascontiguousarray(prior.chol_K))  # row i: R^-1 (row i of L)
+        return spread @ spread.T
+
+
+class Prediction(NamedTuple):
+    """Predictions at t test points."""
+
+    latent_mean: FloatArray  # (t,)
+    latent_var: FloatArray  # (t,), noise included
+    probabilities: FloatArray  # (t, 2), rows sum to 1
+    probability_mass: FloatArray  # (t,), their sum before normalising
+    quadrature_error: float  # stated bound on the error of each probability, relative and absolute
+
+
+class Sweep(NamedTuple):
+    """One sweep of coordinate ascent."""
+
+    c: FloatArray  # updated local parameters
+    evaluation: Evaluation  # q(u) and the bound at the local parameters that were given
+
+
+def prepare(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+) -> Prior:
+    """Check the data and compute what every sweep needs: A = L^-1 K_ZX, or K_XX.
+
+    Time O(n m (m + d)) sparse, O(n^2 d) full.
+
+    Parameters
+    ----------
+    X : (n, d)              real, finite; may be a numpy.memmap, read in blocks
+    y : (n,)                ints 0, 1
+    variance : float        > 0
+    lengthscales : (d,)     > 0
+    noise : float           >= 0
+    jitter : float          >= 0
+    Z : (m, d) or None      None: full GP
+    block_size : int        data points handled at a time, at most (sparse: fewer if a block of A would leave the cache)
+    memory_budget : int     bytes: A is kept if n m numbers fit, else computed again in every pass
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    K_ZZ is singular
+    """
+    X = _inputs.inputs("X", X)
+    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1])
+    y_sign = _inputs.labels(y, X.shape[0])
+    block_size = _inputs.count("block_size", block_size)
+    if Z is None:
+        return FullPrior(X, y_sign, hyper, block_size)
+    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, X.shape[1]))
+    budget = int(_inputs.scalar("memory_budget", memory_budget, positive=False))
+    return SparsePrior(X, y_sign, Z, hyper, block_size, budget)
+
+
+def sweep(prior: Prior, c: FloatArray) -> Sweep:
+    """One sweep of coordinate ascent: q(u) given c, then c given q(u). wenzel2019, section 4.3 and A.4.
+
+    Sparse: two passes over A, time 2 n m^2 + m^3/3. Full: 4 n^3 / 3.
+
+    Parameters
+    ----------
+    prior      from `prepare`
+    c : (n,)   local parameters, > 0
+    """
+    evaluation = prior.evaluate(c)
+    return Sweep(update_local(evaluation.latent_mean, evaluation.latent_var), evaluation)
+
+
+def fit(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    callback: Callable[[Progress], None] | None = None,
+    initial_c: Any = None,
+    accelerate: bool = True,
+    memory_budget: int = 2**30,
+) -> XGPCPosterior:
+    """Coordinate ascent on the bound (10) of wenzel2019 to its fixed point, hyper-parameters held.
+
+    Stays stable because B = I + (positive semi-definite) is all that is factorised besides K_ZZ, and adds no jitter
+    of its own.
+
+    Parameters
+    ----------
+    X, y, variance, lengthscales, noise, jitter, Z, block_size, memory_budget   see `prepare`
+    tolerance : float        relative distance of every c_i from the fixed point at which to stop
+    max_iterations : int     sweeps after which to give up; `converged` is False then
+    callback : callable      called with a Progress after every sweep
+    initial_c : (n,)         > 0; default: the prior standard deviation of f_i
+    accelerate : bool        guarded Anderson mixing of the sweeps, or plain sweeps; the fixed point is the same
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    K_ZZ is singular
+    """
+    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
+    n = prior.y_sign.size
+    start = np.sqrt(prior.prior_var) if initial_c is None else _inputs.local(initial_c, n)
+    end = ascend(prior.evaluate, start, tolerance, max_iterations, bool(accelerate), callback)
+    return XGPCPosterior(prior, end.evaluation, end.c, end.evaluation.elbo, end.trace, end.residual, end.converged)
+
+
+def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
+    """Latent moments (13) and class probabilities (14) of wenzel2019 at test points.
+
+    Time O(t m (m + d)), with n for m if full. The rows do not depend on the block size to 1e-12.
+
+    Parameters
+    ----------
+    posterior            from `fit`
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+
+    Raises
+    ------
+    ValueError           bad input; or class probabilities that miss 1 by more than the stated quadrature error
+    """
+    prior, evaluation = posterior.prior, posterior.evaluation
+    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = _inputs.count("block_size", block_size)
+    if isinstance(prior, FullPrior):
+        mean, var = full_latent(
+            X_test, prior.X, prior.hyper, posterior.theta, evaluation.factor, evaluation.weights, block_size
+        )
+    else:
+        mean, var = sparse_latent(
+            X_test, prior.Z, prior.hyper, prior.chol_K, evaluation.factor, evaluation.weights, block_size
+        )
+    probabilities = np.exp(log_class_probabilities(mean, var))
+    mass = probabilities.sum(axis=1)
+    error = QUADRATURE_ERROR * (1.0 + float(np.abs(mean).max(initial=0.0)) / 100.0)
+    if (np.abs(mass - 1.0) > 2.0 * error).any():
+        raise ValueError(
+            f"probability_mass: found {mass[np.argmax(np.abs(mass - 1.0))]!r}, expected 1 within {error:.1g}"
+        )
+    return Prediction(mean, var, probabilities / mass[:, None], mass, error)
+
+
+def gradients(posterior: XGPCPosterior) -> Gradients:
+    """Gradient of the bound, q(u) and c at their optimum, with respect to variance, lengthscales, noise and Z.
+
+    Exact at the fixed point; off it the error is of the order of the residual. Time O(n m (m + d)) or O(n^3).
+
+    Parameters
+    ----------
+    posterior    from `fit`
+
+    Returns
+    -------
+    variance float, lengthscales (d,), noise float, Z (m, d) or None
+    """
+    prior, evaluation = posterior.prior, posterior.evaluation
+    if isinstance(prior, FullPrior):
+        return full_gradients(prior, posterior.c, evaluation.factor, evaluation.weights)
+    return sparse_gradients(prior, posterior.c, evaluation.factor, evaluation.weights, evaluation.latent_mean)

@@ -1,0 +1,90 @@
+"""Latent moments at test points by triangular solves. wenzel2019 (13)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fast._blocks import block_edges, padded
+from fast._inputs import Hyper, finite_rows
+from fast._types import FloatArray
+from fast.kernels import se_ard
+from fast.ledger import equation
+from fast.linalg import solve_rows, squared_norms
+from fast.prior import whiten
+
+
+class LatentMoments(NamedTuple):
+    """Mean and variance of f at test points."""
+
+    mean: FloatArray  # (t,)
+    var: FloatArray  # (t,), noise included
+
+
+@equation("wenzel2019", "13")
+def sparse_latent(
+    X_test: FloatArray,
+    Z: FloatArray,
+    hyper: Hyper,
+    chol_K: FloatArray,
+    factor: FloatArray,
+    weights: FloatArray,
+    block_size: int,
+) -> LatentMoments:
+    """Mean a'p, variance k - |a|^2 + |R^-1 a|^2 with a = L^-1 k_Z*: wenzel2019 (13). Time O(t m (m + d)).
+
+    Parameters
+    ----------
+    X_test : (t, d)
+    Z : (m, d)
+    hyper              parameters of the prior
+    chol_K : (m, m)    L
+    factor : (m, m)    R
+    weights : (m,)     p, mean of v
+    block_size : int   test points at a time
+    """
+    mean, var = np.empty(X_test.shape[0]), np.empty(X_test.shape[0])
+    for start, stop in block_edges(X_test.shape[0], block_size):
+        block = finite_rows("X_test", X_test[start:stop], start)
+        rows, cond_var = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise)
+        mean[start:stop] = np.einsum("bm,m->b", rows, weights)
+        work = np.zeros((padded(stop - start), rows.shape[1]))
+        work[: stop - start] = rows
+        var[start:stop] = cond_var + squared_norms(solve_rows(factor, work)[: stop - start])
+    return LatentMoments(mean, var)
+
+
+@equation("wenzel2019", "13")
+def full_latent(
+    X_test: FloatArray,
+    X: FloatArray,
+    hyper: Hyper,
+    theta: FloatArray,
+    factor: FloatArray,
+    weights: FloatArray,
+    block_size: int,
+) -> LatentMoments:
+    """Mean k_*X alpha, variance k - |R^-1 Theta^1/2 k_X*|^2: wenzel2019 (13) with Z = X. Time O(t n (n + d)).
+
+    Parameters
+    ----------
+    X_test : (t, d)
+    X : (n, d)         training inputs
+    hyper              parameters of the prior
+    theta : (n,)       E[omega]
+    factor : (n, n)    R
+    weights : (n,)     alpha
+    block_size : int   test points at a time
+    """
+    root = np.sqrt(theta)
+    mean, var = np.empty(X_test.shape[0]), np.empty(X_test.shape[0])
+    for start, stop in block_edges(X_test.shape[0], block_size):
+        block = finite_rows("X_test", X_test[start:stop], start)
+        work = np.zeros((padded(stop - start), X.shape[0]))
+        work[: stop - start] = se_ard(block, X, hyper.variance, hyper.lengthscales)
+        mean[start:stop] = np.einsum("bm,m->b", work[: stop - start], weights)
+        work *= root
+        explained = squared_norms(solve_rows(factor, work)[: stop - start])
+        var[start:stop] = np.maximum(hyper.variance - explained, 0.0) + hyper.noise
+    return LatentMoments(mean, var)

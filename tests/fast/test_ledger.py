@@ -1,0 +1,34 @@
+"""The marker."""
+
+import pytest
+
+from fast import ledger
+
+
+def test_ids_of_stacked_markers_add_up_and_the_hook_sees_the_output_once(monkeypatch):
+    @ledger.equation("wenzel2019", "11")
+    @ledger.equation("wenzel2019", "10", "18", as_printed=True)
+    def double(x):
+        return 2 * x
+
+    seen = []
+
+    def hook(function, output):
+        seen.append((function, output))
+        return output + 1
+
+    assert double.__equations__ == (("wenzel2019", "11"), ("wenzel2019", "10"), ("wenzel2019", "18"))
+    assert double.__as_printed__ is True
+    assert double.__name__ == "double"
+    assert double(3) == 6
+    monkeypatch.setattr(ledger, "hook", hook)
+    assert double(3) == 7
+    assert seen == [(double, 6)]
+
+
+@pytest.mark.parametrize("module", ["kernels", "polya_gamma", "bounds", "prior", "predict", "quadrature"])
+def test_every_mechanism_that_realises_equations_is_marked(module):
+    import importlib
+
+    members = vars(importlib.import_module(f"fast.{module}")).values()
+    assert any(hasattr(member, "__equations__") for member in members)
