@@ -1,0 +1,1 @@
+"""Exact samplers of single distributions."""

@@ -1,0 +1,1 @@
+"""log Z of the binary logit model by routes that share no computation but NumPy's and SciPy's."""

@@ -1,0 +1,328 @@
+"""log Z by annealing many particles over the power of the likelihood.
+
+Neal (2001) with resampling (Del Moral, Doucet & Jasra 2006): the path is p(ξ) p(y|ξ)^β in white coordinates, f = A ξ,
+ξ ~ N(0, I). Weights are bounded, since the likelihood is. Every power is followed by elliptical slice moves (Murray,
+Adams & MacKay 2010), alternately around a Gaussian close to the target at that power and around the prior (Nishihara,
+Murray & Adams 2014; any fixed Gaussian leaves the target invariant). Each of several islands gives an unbiased
+estimate of Z; their spread is the standard error.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+
+from gibbs.evidence.result import LogEvidence
+
+Array = NDArray[np.float64]
+_KEEP = 0.9  # effective fraction kept from one power to the next
+
+
+class _Gaussian(NamedTuple):
+    """N(centre, (R Rᵀ)⁻¹), the reference of a slice move."""
+
+    centre: Array  # (p,)
+    R: Array  # (p, p) lower
+
+
+def _log_sigmoid_sum(t: Array) -> Array:
+    """Σ log σ(t) along the last axis; 1 + e^-|t| lies in (1, 2], so the plain log errs by 1e-16 at most."""
+    return (np.minimum(t, 0.0) - np.log(1.0 + np.exp(-np.abs(t)))).sum(axis=-1)
+
+
+_GRID = np.linspace(-7.0, 7.0, 57)
+_LOG_PHI = -0.5 * _GRID**2
+
+
+def _tilted(y_sign: Array, beta: float, mean: Array, var: Array) -> tuple[Array, Array]:
+    """Mean and variance of N(f; mean, var) σ(y f)^β, entry by entry."""
+    f = mean[:, None] + np.sqrt(var)[:, None] * _GRID
+    t = y_sign[:, None] * f
+    log_weight = _LOG_PHI + beta * (np.minimum(t, 0.0) - np.log1p(np.exp(-np.abs(t))))
+    weight = np.exp(log_weight - log_weight.max(axis=1, keepdims=True))
+    weight /= weight.sum(axis=1, keepdims=True)
+    centre = (weight * f).sum(axis=1)
+    return centre, (weight * (f - centre[:, None]) ** 2).sum(axis=1)
+
+
+def _match(A: Array, y_sign: Array, beta: float, sites: Array) -> tuple[_Gaussian, Array]:
+    """A Gaussian near p(ξ) p(y|ξ)^β: a few damped parallel sweeps of expectation propagation from sites (2, n).
+
+    It only centres the slice moves, which are exact around any Gaussian: no convergence is needed. Returns it with its
+    sites, precisions over shifts.
+    """
+    for _ in range(8):
+        precision, shift = sites
+        R = np.linalg.cholesky(np.eye(A.shape[1]) + (A.T * precision) @ A)
+        half = solve_triangular(R, A.T, lower=True)  # R⁻¹Aᵀ
+        var = np.square(half).sum(axis=0)
+        mean = half.T @ (half @ shift)
+        cavity_var = 1.0 / np.maximum(1.0 / var - precision, 1e-3 / var)
+        cavity_mean = cavity_var * (mean / var - shift)
+        new_mean, new_var = _tilted(y_sign, beta, cavity_mean, cavity_var)
+        new_precision = np.maximum(1.0 / new_var - 1.0 / cavity_var, 0.0)
+        new_shift = new_mean * (new_precision + 1.0 / cavity_var) - cavity_mean / cavity_var
+        sites = 0.2 * sites + 0.8 * np.stack([new_precision, new_shift])
+    R = np.asarray(np.linalg.cholesky(np.eye(A.shape[1]) + (A.T * sites[0]) @ A), dtype=np.float64)
+    centre = solve_triangular(R, solve_triangular(R, A.T @ sites[1], lower=True), lower=True, trans=1)
+    return _Gaussian(centre, R), sites
+
+
+def _slice_moves(
+    rng: np.random.Generator,
+    A: Array,
+    y_sign: Array,
+    beta: float,
+    around: _Gaussian | None,
+    xi: Array,
+    latent: Array,
+) -> tuple[Array, Array]:
+    """One elliptical slice step per particle (P, p), latent = ξ Aᵀ, for p(ξ) p(y|ξ)^β; around=None: the prior."""
+    size = xi.shape[0]
+    normals = rng.standard_normal(xi.shape)
+    if around is None:
+        centre, latent_centre = np.zeros(xi.shape[1]), np.zeros(latent.shape[1])
+        here, other = xi, normals
+        dots: list[Array] = []
+    else:
+        centre, latent_centre = around.centre, A @ around.centre
+        here, other = xi - centre, solve_triangular(around.R, normals.T, lower=True, trans=1).T
+        scaled = here @ around.R
+        # log p(ξ) - log q(ξ) on the ellipse ξ = centre + cos · here + sin · other needs inner products only
+        dots = [
+            np.einsum("ij,ij->i", normals, normals) - np.einsum("ij,ij->i", other, other),
+            np.einsum("ij,ij->i", scaled, scaled) - np.einsum("ij,ij->i", here, here),
+            np.einsum("ij,ij->i", scaled, normals) - np.einsum("ij,ij->i", here, other),
+            here @ centre,
+            other @ centre,
+        ]
+    latent_here, latent_other = latent - latent_centre, other @ A.T
+
+    def log_rest(rows: NDArray[np.intp], cos: Array, sin: Array) -> Array:
+        at = cos[:, None] * latent_here[rows] + sin[:, None] * latent_other[rows] + latent_centre
+        out = beta * _log_sigmoid_sum(y_sign * at)
+        if dots:
+            out += 0.5 * (sin**2 * dots[0][rows] + cos**2 * dots[1][rows]) + cos * sin * dots[2][rows]
+            out -= cos * dots[3][rows] + sin * dots[4][rows]
+        return out
+
+    live = np.arange(size)
+    level = log_rest(live, np.ones(size), np.zeros(size)) + np.log1p(-rng.random(size))
+    angle = rng.uniform(0.0, 2.0 * np.pi, (size,))
+    low, high = angle - 2.0 * np.pi, angle.copy()
+    while live.size:
+        live = live[log_rest(live, np.cos(angle[live]), np.sin(angle[live])) < level[live]]
+        left = angle[live] < 0.0
+        low[live[left]] = angle[live[left]]
+        high[live[~left]] = angle[live[~left]]
+        angle[live] = low[live] + (high[live] - low[live]) * rng.random(live.size)
+    cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
+    return centre + cos * here + sin * other, latent_centre + cos * latent_here + sin * latent_other
+
+
+def _systematic(rng: np.random.Generator, weights: Array) -> NDArray[np.intp]:
+    positions = (rng.random() + np.arange(weights.size)) / weights.size
+    return np.minimum(np.searchsorted(np.cumsum(weights), positions), weights.size - 1)
+
+
+def _next_power(log_lik: Array, log_weights: Array, beta: float) -> float:
+    """Largest power at which the conditional effective fraction of the particles is still _KEEP."""
+    weights = np.exp(log_weights - logsumexp(log_weights))
+
+    def fraction(step: float) -> float:
+        inc = step * (log_lik - log_lik.max())
+        first = float(weights @ np.exp(inc))
+        return first * first / float(weights @ np.exp(2.0 * inc))
+
+    if fraction(1.0 - beta) >= _KEEP:
+        return 1.0
+    low, high = 0.0, 1.0 - beta
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if fraction(middle) >= _KEEP else (low, middle)
+    return min(beta + max(low, 1e-6), 1.0)
+
+
+class _Annealed(NamedTuple):
+    log_z: Array  # (islands,)
+    ladder: list[float]
+    references: list[_Gaussian]
+    ess_fraction: float  # at the last power
+
+
+def _anneal(
+    rng: np.random.Generator,
+    A: Array,
+    y_sign: Array,
+    ladder: list[float] | None,
+    references: list[_Gaussian],
+    shape: tuple[int, int],
+    n_steps: int,
+) -> _Annealed:
+    """Run islands of particles along the ladder; without one, choose it on the way (then Z is slightly biased)."""
+    xi = rng.standard_normal((shape[0] * shape[1], A.shape[1]))
+    latent = xi @ A.T
+    log_weights = np.full(shape, -np.log(shape[1]))  # normalised within each island
+    log_z = np.zeros(shape[0])
+    beta, used = 0.0, [0.0]
+    around: list[_Gaussian] = []
+    sites = np.zeros((2, y_sign.size))
+    while True:
+        log_lik = _log_sigmoid_sum(y_sign * latent).reshape(shape)
+        target = _next_power(log_lik.ravel(), log_weights.ravel(), beta) if ladder is None else ladder[len(used)]
+        log_weights = log_weights + (target - beta) * log_lik
+        gain = logsumexp(log_weights, axis=1)
+        log_z += gain
+        log_weights -= gain[:, None]
+        beta = target
+        used.append(beta)
+        weights = np.exp(log_weights)
+        fractions = 1.0 / np.square(weights).sum(axis=1) / shape[1]
+        if beta >= 1.0:
+            return _Annealed(log_z, used, around, float(fractions.mean()))
+        for k in np.flatnonzero(fractions < 0.5):
+            rows = slice(k * shape[1], (k + 1) * shape[1])
+            chosen = k * shape[1] + _systematic(rng, weights[k])
+            xi[rows], latent[rows] = xi[chosen], latent[chosen]
+            log_weights[k] = -np.log(shape[1])
+        if ladder is None:
+            reference, sites = _match(A, y_sign, beta, sites)
+            around.append(reference)
+        else:
+            around.append(references[len(around)])
+        for step in range(n_steps):
+            xi, latent = _slice_moves(rng, A, y_sign, beta, around[-1] if step % 2 == 0 else None, xi, latent)
+
+
+def _estimate(
+    rng: np.random.Generator,
+    A: Array,
+    y_sign: Array,
+    n_particles: int,
+    n_islands: int,
+    n_steps: int,
+    target_error: float,
+    max_rounds: int,
+) -> LogEvidence:
+    for name, count, least in (
+        ("n_particles", n_particles, 2),
+        ("n_islands", n_islands, 4),
+        ("n_steps", n_steps, 1),
+        ("max_rounds", max_rounds, 1),
+    ):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
+            raise ValueError(f"{name}: found {count!r}, expected an integer >= {least}")
+    if not target_error > 0.0:
+        raise ValueError(f"target_error: found {target_error!r}, expected > 0")
+    pilot = _anneal(rng, A, y_sign, None, [], (1, n_particles * n_islands // 2), n_steps)
+    ladder, references, size = pilot.ladder, pilot.references, n_particles
+    for rounds in range(1, max_rounds + 1):
+        done = _anneal(rng, A, y_sign, ladder, references, (n_islands, size), n_steps)
+        relative = np.exp(done.log_z - done.log_z.max())
+        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
+        spread = float(done.log_z.std(ddof=1))
+        # the delta method needs islands within about half a nat of each other
+        trusted = error <= target_error and spread <= 0.5
+        if trusted or rounds == max_rounds:
+            break
+        # the error falls with the root of the particle count; a factor of at most 8 at a time
+        size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
+    log_z = done.log_z
+    value = float(logsumexp(log_z) - np.log(n_islands))
+    # leave one island out: the bias of the log of an average, by the jackknife
+    left_out = np.array([logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)])
+    return LogEvidence(
+        value=value,
+        standard_error=error,
+        mean_log=float(log_z.mean()),
+        bias=float((n_islands - 1) * (left_out.mean() - value)),
+        trusted=trusted,
+        detail={
+            "island_spread": spread,
+            "n_powers": float(len(ladder) - 1),
+            "rounds": float(rounds),
+            "n_particles": float(size * n_islands),
+            "ess_fraction": done.ess_fraction,
+        },
+    )
+
+
+def _checked(name: str, value: ArrayLike, shape: tuple[int, ...] | None) -> Array:
+    array = np.array(value, dtype=np.float64)
+    if shape is not None and array.shape != shape:
+        raise ValueError(f"{name}: found shape {array.shape}, expected {shape}")
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name}: found NaN or infinite entries, expected 0")
+    return array
+
+
+def _checked_signs(y_sign: ArrayLike) -> Array:
+    signs = _checked("y_sign", y_sign, None)
+    if signs.ndim != 1 or signs.size == 0 or not np.all(np.abs(signs) == 1.0):
+        raise ValueError(f"y_sign: found shape {signs.shape}, expected a vector of -1 and +1")
+    return signs
+
+
+def log_evidence(
+    rng: np.random.Generator,
+    K_XX: ArrayLike,
+    y_sign: ArrayLike,
+    *,
+    n_particles: int = 64,
+    n_islands: int = 16,
+    n_steps: int = 2,
+    target_error: float = 0.04,
+    max_rounds: int = 3,
+) -> LogEvidence:
+    """log ∫ N(f; 0, K_XX) Π σ(y_i f_i) df by annealed particles: the full GP.
+
+    K_XX (n, n), noise and jitter included; y_sign (n,) of -1, +1. n_particles: in each of n_islands >= 4 islands;
+    n_steps: slice moves per power; target_error: standard error asked for, in nats. The powers are chosen by a pilot
+    run; while the error is above target_error, the particles are multiplied, max_rounds rounds in all, and only the
+    last round counts; `trusted` says whether it was met. rng: how many numbers it gives is not fixed.
+
+    Raises ValueError on bad input, numpy.linalg.LinAlgError if K_XX has no Cholesky factor.
+    """
+    signs = _checked_signs(y_sign)
+    K = _checked("K_XX", K_XX, (signs.size, signs.size))
+    A = np.asarray(np.linalg.cholesky(K), dtype=np.float64)
+    return _estimate(rng, A, signs, n_particles, n_islands, n_steps, target_error, max_rounds)
+
+
+def log_evidence_fitc(
+    rng: np.random.Generator,
+    K_ZZ: ArrayLike,
+    K_XZ: ArrayLike,
+    k_xx: ArrayLike,
+    y_sign: ArrayLike,
+    *,
+    n_particles: int = 64,
+    n_islands: int = 16,
+    n_steps: int = 2,
+    target_error: float = 0.04,
+    max_rounds: int = 3,
+) -> LogEvidence:
+    """log p(y) of FITC, f_i independent given u ~ N(0, K_ZZ), by annealed particles over (u, f) jointly.
+
+    K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,) prior variances, noise included; y_sign (n,). rng,
+    n_particles, n_islands, n_steps, target_error, max_rounds: as in `log_evidence`.
+
+    Raises ValueError on bad input (also if some k_xx is less than the part explained by u by more than rounding),
+    numpy.linalg.LinAlgError if K_ZZ has no Cholesky factor.
+    """
+    signs = _checked_signs(y_sign)
+    prior = _checked("k_xx", k_xx, (signs.size,))
+    cross = _checked("K_XZ", K_XZ, None)
+    if cross.ndim != 2 or cross.shape[0] != signs.size or cross.shape[1] == 0:
+        raise ValueError(f"K_XZ: found shape {cross.shape}, expected ({signs.size}, m)")
+    inducing = _checked("K_ZZ", K_ZZ, (cross.shape[1], cross.shape[1]))
+    rows = solve_triangular(np.linalg.cholesky(inducing), cross.T, lower=True).T
+    rest = prior - np.square(rows).sum(axis=1)
+    if rest.min() < -1e-6 * prior.max():
+        raise ValueError(f"k_xx: found {rest.min():.3g} below the part explained by u, expected >= 0; raise jitter")
+    A = np.concatenate([rows, np.diag(np.sqrt(np.maximum(rest, 0.0)))], axis=1)
+    return _estimate(rng, A, signs, n_particles, n_islands, n_steps, target_error, max_rounds)

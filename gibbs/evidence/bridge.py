@@ -1,0 +1,158 @@
+"""log Z by bridge sampling from the draws of the Gibbs sampler: Meng & Wong (1996).
+
+The second route where Chib's densities spread too far. One half of every chain fits a Gaussian, the other half and as
+many draws of that Gaussian meet in the optimal bridge. Both run in white coordinates, f = A ξ.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import solve_triangular
+from scipy.special import expit, log_expit, logsumexp
+
+from gibbs.evidence.result import LogEvidence
+
+Array = NDArray[np.float64]
+
+
+def _log_bridge(log_ratio_post: Array, log_ratio_fit: Array, share_post: float) -> float:
+    """Fixed point r = Z of the optimal bridge; log ratios are log [p(ξ) p(y|ξ) / q(ξ)] at posterior and q draws."""
+    log_z = float(np.median(log_ratio_post))
+    for _ in range(10_000):
+        log_mix = np.log(share_post) - log_z
+        top = logsumexp(log_ratio_fit - np.logaddexp(log_mix + log_ratio_fit, np.log1p(-share_post)))
+        bottom = logsumexp(-np.logaddexp(log_mix + log_ratio_post, np.log1p(-share_post)))
+        new = float(top - np.log(log_ratio_fit.size) - bottom + np.log(log_ratio_post.size))
+        if abs(new - log_z) < 1e-11 * (1.0 + abs(new)):
+            return new
+        log_z = new
+    raise ArithmeticError("latent_values: found no fixed point of the bridge in 10000 steps; the halves do not overlap")
+
+
+def _batch_error(values: Array) -> float:
+    """Standard error of the mean of values (r, s) by batch means: 32 batches in all, at least 2 per chain."""
+    r, s = values.shape
+    per_chain = max(32 // r, 2)
+    length = s // per_chain
+    means = values[:, s - per_chain * length :].reshape(r * per_chain, length).mean(axis=1)
+    return float(means.std(ddof=1) / np.sqrt(means.size))
+
+
+def _bridge(rng: np.random.Generator, A: Array, y_sign: Array, white: Array, target_error: float) -> LogEvidence:
+    """white (r, s, p): posterior draws of ξ."""
+    r, s, p = white.shape
+    half = s // 2
+    values, errors, overlaps = [], [], []
+    for first in (True, False):  # each half fits once and bridges once: the average uses every draw
+        fit = (white[:, :half] if first else white[:, -half:]).reshape(-1, p)
+        post = white[:, -half:] if first else white[:, :half]
+        mean = fit.mean(axis=0)
+        chol = np.linalg.cholesky(np.cov(fit.T).reshape(p, p))
+        zeta = rng.standard_normal((r * half, p))
+        log_det = float(np.log(np.diagonal(chol)).sum())
+
+        def log_ratio(xi: Array, zeta: Array, log_det: float = log_det) -> Array:
+            lik = log_expit(y_sign * (xi @ A.T)).sum(axis=1)
+            return lik - 0.5 * np.square(xi).sum(axis=1) + 0.5 * np.square(zeta).sum(axis=1) + log_det
+
+        flat = post.reshape(-1, p)
+        at_post = log_ratio(flat, solve_triangular(chol, (flat - mean).T, lower=True).T)
+        at_fit = log_ratio(mean + zeta @ chol.T, zeta)
+        log_z = _log_bridge(at_post, at_fit, 0.5)
+        # with weights w = ratio/Z, both estimating functions are logistic in log w; their means agree at Z
+        post_side = expit(log_z - at_post).reshape(r, half)  # q/(q + p/Z)
+        fit_side = expit(at_fit - log_z)
+        relative = np.hypot(
+            _batch_error(post_side) / post_side.mean(), fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
+        )
+        values.append(log_z)
+        errors.append(float(relative))
+        overlaps.append(2.0 * float(fit_side.mean()))  # 1 when q is the posterior, 0 when they do not meet
+    value = float(np.mean(values))
+    # the two estimates are nearly one: the error of each is a product of what the fit and the other half miss,
+    # and swapping the halves leaves that product alone; their errors are averaged as if fully correlated
+    error = 0.5 * (errors[0] + errors[1])
+    # either half's fit is random: where the two disagree by more than their errors explain, say so
+    gap = abs(values[0] - values[1])
+    return LogEvidence(
+        value=value,
+        standard_error=error,
+        mean_log=value,
+        bias=0.5 * error**2,
+        trusted=bool(
+            error <= target_error and min(overlaps) >= 0.02 and gap <= 4.0 * float(np.hypot(errors[0], errors[1]))
+        ),
+        detail={"overlap": min(overlaps), "gap_between_halves": gap},
+    )
+
+
+def _checked(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
+    array = np.array(value, dtype=np.float64)
+    if array.ndim != len(shape) or any(e not in (-1, s) for e, s in zip(shape, array.shape, strict=True)):
+        raise ValueError(f"{name}: found shape {array.shape}, expected {shape} (-1: any)")
+    if array.size == 0 or not np.all(np.isfinite(array)):
+        raise ValueError(f"{name}: found NaN, infinite or no entries, expected finite ones")
+    return array
+
+
+def _checked_signs(y_sign: ArrayLike) -> Array:
+    signs = _checked("y_sign", y_sign, (-1,))
+    if not np.all(np.abs(signs) == 1.0):
+        raise ValueError(f"y_sign: found values {np.unique(signs)[:5].tolist()}, expected -1 and +1 only")
+    return signs
+
+
+def _enough(name: str, draws: Array) -> None:
+    r, s, p = draws.shape
+    if s < 128 or r * s < 20 * p:
+        raise ValueError(f"{name}: found {r} chains of {s} draws, expected >= 128 per chain and >= {20 * p} in all")
+
+
+def log_evidence_full(
+    rng: np.random.Generator,
+    K_XX: ArrayLike,
+    y_sign: ArrayLike,
+    latent_values: ArrayLike,
+    *,
+    target_error: float = 0.05,
+) -> LogEvidence:
+    """log p(y) of the full GP by bridge sampling between posterior draws and a fitted Gaussian.
+
+    rng gives exactly 2 r ⌊s/2⌋ n normals. K_XX (n, n), noise and jitter included; y_sign (n,); latent_values (r, s, n):
+    posterior draws of f in the order of the chains. target_error: `trusted` needs a standard error within it, an
+    overlap of at least 0.02, and halves that agree. The standard error holds batch means of the chain's side.
+    Raises ValueError on bad input or too few draws, numpy.linalg.LinAlgError if K_XX has no Cholesky factor.
+    """
+    signs = _checked_signs(y_sign)
+    n = signs.size
+    chol = np.asarray(np.linalg.cholesky(_checked("K_XX", K_XX, (n, n))), dtype=np.float64)
+    draws = _checked("latent_values", latent_values, (-1, -1, n))
+    _enough("latent_values", draws)
+    white = solve_triangular(chol, draws.reshape(-1, n).T, lower=True).T.reshape(draws.shape)
+    return _bridge(rng, chol, signs, white, target_error)
+
+
+def log_evidence_fitc(
+    rng: np.random.Generator,
+    K_ZZ: ArrayLike,
+    K_XZ: ArrayLike,
+    k_xx: ArrayLike,
+    y_sign: ArrayLike,
+    latent_values: ArrayLike,
+    *,
+    target_error: float = 0.05,
+) -> LogEvidence:
+    """log p(y) of FITC by the same bridge: with u integrated out f ~ N(0, K_XZ K_ZZ⁻¹ K_ZX + diag(cond_var)).
+
+    K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,), noise included; y_sign (n,); latent_values (r, s, n); rng and
+    target_error as in `log_evidence_full`. Raises ValueError on bad input, numpy.linalg.LinAlgError if K_ZZ, or the
+    covariance of f (noise 0 with inducing points among the data), has no Cholesky factor.
+    """
+    prior = _checked("k_xx", k_xx, (-1,))
+    cross = _checked("K_XZ", K_XZ, (prior.size, -1))
+    m = cross.shape[1]
+    rows = solve_triangular(np.linalg.cholesky(_checked("K_ZZ", K_ZZ, (m, m))), cross.T, lower=True).T
+    K = rows @ rows.T
+    np.fill_diagonal(K, prior)  # the diagonal of FITC is that of the full GP
+    return log_evidence_full(rng, K, y_sign, latent_values, target_error=target_error)
