@@ -1,0 +1,150 @@
+"""`triad audit`: coverage of the ledger, one equation, the perturbation of its tests, the page of the docs."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from validation.ledger import audit as ledger_audit
+from validation.ledger import page, perturb, show
+
+
+def audit(
+    target: Annotated[
+        str | None, typer.Argument(metavar="PAPER[:EQ]", help="a paper, or one equation of it; all papers if absent")
+    ] = None,
+    perturbed: Annotated[
+        bool, typer.Option("--perturb", help="rerun the tests while the functions' outputs are perturbed")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="write the page of the docs to stdout")] = False,
+    output: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the page (or, with --json, the JSON) to FILE instead")
+    ] = None,
+    check: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="exit 1 if FILE differs from the page (with --json: the JSON)")
+    ] = None,
+    slow: Annotated[bool, typer.Option("--slow", help="with --perturb: run slow tests too")] = False,
+) -> None:
+    """Show which equations of the papers are realised and tested.
+
+    Exits 1 for an open entry of a complete paper, a failed collection, an unknown id, a survivor of --perturb or a
+    page that differs; 2 for bad arguments.
+    """
+    errors = Console(stderr=True)
+    if as_json and as_markdown:
+        raise typer.BadParameter("--json, --markdown: found both, expected one of them")
+    if as_json and perturbed and check is not None:
+        raise typer.BadParameter("--check: found it with --json --perturb, whose times differ from run to run")
+    if slow and not perturbed:
+        raise typer.BadParameter("--slow: found it alone, expected it with --perturb")
+    sources = ledger_audit.default_sources()
+    try:
+        paper, id = ledger_audit.split_target(target, sources.inventory)
+    except LookupError as error:
+        hint = ledger_audit.suggestion(target or "", sources.inventory)
+        raise typer.BadParameter(f"{error.args[0]}{hint}") from error
+    with errors.status("reading functions and tests"):
+        ledger = ledger_audit.build(sources)
+    rows = ledger.select(paper, id)
+    if ledger.without_tests and (id is None or perturbed or as_markdown or output or check):
+        errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
+        raise typer.Exit(1)
+    failures = list(ledger.failures(rows))
+    report = None
+    if perturbed and sources.root is not None:
+        with _bar(errors) as progress:
+            report = perturb.run(ledger, sources.root, rows, slow=slow, exhaustive=id is not None, progress=progress)
+        failures += report.failures
+
+    if as_json:
+        data: dict[str, Any] = ledger_audit.as_json(ledger, rows, sources.root, full=id is not None)
+        data["perturbation"] = None if report is None else perturb.as_json(report)
+        data["failures"] = failures
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    else:
+        text = page.markdown(ledger, rows)
+    if check is not None:
+        failures += _differences(check, text)
+    if output is not None:
+        write(output, text)
+    elif (as_json or as_markdown) and check is None:
+        typer.echo(text, nl=False)
+
+    quiet = as_json or as_markdown or output is not None or check is not None
+    console = errors if quiet else Console()
+    if not quiet:
+        if id is not None:
+            console.print(show.equation(ledger, rows[0]))
+        else:
+            console.print(show.coverage(ledger, rows))
+            if paper is not None:
+                console.print(show.entries(rows))
+    if report is not None and not as_json:
+        show.perturbation(console, report, detail=id is not None)
+    for failure in failures:
+        # Survivors already stand in their table.
+        if report is None or as_json or failure not in report.failures or failure in report.problems:
+            errors.print(f"FAIL {failure}", markup=False, highlight=False, style="red", soft_wrap=True)
+    if report is not None and not as_json:
+        for case, name in report.broken:
+            errors.print(
+                f"FAIL {case}: fails unperturbed ({name})", markup=False, highlight=False, style="red", soft_wrap=True
+            )
+    if failures:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def _bar(console: Console) -> Iterator[perturb.Progress]:
+    """A bar of progress on stderr."""
+    columns = (TextColumn("perturbing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TextColumn("{task.description}", markup=False), console=console, transient=True) as bar:
+        task = bar.add_task("collecting", total=None)
+
+        def advance(done: int, total: int, what: str) -> None:
+            bar.update(task, completed=done, total=total, description=what.rpartition("::")[2])
+
+        yield advance
+
+
+def _differences(file: Path, text: str) -> list[str]:
+    """What to say if a file is not this text, to the letter."""
+    try:
+        found = file.read_text(encoding="utf-8")
+    except OSError as error:
+        return [f"{file}: found no readable file ({error.strerror}), expected the page; --output {file} writes it"]
+    except UnicodeDecodeError:
+        return [f"{file}: found no UTF-8 text, expected the page; --output {file} writes it"]
+    if found == text:
+        return []
+    lines = list(difflib.unified_diff(found.splitlines(), text.splitlines(), "found", "expected", lineterm="", n=0))
+    more = [f"... and {len(lines) - 20} more lines"] if len(lines) > 20 else []
+    message = f"{file}: differs from the page that the code gives; triad audit --output {file} writes it"
+    return ["\n".join([message, *lines[:20], *more])]
+
+
+def write(file: Path, text: str) -> None:
+    """Write a text file whole or not at all. BadParameter if the folder cannot be written to."""
+    try:
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
+                stream.write(text)
+            Path(name).chmod(0o644)
+            Path(name).replace(file)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        raise typer.BadParameter(f"--output: found {file} ({error.strerror}), expected a writable file") from error

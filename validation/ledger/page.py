@@ -1,0 +1,82 @@
+"""The ledger as a page of Markdown: the same text for the same code, so that a committed copy can be checked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from validation.ledger.audit import STATES, Ledger, Row, counts, per_package, routes
+
+_SPECIAL = re.compile(r"([\\`*_{}\[\]<>|$#~])")
+
+
+def escape(text: str) -> str:
+    """Plain text for a cell of a table: no character of it means anything to Markdown or to MyST's maths."""
+    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+
+
+def _tests(row: Row) -> str:
+    """The cell of tests and routes: package, name and route of each."""
+    cells = []
+    for test in row.tests:
+        text = "; ".join(escape(route) for route in routes(test, row.entry.equation))
+        where = f"{escape(test.package)}: " if test.package else ""
+        cells.append(f"{where}`{test.name}` ({text})")
+    return "<br>".join(cells)
+
+
+def _line(row: Row) -> str:
+    """One line of a paper's table."""
+    entry = row.entry
+    functions = [f"`{item.address}`" for item in row.functions]
+    functions += [f"`{item.address}` (as printed)" for item in row.printed]
+    cells = [
+        escape(entry.id),
+        escape(entry.section),
+        escape(entry.title),
+        entry.kind,
+        row.state,
+        "<br>".join(functions),
+        _tests(row),
+        # A bare "no function, no test" on each of some hundred lines would say what the state has said.
+        "" if row.missing == ("no function", "no test") else escape(row.note),
+    ]
+    return "| " + " | ".join(cells) + " |"
+
+
+def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
+    """The page: a table of counts, then for each paper its entries with state, functions, tests and routes."""
+    papers = list(dict.fromkeys(row.entry.paper for row in rows))
+    lines = [
+        "<!-- Made by `triad audit --markdown`; not edited by hand. -->",
+        "",
+        "# The ledger",
+        "",
+        "Every equation of the papers, the functions that realise it, the tests that could refute it and by which",
+        "route. An entry is *verified* (a function and a test), *corrected* (the printed formula is wrong; it is kept",
+        "as code beside the right one, and a test tells them apart), *not executable* (prose and figures) or *open*.",
+        "",
+        "| paper | entries | " + " | ".join(STATES) + " | complete |",
+        "|---|" + "---:|" * (len(STATES) + 1) + "---|",
+    ]
+    for key in papers:
+        own = [row for row in rows if row.entry.paper == key]
+        states = " | ".join(str(number) for number in counts(own).values())
+        complete = "yes" if ledger.inventory.papers[key].complete else "no"
+        lines.append(f"| {key} | {len(own)} | {states} | {complete} |")
+    lines += ["", "| package | entries realised | functions | tests |", "|---|---:|---:|---:|"]
+    for package, numbers in per_package(rows, ledger.packages).items():
+        lines.append(f"| {package} | {numbers['entries']} | {numbers['functions']} | {numbers['tests']} |")
+    for key in papers:
+        paper = ledger.inventory.papers[key]
+        lines += [
+            "",
+            f"## {key}",
+            "",
+            f"{escape(paper.authors)} ({paper.year}). {escape(paper.title)}. {escape(paper.venue)}.",
+            "",
+            "| id | section | title | kind | state | functions | tests and routes | note |",
+            "|---|---|---|---|---|---|---|---|",
+            *(_line(row) for row in rows if row.entry.paper == key),
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,139 @@
+"""The ledger on the terminal, through rich."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.syntax import Syntax
+from rich.table import Table
+from rich.text import Text
+
+from validation.ledger.audit import STATES, Ledger, Row, counts, per_package
+from validation.ledger.perturb import Report
+from validation.ledger.registry import Function
+
+_STYLE = {"verified": "green", "corrected": "cyan", "not executable": "dim", "open": "yellow"}
+
+
+def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
+    """Per paper the counts of states, and for each package the functions and tests."""
+    states = Table(title="The ledger", title_justify="left", box=SIMPLE_HEAD)
+    states.add_column("paper", no_wrap=True)
+    states.add_column("entries", justify="right")
+    for state in STATES:
+        states.add_column(state, justify="right", style=_STYLE[state])
+    states.add_column("complete")
+    packages = Table(title="Functions / tests", title_justify="left", box=SIMPLE_HEAD)
+    packages.add_column("paper", no_wrap=True)
+    for package in ledger.packages:
+        packages.add_column(package.name, justify="right")
+    keys = list(dict.fromkeys(row.entry.paper for row in rows))
+    for key in [*keys, *([""] if len(keys) > 1 else [])]:
+        own = [row for row in rows if key in ("", row.entry.paper)]
+        last = key == keys[-1]
+        # Without tests nothing is known about states.
+        numbers = ["-" if ledger.without_tests else str(number) for number in counts(own).values()]
+        complete = "" if not key else "yes" if ledger.inventory.papers[key].complete else "no"
+        states.add_row(key or "all", str(len(own)), *numbers, complete, end_section=last)
+        table = per_package(own, ledger.packages).values()
+        cells = [f"{item['functions']} / {item['tests']}" if any(item.values()) else "-" for item in table]
+        packages.add_row(key or "all", *cells, end_section=last)
+    return Group(states, packages)
+
+
+def entries(rows: Sequence[Row]) -> Table:
+    """One line per entry of a paper."""
+    table = Table(box=SIMPLE_HEAD)
+    for column in ("id", "section", "title", "state"):
+        table.add_column(column)
+    table.add_column("functions, tests; missing", style="dim")
+    for row in rows:
+        numbers = [len(row.functions) + len(row.printed), len(row.tests)]
+        rest = "; ".join([", ".join(map(str, numbers)), *row.missing, *row.gaps]) if any(numbers) else ""
+        entry = row.entry
+        state = Text(row.state, style=_STYLE[row.state])
+        table.add_row(Text(entry.id), Text(entry.section), Text(entry.title), state, Text(rest))
+    return table
+
+
+def equation(ledger: Ledger, row: Row) -> RenderableType:
+    """One entry: what the inventory says, each function with its source, each test with its routes, errata."""
+    entry = row.entry
+    paper = ledger.inventory.papers[entry.paper]
+    head = Table.grid(padding=(0, 2))
+    head.add_column(style="bold")
+    head.add_column()
+    for name, value in {
+        "paper": f"{paper.authors} ({paper.year}), {paper.title}",
+        "section": entry.section,
+        "kind": entry.kind,
+        "inputs": ", ".join(entry.inputs),
+        "outputs": ", ".join(entry.outputs),
+        "state": "unknown without tests" if ledger.without_tests else row.state,
+        "note": row.note,
+    }.items():
+        if value:
+            head.add_row(name, Text(value))
+    parts: list[RenderableType] = [
+        Panel(head, title=Text(f"{entry.paper}:{entry.id}  {entry.title}"), title_align="left")
+    ]
+    if row.printed:
+        parts.append(Text("\nErratum: the form as printed, then the corrected form", style="bold cyan"))
+    for function in (*row.printed, *row.functions):
+        parts += _source(function)
+    parts.append(Text("\nTests" if row.tests else "\nNo tests" if not ledger.without_tests else "", style="bold"))
+    for test in row.tests:
+        cases = f", {test.cases} cases" if test.cases > 1 else ""
+        parts.append(Text(f"{test.file}:{test.line}  {test.name}{cases}{', slow' if test.slow else ''}"))
+        for claim in test.claims:
+            if claim.equation == entry.equation:
+                extra = f" (resolves {claim.resolves:g})" if claim.resolves is not None else ""
+                extra += " (fails on the printed form, passes on the corrected one)" if claim.printed else ""
+                parts.append(Padding(Text(f"route: {claim.route}{extra}", style="dim"), (0, 0, 0, 4)))
+    return Group(*parts)
+
+
+def _source(function: Function) -> Iterator[RenderableType]:
+    """Address, place and source of a function; the source begins with its signature and docstring."""
+    mark = "  (as printed)" if function.as_printed else ""
+    yield Text(f"\n{function.address}{mark}", style="bold")
+    yield Text(f"{function.file}:{function.line}", style="dim")
+    yield Syntax(function.source, "python", background_color="default", word_wrap=True)
+
+
+def perturbation(console: Console, report: Report, detail: bool = False) -> None:
+    """Print a summary of the perturbations and the survivors; with detail also every trial.
+
+    Tests and functions stand one to a line, never folded: addresses are there to be copied.
+    """
+    status = Counter(trial.status for trial in report.trials)
+    errors = Counter(trial.error for trial in report.trials if trial.status == "noticed")
+    by_error = ", ".join(f"{number} by {name}" for name, number in errors.most_common())
+    spared = f", {status['not needed']} not needed" if status["not needed"] else ""
+
+    def line(text: str, style: str = "") -> None:
+        console.print(text, style=style, markup=False, highlight=False, soft_wrap=True)
+
+    line(
+        f"Perturbation: {report.cases} cases, {len(report.trials)} pairs of test and function: "
+        f"{status['noticed']} noticed{f' ({by_error})' if by_error else ''}, "
+        f"{status['survived']} not noticed{spared}; {len(report.survivors)} survivors; {report.seconds:.0f} s"
+    )
+    if report.slow:
+        line(f"{len(report.slow)} slow tests left out; --slow runs them: {', '.join(report.slow)}", "dim")
+    if report.skipped:
+        line(f"{len(report.skipped)} cases skipped: {', '.join(report.skipped)}", "dim")
+    if report.survivors:
+        line("Survivors", "bold red")
+        for survivor in report.survivors:
+            line(survivor.text)
+    if detail:
+        for trial in report.trials:
+            how = f" by {trial.error}" if trial.error else ""
+            line(f"{trial.status}{how} (size {trial.scale:g}, {trial.calls} calls)", "bold")
+            line(f"    {trial.test}\n    {trial.function}")
