@@ -1,0 +1,309 @@
+"""What a check is, what it may answer, and the register of all checks (design: What agreement means).
+
+A check asks one question of one problem and answers with an observed value and a limit that has its reason beside
+it (`Compared`), with z statistics (`Tested`), or with what is missing (`Skipped`). It never decides about a run:
+`validation.checks.runner` does, because Holm's procedure needs the statistics of all checks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.problem import Problem
+from validation.solution import Solution
+
+KINDS = ("identity", "exactness", "bound", "limit", "slope", "invariance", "discrepancy")
+NO_PROBLEM = "-"
+VERDICTS = ("PASS", "FAIL", "SKIP", "ERROR")
+
+
+class Compared(NamedTuple):
+    """One observed value against a limit: PASS iff observed <= limit, so that NaN fails.
+
+    observed, limit : float    in `unit`
+    why : str                  why this limit and no other
+    left, right : str          who is compared with whom
+    """
+
+    observed: float
+    limit: float
+    why: str
+    left: str
+    right: str
+    unit: str = "relative difference"
+
+
+class Tested(NamedTuple):
+    """z statistics, each standard normal if left and right agree; two-sided, Holm over the whole run decides.
+
+    z : array      any shape, at least one entry; an entry that is NaN fails
+    power : str    the smallest true difference that would be seen, in words with numbers
+    """
+
+    z: NDArray[np.float64]
+    why: str
+    left: str
+    right: str
+    power: str
+
+
+# a name that starts with Test makes pytest look for tests in it
+Tested.__test__ = False  # type: ignore[attr-defined]
+
+
+class Skipped(NamedTuple):
+    """The question could not be asked; `why` says what is missing. Counts as not passed, fails no run."""
+
+    why: str
+    left: str = ""
+    right: str = ""
+
+
+Outcome = Compared | Tested | Skipped
+
+
+@dataclass(frozen=True)
+class Result:
+    """One line of a report: the verdict on one outcome of one check on one problem.
+
+    ratio is observed/limit; NaN where the limit is zero or negative and holds, infinite where such a limit fails.
+    `full` says that the run was a full one, `details` holds a traceback.
+    """
+
+    check: str
+    kind: str
+    paper: str
+    method: str
+    quantity: str
+    left: str
+    right: str
+    problem: str
+    observed: float
+    limit: float
+    ratio: float
+    verdict: str
+    seconds: float
+    why: str
+    unit: str = ""
+    question: str = ""
+    power: str = ""
+    full: bool = False
+    details: str = ""
+
+    @property
+    def failed(self) -> bool:
+        """FAIL and ERROR fail a run; SKIP does not."""
+        return self.verdict in ("FAIL", "ERROR")
+
+    @property
+    def reproduce(self) -> str:
+        """The command that runs this check alone."""
+        return f"triad verify{' --full' if self.full else ''} --check {self.check} --problem {self.problem}"
+
+
+class Context:
+    """What checks of one problem share: solutions are computed once for each question and setting.
+
+    quick : bool           False in a full run, where longer chains and larger problems are welcome
+    solutions : list       everything solved so far, in order, for the report
+    """
+
+    def __init__(self, *, quick: bool = True) -> None:
+        self.quick = quick
+        self.solutions: list[Solution] = []
+        self._answers: dict[tuple[Any, ...], Solution | Exception] = {}
+        self._problems: dict[str, Problem] = {}
+
+    def problem(self, name: str) -> Problem:
+        """A problem of `validation.problems` by name, built once."""
+        if name not in self._problems:
+            self._problems[name] = importlib.import_module("validation.problems").get(name)
+        return self._problems[name]
+
+    def solve(self, implementation: str, method: str, problem: Problem, **options: Any) -> Solution:
+        """`validation.solve` with a memory: equal questions (every field, name included) are answered once.
+
+        An answer that was an exception is raised again without a second attempt.
+        """
+        key = (implementation, method, digest(problem), _frozen(options))
+        if key not in self._answers:
+            try:
+                # importlib, because the package's own attribute `solve` is the function, and so that it can be patched
+                answer = importlib.import_module("validation.solve").solve(implementation, method, problem, **options)
+            except Exception as error:
+                self._answers[key] = error
+                raise
+            self._answers[key] = answer
+            self.solutions.append(answer)
+            return answer
+        found = self._answers[key]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    @property
+    def implementations(self) -> set[str]:
+        """Names of all implementations that were asked."""
+        return {key[0] for key in self._answers}
+
+    def without(self, implementations: Iterable[str]) -> Context:
+        """A fresh context that remembers only what other implementations answered."""
+        gone = set(implementations)
+        fresh = Context(quick=self.quick)
+        fresh._answers = {
+            key: answer
+            for key, answer in self._answers.items()
+            if key[0] not in gone and not isinstance(answer, Exception)
+        }
+        fresh._problems = dict(self._problems)
+        return fresh
+
+
+CheckFunction = Callable[[Context, Any], Outcome | Iterable[Outcome]]
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Check:
+    """A registered check; `problems` are asked in every run, `full` as well in a full run."""
+
+    id: str
+    paper: str
+    question: str
+    problems: tuple[str, ...]
+    full: tuple[str, ...]
+    function: CheckFunction
+
+    @property
+    def kind(self) -> str:
+        """One of KINDS."""
+        return self.id.split("/")[0]
+
+    @property
+    def method(self) -> str:
+        """Method id."""
+        return self.id.split("/")[1]
+
+    @property
+    def quantity(self) -> str:
+        """What is compared."""
+        return self.id.split("/")[2]
+
+    @property
+    def module(self) -> str:
+        """The module that registers it when imported."""
+        return self.function.__module__
+
+
+_registry: dict[str, Check] = {}
+
+
+def check(
+    id: str,
+    *,
+    paper: str,
+    question: str,
+    problems: tuple[str, ...],
+    full: tuple[str, ...] = (),
+) -> Callable[[F], F]:
+    """Register `function(context, problem)` as the check `kind/method/quantity`.
+
+    paper      key of the paper whose claim or method is judged
+    question   one sentence, ending in a question mark, for the report
+    problems   names of problems of the quick run; ("-",) for a check that needs none and is called with None
+    full       names that a full run adds
+    """
+    parts = id.split("/")
+    if len(parts) != 3 or not all(parts) or any(c.isspace() for c in id):
+        raise ValueError(f"id: found {id!r}, expected kind/method/quantity")
+    if parts[0] not in KINDS:
+        raise ValueError(f"id: found the kind {parts[0]!r}, expected one of {', '.join(KINDS)}")
+    names = (*problems, *full)
+    if isinstance(problems, str) or isinstance(full, str) or not names or len(set(names)) != len(names):
+        raise ValueError(f"problems: found {problems!r} and {full!r} for {id}, expected tuples of distinct names")
+    if NO_PROBLEM in names and len(names) > 1:
+        raise ValueError(f"problems: found {names} for {id}, expected ('-',) alone or names of problems")
+    if not question.strip():
+        raise ValueError(f"question: found an empty string for {id}, expected a sentence")
+
+    def register(function: F) -> F:
+        if id in _registry:
+            raise ValueError(
+                f"id: found {id!r} in {_registry[id].module} and in {function.__module__}, expected it once"
+            )
+        _registry[id] = Check(id, paper, question, tuple(problems), tuple(full), function)
+        return function
+
+    return register
+
+
+def modules() -> tuple[str, ...]:
+    """Modules of this package that register checks."""
+    package = importlib.import_module("validation.checks")
+    found = pkgutil.walk_packages(package.__path__, prefix="validation.checks.")
+    machinery = {f"validation.checks.{name}" for name in ("core", "multiple", "processes", "runner", "selection")}
+    return tuple(sorted(module.name for module in found if module.name not in machinery))
+
+
+def registered(extra: Iterable[str] = ()) -> Mapping[str, Check]:
+    """All checks by id, after importing the modules of this package and the `extra` ones."""
+    return imported((*modules(), *extra))
+
+
+def imported(names: Iterable[str]) -> Mapping[str, Check]:
+    """The checks by id, after importing the modules of these names only."""
+    for name in names:
+        importlib.import_module(name)
+    return dict(sorted(_registry.items()))
+
+
+def digest(problem: Problem) -> str:
+    """A fingerprint of every field of a problem: equal questions have equal fingerprints."""
+    return _fingerprint(problem.to_arrays())
+
+
+def relative_difference(left: Any, right: Any) -> float:
+    """Largest |left - right| over the largest |right|, whole arrays at once; 0 for empty arrays, NaN if any is NaN.
+
+    The largest entry and not each one scales, so that an entry near zero asks for no more digits than its array has.
+    """
+    a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
+    if a.shape != b.shape:
+        raise ValueError(f"left: found shape {a.shape}, expected {b.shape}, as right")
+    if not a.size:
+        return 0.0
+    gap, scale = float(np.max(np.abs(a - b))), float(np.max(np.abs(b)))
+    if gap == 0.0:
+        return 0.0
+    return gap / scale if scale > 0.0 else float("inf")
+
+
+def _frozen(value: Any) -> Any:
+    """A hashable stand-in for an option: equal content, equal stand-in."""
+    if isinstance(value, Mapping):
+        return ("mapping", *((key, _frozen(value[key])) for key in sorted(value)))
+    if isinstance(value, (list, tuple)):
+        return ("sequence", *(_frozen(entry) for entry in value))
+    if isinstance(value, np.ndarray):
+        return ("array", _fingerprint({"": value}))
+    if isinstance(value, np.generic):
+        value = value.item()
+    # 1 == 1.0 == True, but they may be different options; the object itself keeps the id of a callable alive
+    return (type(value).__name__, value)
+
+
+def _fingerprint(arrays: Mapping[str, NDArray[Any]]) -> str:
+    found = hashlib.sha256()
+    for key in sorted(arrays):
+        array = np.ascontiguousarray(arrays[key])
+        found.update(f"{key}|{array.dtype.str}|{np.shape(arrays[key])}|".encode())
+        found.update(array.tobytes())
+    return found.hexdigest()

@@ -1,0 +1,148 @@
+"""Exactness: a chain against a truth known another way, by z statistics that Holm's procedure judges together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from scipy.stats import norm
+
+from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
+from validation.checks.subjects import DRAWN, LARGER, REAL, SEED, SUBJECTS, TINY, Subject, chain
+from validation.compare import z_statistics
+from validation.problem import Problem
+from validation.solution import Solution
+
+_MOMENTS = {
+    "latent_mean": "Does the chain have the exact posterior means?",
+    "latent_cov": "Does the chain have the exact posterior variances?",
+    "test_latent_mean": "Does the chain have the exact predictive means?",
+    "test_latent_cov": "Does the chain have the exact predictive variances?",
+    "probabilities": "Does the chain have the exact class probabilities?",
+}
+
+
+def tested(chains: Solution, truth: Solution, quantity: str) -> Outcome:
+    """The z statistics of one quantity, with what they can see."""
+    found = z_statistics(chains, truth, quantity)
+    if found is None:
+        return Skipped(f"{quantity}: found no standard errors, expected a sampled side", chains.label, truth.label)
+    z, se = found
+    if quantity == "probabilities":
+        # the two columns are one number: p and 1 - p
+        z, se = z[:, 1:], se[:, 1:]
+    # eight times the error would be seen with near certainty at the level of a whole run (|z| about 5)
+    scale = float(np.abs(np.asarray(getattr(truth, quantity))).max())
+    seen = 8.0 * float(np.median(se)) / scale if scale > 0.0 else np.nan
+    return Tested(
+        z,
+        why=f"two-sided z on {z.size} statistics, Holm over the run at 1e-4: one true agreement in 10 000 runs fails",
+        left=chains.label,
+        right=truth.label,
+        power=f"a difference of {seen:.2%} of the largest entry would show",
+    )
+
+
+def _register(subject: Subject) -> None:
+    for quantity, question in _MOMENTS.items():
+        _register_moment(subject, quantity, question)
+
+    @check(
+        f"exactness/{subject.sampler}/log_evidence",
+        paper=subject.paper,
+        question="Do both routes to log Z meet quadrature?",
+        problems=TINY,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        exact = context.solve("quadrature", "exact", problem)
+        chains = chain(context, subject.sampler, problem)
+        assert exact.log_evidence is not None
+        for route, value, error in routes(chains):
+            yield _evidence_test(value, error, exact.log_evidence, 0.0, f"gibbs {route}", exact.label)
+
+    @check(
+        f"exactness/{subject.sampler}/log_evidence_routes",
+        paper=subject.paper,
+        question="Do two routes to log Z without shared code agree?",
+        problems=DRAWN + REAL,
+        full=LARGER,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        found = list(routes(chain(context, subject.sampler, problem)))
+        first = found[0]
+        for route, value, error in found[1:]:
+            yield _evidence_test(value, error, first[1], first[2], f"gibbs {route}", f"gibbs {first[0]}")
+
+    @check(
+        f"exactness/{subject.sampler}/gate",
+        paper=subject.paper,
+        question="Are the chains long enough to be called a truth?",
+        problems=DRAWN + REAL,
+        full=LARGER,
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        chains = chain(context, subject.sampler, problem)
+        assert chains.ess is not None and chains.r_hat is not None and chains.latent_mean_se is not None  # noqa: PT018
+        if chains.settings["gate"]:
+            yield Compared(
+                observed=chains.r_hat,
+                limit=1.005,
+                why=f"rank R-hat <= 1.005, bulk and tail ESS >= 10 000 (smallest {chains.ess:.0f}) on latents, their "
+                "squares and the log joint, >= 100 autocorrelation times a chain",
+                left=chains.label,
+                right="itself",
+                unit="largest R-hat",
+            )
+        else:
+            worst = float(chains.latent_mean_se.max())
+            yield Skipped(
+                f"gate not met: smallest ESS {chains.ess:.0f} (expected 10 000), largest R-hat {chains.r_hat:.4f} "
+                f"(expected 1.005); latent means carry errors up to {worst:.2g}, which every comparison takes along",
+                chains.label,
+                "itself",
+            )
+
+    @check(
+        f"exactness/{subject.sampler}/ensemble",
+        paper=subject.paper,
+        question="Does an ensemble sampler that knows nothing of Pólya-Gamma variables find the same posterior?",
+        problems=("three-points",),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        chains = chain(context, subject.sampler, problem)
+        ensemble = context.solve("gibbs", "ensemble-logit", problem, seed=SEED)
+        for quantity in ("latent_mean", "latent_cov"):
+            yield tested(ensemble, chains, quantity)
+
+
+def _register_moment(subject: Subject, quantity: str, question: str) -> None:
+    @check(f"exactness/{subject.sampler}/{quantity}", paper=subject.paper, question=question, problems=TINY)
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        yield tested(chain(context, subject.sampler, problem), context.solve("quadrature", "exact", problem), quantity)
+
+
+def routes(chains: Solution) -> Iterable[tuple[str, float, float]]:
+    """(name, log Z, standard error) of each route that the sampler took."""
+    for key in sorted(chains.local):
+        if key.startswith("log_evidence_"):
+            value, error = chains.local[key]
+            yield key.removeprefix("log_evidence_"), float(value), float(error)
+
+
+def _evidence_test(value: float, error: float, other: float, other_error: float, left: str, right: str) -> Outcome:
+    combined = float(np.hypot(error, other_error))
+    if not max(error, other_error) <= 0.05:
+        worst = max(error, other_error)
+        return Skipped(f"log Z: found a standard error of {worst:.3g} nat, expected at most 0.05", left, right)
+    z = np.array([(value - other) / combined if combined > 0.0 else 0.0 if abs(value - other) < 1e-8 else np.inf])
+    return Tested(
+        z,
+        why="two-sided z, Holm over the run at 1e-4; both standard errors are at most 0.05 nat",
+        left=left,
+        right=right,
+        power=f"a difference of {(norm.isf(5e-7) + 2.0) * combined:.2g} nat would show",
+    )
+
+
+for _subject in SUBJECTS:
+    _register(_subject)

@@ -1,0 +1,268 @@
+"""The command `triad`: one line of wiring for each subcommand, and errors without tracebacks."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import numpy as np
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from validation import compare as comparing
+from validation import problems, storage
+from validation.bench.command import bench
+from validation.datasets.command import data
+from validation.ledger.command import audit
+from validation.problem import Problem
+from validation.solution import Solution
+from validation.solve import implementations, methods, solve, versions
+from validation.verify_command import verify
+
+app = typer.Typer(
+    name="triad",
+    help="Three independent witnesses for Gaussian process classification, and a judge that compares them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("verify")(verify)
+app.command("audit")(audit)
+app.command("data")(data)
+app.command("bench")(bench)
+
+EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
+
+OptionValues = Annotated[
+    list[str] | None, typer.Option("--option", "-o", help="method option as name=value; repeatable")
+]
+
+
+@app.command("problems")
+def problems_command(
+    name: Annotated[str | None, typer.Argument(help="a problem to describe; all are listed without it")] = None,
+    output: Annotated[Path | None, typer.Option("--output", help="write the problem to this .npz")] = None,
+) -> None:
+    """List the built-in problems, describe one, or write one to a .npz."""
+    console = plain_console()
+    if name is None:
+        if output is not None:
+            raise typer.BadParameter("--output: found it without a problem, expected the problem's name too")
+        table = Table("problem", "n", "d", "m", "prior", "what it is there for", box=None)
+        for key in problems.names():
+            p = problems.get(key)
+            table.add_row(key, str(p.n), str(p.d), str(p.m or "-"), p.prior_model, problems.purpose(key))
+        console.print(table)
+        return
+    problem = load_problem(name)
+    if output is not None:
+        problem.save(output)
+        console.print(f"{output}: {problem.name}, n = {problem.n}, d = {problem.d}", soft_wrap=True)
+        return
+    console.print(describe_problem(problem))
+
+
+@app.command("solve")
+def solve_command(
+    implementation: Annotated[str, typer.Argument(help="reference, fast, gibbs, an entry point, or module:function")],
+    method: Annotated[str, typer.Argument(help="a method id such as x-gpc")],
+    problem: Annotated[str, typer.Argument(help="a .npz written by Problem.save, or the name of a built-in problem")],
+    output: Annotated[Path | None, typer.Option("--output", help="write the solution to this .npz")] = None,
+    option: OptionValues = None,
+) -> None:
+    """Ask one implementation for its answer to one problem."""
+    if output is not None:
+        storage.check_writable(output)
+    solution = solve(implementation, method, load_problem(problem), **parse_options(option or []))
+    if output is not None:
+        solution.save(output)
+    console = plain_console()
+    console.print(describe_solution(solution))
+    if not solution.converged:
+        console.print(
+            "not converged: found the iteration limit, expected the tolerance to be met first", soft_wrap=True
+        )
+        raise typer.Exit(EXIT_DIFFERENT)
+
+
+@app.command("compare")
+def compare_command(
+    left: Annotated[Path, typer.Argument(help="a .npz written by triad solve")],
+    right: Annotated[Path, typer.Argument(help="another one, of the same problem")],
+    band: Annotated[list[str] | None, typer.Option("--band", help="quantity=largest discrepancy; repeatable")] = None,
+    limit: Annotated[float | None, typer.Option("--limit", help="identity limit in place of the derived one")] = None,
+    why: Annotated[bool, typer.Option("--why", help="print the reason of every limit")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+) -> None:
+    """Judge two solutions of one problem; exit 1 if they disagree, 2 if nothing in them can be judged."""
+    a, b = Solution.load(left), Solution.load(right)
+    bands = parse_options(band or [], "--band")
+    for key, value in bands.items():
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            raise TypeError(f"--band {key}: found {value!r}, expected a number")
+    rows = comparing.compare(a, b, bands, limit)
+    failed = [row for row in rows if row.verdict == "FAIL"]
+    passed = [row for row in rows if row.verdict == "PASS"]
+    if as_json:
+        sys.stdout.write(json.dumps([json_row(row) for row in rows], indent=2, allow_nan=False) + "\n")
+    else:
+        console = plain_console()
+        console.print(f"{a.label} against {b.label} on {a.problem.name}", soft_wrap=True)
+        table = Table("verdict", "quantity", "kind", "observed", "limit", box=None)
+        for row in rows:
+            style = {"PASS": "green", "FAIL": "bold red"}.get(row.verdict, "yellow")
+            table.add_row(row.verdict, row.quantity, row.kind, number(row.observed), number(row.limit), style=style)
+        console.print(table)
+        for row in rows:
+            if why or row.verdict in ("FAIL", "SKIP"):
+                console.print(f"  {row.quantity}: {row.why}", soft_wrap=True)
+        verdict = "DISAGREE" if failed else "AGREE" if passed else "UNDECIDED"
+        console.print(f"{verdict}: {len(passed)} passed, {len(failed)} failed")
+    if failed:
+        raise typer.Exit(EXIT_DIFFERENT)
+    if not passed:
+        raise ValueError("right: found no quantity that can be judged on both sides, expected at least one")
+
+
+@app.command("methods")
+def methods_command() -> None:
+    """List implementations and the methods that each witness has."""
+    table = Table("implementation", "from", "methods", box=None)
+    known = methods()
+    for name, origin in implementations().items():
+        table.add_row(name, origin, ", ".join(known.get(name, ())) or "ask it")
+    plain_console().print(table)
+
+
+@app.callback(invoke_without_command=True)
+def root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="print versions and stop", is_eager=True)] = False,
+) -> None:
+    """Three independent witnesses for Gaussian process classification, and a judge that compares them."""
+    if version:
+        sys.stdout.write(", ".join(f"{name} {number}" for name, number in versions().items()) + "\n")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        sys.stdout.write(context.get_help() + "\n")
+        raise typer.Exit(EXIT_UNUSABLE)
+
+
+def main() -> None:
+    """Entry point: what is wrong with the input is one line on stderr, never a traceback."""
+    try:
+        app()
+    except KeyboardInterrupt:
+        fail("interrupted", EXIT_INTERRUPTED)
+    except (ValueError, TypeError, LookupError, OSError, MemoryError) as error:
+        fail(f"error: {message_of(error)}", EXIT_UNUSABLE)
+
+
+def message_of(error: BaseException) -> str:
+    """What an error says, on one line: without the quotes of a KeyError and the number of an OSError."""
+    text = str(error)
+    if isinstance(error, KeyError) and len(error.args) == 1:
+        text = str(error.args[0])
+    elif isinstance(error, OSError) and error.strerror and error.filename is None:
+        text = error.strerror
+    return " ".join(line.strip() for line in text.splitlines()) or type(error).__name__
+
+
+def fail(message: str, code: int) -> NoReturn:
+    """One line on stderr and an exit code."""
+    sys.stderr.write(message + "\n")
+    raise SystemExit(code)
+
+
+def plain_console() -> Console:
+    """A console that takes text as it is: names come from files and are no markup."""
+    return Console(markup=False, emoji=False, highlight=False)
+
+
+def json_row(row: comparing.Row) -> dict[str, Any]:
+    """A row as JSON can hold it: a number that is none, or infinite, becomes null."""
+    values = row._asdict()
+    return values | {key: values[key] if np.isfinite(values[key]) else None for key in ("observed", "limit")}
+
+
+def load_problem(name: str) -> Problem:
+    """A problem from a .npz, or a built-in one by name (which no file or folder of that name hides)."""
+    if name.endswith(".npz") or (name not in problems.names() and Path(name).is_file()):
+        return Problem.load(name)
+    return problems.get(name)
+
+
+def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
+    """name=value pairs; values are JSON where they parse (numbers, true, lists), text where they do not."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key.isidentifier():
+            raise typer.BadParameter(f"{flag}: found {pair!r}, expected name=value")
+        if key in options or key in ("implementation", "method", "problem"):
+            reason = "twice" if key in options else "as an option"
+            raise typer.BadParameter(f"{flag}: found {key!r} {reason}, expected options of the method, each once")
+        try:
+            options[key] = json.loads(value)
+        except ValueError:
+            options[key] = value
+    return options
+
+
+def describe_problem(problem: Problem) -> Table:
+    """A two-column table of what defines a problem."""
+    table = Table("field", "value", box=None, title=problem.name, title_justify="left")
+    counts = ", ".join(str(c) for c in np.bincount(problem.y, minlength=problem.n_classes))
+    for key, value in [
+        ("data", f"n = {problem.n}, d = {problem.d}, C = {problem.n_classes} ({counts})"),
+        ("likelihood", problem.likelihood + (f", epsilon {problem.epsilon:g}" if problem.epsilon else "")),
+        ("kernel", problem.kernel),
+        ("variance", _brief(problem.variance)),
+        ("lengthscales", _brief(problem.lengthscales)),
+        ("noise", _brief(problem.noise)),
+        ("jitter", _brief(problem.jitter)),
+        ("inducing points", "none: full GP" if problem.m is None else f"m = {problem.m}"),
+        ("prior model", problem.prior_model),
+        ("test points", str(problem.t)),
+        ("condition", f"{comparing.prior_condition(problem):.2e}"),
+    ]:
+        table.add_row(key, value)
+    return table
+
+
+def describe_solution(solution: Solution) -> Table:
+    """A two-column table of what an implementation answered."""
+    table = Table(
+        "field", "value", box=None, title=f"{solution.label} on {solution.problem.name}", title_justify="left"
+    )
+    if solution.log_evidence is not None:
+        error = "" if solution.log_evidence_se is None else f" ± {solution.log_evidence_se:.2g}"
+        kind = f"{solution.log_evidence_kind} of {solution.evidence_target}, {solution.prior_model} prior"
+        table.add_row("log evidence", f"{solution.log_evidence:.10g}{error} ({kind})")
+    for name in comparing.QUANTITIES[1:]:
+        value = getattr(solution, name)
+        if value is not None:
+            table.add_row(name, f"{value.shape} {_brief(value)}")
+    for key, value in (solution.gradients or {}).items():
+        table.add_row(f"gradient: {key}", _brief(value))
+    for key, entry in (("ess", solution.ess), ("r_hat", solution.r_hat), ("residual", solution.residual)):
+        if entry is not None:
+            table.add_row(key, f"{entry:.4g}")
+    table.add_row("converged", f"{solution.converged} after {solution.iterations} iterations")
+    table.add_row("seconds", f"{solution.seconds:.3g}")
+    return table
+
+
+def number(value: float) -> str:
+    """Three digits, or a dash where there is no number."""
+    return "-" if np.isnan(value) else f"{value:.3g}"
+
+
+def _brief(values: Any) -> str:
+    flat = np.ravel(values)
+    shown = ", ".join(f"{v:.4g}" for v in flat[:4])
+    return shown + (f", ... ({flat.size})" if flat.size > 4 else "")

@@ -1,0 +1,11 @@
+"""Seeded faults: mistakes of the kind that people make, which some check must turn red on (`verify --self-test`)."""
+
+from __future__ import annotations
+
+from validation.faults import x_gpc
+from validation.selftest import Fault
+
+
+def all_faults() -> tuple[Fault, ...]:
+    """Every fault that ships with the suite, by method."""
+    return x_gpc.FAULTS

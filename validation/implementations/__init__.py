@@ -1,0 +1,1 @@
+"""How `solve` speaks to each witness: a `Problem` becomes plain arrays, what comes back becomes a `Solution`."""

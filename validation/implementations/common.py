@@ -1,0 +1,75 @@
+"""What the adapters share: refusals before any work, and shapes of binary problems."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation import arguments
+from validation.problem import Problem
+
+
+class NotPositiveDefiniteError(np.linalg.LinAlgError):
+    """A covariance matrix of the judge's own without a Cholesky factor: says which, and what would help."""
+
+
+def cholesky(K: NDArray[np.float64], name: str, remedy: str) -> NDArray[np.float64]:
+    """Lower factor of K, or an error that names the matrix and what would help."""
+    try:
+        return np.asarray(np.linalg.cholesky(K), dtype=np.float64)
+    except np.linalg.LinAlgError as error:
+        smallest = np.linalg.eigvalsh(K)[0]
+        raise NotPositiveDefiniteError(
+            f"{name} {K.shape}: found smallest eigenvalue {smallest:.3g}, expected > 0; {remedy}"
+        ) from error
+
+
+def require_binary_logit(problem: Problem, who: str) -> None:
+    """Refuse a problem that a Pólya-Gamma method cannot answer."""
+    if problem.likelihood != "logit":
+        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'logit' for {who}")
+    if problem.kernel != "se":
+        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+
+
+def refuse(tolerance: Any, max_iterations: Any) -> None:
+    """Refuse settings with which a loop would not do what was asked."""
+    if not 0.0 < arguments.real(tolerance, "tolerance") < 1.0:
+        raise ValueError(f"tolerance: found {tolerance!r}, expected a number in (0, 1)")
+    arguments.integer(max_iterations, "max_iterations", at_least=1)
+
+
+def refuse_switches(**switches: Any) -> None:
+    """Refuse anything but True and False: the text "no" would count as true."""
+    for name, value in switches.items():
+        arguments.boolean(value, name)
+
+
+def refuse_callback(callback: Any) -> None:
+    """Refuse a callback that cannot be called, before the first iteration and not after it."""
+    if callback is not None and not callable(callback):
+        raise TypeError(f"callback: found {type(callback).__name__}, expected a callable or None")
+
+
+def finite_or_none(value: float) -> float | None:
+    """A stopping rule's last value; none where there was no second iteration to compare with."""
+    return float(value) if np.isfinite(value) else None
+
+
+def two_columns(probability: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(t, 2) from p(y = 1)."""
+    return np.stack([1.0 - probability, probability], axis=1)
+
+
+def binary_gradients(found: Any) -> dict[str, NDArray[np.float64]]:
+    """Gradients of a one-latent method in the shapes of a Solution."""
+    gradients = {
+        "variance": np.atleast_1d(found.variance),
+        "lengthscales": np.asarray(found.lengthscales)[None],
+        "noise": np.atleast_1d(found.noise),
+    }
+    if found.Z is not None:
+        gradients["Z"] = np.asarray(found.Z)[None]
+    return gradients

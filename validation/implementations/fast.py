@@ -1,0 +1,95 @@
+"""`fast` behind the one door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fast.methods import x_gpc
+from validation import arguments
+from validation.implementations.common import (
+    binary_gradients,
+    finite_or_none,
+    refuse,
+    refuse_callback,
+    refuse_switches,
+    require_binary_logit,
+)
+from validation.problem import Problem
+from validation.solution import Solution
+from validation.solve import check_options
+
+methods = ("x-gpc",)
+
+
+def answer(method: str, problem: Problem, **options: Any) -> Solution:
+    """Dispatch on the method id; options are checked by name before any work."""
+    function = {"x-gpc": _x_gpc}[method]
+    check_options(function, options, f"fast {method}")
+    return function(problem, **options)
+
+
+answer.methods = methods  # type: ignore[attr-defined]
+
+
+def _x_gpc(
+    problem: Problem,
+    *,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    gradients: bool = True,
+    block_size: int = 4096,
+    accelerate: bool = True,
+    callback: Callable[[Any], None] | None = None,
+) -> Solution:
+    require_binary_logit(problem, "fast x-gpc")
+    refuse(tolerance, max_iterations)
+    refuse_switches(gradients=gradients, accelerate=accelerate)
+    refuse_callback(callback)
+    arguments.integer(block_size, "block_size", at_least=1)
+    posterior = x_gpc.fit(
+        problem.X,
+        problem.y,
+        problem.variance[0],
+        problem.lengthscales[0],
+        problem.noise[0],
+        problem.jitter[0],
+        None if problem.Z is None else problem.Z[0],
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        block_size=block_size,
+        accelerate=accelerate,
+        callback=callback,
+    )
+    predictions: dict[str, Any] = {}
+    settings: dict[str, Any] = {"tolerance": tolerance, "block_size": block_size, "accelerate": accelerate}
+    if problem.X_test is not None:
+        found = x_gpc.predict(posterior, problem.X_test, block_size=block_size)
+        predictions = {
+            "test_latent_mean": found.latent_mean[:, None],
+            "test_latent_cov": found.latent_var[:, None, None],
+            "probabilities": found.probabilities,
+            "probability_mass": found.probability_mass,
+        }
+        settings["quadrature_error"] = found.quadrature_error
+    return Solution(
+        problem=problem,
+        implementation="fast",
+        method="x-gpc",
+        log_evidence=posterior.elbo,
+        log_evidence_kind="lower bound",
+        latent_mean=posterior.latent_mean[:, None],
+        latent_cov=posterior.latent_var[:, None, None],
+        inducing_mean=posterior.inducing_mean[None],
+        inducing_cov=posterior.inducing_cov[None],
+        gradients=binary_gradients(x_gpc.gradients(posterior)) if gradients else None,
+        local={"c": np.abs(posterior.c)},
+        trace=posterior.trace,
+        residual=finite_or_none(posterior.residual),
+        converged=posterior.converged,
+        iterations=posterior.iterations,
+        settings=settings,
+        **predictions,
+    )

@@ -1,0 +1,83 @@
+"""`reference` behind the one door."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from reference.wenzel2019 import fit as wenzel2019
+from validation.implementations.common import (
+    binary_gradients,
+    finite_or_none,
+    refuse,
+    refuse_callback,
+    refuse_switches,
+    require_binary_logit,
+    two_columns,
+)
+from validation.problem import Problem
+from validation.solution import Solution
+from validation.solve import check_options
+
+methods = ("x-gpc",)
+
+
+def answer(method: str, problem: Problem, **options: Any) -> Solution:
+    """Dispatch on the method id; options are checked by name before any work."""
+    function = {"x-gpc": _x_gpc}[method]
+    check_options(function, options, f"reference {method}")
+    return function(problem, **options)
+
+
+answer.methods = methods  # type: ignore[attr-defined]
+
+
+def _x_gpc(
+    problem: Problem,
+    *,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    gradients: bool = True,
+    callback: Callable[[Any], None] | None = None,
+) -> Solution:
+    require_binary_logit(problem, "reference x-gpc")
+    refuse(tolerance, max_iterations)
+    refuse_switches(gradients=gradients)
+    refuse_callback(callback)
+    Z = None if problem.Z is None else problem.Z[0]
+    prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
+    fit = wenzel2019.fit_xgpc(
+        problem.X, problem.y_sign, *prior, Z=Z, tolerance=tolerance, max_iterations=max_iterations, callback=callback
+    )
+    predictions: dict[str, Any] = {}
+    if problem.X_test is not None:
+        found = wenzel2019.predict_xgpc(fit, problem.X, problem.X_test, *prior, Z=Z)
+        predictions = {
+            "test_latent_mean": found.latent_mean[:, None],
+            "test_latent_cov": found.latent_var[:, None, None],
+            "probabilities": two_columns(found.probability),
+            "probability_mass": found.probability_mass,
+        }
+    return Solution(
+        problem=problem,
+        implementation="reference",
+        method="x-gpc",
+        log_evidence=fit.elbo,
+        log_evidence_kind="lower bound",
+        latent_mean=fit.latent_mean[:, None],
+        latent_cov=fit.latent_var[:, None, None],
+        inducing_mean=fit.inducing_mean[None],
+        inducing_cov=fit.inducing_cov[None],
+        gradients=binary_gradients(wenzel2019.bound_gradients(fit, problem.X, problem.y_sign, *prior, Z=Z))
+        if gradients
+        else None,
+        local={"c": np.abs(fit.c)},
+        trace=fit.trace,
+        residual=finite_or_none(fit.residual),
+        converged=fit.converged,
+        iterations=fit.iterations,
+        settings={"tolerance": tolerance},
+        **predictions,
+    )

@@ -1,0 +1,198 @@
+"""The problems that `triad verify` puts to the witnesses, by name: small ones known exactly, and real data.
+
+Every problem is made from embedded data and a fixed seed, so that its name means the same numbers everywhere.
+Sizes are chosen so that the truth can be had in seconds: n <= 3 by quadrature, the rest by certified chains.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from difflib import get_close_matches
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.cluster import kmeans_plusplus
+
+from validation import datasets
+from validation.problem import Problem
+
+
+class Recipe(NamedTuple):
+    """How a problem is made, what it is there for, and about how many seconds its checks take."""
+
+    make: Callable[[], Problem]
+    purpose: str
+    cost: float
+
+
+def get(name: str) -> Problem:
+    """The problem of that name.
+
+    Raises
+    ------
+    KeyError    with the near misses, if there is none
+    """
+    if name not in _RECIPES:
+        close = get_close_matches(name, _RECIPES, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise KeyError(f"problem: found {name!r}, expected one of {', '.join(_RECIPES)}{hint}")
+    return _made(name)
+
+
+def names() -> tuple[str, ...]:
+    """Names of all problems, in the order in which reports show them."""
+    return tuple(_RECIPES)
+
+
+def purpose(name: str) -> str:
+    """One line: what the problem is there to show."""
+    get(name)
+    return _RECIPES[name].purpose
+
+
+def cost(name: str) -> float:
+    """About how many seconds the checks of a problem take; the runner starts with the longest."""
+    return _RECIPES[name].cost if name in _RECIPES else 0.0
+
+
+def inducing_points(X: NDArray[np.float64], m: int, seed: int) -> NDArray[np.float64]:
+    """(m, d) rows of X chosen by k-means++ seeding."""
+    distinct = np.unique(X, axis=0)
+    if not 1 <= m <= len(distinct):
+        raise ValueError(f"m: found {m}, expected 1 to {len(distinct)}, the number of distinct rows of X")
+    points, _ = kmeans_plusplus(distinct, m, random_state=seed)
+    return points
+
+
+@cache
+def _made(name: str) -> Problem:
+    return _RECIPES[name].make().replace(name=name)
+
+
+def _few(n: int, variance: float, noise: float, *, Z: list[float] | None = None) -> Problem:
+    """n <= 3 points on a line, both labels: everything about the posterior is a quadrature away."""
+    X = np.array([-0.7, 0.4, 1.5])[:n, None]
+    return Problem(
+        name="few",
+        X=X,
+        y=np.array([1, 0, 1])[:n],
+        n_classes=2,
+        likelihood="logit",
+        variance=variance,
+        lengthscales=0.9,
+        noise=noise,
+        Z=None if Z is None else np.array(Z)[:, None],
+        prior_model="full" if Z is None else "fitc",
+        X_test=np.array([[-2.0], [-0.2], [0.9], [4.0]]),
+    )
+
+
+def _toy(
+    n: int, d: int, log_variance: float, noise: float, seed: int, m: int | None = None, spread: float = 1.0
+) -> Problem:
+    """Labels drawn from the model itself."""
+    rng = np.random.default_rng(seed)
+    X = spread * rng.uniform(-2.0, 2.0, (n, d))
+    X_test = spread * rng.uniform(-2.5, 2.5, (12, d))
+    variance, lengthscales = np.exp(log_variance), np.linspace(0.8, 1.6, d)
+    scaled = X / lengthscales
+    K = variance * np.exp(-0.5 * ((scaled[:, None] - scaled[None]) ** 2).sum(-1)) + (noise + 1e-8) * np.eye(n)
+    f = np.linalg.cholesky(K) @ rng.standard_normal(n)
+    y = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-f))).astype(int)
+    return Problem(
+        name="toy",
+        X=X,
+        y=y,
+        n_classes=2,
+        likelihood="logit",
+        variance=variance,
+        lengthscales=lengthscales[None],
+        noise=noise,
+        Z=None if m is None else inducing_points(X, m, seed),
+        prior_model="full" if m is None else "fitc",
+        X_test=X_test,
+    )
+
+
+def _real(
+    dataset: str,
+    pair: tuple[str, str],
+    n_train: int,
+    n_test: int,
+    log_variance: float,
+    lengthscale: float,
+    noise: float,
+    m: int | None = None,
+) -> Problem:
+    """A binary problem cut from real data: standardised by the training part, seeded split."""
+    cut = datasets.load(dataset).binary(*pair)
+    rng = np.random.default_rng(20190127)
+    order = rng.permutation(len(cut.y))
+    train, test = order[:n_train], order[n_train : n_train + n_test]
+    X, X_test = datasets.standardise(cut.X[train], cut.X[test])
+    # some features of digits never change; without them the rest keeps its meaning and d says how many count
+    varying = X.std(axis=0) > 0.0
+    X, X_test = X[:, varying], X_test[:, varying]
+    return Problem(
+        name=dataset,
+        X=X,
+        y=cut.y[train],
+        n_classes=2,
+        likelihood="logit",
+        variance=np.exp(log_variance),
+        lengthscales=lengthscale * np.sqrt(X.shape[1]),
+        noise=noise,
+        Z=None if m is None else inducing_points(X, m, seed=1),
+        prior_model="full" if m is None else "fitc",
+        X_test=X_test,
+        y_test=cut.y[test],
+    )
+
+
+_RECIPES: dict[str, Recipe] = {
+    "two-points": Recipe(lambda: _few(2, 2.0, 0.0), "two data, full GP: quadrature knows all", 3.0),
+    "three-points": Recipe(lambda: _few(3, np.exp(4.0), 0.3), "three data at log variance 4, with noise", 4.0),
+    "three-points-fitc": Recipe(
+        lambda: _few(3, np.exp(2.0), 0.2, Z=[-1.0, 1.2]), "three data given two inducing values: the FITC prior", 4.0
+    ),
+    "toy": Recipe(lambda: _toy(24, 1, 1.0, 0.1, seed=4), "drawn from the model, log variance 1", 8.0),
+    "toy-steep": Recipe(lambda: _toy(24, 2, 4.0, 0.05, seed=5), "drawn from the model, log variance 4", 12.0),
+    "toy-sparse": Recipe(
+        lambda: _toy(60, 2, 2.5, 0.05, seed=6, m=8), "drawn from the model, log variance 2.5, 8 inducing points", 12.0
+    ),
+    "toy-spread": Recipe(
+        lambda: _toy(16, 3, 2.0, 0.0, seed=7, spread=3.0), "points far apart, no noise: K_XX is well conditioned", 1.0
+    ),
+    "iris": Recipe(
+        lambda: _real("iris", ("versicolor", "virginica"), 60, 40, 1.0, 1.0, 0.01),
+        "iris, versicolor against virginica: overlapping classes, full GP",
+        15.0,
+    ),
+    "wine": Recipe(
+        lambda: _real("wine", ("class_0", "class_1"), 90, 40, 2.0, 2.0, 0.05, m=15),
+        "wine, class 0 against 1: 13 features, 15 inducing points",
+        12.0,
+    ),
+    "digits": Recipe(
+        lambda: _real("digits", ("3", "8"), 120, 150, 4.0, 2.0, 0.1, m=24),
+        "digits, 3 against 8: 52 features, log variance 4",
+        15.0,
+    ),
+    "breast-cancer": Recipe(
+        lambda: _real("breast_cancer", ("malignant", "benign"), 300, 169, 2.0, 2.0, 0.05, m=24),
+        "breast cancer: 30 features, 300 patients, 24 inducing points",
+        18.0,
+    ),
+    "iris-steep": Recipe(
+        lambda: _real("iris", ("versicolor", "virginica"), 70, 30, 5.0, 0.5, 0.2),
+        "iris at log variance 5: where chains mix slowly",
+        60.0,
+    ),
+    "breast-cancer-full": Recipe(
+        lambda: _real("breast_cancer", ("malignant", "benign"), 120, 169, 2.0, 1.0, 0.05),
+        "breast cancer without inducing points, 120 patients",
+        90.0,
+    ),
+}

@@ -1,0 +1,286 @@
+"""Results as lines of text: one for each check, reasons below on request, and the same as a table for pandas."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.console import Console
+from rich.text import Text
+
+from validation.checks.core import Result
+from validation.checks.runner import Run
+from validation.selftest import SelfTest, Trial
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+COLUMNS = (
+    "check",
+    "kind",
+    "paper",
+    "method",
+    "quantity",
+    "left",
+    "right",
+    "problem",
+    "observed",
+    "limit",
+    "ratio",
+    "verdict",
+    "seconds",
+    "why",
+)
+
+COLOURS = {
+    "PASS": "green",
+    "FAIL": "bold red",
+    "ERROR": "bold red",
+    "SKIP": "yellow",
+    "caught": "green",
+    "not run": "yellow",
+}
+
+# |z| and differences alike: three digits say where a number stands, more would claim what no run repeats
+_DIGITS = 3
+
+_RIGHT = "right"
+_LEFT = "left"
+
+
+# -- for pandas ----------------------------------------------------------------------------------------------
+
+
+def csv_text(results: Iterable[Result]) -> str:
+    """All results with the columns of design.md, as CSV."""
+    return frame(results).to_csv(index=False)
+
+
+def frame(results: Iterable[Result]) -> pd.DataFrame:
+    """All results as a data frame with the columns of design.md."""
+    import pandas as pd  # here, so that a terminal that only wants lines does not wait for it
+
+    return pd.DataFrame([{name: getattr(r, name) for name in COLUMNS} for r in results], columns=list(COLUMNS))
+
+
+# -- for people ----------------------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """Three digits, an empty string where there is no number."""
+    return "" if math.isnan(value) else f"{value:.{_DIGITS}g}"
+
+
+def observed(result: Result) -> str:
+    """The observed value; a NaN that was judged is shown, it is why the check failed."""
+    if math.isnan(result.observed):
+        return "nan" if result.verdict == "FAIL" else ""
+    return number(result.observed)
+
+
+def ratio(value: float) -> str:
+    """A ratio to the limit: what matters is how close to 1 it is."""
+    if math.isnan(value) or value < 0.0:
+        return ""
+    if value < 1e-3:
+        return "<0.001" if value else "0"
+    return f"{value:.3f}" if value < 10.0 else f"{value:.3g}"
+
+
+def seconds(value: float) -> str:
+    """Seconds as one reads them."""
+    return f"{value:.1f} s" if value < 100.0 else f"{value / 60.0:.0f} min"
+
+
+def against(result: Result) -> str:
+    """Who was compared with whom."""
+    return " vs ".join(side for side in (result.left, result.right) if side)
+
+
+def closest(results: Iterable[Result]) -> Result | None:
+    """The result with the largest finite ratio to its limit."""
+    finite = [result for result in results if math.isfinite(result.ratio)]
+    return max(finite, key=lambda result: result.ratio, default=None)
+
+
+def summary(run: Run) -> str:
+    """One line: counts, time, and the ratio that is nearest to its limit or furthest beyond."""
+    counts = [f"{run.count('PASS')} passed", f"{run.count('FAIL')} failed", f"{run.count('SKIP')} skipped"]
+    errors = run.count("ERROR")
+    if errors:
+        counts.insert(2, f"{errors} error{'s' if errors > 1 else ''}")
+    text = f"{', '.join(counts)} in {_duration(run.seconds)}"
+    largest = closest(run.results)
+    if largest is not None:
+        text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check} on {largest.problem})"
+    return f"interrupted: {text}" if run.interrupted else text
+
+
+def _duration(value: float) -> str:
+    return f"{value:.0f} s" if value >= 9.95 else f"{value:.1f} s"
+
+
+class Line(NamedTuple):
+    """One line of the table: some verdicts of one check, and the one of them that is nearest to its limit."""
+
+    worst: Result
+    verdicts: int
+    problems: int
+    seconds: float
+    why: str
+
+
+def lines(results: Iterable[Result], *, each: bool = False) -> list[Line]:
+    """One line for a check that passed (or was skipped), however many its problems; each failure has its own.
+
+    With `each` every verdict has a line.
+    """
+    groups: dict[tuple[Any, ...], list[Result]] = {}
+    for place, result in enumerate(results):
+        alone = each or result.failed
+        groups.setdefault((result.check, result.verdict, place if alone else None), []).append(result)
+    return [_merged(group) for group in groups.values()]
+
+
+def _merged(group: Sequence[Result]) -> Line:
+    # without a ratio (a bound that holds) the largest observed value is nearest to its limit
+    worst = max(group, key=lambda r: (_or_least(r.ratio), _or_least(r.observed)))
+    reasons = len({result.why for result in group})
+    # reasons may differ in a number that belongs to their problem; the report has them all
+    why = worst.why if reasons == 1 else f"{worst.why} (and {reasons - 1} more; --verbose shows each)"
+    problems = len({result.problem for result in group})
+    return Line(worst, len(group), problems, sum(result.seconds for result in group), why)
+
+
+def _or_least(value: float) -> float:
+    return -math.inf if math.isnan(value) else value
+
+
+def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = False) -> None:
+    """The table, then each failure with its reason and how to see it again, then the summary.
+
+    One line for each check, with the problem on which it came nearest to its limit; one for each verdict if verbose.
+    On a terminal too narrow for one line a result takes two; the id of a check is never cut.
+    """
+    _print_rows(console, lines(run.results, each=verbose), why=why)
+    failures = [result for result in run.results if result.failed]
+    if failures:
+        console.print()
+        for result in failures:
+            # alone, a result needs no columns: what is empty takes no room
+            _print_rows(console, lines([result]), why=True, header=False)
+            if result.question:
+                _indented(console, "asked", result.question)
+            if result.power:
+                _indented(console, "power", result.power)
+            console.print(Text("     reproduce: ", style="dim").append(result.reproduce, style="bold"), soft_wrap=True)
+            if verbose and result.details:
+                console.print(Text(textwrap.indent(result.details.rstrip(), "     "), style="dim"), soft_wrap=True)
+    console.print()
+    style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
+    console.print(Text(summary(run), style=style), soft_wrap=True)
+
+
+_HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")
+_ALIGN = (_LEFT, _LEFT, _RIGHT, _LEFT, _LEFT, _LEFT, _RIGHT, _RIGHT, _RIGHT, _RIGHT)
+# narrow: the second line holds what the first has no room for
+_FIRST, _SECOND = (0, 1, 2, 6, 7, 8, 9), (3, 4, 5)
+
+
+def _cells(line: Line) -> tuple[str, ...]:
+    result = line.worst
+    others = f" and {line.problems - 1} more" if line.problems > 1 else ""
+    return (
+        result.verdict,
+        result.check,
+        str(line.verdicts) if line.verdicts > 1 else "",
+        result.problem + others,
+        against(result),
+        result.unit,
+        observed(result),
+        number(result.limit),
+        ratio(result.ratio),
+        seconds(line.seconds),
+    )
+
+
+def _print_rows(console: Console, rows: Sequence[Line], *, why: bool, header: bool = True) -> None:
+    if not rows:
+        return
+    table = [(line, _cells(line)) for line in rows]
+    widths = [max(len(cells[i]) for _, cells in table) for i in range(len(_HEADER))]
+    if header:  # a column that holds nothing needs no name
+        widths = [max(width, len(name)) if width else 0 for width, name in zip(widths, _HEADER, strict=True)]
+    wide = not console.is_terminal or sum(widths) + 2 * sum(width > 0 for width in widths) <= console.width
+    columns = tuple(range(len(_HEADER))) if wide else _FIRST
+    if header:
+        console.print(_line(_HEADER, widths, columns, style="dim"), soft_wrap=True)
+    for line, cells in table:
+        verdict = line.worst.verdict
+        console.print(_line(cells, widths, columns, verdict=verdict), soft_wrap=True)
+        if not wide:
+            rest = " · ".join(cells[i] for i in _SECOND if cells[i])
+            console.print(Text(f"     {rest}", style="dim"), soft_wrap=True)
+        if why or verdict == "SKIP":
+            _indented(console, "why", line.why)
+
+
+def _line(
+    cells: Sequence[str], widths: Sequence[int], columns: Sequence[int], *, verdict: str = "", style: str = ""
+) -> Text:
+    text = Text(style=style)
+    for place, i in enumerate(i for i in columns if widths[i]):
+        padded = cells[i].rjust(widths[i]) if _ALIGN[i] == _RIGHT else cells[i].ljust(widths[i])
+        text.append("  " if place > 1 else " " if place else "")
+        text.append(padded, style=COLOURS.get(verdict, "") if i == 0 else "")
+    text.rstrip()
+    return text
+
+
+def _indented(console: Console, label: str, content: str) -> None:
+    width = max(40, min(console.width, 120)) if console.is_terminal else 10_000
+    body = textwrap.fill(
+        f"{label}: {' '.join(content.split())}", width, initial_indent="     ", subsequent_indent="       "
+    )
+    console.print(Text(body, style="dim"), soft_wrap=True)
+
+
+# -- the self-test -------------------------------------------------------------------------------------------
+
+
+def print_self_test(console: Console, found: SelfTest, *, verbose: bool = False) -> None:
+    """Every fault on its line: who was made wrong, which checks turned red and how far beyond their limits."""
+    trials = found.trials
+    widths = [max(len(_fault_cells(trial)[i]) for trial in trials) for i in range(3)] if trials else []
+    for trial in trials:
+        text = Text()
+        for i, cell in enumerate(_fault_cells(trial)):
+            if i < 3:
+                text.append(cell.ljust(widths[i]), style=COLOURS.get(trial.state, "bold red") if i == 0 else "")
+                text.append("  ")
+            else:
+                text.append(cell)
+        console.print(text, soft_wrap=True)
+        _indented(console, "fault", trial.fault.description)
+        shown = trial.by if verbose else trial.by[:3]
+        for result in shown:
+            far = ratio(result.ratio) or "nan"
+            what = "raised " + result.why if result.verdict == "ERROR" else f"{far} x limit"
+            console.print(Text(f"     by: {result.check} on {result.problem}, {what}", style="dim"), soft_wrap=True)
+        if len(shown) < len(trial.by):
+            rest = len(trial.by) - len(shown)
+            console.print(Text(f"         and {rest} more (--verbose shows them)", style="dim"), soft_wrap=True)
+        if trial.note:
+            _indented(console, "note", trial.note)
+    caught = sum(trial.caught for trial in trials)
+    green = sum(result.verdict == "PASS" for result in found.baseline)
+    line = f"{caught} of {len(trials)} faults caught in {_duration(found.seconds)}; {green} verdicts green before"
+    style = "green" if found.all_caught else "bold red"
+    console.print()
+    console.print(Text(f"interrupted: {line}" if found.interrupted else line, style=style), soft_wrap=True)
+
+
+def _fault_cells(trial: Trial) -> tuple[str, str, str, str]:
+    return trial.state, trial.fault.name, f"{trial.fault.witness} {trial.fault.method}", seconds(trial.seconds)

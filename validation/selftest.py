@@ -1,0 +1,388 @@
+"""The judge is judged: faults are seeded into a witness one at a time, and some check must turn red on each.
+
+A `Fault` replaces functions of a witness while checks run. It is caught if a check says FAIL; the same checks must be
+green without it, or being red would say nothing. A fault whose replacement never ran proves nothing either.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import inspect
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+from typing import Any, NamedTuple
+
+from validation.checks import core, processes, runner, selection
+from validation.checks.core import Context, Result
+from validation.checks.runner import Answered, Event, Listener, Pair
+
+# Where faults come from: a callable, named so that a fresh process can find it, that gives a tuple of faults.
+SOURCE = "validation.faults:all_faults"
+
+WITNESSES = ("reference", "fast", "gibbs")
+
+
+class FaultError(RuntimeError):
+    """A fault that cannot be seeded: its target is not there or cannot be replaced."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A mistake of the kind that people make, ready to be seeded.
+
+    name          unique, short: "kl-without-log-determinant"
+    witness       "fast", "gibbs", "reference": the package that is made wrong, and no other
+    method        method id
+    description   one sentence: what is wrong
+    targets       "module:attribute" or "module:Class.method"; every place a caller looks the function up, so name
+                  the modules that import it by name as well
+    make          gets the original (each target in turn), returns the replacement
+    problems      names or globs of problems on which checks are to see the fault
+    checks        ids or globs of the checks that may see it
+    raises        an error counts as caught too (for faults that make a factorisation fail)
+    """
+
+    name: str
+    witness: str
+    method: str
+    description: str
+    targets: tuple[str, ...]
+    make: Callable[[Any], Any]
+    problems: tuple[str, ...] = ("*",)
+    checks: tuple[str, ...] = ("*",)
+    raises: bool = False
+
+
+class Calls:
+    """How often the replacements of one fault ran."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+class Trial(NamedTuple):
+    """What came of one fault.
+
+    state     "caught", "missed", "not green without fault", "never exercised", "not run" or "error"
+    by        results that turned red, the reddest first
+    note      what is wrong with a trial that is not "caught"
+    """
+
+    fault: Fault
+    state: str
+    by: tuple[Result, ...]
+    seconds: float
+    note: str = ""
+
+    @property
+    def caught(self) -> bool:
+        """Whether the judge saw it."""
+        return self.state == "caught"
+
+
+class SelfTest(NamedTuple):
+    """All trials, in the order of the faults, and the green results they are held against."""
+
+    trials: tuple[Trial, ...]
+    baseline: tuple[Result, ...]
+    seconds: float
+    interrupted: bool = False
+
+    @property
+    def all_caught(self) -> bool:
+        """True if the judge turned red on every fault."""
+        return bool(self.trials) and all(trial.caught for trial in self.trials)
+
+
+# -- seeding -------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def seeded(fault: Fault) -> Iterator[Calls]:
+    """Replace every target of a fault; restore them all on leaving, whatever happened inside.
+
+    Memories (functools caches) of the witness are emptied on entering and on leaving, so that no healthy number
+    hides the fault and no wrong one outlives it.
+
+    Raises
+    ------
+    FaultError    naming the target, if it is not there or is no function
+    """
+    calls = Calls()
+    if not fault.targets:
+        raise FaultError(f"targets: found none for {fault.name}, expected at least one module:attribute")
+    _forget(fault)
+    with ExitStack() as stack:
+        stack.callback(_forget, fault)
+        for target in fault.targets:
+            owner, name = _place(target)
+            stored = inspect.getattr_static(owner, name)
+            own = name in vars(owner)
+            original = stored.__func__ if isinstance(stored, (staticmethod, classmethod)) else getattr(owner, name)
+            if isinstance(original, type) or isinstance(stored, property) or not callable(original):
+                raise FaultError(f"targets: found {target!r} to be a {type(stored).__name__}, expected a function")
+            replacement = fault.make(original)
+            if not callable(replacement):
+                raise FaultError(f"make: found {type(replacement).__name__} for {target!r}, expected a function")
+            counted: Any = _counted(replacement, original, calls)
+            if isinstance(stored, (staticmethod, classmethod)):
+                counted = type(stored)(counted)
+            stack.callback(_restore, owner, name, stored, own)
+            setattr(owner, name, counted)
+        yield calls
+
+
+def _place(target: str) -> tuple[Any, str]:
+    """The object that holds a target, and the target's name there."""
+    module, colon, attribute = target.partition(":")
+    if not colon or not attribute:
+        raise FaultError(f"targets: found {target!r}, expected module:attribute")
+    try:
+        owner: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        raise FaultError(f"targets: found no module {module!r} ({error}), expected it for {target!r}") from error
+    *path, name = attribute.split(".")
+    for part in path:
+        if not hasattr(owner, part):
+            raise FaultError(f"targets: found no {part!r} on the way to {target!r}, expected it")
+        owner = getattr(owner, part)
+    if not hasattr(owner, name):
+        close = get_close_matches(name, [entry for entry in dir(owner) if not entry.startswith("__")], n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise FaultError(f"targets: found no {name!r} in {module}, expected it{hint}")
+    return owner, name
+
+
+def _restore(owner: Any, name: str, stored: Any, own: bool) -> None:
+    if own:
+        setattr(owner, name, stored)
+    else:
+        delattr(owner, name)
+
+
+def _counted(replacement: Callable[..., Any], original: Any, calls: Calls) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def counted(*args: Any, **kwargs: Any) -> Any:
+        calls.count += 1
+        return replacement(*args, **kwargs)
+
+    return counted
+
+
+def _forget(fault: Fault) -> None:
+    """Empty the functools caches of the packages that a fault touches."""
+    roots = {fault.witness, *(target.partition(":")[0].partition(".")[0] for target in fault.targets)}
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in roots and module is not None:
+            for value in list(vars(module).values()):
+                while value is not None:  # a cache may stand inside other decorators
+                    if isinstance(value, functools._lru_cache_wrapper):
+                        value.cache_clear()
+                    value = getattr(value, "__wrapped__", None) if callable(value) else None
+
+
+# -- trials --------------------------------------------------------------------------------------------------
+
+
+class _Work(NamedTuple):
+    """One unit: one problem, without fault and with each fault that it may show."""
+
+    problem: str
+    pairs: tuple[Pair, ...]
+    faults: tuple[tuple[str, tuple[Pair, ...]], ...]
+    modules: tuple[str, ...]
+    source: str
+    full: bool
+
+
+class _Seen(NamedTuple):
+    """One fault on one problem."""
+
+    answers: tuple[Answered, ...]
+    calls: int
+    seconds: float
+    error: str = ""
+
+
+class _Finished(NamedTuple):
+    baseline: tuple[Answered, ...]
+    seen: dict[str, _Seen]
+
+
+def run(
+    *,
+    faults: Iterable[str] = (),
+    method: Iterable[str] = (),
+    source: str = SOURCE,
+    modules: Iterable[str] = (),
+    full: bool = False,
+    jobs: int | None = None,
+    listen: Listener | None = None,
+) -> SelfTest:
+    """Seed every fault (those matching the globs `faults` and `method`) and see what turns red.
+
+    Without faults each check runs once on each problem. Answers of witnesses that a fault does not touch are kept
+    from there: witnesses never import each other, so a fault in one cannot move another, and truths are expensive.
+
+    Raises
+    ------
+    runner.SelectionError    for globs that match no fault, or a fault that selects no check
+    """
+    started = time.perf_counter()
+    chosen = _chosen(source, tuple(faults), tuple(method))
+    selections: dict[str, tuple[Pair, ...]] = {}
+    for fault in chosen:
+        try:
+            found = runner.select(check=fault.checks, problem=fault.problems, modules=modules, full=full)
+        except runner.SelectionError as error:
+            raise runner.SelectionError(f"fault {fault.name}: {error}") from error
+        selections[fault.name] = found.pairs
+    used = {pair for pairs in selections.values() for pair in pairs}
+    names = list(dict.fromkeys(pair.problem for pairs in selections.values() for pair in pairs))
+    checks = core.imported(modules)
+    registering = tuple(sorted({checks[pair.check].module for pair in used}))
+    units = [
+        _Work(
+            name,
+            tuple(sorted(pair for pair in used if pair.problem == name)),
+            tuple(
+                (fault.name, tuple(pair for pair in selections[fault.name] if pair.problem == name))
+                for fault in chosen
+                if any(pair.problem == name for pair in selections[fault.name])
+            ),
+            registering,
+            source,
+            full,
+        )
+        for name in names
+    ]
+    finished: dict[str, _Finished] = {}
+    lost: dict[str, str] = {}
+    interrupted = False
+    # a problem costs about as much again for each fault that is tried on it
+    costs = [runner.cost(unit.problem) * (1 + len(unit.faults)) for unit in units]
+    try:
+        with closing(processes.spread(_work, units, costs, jobs=jobs, listen=listen or runner.silent)) as work:
+            for index, outcome in work:
+                name = units[index].problem
+                if isinstance(outcome, BaseException):
+                    lost[name] = f"the process that worked on {name} was lost ({type(outcome).__name__}: {outcome})"
+                else:
+                    finished[name] = outcome
+                (listen or runner.silent)(Event("finished", name))
+    except KeyboardInterrupt:
+        interrupted = True
+    green = {answer.pair: answer for done in finished.values() for answer in done.baseline}
+    baseline = runner.judge(green.values(), registering)
+    trials = tuple(_trial(fault, selections[fault.name], finished, lost, green, registering) for fault in chosen)
+    return SelfTest(trials, baseline, time.perf_counter() - started, interrupted)
+
+
+def _chosen(source: str, names: Sequence[str], methods: Sequence[str]) -> tuple[Fault, ...]:
+    faults = _faults(source)
+    doubled = sorted({fault.name for fault in faults if sum(f.name == fault.name for f in faults) > 1})
+    if doubled:
+        raise runner.SelectionError(f"name: found {doubled} on several faults, expected unique names")
+    for sort, patterns, known in (
+        ("fault", names, sorted(fault.name for fault in faults)),
+        ("method", methods, sorted({fault.method for fault in faults})),
+    ):
+        for pattern in patterns:
+            if not any(fnmatchcase(entry, pattern) for entry in known):
+                raise runner.SelectionError(
+                    f"{sort}: found {pattern!r}, expected {selection.known_names(known, pattern)}"
+                )
+    chosen = tuple(
+        fault
+        for fault in faults
+        if (not names or any(fnmatchcase(fault.name, p) for p in names))
+        and (not methods or any(fnmatchcase(fault.method, p) for p in methods))
+    )
+    if not chosen:
+        raise runner.SelectionError("fault: found none, expected at least one: a judge never seen red is no judge")
+    return chosen
+
+
+def _faults(source: str) -> tuple[Fault, ...]:
+    module, _, name = source.partition(":")
+    return tuple(getattr(importlib.import_module(module), name)())
+
+
+def _work(unit: _Work, listen: Listener) -> _Finished:
+    """All trials on one problem."""
+    faults = {fault.name: fault for fault in _faults(unit.source)}
+    healthy = Context(quick=not unit.full)
+    baseline = tuple(runner.ask_problem(unit.problem, unit.pairs, healthy, unit.modules, listen))
+    seen: dict[str, _Seen] = {}
+    for name, pairs in unit.faults:
+        listen(Event("start", unit.problem, f"fault {name}"))
+        started = time.perf_counter()
+        fault = faults[name]
+        try:
+            with seeded(fault) as calls:
+                context = healthy.without(_touched(fault, healthy))
+                answers = tuple(runner.ask_problem(unit.problem, pairs, context, unit.modules, runner.silent))
+            seen[name] = _Seen(answers, calls.count, time.perf_counter() - started)
+        except Exception as error:  # noqa: BLE001 - a fault that cannot be seeded is reported with its reason
+            text = str(error) if isinstance(error, FaultError) else f"{type(error).__name__}: {error}"
+            seen[name] = _Seen((), 0, time.perf_counter() - started, text)
+        listen(Event("done", unit.problem, f"fault {name}"))
+    return _Finished(baseline, seen)
+
+
+def _touched(fault: Fault, context: Context) -> set[str]:
+    """Implementations whose answers a fault may move: all, unless every target lies inside one witness."""
+    roots = {target.partition(":")[0].partition(".")[0] for target in fault.targets}
+    if roots == {fault.witness} and fault.witness in WITNESSES:
+        return context.implementations - (set(WITNESSES) - {fault.witness})
+    return context.implementations
+
+
+def _trial(
+    fault: Fault,
+    pairs: tuple[Pair, ...],
+    finished: dict[str, _Finished],
+    lost: dict[str, str],
+    green: dict[Pair, Answered],
+    modules: tuple[str, ...],
+) -> Trial:
+    """The verdict on one fault, from what its checks said with and without it."""
+    names = list(dict.fromkeys(pair.problem for pair in pairs))
+    seen = [finished[name].seen[fault.name] for name in names if name in finished]
+    seconds = sum(entry.seconds for entry in seen)
+    errors = [lost[name] for name in names if name in lost] + [entry.error for entry in seen if entry.error]
+    if errors:
+        return Trial(fault, "error", (), seconds, errors[0])
+    if len(seen) < len(names):
+        return Trial(fault, "not run", (), seconds, "interrupted before all its checks were asked")
+    before = runner.judge([green[pair] for pair in pairs], modules)
+    red_before = [result for result in before if result.failed]
+    if red_before or not any(result.verdict == "PASS" for result in before):
+        worst = red_before[0] if red_before else before[0]
+        note = f"{worst.verdict} {worst.check} on {worst.problem} without the fault: {worst.why}"
+        return Trial(fault, "not green without fault", (), seconds, note)
+    if not any(entry.calls for entry in seen):
+        return Trial(fault, "never exercised", (), seconds, f"no check called {' or '.join(fault.targets)}")
+    after = runner.judge([answer for entry in seen for answer in entry.answers], modules)
+    counted = ("FAIL", "ERROR") if fault.raises else ("FAIL",)
+    by = sorted((result for result in after if result.verdict in counted), key=_redness)
+    if by:
+        return Trial(fault, "caught", tuple(by), seconds)
+    raised = [result for result in after if result.verdict == "ERROR"]
+    if raised:
+        note = f"{raised[0].check} raised {raised[0].why}; an error counts only for a fault that says raises=True"
+        return Trial(fault, "missed", (), seconds, note)
+    closest = max(after, key=lambda result: -1.0 if result.ratio != result.ratio else result.ratio)
+    note = f"all of {len(after)} verdicts stayed green; closest {closest.check} at {closest.ratio:.2g} of its limit"
+    return Trial(fault, "missed", (), seconds, note)
+
+
+def _redness(result: Result) -> tuple[bool, float]:
+    """Errors last; a ratio that is no number (observed NaN) is as red as it gets."""
+    return result.verdict == "ERROR", -result.ratio if result.ratio == result.ratio else -float("inf")

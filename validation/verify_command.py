@@ -1,0 +1,154 @@
+"""`triad verify`: run the checks, print the verdicts, write results/checks.csv and results/report.html."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from validation import selftest, storage
+from validation.checks import runner
+from validation.checks.runner import Event, Listener, SelectionError
+
+if TYPE_CHECKING:
+    from validation.report.page import Coverage
+
+INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
+
+# Gives the ledger's coverage for the report, or None where it cannot be had; the command line sets it.
+coverage: Callable[[], Sequence[Coverage] | None] | None = None
+
+
+def verify(
+    full: Annotated[bool, typer.Option("--full", help="add the larger problems and longer chains")] = False,
+    paper: Annotated[list[str] | None, typer.Option("--paper", help="only checks of this paper; repeatable")] = None,
+    method: Annotated[list[str] | None, typer.Option("--method", help="only this method id; repeatable")] = None,
+    check: Annotated[
+        list[str] | None, typer.Option("--check", help="only this check, or a glob such as 'identity/*'; repeatable")
+    ] = None,
+    problem: Annotated[list[str] | None, typer.Option("--problem", help="only this problem; repeatable")] = None,
+    self_test: Annotated[
+        bool, typer.Option("--self-test", help="seed faults and see that the checks turn red on each")
+    ] = False,
+    fault: Annotated[
+        list[str] | None, typer.Option("--fault", help="with --self-test: only this fault, or a glob; repeatable")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", min=1, help="processes; by default 2, or 1 on a single core")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", help="folder for checks.csv and report.html")] = Path("results"),
+    verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict; tracebacks")] = False,
+    why: Annotated[bool, typer.Option("--why", help="the reason for its limit under each check")] = False,
+) -> None:
+    """Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red."""
+    errors = Console(stderr=True)
+    if self_test:
+        if paper or check or problem:
+            _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --fault, --full")
+        _self_test(errors, full=full, method=method or [], fault=fault or [], jobs=jobs, verbose=verbose)
+        return
+    if fault:
+        _refuse(errors, "--fault: found it without --self-test, expected both")
+    try:
+        selection = runner.select(
+            full=full, paper=paper or [], method=method or [], check=check or [], problem=problem or []
+        )
+        storage.check_writable(output / "checks.csv")
+        storage.check_writable(output / "report.html")
+    except SelectionError as error:
+        _refuse(errors, str(error))
+    except OSError as error:
+        _refuse(errors, f"--output: {error.strerror or error}")
+    try:
+        # here, so that a wrong selection is told without waiting for Matplotlib
+        from validation.report import page, table
+
+        with progress(errors, len(selection.pairs)) as listen:
+            found = runner.run(selection, jobs=jobs, listen=listen)
+        console = Console()
+        table.print_run(console, found, why=why, verbose=verbose)
+        storage.write_text(output / "checks.csv", table.csv_text(found.results))
+        known = None if coverage is None else coverage()
+        storage.write_text(output / "report.html", page.render(found, known))
+        console.print(f"{output / 'checks.csv'}, {output / 'report.html'}", soft_wrap=True, highlight=False)
+    except KeyboardInterrupt:
+        errors.print("interrupted", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(int(found.failed))
+
+
+def _self_test(
+    errors: Console, *, full: bool, method: list[str], fault: list[str], jobs: int | None, verbose: bool
+) -> None:
+    try:
+        with progress(errors, None) as listen:
+            found = selftest.run(faults=fault, method=method, full=full, jobs=jobs, listen=listen)
+    except SelectionError as error:
+        _refuse(errors, str(error))
+    except KeyboardInterrupt:
+        errors.print("interrupted", style="yellow")
+        raise typer.Exit(INTERRUPTED) from None
+    from validation.report import table
+
+    table.print_self_test(Console(), found, verbose=verbose)
+    if found.interrupted:
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(int(not found.all_caught))
+
+
+def _refuse(errors: Console, message: str) -> NoReturn:
+    """What was asked cannot be done: say it on stderr, exit 2 as for any wrong option."""
+    errors.print(f"triad verify: {message}", style="red", soft_wrap=True, highlight=False, markup=False)
+    raise typer.Exit(2)
+
+
+# -- progress ------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def progress(console: Console, total: int | None) -> Iterator[Listener]:
+    """A listener that shows what is running: a live bar on a terminal, one plain line for each problem elsewhere."""
+    if not console.is_terminal:
+        yield _plain(console)
+        return
+    columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+    running: dict[str, str] = {}
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("starting", total=total)
+
+        def live(event: Event) -> None:
+            if event.what == "start":
+                running[event.problem] = event.check
+            elif event.what == "finished":
+                running.pop(event.problem, None)
+            described = ", ".join(f"{problem}: {what}" for problem, what in list(running.items()))
+            # names are names, not rich's markup
+            bar.update(task, advance=int(event.what == "done"), description=described.replace("[", r"\["))
+
+        yield live
+
+
+def _plain(console: Console) -> Listener:
+    started = time.perf_counter()
+    done: dict[str, int] = {}
+
+    def line(event: Event) -> None:
+        if event.what == "done":
+            done[event.problem] = done.get(event.problem, 0) + 1
+        elif event.what == "finished":
+            asked = done.get(event.problem, 0)
+            what = "checks that need no problem" if event.problem == "-" else event.problem
+            text = f"{time.perf_counter() - started:6.1f} s  {what}: {asked} done"
+            console.print(text, soft_wrap=True, highlight=False, markup=False)
+            sys.stderr.flush()
+
+    return line
