@@ -1,7 +1,8 @@
 """The squared exponential kernel with one lengthscale per input, and its vector-Jacobian product.
 
 Distances are sums of squared differences, never |x|^2 + |z|^2 - 2 x.z: with lengthscales small against the spread
-of the data the latter loses (spread / lengthscale)^2 in relative accuracy.
+of the data the latter loses (spread / lengthscale)^2 in relative accuracy. Differences are taken before anything is
+rounded: x / lengthscale - z / lengthscale would lose |x| / lengthscale units in the last place far from the origin.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class KernelGradient(NamedTuple):
 def se_ard(X1: FloatArray, X2: FloatArray, variance: float, lengthscales: FloatArray) -> FloatArray:
     """k(x, x') = variance exp(-1/2 sum_j (x_j - x'_j)^2 / lengthscales_j^2): wenzel2019, section 5.
 
-    Time O(a b d), memory O(a b). Equal rows give exactly the variance.
+    Each lengthscale is a power of two, by which inputs are scaled exactly, times a number in [1/2, 1), which weighs
+    the squared differences: no weight overflows, whatever the lengthscale. Time O(a b d), memory O(a b). Equal rows
+    give exactly the variance.
 
     Parameters
     ----------
@@ -44,11 +47,12 @@ def se_ard(X1: FloatArray, X2: FloatArray, variance: float, lengthscales: FloatA
     ------
     ValueError   if inputs / lengthscales overflows
     """
+    mantissa, exponent = np.frexp(lengthscales)
     with np.errstate(over="ignore"):
-        scaled_1, scaled_2 = X1 / lengthscales, X2 / lengthscales
+        scaled_1, scaled_2 = np.ldexp(X1, -exponent), np.ldexp(X2, -exponent)
     if not (np.isfinite(scaled_1).all() and np.isfinite(scaled_2).all()):
         raise ValueError(f"lengthscales: found {lengthscales.min():.3g}, expected inputs / lengthscales to be finite")
-    k = cdist(scaled_1, scaled_2, "sqeuclidean")
+    k = cdist(scaled_1, scaled_2, "sqeuclidean", w=mantissa**-2.0)
     k *= -0.5
     np.exp(k, out=k)
     k *= variance
@@ -98,7 +102,8 @@ def se_ard_vjp(
     by_length, by_input = np.empty(d), np.empty_like(X2)
     step, product = np.empty_like(weighted), np.empty_like(weighted)
     for j in range(d):
-        np.subtract.outer(X1[:, j] / lengthscales[j], X2[:, j] / lengthscales[j], out=step)
+        np.subtract.outer(X1[:, j], X2[:, j], out=step)
+        step /= lengthscales[j]
         np.multiply(weighted, step, out=product)
         by_input[:, j] = product.sum(axis=0) / lengthscales[j]
         by_length[j] = np.einsum("ab,ab->", product, step) / lengthscales[j]

@@ -13,14 +13,15 @@ from rich.console import Console
 from rich.table import Table
 
 from validation import compare as comparing
-from validation import problems, storage
+from validation import problems, storage, verify_command
 from validation.bench.command import bench
 from validation.datasets.command import data
+from validation.ledger import audit as auditing
 from validation.ledger.command import audit
 from validation.problem import Problem
+from validation.report.page import Coverage
 from validation.solution import Solution
 from validation.solve import implementations, methods, solve, versions
-from validation.verify_command import verify
 
 app = typer.Typer(
     name="triad",
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("verify")(verify)
+app.command("verify")(verify_command.verify)
 app.command("audit")(audit)
 app.command("data")(data)
 app.command("bench")(bench)
@@ -150,6 +151,30 @@ def root(
     if context.invoked_subcommand is None:
         sys.stdout.write(context.get_help() + "\n")
         raise typer.Exit(EXIT_UNUSABLE)
+
+
+def ledger_coverage() -> list[Coverage] | None:
+    """How far each paper is, for the report of `triad verify`; None where there are no tests or no pytest to read."""
+    ledger = auditing.build(auditing.default_sources())
+    if ledger.without_tests or ledger.problems:
+        return None
+    papers = dict.fromkeys(row.entry.paper for row in ledger.rows)
+    found: list[Coverage] = []
+    for paper in papers:
+        n = auditing.counts([row for row in ledger.rows if row.entry.paper == paper])
+        found.append(
+            {
+                "paper": paper,
+                "verified": n["verified"],
+                "corrected": n["corrected"],
+                "not_executable": n["not executable"],
+                "open": n["open"],
+            }
+        )
+    return found
+
+
+verify_command.coverage = ledger_coverage
 
 
 def main() -> None:

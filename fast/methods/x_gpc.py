@@ -67,7 +67,8 @@ class XGPCPosterior:
         if isinstance(prior, FullPrior):
             explained = solve_rows(factor, prior.K * np.sqrt(self.theta))  # row i: R^-1 S k_i
             return prior.K - explained @ explained.T
-        spread = solve_rows(factor, np.ascontiguousarray(prior.chol_K))  # row i: R^-1 (row i of L)
+        # a copy even for m = 1, where one order of memory is the other: the solve is in place
+        spread = solve_rows(factor, np.array(prior.chol_K, order="C"))  # row i: R^-1 (row i of L)
         return spread @ spread.T
 
 

@@ -93,4 +93,6 @@ def predict_probability(latent_mean: Array, latent_var: Array) -> Probability:
     hits = [gaussian_integral(log_sigmoid_scalar, sigmoid_minus, m, v) for m, v in zip(means, variances, strict=True)]
     masses = [gaussian_integral(_zero, _zero, m, v) for m, v in zip(means, variances, strict=True)]
     error = np.array([max(hit.error, mass.error) for hit, mass in zip(hits, masses, strict=True)])
-    return Probability(np.array([hit.value for hit in hits]), np.array([mass.value for mass in masses]), error)
+    # σ < 1: where the integral comes out above 1 it does so within its error
+    probability = np.array([min(hit.value, 1.0) for hit in hits])
+    return Probability(probability, np.array([mass.value for mass in masses]), error)

@@ -121,6 +121,24 @@ def test_the_stated_errors_are_the_spread_of_repetitions(rng):
     assert 0.45 < ratio < 1.75
 
 
+def test_the_bridge_states_no_less_than_the_spread_of_repetitions(rng):
+    # a likelihood close to constant: the posterior is the prior reweighted, so independent draws are at hand
+    n, size = 40, 1600
+    K = 0.04 * squared_exponential(rng.normal(size=(n, 2)), np.zeros((1, 2)), 1.0, SCALES)
+    K = K @ K.T + 0.04 * np.eye(n)
+    y, chol = np.ones(n), np.linalg.cholesky(K)
+    runs = []
+    for _ in range(30):
+        f = rng.standard_normal((30_000, n)) @ chol.T
+        weight = np.prod(2.0 * expit(y * f), axis=1)
+        chosen = f[rng.choice(len(f), size=size, p=weight / weight.sum())]
+        runs.append(bridge.log_evidence_full(rng, K, y, chosen.reshape(4, size // 4, n)))
+    spread = np.std([r.value for r in runs], ddof=1)
+    # χ²₂₉: a spread of 1.5 times the stated error would come by chance once in 10 000 runs; less is allowed, since
+    # the errors of the two halves are added as if they were one
+    assert 0.4 < spread / np.mean([r.standard_error for r in runs]) < 1.5
+
+
 def test_too_tight_a_target_is_not_claimed(rng):
     K = full_covariance(X3, 5.0, SCALES, 0.1, 1e-4)
     assert not annealed.log_evidence(rng, K, Y3, target_error=1e-6, max_rounds=1, n_particles=8).trusted

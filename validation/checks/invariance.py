@@ -33,6 +33,7 @@ def _permuted_data(context: Context, subject: Subject, problem: Problem) -> Iter
                 f"{quantity}: the data come in no order; {why}",
                 implementation,
                 "data permuted",
+                f"relative difference of {quantity}",
             )
 
 
@@ -56,6 +57,7 @@ def _flipped_classes(context: Context, subject: Subject, problem: Problem) -> It
                 f"{quantity}: swapping the classes mirrors the posterior; {why}",
                 implementation,
                 "classes swapped",
+                f"relative difference of {quantity}",
             )
 
 
@@ -71,6 +73,7 @@ def _block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterab
                 f"{quantity}: a block size is no part of the question; 1e-10 is far above reordered sums",
                 f"fast, blocks of {block_size}",
                 "fast, default blocks",
+                f"relative difference of {quantity}",
             )
 
 

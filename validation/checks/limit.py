@@ -24,6 +24,7 @@ def _inducing_at_data(context: Context, subject: Subject, problem: Problem) -> I
                 why=f"{quantity}: with Z = X and neither noise nor jitter the sparse model is the full one; {why}",
                 left=f"{left}, Z = X",
                 right=f"{right}, full",
+                unit=f"relative difference of {quantity}",
             )
 
 

@@ -260,10 +260,10 @@ _GIBBS = (
         ("two-points",),
     ),
     _gibbs(
-        "annealed-without-log-determinant",
-        "annealing starts from a Gaussian whose normaliser is forgotten",
-        ("gibbs.evidence.annealed:_log_ratio",),
-        lambda original: lambda path, *rest: original(path, *rest) - path.log_det,
+        "annealed-without-last-datum",
+        "the annealed likelihood runs over n - 1 data",
+        ("gibbs.evidence.annealed:_log_sigmoid_sum",),
+        lambda original: lambda t: original(t[..., :-1]),
         ("two-points",),
     ),
     _gibbs(

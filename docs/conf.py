@@ -1,0 +1,53 @@
+"""How the documentation is built: from the pages here, the docstrings and docs/symbols.toml, without a network."""
+
+import os
+import sys
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "_ext"))
+# Modules are imported to read their docstrings; linear algebra needs no threads for that.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+project = "GPC Triad"
+author = "GPC Triad contributors"
+copyright = author
+release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+version = release
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "literal_docstrings",
+    "mathtext_renderer",
+    "vocabulary",
+]
+source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
+root_doc = "index"
+exclude_patterns = ["_build", "examples"]
+templates_path = ["_templates"]
+
+myst_enable_extensions = ["dollarmath", "deflist"]
+myst_heading_anchors = 3
+
+autosummary_generate = True
+# `python -m validation` runs the command line; it is no module to document, and importing it would start it.
+autosummary_mock_imports = ["validation.__main__"]
+autodoc_default_options = {"members": True, "member-order": "bysource", "ignore-module-all": True}
+autodoc_typehints = "signature"
+autodoc_preserve_defaults = True
+python_use_unqualified_type_names = True
+python_maximum_signature_line_length = 100
+
+html_theme = "furo"
+html_title = f"GPC Triad {release}"
+html_static_path = ["_static"]
+html_css_files = ["triad.css"]
+html_copy_source = False
+html_math_renderer = "mathtext"
+# The judge's terminal output is no Python; blocks without a language stay as they are.
+highlight_language = "none"
+pygments_style = "tango"
+pygments_dark_style = "monokai"

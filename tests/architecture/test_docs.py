@@ -1,0 +1,299 @@
+"""Words that can be wrong: code in README and docs runs, links resolve, commands exist, and nothing strays in."""
+
+import importlib.util
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+import yaml
+
+from validation.cli import app
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+BUILT = {"ledger.md"}  # written by `triad audit`, which has tests of its own
+
+
+def load_refresh():
+    """docs/refresh.py as a module: it is no package."""
+    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["refresh"] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+refresh = load_refresh()
+
+
+# -- code ------------------------------------------------------------------------------------------------------
+
+_FENCE = re.compile(r"^(?P<skip><!-- not run: [^\n]+ -->\n)?```python\n(?P<code>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def python_blocks(page):
+    """The blocks that run, each padded so that a traceback names the line of the page."""
+    text = page.read_text(encoding="utf-8")
+    for match in _FENCE.finditer(text):
+        if match["skip"] is None:
+            yield "\n" * text[: match.start("code")].count("\n") + match["code"]
+
+
+WITH_CODE = [page for page in PAGES if list(python_blocks(page))]
+
+
+def test_readme_and_the_pages_for_users_hold_code_that_runs():
+    assert {"README.md", "quick-start.md", "bring-your-own.md", "data.md"} <= {page.name for page in WITH_CODE}
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
+def test_the_code_of_a_page_runs_from_top_to_bottom(page, tmp_path):
+    script = tmp_path / "page.py"
+    # one namespace for a page, in a fresh process and an empty folder, warnings as errors
+    lines = [f"exec(compile({code!r}, {str(page)!r}, 'exec'), globals())" for code in python_blocks(page)]
+    script.write_text("\n".join(lines), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(script)],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+# -- commands --------------------------------------------------------------------------------------------------
+
+
+def known_options():
+    """Subcommand -> its options, read from the command line itself."""
+    command = typer.main.get_command(app)
+    return {
+        name: {option for parameter in sub.params for option in (*parameter.opts, *parameter.secondary_opts)}
+        for name, sub in command.commands.items()
+    } | {"": {option for parameter in command.params for option in parameter.opts}}
+
+
+def complaints(command, known):
+    """What the command line would have against a documented command."""
+    words = shlex.split(command, comments=True)[1:]
+    name = words[0] if words and not words[0].startswith("-") else ""
+    if name not in known:
+        return [f"{command}: found no subcommand {name!r}"]
+    options = {word.partition("=")[0] for word in words if word.startswith("-")} - {"--help"}
+    return [f"{command}: found no option {option}" for option in sorted(options - known[name])]
+
+
+def documented_commands():
+    """Every `triad ...` of a marker, of a console block outside markers, or between backquotes."""
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if page.name in BUILT:
+            continue
+        yield from (block.command for block in refresh.blocks(page))
+        text = refresh._BLOCK.sub("", text)
+        for block in re.findall(r"^```console\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
+            yield from (line for line in block.splitlines() if line.startswith("triad "))
+        # PAPER, A and B stand for something; a command that is only named has no options to check
+        for command in re.findall(r"`(triad [^`]+)`", text):
+            if not re.search(r"\.\.\.|\[", command):
+                yield command
+
+
+def test_every_documented_command_exists_with_its_options():
+    known = known_options()
+    commands = list(documented_commands())
+    assert len(commands) > 30
+    assert [line for command in commands for line in complaints(command, known)] == []
+
+
+def test_a_documented_command_that_does_not_exist_is_seen():
+    known = known_options()
+    assert complaints("triad verfy", known)
+    assert complaints("triad solve fast x-gpc toy --outpt a.npz", known)
+    assert not complaints("triad verify --self-test", known)
+
+
+def test_every_block_of_output_is_closed_and_its_options_are_known():
+    for page in refresh.pages():
+        text = page.read_text(encoding="utf-8")
+        assert len(refresh.blocks(page)) == text.count("<!-- output: ") == text.count("<!-- end -->"), page.name
+
+
+def test_output_is_trimmed_by_the_rule_of_its_block():
+    text = "\n".join(f"line {i}" for i in range(9)) + "\n"
+    assert refresh.trim(text, refresh.parse("triad x; lines=2", "p")) == ["line 0", "line 1", "..."]
+    assert refresh.trim(text, refresh.parse("triad x; lines=1; last=1", "p")) == ["line 0", "...", "line 8"]
+    assert refresh.trim(text, refresh.parse("triad x; keep=[37]$", "p")) == ["line 3", "line 7"]
+    assert refresh.trim("done in 12.34 s, 4 s.e.\nseconds   0.0173\n", refresh.parse("triad x", "p")) == [
+        "done in    10 s, 4 s.e.",
+        "seconds   0.02",
+    ]
+    with pytest.raises(ValueError, match=r"found the option 'line=2', expected exit="):
+        refresh.parse("triad x; line=2", "p")
+
+
+# -- links -----------------------------------------------------------------------------------------------------
+
+
+def broken_links(page, text):
+    """Relative links of a page to files or headings that are not there."""
+    found = []
+    # code is no prose: brackets and parentheses in it are no links
+    prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose):
+        path, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target):
+            continue
+        file = (page.parent / path).resolve() if path else page
+        if not file.is_file():
+            found.append(f"{page.name}: {target}: found no file")
+        elif anchor and anchor not in anchors(file.read_text(encoding="utf-8") if path else text):
+            found.append(f"{page.name}: {target}: found no heading")
+    return found
+
+
+def anchors(text):
+    """Anchors of the headings of a page, as MyST and GitHub make them."""
+    headings = re.findall(r"^#+ +(.+?)\s*$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def test_every_relative_link_resolves():
+    found = [line for page in PAGES for line in broken_links(page, page.read_text(encoding="utf-8"))]
+    assert found == []
+
+
+def test_a_broken_link_is_seen():
+    page = ROOT / "README.md"
+    assert broken_links(page, "[a](nowhere.md) [b](#no-such-heading)\n# One\n[c](#one)") == [
+        "README.md: nowhere.md: found no file",
+        "README.md: #no-such-heading: found no heading",
+    ]
+
+
+def test_every_page_is_in_the_table_of_contents():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    entries = {f"{line}.md" for block in re.findall(r"```\{toctree\}\n(.*?)```", index, re.DOTALL)
+               for line in block.splitlines() if re.fullmatch(r"[a-z-]+", line)}  # fmt: skip
+    assert entries == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+
+
+# -- nothing strays in -----------------------------------------------------------------------------------------
+
+# Written in two halves, so that this file does not trip over itself.
+_HOSTS = ("python" + "hosted", "pypi.org" + "/simple", "--index" + "-url", "--extra-index" + "-url")
+_FOLDERS = tuple(f"/{name}/" for name in ("ho" + "me", "ro" + "ot", "wo" + "rk", "Us" + "ers"))
+# Words for how a product is made: (word, whether its case matters). `todo` is a good name for rows still to do.
+_MAKING = (
+    *(("TO" + "DO", True), ("FIX" + "ME", True), ("X" + "XX", True), ("A" + "I", True), ("L" + "LM", True)),
+    *(("ag" + "ent", False), ("ag" + "ents", False), ("suba" + "gent", False), ("chat" + "bot", False)),
+    *(("cla" + "ude", False), ("anthro" + "pic", False), ("open" + "ai", False), ("chat" + "gpt", False)),
+    *(("copi" + "lot", False), ("language " + "model", False), ("as an ass" + "istant", False)),
+)
+_WORDS = tuple(
+    (word, re.compile(rf"(?<![A-Za-z]){re.escape(word)}(?![A-Za-z])", 0 if cased else re.IGNORECASE))
+    for word, cased in _MAKING
+)
+_SUFFIXES = {".py", ".md", ".toml", ".cff", ".txt", ".in", ".sh", ".j2", ".css", ".rst", ".yml", ".yaml", ".cfg", ""}
+
+
+def tracked_files():
+    """What git tracks or would track: all text of the product."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if listed.returncode == 0 and listed.stdout:
+        names = [name for name in listed.stdout.split("\0") if name]
+    else:  # a source archive has no git
+        skip = {".venv", "_build", "generated", "results", "build", "dist", "__pycache__"}
+        names = [
+            str(path.relative_to(ROOT))
+            for path in ROOT.rglob("*")
+            if path.is_file() and not (set(path.relative_to(ROOT).parts) & skip) and path.parts[-2][0] != "."
+        ]
+    return [ROOT / name for name in names if Path(name).suffix in _SUFFIXES and (ROOT / name).is_file()]
+
+
+def strays(text, *, prose):
+    """Forbidden content of one text: (what, the line)."""
+    found = []
+    for number, line in enumerate(text.splitlines(), 1):
+        low = line.lower()
+        found += [(number, word) for word in (*_FOLDERS, *_HOSTS) if word.lower() in low]
+        found += [(number, word) for word, pattern in _WORDS if pattern.search(line)]
+        if re.search(r"[\w.+-]+@[\w-]+\.[a-z]{2,}\b", low):
+            found.append((number, "an e-mail address"))
+        if prose and "/t" + "mp/" in low:
+            found.append((number, "/t" + "mp/"))
+    return found
+
+
+def test_no_text_of_the_product_holds_paths_of_a_machine_package_hosts_or_how_it_is_made():
+    found = []
+    for file in tracked_files():
+        prose = file.suffix == ".md" or file.parent.name == "docs"
+        found += [f"{file.relative_to(ROOT)}:{n}: {what}" for n, what in strays(file.read_text("utf-8"), prose=prose)]
+    assert found == []
+
+
+def test_content_that_strays_in_is_seen():
+    for text in (
+        _FOLDERS[0] + "someone/project",
+        "pip install " + _HOSTS[2] + " x",
+        "# TO" + "DO: later",
+        "a@" + "b.org",
+    ):
+        assert strays(text, prose=False), text
+    assert not strays("a mastodon, a homepage, np.einsum and @equation", prose=True)
+
+
+# -- changelog and citation ------------------------------------------------------------------------------------
+
+
+def test_the_changelog_has_unreleased_numerical_changes():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    unreleased = re.split(r"^## ", text, flags=re.MULTILINE)[1]
+    assert unreleased.startswith("Unreleased\n")
+    assert "\n### Numerical changes\n" in unreleased
+
+
+def read_citation():
+    return yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+
+
+def test_the_citation_names_the_contributors_and_no_person_of_its_own():
+    citation = read_citation()
+    assert str(citation["cff-version"]) == "1.2.0"
+    assert {"message", "title", "authors", "type"} <= set(citation)
+    assert citation["type"] == "software"
+    assert citation["authors"] == [{"name": "GPC Triad contributors"}]
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+    assert citation["version"] == version
+
+
+def test_the_citation_refers_to_the_five_papers_as_the_inventories_have_them():
+    papers = [
+        tomllib.loads(file.read_text(encoding="utf-8"))["paper"]
+        for file in (ROOT / "validation" / "ledger" / "inventory").glob("*[0-9].toml")
+    ]
+    expected = {(p["title"], p["year"], p["authors"]) for p in papers}
+    references = read_citation()["references"]
+    found = {
+        (r["title"], r["year"], ", ".join(f"{a['given-names']} {a['family-names']}" for a in r["authors"]))
+        for r in references
+    }
+    assert len(expected) == 5
+    assert found == expected

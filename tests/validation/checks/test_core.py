@@ -1,0 +1,186 @@
+"""The register refuses what no report could show, and a context answers each question once."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation.checks import core
+from validation.checks.core import Compared, Context, check, digest, relative_difference
+from validation.solution import Solution
+
+
+def register(id: str = "identity/x-gpc/bound", **changes: Any) -> None:
+    arguments: dict[str, Any] = {"paper": "wenzel2019", "question": "Is it so?", "problems": ("easy",)} | changes
+    check(id, **arguments)(lambda context, problem: Compared(0.0, 1.0, "", "", ""))
+
+
+class Counting:
+    """Stands for validation.solve.solve and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+
+    def __call__(self, implementation, method, problem, **options):
+        self.asked.append((implementation, method, problem.name, options))
+        if method == "broken":
+            raise ValueError("K_ZZ: found a negative eigenvalue, expected > 0")
+        return Solution(problem=problem, implementation=implementation, method=method)
+
+
+@pytest.fixture
+def solve(monkeypatch):
+    counting = Counting()
+    monkeypatch.setattr(importlib.import_module("validation.solve"), "solve", counting)
+    return counting
+
+
+# -- the register ----------------------------------------------------------------------------------------------
+
+
+def test_a_registered_check_knows_its_parts():
+    register("bound/vi-jj/log_evidence", full=("huge",))
+    found = core.registered()["bound/vi-jj/log_evidence"]
+    assert (found.kind, found.method, found.quantity) == ("bound", "vi-jj", "log_evidence")
+    assert (found.problems, found.full) == (("easy",), ("huge",))
+
+
+@pytest.mark.parametrize("id", ["identity/x-gpc", "identity//bound", "a/b/c/d", "identity/x gpc/bound"])
+def test_an_id_that_is_not_kind_method_quantity_is_refused(id):
+    with pytest.raises(ValueError, match="expected kind/method/quantity"):
+        register(id)
+
+
+def test_an_unknown_kind_is_refused():
+    with pytest.raises(ValueError, match="found the kind 'equality', expected one of identity"):
+        register("equality/x-gpc/bound")
+
+
+def test_an_id_is_registered_once():
+    register()
+    with pytest.raises(ValueError, match="expected it once"):
+        register()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"problems": ()}, {"problems": "easy"}, {"problems": ("easy",), "full": ("easy",)}, {"problems": ("-", "easy")}],
+)
+def test_problems_must_be_distinct_names_in_a_tuple(changes):
+    with pytest.raises(ValueError, match="problems: found"):
+        register(**changes)
+
+
+def test_a_check_without_a_question_is_refused():
+    with pytest.raises(ValueError, match="question: found an empty string"):
+        register(question=" ")
+
+
+# -- the context -----------------------------------------------------------------------------------------------
+
+
+def test_equal_questions_are_answered_once(solve, problems):
+    context = Context()
+    first = context.solve("fast", "x-gpc", problems("easy"), block_size=3)
+    again = context.solve("fast", "x-gpc", problems("easy"), block_size=3)
+    assert again is first
+    assert len(solve.asked) == 1
+    assert context.solutions == [first]
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ({"block_size": 1}, {"block_size": 2}),
+        ({"batches": [[0, 1], [2]]}, {"batches": [[0], [1, 2]]}),
+        ({"start": np.zeros(2)}, {"start": np.ones(2)}),
+        ({"start": np.zeros(2)}, {"start": np.zeros((1, 2))}),
+        ({"flag": True}, {"flag": 1}),
+        ({}, {"seed": None}),
+    ],
+)
+def test_other_options_are_other_questions(solve, problems, left, right):
+    context = Context()
+    context.solve("fast", "x-gpc", problems("easy"), **left)
+    context.solve("fast", "x-gpc", problems("easy"), **right)
+    assert len(solve.asked) == 2
+
+
+@pytest.mark.parametrize("options", [{"start": np.arange(3.0)}, {"batches": [[0, 1], [2]]}, {"map": {"a": [1]}}])
+def test_equal_arrays_and_lists_are_equal_options(solve, problems, options):
+    context = Context()
+    context.solve("fast", "x-gpc", problems("easy"), **options)
+    context.solve("fast", "x-gpc", problems("easy"), **options)
+    assert len(solve.asked) == 1
+
+
+def test_other_problems_are_other_questions(solve, problems):
+    context = Context()
+    problem = problems("easy")
+    for variant in (problem, problem.replace(name="other"), problem.replace(noise=0.1), problem.replace(Z=problem.X)):
+        context.solve("fast", "x-gpc", variant)
+    assert len(solve.asked) == 4
+
+
+def test_a_failure_is_remembered_too(solve, problems):
+    context = Context()
+    for _ in range(2):
+        with pytest.raises(ValueError, match="K_ZZ: found a negative eigenvalue"):
+            context.solve("fast", "broken", problems("easy"))
+    assert len(solve.asked) == 1
+    assert context.solutions == []
+
+
+def test_a_problem_is_built_once(problems):
+    context = Context()
+    assert context.problem("easy") is context.problem("easy")
+
+
+def test_without_forgets_the_named_implementations_and_failures(solve, problems):
+    context = Context(quick=False)
+    for who in ("fast", "gibbs"):
+        context.solve(who, "x-gpc", problems("easy"))
+    with pytest.raises(ValueError, match="K_ZZ"):
+        context.solve("gibbs", "broken", problems("easy"))
+    fresh = context.without({"fast"})
+    assert not fresh.quick
+    assert fresh.solutions == []
+    for who in ("fast", "gibbs"):
+        fresh.solve(who, "x-gpc", problems("easy"))
+    assert [asked[0] for asked in solve.asked] == ["fast", "gibbs", "gibbs", "fast"]
+
+
+def test_the_digest_sees_every_field(problems):
+    problem = problems("easy")
+    assert digest(problem) == digest(problems("easy"))
+    changed = [problem.replace(noise=1e-300), problem.replace(X=-problem.X), problem.replace(jitter=1e-12)]
+    assert len({digest(p) for p in (problem, *changed)}) == 4
+
+
+# -- differences -----------------------------------------------------------------------------------------------
+
+
+def test_the_largest_entry_scales_the_difference():
+    # 1e-3 off at an entry of 1e-6 is 1e-3 of the largest entry and not a thousand times the entry
+    # products and quotients of a few numbers: rounding stays within some eps
+    np.testing.assert_allclose(relative_difference([1.0, 1e-3 + 1e-6], [1.0, 1e-6]), 1e-3, rtol=1e-12, atol=0)
+
+
+def test_no_difference_between_zeros_and_all_the_difference_from_zeros():
+    assert relative_difference(np.zeros(3), np.zeros(3)) == 0.0
+    assert relative_difference([], []) == 0.0
+    assert relative_difference([1e-30], [0.0]) == math.inf
+
+
+@pytest.mark.parametrize(("left", "right"), [([np.nan, 1.0], [1.0, 1.0]), ([1.0], [np.nan])])
+def test_nan_is_a_difference_that_no_limit_admits(left, right):
+    assert not relative_difference(left, right) <= 1e300
+
+
+def test_arrays_of_other_shapes_are_not_broadcast():
+    with pytest.raises(ValueError, match=r"left: found shape \(1,\), expected \(2,\)"):
+        relative_difference([1.0], [1.0, 1.0])

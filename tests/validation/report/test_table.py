@@ -1,0 +1,163 @@
+"""Lines for a terminal: nothing needed is cut off, and the CSV has the columns of the design."""
+
+from __future__ import annotations
+
+import io
+import math
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from validation.report import table
+from validation.selftest import Fault, SelfTest, Trial
+
+DESIGN = ["check", "kind", "paper", "method", "quantity", "left", "right", "problem"]
+DESIGN += ["observed", "limit", "ratio", "verdict", "seconds", "why"]
+
+
+def printed(run, *, width: int, terminal: bool, **options) -> list[str]:
+    file = io.StringIO()
+    console = Console(file=file, width=width, force_terminal=terminal, color_system=None)
+    table.print_run(console, run, **options)
+    return file.getvalue().splitlines()
+
+
+@pytest.fixture
+def run(fake_run, fake_result):
+    found = fake_run({}, red=True)
+    long = fake_result("discrepancy/nested-ep/test_latent_cov", "breast-cancer-full", 0.07, 0.1, "PASS")
+    return found._replace(results=(*found.results, long))
+
+
+def test_the_csv_has_the_columns_of_the_design_in_their_order(run):
+    frame = pd.read_csv(io.StringIO(table.csv_text(run.results)))
+    assert list(frame.columns) == DESIGN
+    assert frame["verdict"].tolist() == ["SKIP", "FAIL", "FAIL", "ERROR", "PASS"]
+    assert frame["observed"].isna().tolist() == [True, False, True, True, False]
+    assert frame["ratio"][1] == math.inf
+
+
+def test_an_empty_run_has_the_columns_too():
+    assert table.csv_text([]).split() == [",".join(DESIGN)]
+
+
+@pytest.mark.parametrize(("width", "terminal"), [(200, True), (80, True), (60, True), (80, False)])
+def test_the_id_of_a_check_is_never_cut(run, width, terminal):
+    lines = printed(run, width=width, terminal=terminal)
+    for result in run.results:
+        assert any(result.check in line.split() for line in lines)
+
+
+def test_lines_fit_eighty_columns(run):
+    # reasons are folded; what is to be copied (a command) stays on its line, however long
+    lines = printed(run, width=80, terminal=True, why=True)
+    assert max(len(line) for line in lines if "reproduce:" not in line and "largest ratio" not in line) <= 80
+
+
+def test_a_file_gets_one_line_for_a_check(run):
+    lines = printed(run, width=80, terminal=False)
+    (line,) = [line for line in lines if line.startswith("PASS  discrepancy/nested-ep/test_latent_cov")]
+    assert line.split() == [
+        *("PASS", "discrepancy/nested-ep/test_latent_cov", "breast-cancer-full", "reference", "vs", "fast"),
+        *("relative", "difference", "0.07", "0.1", "0.700", "0.4", "s"),
+    ]
+
+
+def test_failures_give_reason_question_and_command(run):
+    text = "\n".join(printed(run, width=200, terminal=True))
+    assert "     reproduce: triad verify --check bound/x-gpc/log_evidence --problem toy" in text
+    assert text.count("     why: same fixed point") == 2
+    assert "Traceback" not in text
+    assert "Traceback" in "\n".join(printed(run, width=200, terminal=True, verbose=True))
+
+
+def test_reasons_come_with_every_line_on_request(run):
+    assert "\n".join(printed(run, width=200, terminal=True, why=True)).count("why: same fixed point") == 5
+
+
+def test_markup_in_a_reason_is_text(run, nasty):
+    assert nasty in "\n".join(printed(run, width=200, terminal=False))
+    odd = run._replace(results=(replace(run.results[1], why="[bold]theta[0][/]"),))
+    assert "why: [bold]theta[0][/]" in "\n".join(printed(odd, width=200, terminal=False))
+
+
+def test_a_check_that_passes_on_many_problems_has_one_line_with_the_worst(fake_run, fake_result):
+    ratios = {"toy": 0.2, "iris": 0.7, "wine": 0.1}
+    results = [fake_result("identity/x-gpc/elbo", name, r * 1e-8, 1e-8, "PASS") for name, r in ratios.items()]
+    results += [fake_result("bound/x-gpc/elbo", name, -r, 0.0, "PASS") for name, r in ratios.items()]
+    results += [fake_result("identity/x-gpc/mean", name, r, 1e-8, "FAIL") for name, r in ratios.items()]
+    run = fake_run({})._replace(results=tuple(results))
+    found = [(line.worst.check, line.worst.problem, line.verdicts, line.problems) for line in table.lines(results)]
+    assert found == [
+        ("identity/x-gpc/elbo", "iris", 3, 3),
+        ("bound/x-gpc/elbo", "wine", 3, 3),
+        *(("identity/x-gpc/mean", name, 1, 1) for name in ratios),
+    ]
+    passed = [line for line in printed(run, width=200, terminal=True) if line.startswith("PASS")]
+    assert "iris and 2 more" in passed[0]
+    assert len([line for line in printed(run, width=200, terminal=True, verbose=True) if line.startswith("PASS")]) == 6
+
+
+def test_skips_of_one_check_share_a_line_and_say_that_reasons_differ(fake_run, fake_result):
+    results = [
+        fake_result("exactness/gibbs-logit/log_evidence", name, math.nan, math.nan, "SKIP", why=f"no {name}")
+        for name in ("toy", "iris")
+    ]
+    text = "\n".join(printed(fake_run({})._replace(results=tuple(results)), width=200, terminal=True))
+    assert text.count("SKIP") == 1
+    assert "why: no toy (and 1 more; --verbose shows each)" in text
+
+
+def test_the_summary_counts_and_names_the_largest_ratio(run):
+    assert table.summary(run) == (
+        "1 passed, 2 failed, 1 error, 1 skipped in 48 s; "
+        "largest ratio 0.700 (discrepancy/nested-ep/test_latent_cov on breast-cancer-full)"
+    )
+    assert table.summary(run._replace(results=(), interrupted=True)) == (
+        "interrupted: 0 passed, 0 failed, 0 skipped in 48 s"
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (math.nan, ""),
+        (-1.0, ""),
+        (0.0, "0"),
+        (3e-9, "<0.001"),
+        (0.4104, "0.410"),
+        (41.3, "41.3"),
+        (math.inf, "inf"),
+    ],
+)
+def test_ratios_are_told_to_three_digits(value, text):
+    assert table.ratio(value) == text
+
+
+def test_colours_are_for_terminals_only(run):
+    file = io.StringIO()
+    table.print_run(Console(file=file), run)
+    assert "\x1b" not in file.getvalue()
+
+
+def test_the_self_test_names_each_fault_and_what_saw_it(fake_result):
+    fault = Fault("stale-theta", "fast", "x-gpc", "theta of the sweep before", ("fast.x:y",), lambda f: f)
+    by = tuple(fake_result(f"identity/x-gpc/q{i}", "toy", 3e-2, 1e-8, "FAIL") for i in range(5))
+    found = SelfTest(
+        (
+            Trial(fault, "caught", by, 1.2),
+            Trial(fault, "missed", (), 0.3, "all of 3 verdicts stayed green"),
+        ),
+        (fake_result("identity/x-gpc/q0", "toy", 1e-12, 1e-8, "PASS"),),
+        4.0,
+    )
+    file = io.StringIO()
+    table.print_self_test(Console(file=file, width=100), found)
+    text = file.getvalue()
+    assert "caught  stale-theta  fast x-gpc  1.2 s" in text
+    assert "by: identity/x-gpc/q0 on toy, 3e+06 x limit" in text
+    assert "and 2 more" in text
+    assert "note: all of 3 verdicts stayed green" in text
+    assert "1 of 2 faults caught in 4.0 s; 1 verdicts green before" in text

@@ -1,0 +1,404 @@
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy.stats import norm
+
+from validation import problems, solve
+from validation.compare import (
+    DEFAULT_BANDS,
+    QUANTITIES,
+    compare,
+    identity_limit,
+    is_truth,
+    prior_condition,
+    relative_difference,
+    same_evidence,
+    z_statistics,
+)
+
+
+def by_name(rows):
+    """Rows by quantity; two of one name would be a mistake."""
+    assert len({row.quantity for row in rows}) == len(rows)
+    return {row.quantity: row for row in rows}
+
+
+def changed(solution, **changes):
+    """A copy with some fields replaced."""
+    return dataclasses.replace(solution, **changes)
+
+
+def truth_of(solution, se=None, **changes):
+    """The same numbers as an exact truth, or with `se` as a sampled one."""
+    if se is None:
+        return changed(solution, log_evidence_kind="exact", **changes)
+    errors = {
+        f"{q}_se": np.full(np.shape(getattr(solution, q)), se)
+        for q in QUANTITIES[1:]
+        if getattr(solution, q) is not None
+    }
+    return changed(solution, log_evidence_kind="sampled", **({"log_evidence_se": se} | errors | changes))
+
+
+# -- distances ---------------------------------------------------------------------------------------------
+
+
+def test_differences_are_relative_to_the_largest_entry_of_both():
+    assert relative_difference([1.0, -4.0], [1.0, -3.0]) == 0.25
+    assert relative_difference([0.0, 1e-12], [1e-12, 0.0]) == 1.0
+    assert relative_difference(0.0, 0.0) == 0.0
+    assert relative_difference(np.zeros((0, 2)), np.zeros((0, 2))) == 0.0
+    assert np.isnan(relative_difference([np.nan, 1.0], [0.0, 1.0]))
+    with pytest.raises(ValueError, match=r"right: found shape \(2,\), expected \(1,\)"):
+        relative_difference([1.0], [1.0, 2.0])
+
+
+FLOATS = hnp.arrays(float, 4, elements=st.floats(-1e100, 1e100))
+
+
+@settings(deadline=None, max_examples=60)
+@given(FLOATS, FLOATS)
+def test_differences_are_symmetric_and_between_none_and_two(left, right):
+    got = relative_difference(left, right)
+    assert got == relative_difference(right, left)
+    # numbers of opposite sign are at most twice the larger one apart, up to rounding
+    assert 0.0 <= got <= 2.0 * (1.0 + 1e-15)
+    assert (got == 0.0) == np.array_equal(left, right)
+
+
+def test_the_condition_of_a_prior_is_that_of_the_matrix_that_is_factorised(make_problem):
+    # K = [[v + s, v r], [v r, v + s]] has eigenvalues v (1 ± r) + s
+    X, v, r = [[0.0, 0.0], [1.0, 0.0]], 1.5, np.exp(-0.5)
+    two = make_problem(X=X, y=[0, 1], noise=0.1, jitter=0.2)
+    np.testing.assert_allclose(prior_condition(two), (v * (1 + r) + 0.3) / (v * (1 - r) + 0.3), rtol=1e-13)
+    # inducing points carry the jitter and not the noise
+    sparse = make_problem(Z=X, noise=0.1, jitter=0.2)
+    np.testing.assert_allclose(prior_condition(sparse), (v * (1 + r) + 0.2) / (v * (1 - r) + 0.2), rtol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("order", "correlation"),
+    [
+        (0.5, lambda r: np.exp(-r)),
+        (1.5, lambda r: (1 + np.sqrt(3) * r) * np.exp(-np.sqrt(3) * r)),
+        (2.5, lambda r: (1 + np.sqrt(5) * r + 5 * r**2 / 3) * np.exp(-np.sqrt(5) * r)),
+    ],
+)
+def test_the_condition_of_a_matern_prior_is_that_of_its_own_kernel(make_problem, order, correlation):
+    problem = make_problem(X=[[0.0, 0.0], [0.7, 0.0]], y=[0, 1], noise=0.0, kernel="matern", smoothness=order)
+    r = correlation(0.7)
+    # the closed forms for half-integer orders; Bessel functions are good to 1e-12
+    np.testing.assert_allclose(prior_condition(problem), (1 + r) / (1 - r), rtol=1e-10)
+
+
+def test_the_worst_latent_decides_the_condition(make_problem):
+    problem = make_problem(likelihood="softmax", n_classes=3, noise=[0.0, 1.0, 10.0])
+    alone = [prior_condition(make_problem(noise=s)) for s in (0.0, 1.0, 10.0)]
+    assert prior_condition(problem) == max(alone)
+
+
+def test_the_identity_limit_grows_with_the_condition(make_problem):
+    easy, hard = make_problem(noise=1.0), make_problem(X=np.linspace(0.0, 0.2, 10).reshape(5, 2), noise=1e-12)
+    assert identity_limit(easy)[0] == 1e-8
+    assert identity_limit(hard)[0] == 100.0 * np.finfo(float).eps * prior_condition(hard) > 1e-8
+    assert "condition number" in identity_limit(hard)[1]
+
+
+# -- refusals ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["noise", "X", "y", "X_test"])
+def test_solutions_of_different_problems_are_not_compared(make_problem, make_solution, field):
+    value = {"noise": 0.2, "X": np.ones((5, 2)), "y": [1, 0, 0, 1, 0], "X_test": np.zeros((3, 2))}[field]
+    with pytest.raises(
+        ValueError, match=rf"right: found a solution of another problem \(it differs in \['{field}'\]\)"
+    ):
+        compare(make_solution(), make_solution(make_problem(**{field: value})))
+
+
+def test_the_name_and_the_prior_model_of_a_problem_do_not_forbid_a_comparison(make_problem, make_solution):
+    left = make_solution(make_problem(Z=np.eye(2), prior_model="fitc"))
+    right = make_solution(make_problem(Z=np.eye(2), name="renamed"))
+    rows = by_name(compare(left, right))
+    assert rows["latent_mean"].verdict == "PASS"
+    assert rows["log_evidence"].verdict == "SKIP"
+    assert "different priors: 'fitc' and 'full'" in rows["log_evidence"].why
+
+
+@pytest.mark.parametrize(
+    ("bands", "limit", "match"),
+    [
+        ({"evidence": 0.1}, None, r"bands: found 'evidence', expected one of log_evidence"),
+        ({"latent_mean": -0.1}, None, r"bands\['latent_mean'\]: found -0\.1, expected a number >= 0"),
+        ({"latent_mean": np.nan}, None, r"bands\['latent_mean'\]: found nan"),
+        (None, 0.0, r"limit: found 0\.0, expected a number > 0"),
+        (None, -1.0, r"limit: found -1\.0"),
+        (None, np.nan, r"limit: found nan"),
+    ],
+)
+def test_bands_and_limits_that_mean_nothing_are_refused(make_solution, bands, limit, match):
+    with pytest.raises(ValueError, match=match):
+        compare(make_solution(), make_solution(), bands, limit)
+
+
+# -- identity ----------------------------------------------------------------------------------------------
+
+
+def test_two_equal_answers_agree_in_everything(make_solution):
+    rows = compare(make_solution(), make_solution())
+    assert [row.quantity for row in rows] == list(QUANTITIES)
+    assert {(row.kind, row.verdict, row.observed) for row in rows} == {("identity", "PASS", 0.0)}
+
+
+@pytest.mark.parametrize("quantity", QUANTITIES)
+def test_a_difference_just_above_the_limit_fails_and_just_below_passes(make_solution, quantity):
+    left = make_solution()
+    value = np.asarray(getattr(left, quantity))
+    for excess, verdict in [(0.9, "PASS"), (1.2, "FAIL")]:
+        moved = value.copy()
+        at = np.unravel_index(np.abs(value).argmax(), value.shape)
+        moved[at] *= 1.0 + excess * 1e-5
+        if quantity == "probabilities":
+            moved /= moved.sum(axis=1, keepdims=True)
+        right = changed(left, **{quantity: moved if moved.ndim else float(moved)})
+        limit = 1e-5 if quantity != "probabilities" else relative_difference(value, moved) / excess
+        row = by_name(compare(left, right, limit=limit))[quantity]
+        assert row.verdict == verdict
+        np.testing.assert_allclose(row.observed, excess * limit, rtol=1e-4)
+        assert row.limit == limit
+        assert "given by the caller" in row.why
+
+
+def test_gradients_and_local_arrays_are_compared_where_both_sides_have_them(make_solution):
+    left = make_solution(gradients={"variance": [1.0], "noise": [2.0]}, local={"c": np.ones(5), "mine": np.ones(2)})
+    right = make_solution(gradients={"variance": [1.5]}, local={"c": np.ones(5), "yours": np.ones(2)})
+    rows = by_name(compare(left, right))
+    assert rows["gradients/variance"].verdict == "FAIL"
+    np.testing.assert_allclose(rows["gradients/variance"].observed, 1.0 / 3.0, rtol=1e-15)
+    assert rows["local/c"].verdict == "PASS"
+    assert not {"gradients/noise", "local/mine", "local/yours"} & set(rows)
+
+
+def test_local_arrays_of_different_shapes_are_not_passed_over_in_silence(make_solution):
+    rows = by_name(compare(make_solution(local={"c": np.ones(5)}), make_solution(local={"c": np.ones(4)})))
+    assert rows["local/c"].verdict == "SKIP"
+    assert rows["local/c"].why == "different shapes: (5,) and (4,)"
+
+
+def test_a_nan_in_a_local_array_never_passes(make_solution):
+    bad = make_solution(local={"c": np.array([np.nan, 1.0])})
+    assert by_name(compare(bad, bad))["local/c"].verdict == "FAIL"
+
+
+def test_empty_arrays_are_no_agreement(make_problem, make_solution):
+    problem = make_problem(X_test=np.empty((0, 2)))
+    assert "probabilities" not in by_name(compare(make_solution(problem), make_solution(problem)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"evidence_target": "pairwise model"}, "different targets: 'pairwise model' and 'log p(y)'"),
+        ({"evidence_prior_model": "fitc"}, "different priors: 'fitc' and 'full'"),
+    ],
+)
+def test_evidences_of_different_things_are_not_compared(make_solution, changes, why):
+    for right in (make_solution(), truth_of(make_solution()), truth_of(make_solution(), se=0.1)):
+        row = by_name(compare(make_solution(**changes), right))["log_evidence"]
+        assert row.verdict == "SKIP"
+        assert row.why == why
+        assert np.isnan(row.observed)
+
+
+def test_evidences_are_comparable_unless_one_is_missing_or_means_something_else(make_solution):
+    assert same_evidence(make_solution(), make_solution()) is None
+    assert same_evidence(make_solution(), make_solution(log_evidence=None)) == "one side has no log evidence"
+
+
+def test_a_prior_that_no_number_survives_decides_nothing(make_problem, make_solution):
+    problem = make_problem(X=np.tile([[1.0, 2.0]], (5, 1)), noise=0.0)
+    assert identity_limit(problem)[0] > 1.0
+    rows = compare(make_solution(problem), make_solution(problem, seed=1))
+    assert {row.verdict for row in rows} == {"SKIP"}
+    assert "no agreement can be told from rounding" in rows[0].why
+    # a caller who gives a limit has decided
+    assert "FAIL" in {row.verdict for row in compare(make_solution(problem), make_solution(problem, seed=1), limit=0.1)}
+
+
+def test_reference_and_fast_agree_on_real_data():
+    problem = problems.get("iris")
+    rows = compare(solve("reference", "x-gpc", problem), solve("fast", "x-gpc", problem))
+    assert {row.verdict for row in rows} == {"PASS"}
+    assert {"gradients/noise", "local/c"} <= {row.quantity for row in rows}
+
+
+# -- exactness ---------------------------------------------------------------------------------------------
+
+
+def test_z_statistics_are_differences_over_joint_errors(make_solution):
+    left = truth_of(make_solution(), se=3.0, log_evidence=-2.0)
+    right = truth_of(make_solution(), se=4.0, log_evidence=-4.5)
+    z, se = z_statistics(left, right, "log_evidence")
+    np.testing.assert_array_equal(se, [5.0])
+    np.testing.assert_allclose(z, [0.5], rtol=1e-15)
+    # an exact side adds no error
+    z, se = z_statistics(left, truth_of(make_solution(), log_evidence=-4.5), "log_evidence")
+    np.testing.assert_array_equal(se, [3.0])
+    assert z_statistics(make_solution(), truth_of(make_solution()), "latent_mean") is None
+    assert z_statistics(changed(left, latent_mean=None), right, "latent_mean") is None
+
+
+def test_entries_without_error_must_agree_exactly(make_solution):
+    left = truth_of(make_solution(), se=0.0)
+    moved = left.latent_mean.copy()
+    moved[2, 0] += 1e-3
+    right = changed(left, latent_mean=moved)
+    z, _ = z_statistics(left, right, "latent_mean")
+    np.testing.assert_array_equal(z[:, 0], [0.0, 0.0, np.inf, 0.0, 0.0])
+    rows = by_name(compare(left, right))
+    assert rows["latent_mean"].verdict == "FAIL"
+    assert rows["latent_cov"].verdict == "PASS"
+
+
+@pytest.mark.parametrize(("z", "verdict"), [(4.2, "PASS"), (4.3, "FAIL"), (-4.2, "PASS"), (-4.3, "FAIL")])
+def test_the_level_is_shared_between_the_entries_of_an_array(make_solution, z, verdict):
+    # five means at level 1e-4: Φ(-4.2649) = 0.5e-4/5
+    threshold = norm.isf(0.5e-4 / 5)
+    np.testing.assert_allclose(threshold, 4.2649, rtol=0, atol=1e-4)
+    truth = truth_of(make_solution(), se=0.1)
+    mean = truth.latent_mean.copy()
+    mean[3, 0] += z * 0.1 * np.sqrt(2.0)
+    row = by_name(compare(changed(truth, latent_mean=mean), truth))["latent_mean"]
+    assert (row.kind, row.verdict) == ("exactness", verdict)
+    np.testing.assert_allclose(row.observed, abs(z), rtol=1e-10)
+    np.testing.assert_allclose(row.limit, threshold, rtol=1e-12)
+
+
+def test_two_exact_values_must_agree_far_more_closely_than_an_approximation(make_solution):
+    left = truth_of(make_solution())
+    right = changed(left, latent_mean=left.latent_mean * (1.0 + 1e-4), log_evidence=-3.25 * (1.0 + 1e-7))
+    rows = by_name(compare(left, right))
+    assert {row.kind for row in rows.values()} == {"exactness"}
+    assert rows["latent_mean"].verdict == "FAIL"
+    assert rows["log_evidence"].verdict == "PASS"
+    assert rows["probabilities"].verdict == "PASS"
+
+
+def test_a_chain_and_an_exact_truth_that_agree_pass_and_a_shifted_one_fails(make_solution):
+    exact, rng = truth_of(make_solution()), np.random.default_rng(5)
+    chain = truth_of(make_solution(), se=0.01)
+    noisy = changed(chain, latent_mean=chain.latent_mean + 0.01 * rng.standard_normal((5, 1)))
+    assert {row.verdict for row in compare(noisy, exact)} == {"PASS"}
+    shifted = changed(noisy, latent_mean=noisy.latent_mean + 0.1)
+    assert by_name(compare(shifted, exact))["latent_mean"].verdict == "FAIL"
+
+
+# -- discrepancy and bound -----------------------------------------------------------------------------------
+
+
+def test_who_is_a_truth_is_told_by_the_solution(make_solution):
+    assert not is_truth(make_solution())
+    assert not is_truth(make_solution(log_evidence_kind="lower bound"))
+    assert is_truth(truth_of(make_solution()))
+    assert is_truth(truth_of(make_solution(), se=0.1))
+    assert is_truth(make_solution(latent_mean_se=np.ones((5, 1))))
+
+
+@pytest.mark.parametrize("se", [None, 0.01])
+def test_an_approximation_is_judged_by_bands_and_what_has_none_is_shown(make_solution, se):
+    rows = by_name(compare(make_solution(), truth_of(make_solution(), se=se)))
+    assert {row.kind for row in rows.values()} == {"discrepancy"}
+    assert {name for name, row in rows.items() if row.verdict == "PASS"} == set(DEFAULT_BANDS)
+    assert {name for name, row in rows.items() if row.verdict == "INFO"} == set(QUANTITIES) - set(DEFAULT_BANDS)
+    for name, (band, why) in DEFAULT_BANDS.items():
+        assert rows[name].limit == band
+        assert why in rows[name].why
+
+
+def test_bands_of_the_caller_replace_the_default_ones_and_add_to_them(make_solution):
+    candidate = make_solution()
+    truth = truth_of(candidate, latent_mean=candidate.latent_mean * 1.1, latent_cov=candidate.latent_cov * 1.25)
+    assert by_name(compare(candidate, truth))["latent_mean"].verdict == "PASS"
+    rows = by_name(compare(candidate, truth, {"latent_mean": 0.05, "latent_cov": 0.2, "inducing_cov": 0.0}))
+    # 1 - 1/1.1 = 0.0909, 1 - 1/1.25 = 0.2 up to rounding
+    assert rows["latent_mean"].verdict == "FAIL"
+    np.testing.assert_allclose(rows["latent_mean"].observed, 1.0 - 1.0 / 1.1, rtol=1e-12)
+    np.testing.assert_allclose(rows["latent_cov"].observed, 0.2, rtol=1e-12)
+    assert rows["inducing_cov"].verdict == "PASS"
+    assert "band given by the caller" in rows["latent_mean"].why
+
+
+def test_probabilities_differ_by_their_largest_difference_and_not_relatively(make_solution):
+    p = np.array([[0.02, 0.98], [0.5, 0.5], [0.9, 0.1]])
+    q = np.array([[0.04, 0.96], [0.5, 0.5], [0.9, 0.1]])
+    row = by_name(compare(make_solution(probabilities=p), truth_of(make_solution(probabilities=q))))["probabilities"]
+    np.testing.assert_allclose(row.observed, 0.02, rtol=1e-12)
+
+
+def test_the_evidence_is_judged_in_nats_over_the_size_of_log_z(make_solution):
+    candidate, truth = make_solution(log_evidence=-9.0), truth_of(make_solution(), log_evidence=-10.0)
+    row = by_name(compare(candidate, truth))["log_evidence"]
+    np.testing.assert_allclose(row.observed, 0.1, rtol=1e-14)
+    assert row.verdict == "FAIL"
+    assert "+1.0000 nat" in row.why
+    # below one nat the difference itself counts
+    row = by_name(compare(changed(candidate, log_evidence=-0.12), changed(truth, log_evidence=-0.1)))["log_evidence"]
+    np.testing.assert_allclose(row.observed, 0.02, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("excess", "se", "verdict"),
+    [(-0.5, None, "PASS"), (0.0, None, "PASS"), (1e-6, None, "FAIL"), (0.039, 0.01, "PASS"), (0.041, 0.01, "FAIL")],
+)
+def test_a_lower_bound_lies_below_log_z_up_to_four_standard_errors(make_solution, excess, se, verdict):
+    truth = truth_of(make_solution(), se=se)
+    bound = make_solution(log_evidence=truth.log_evidence + excess, log_evidence_kind="lower bound")
+    row = by_name(compare(bound, truth))["bound - log Z"]
+    assert (row.kind, row.verdict) == ("bound", verdict)
+    np.testing.assert_allclose(row.observed, excess, rtol=0, atol=1e-14)
+    assert "bound - log Z" not in by_name(compare(make_solution(), truth))
+
+
+def test_the_bound_of_the_witnesses_lies_below_the_quadrature():
+    for name in ("two-points", "three-points", "three-points-fitc"):
+        problem = problems.get(name)
+        truth = solve("quadrature", "exact", problem)
+        for witness in ("reference", "fast"):
+            row = by_name(compare(solve(witness, "x-gpc", problem), truth))["bound - log Z"]
+            assert row.verdict == "PASS"
+            assert row.observed < 0.0
+
+
+# -- both ways ---------------------------------------------------------------------------------------------
+
+KINDS = ["estimate", "bound", "exact", "sampled"]
+
+
+@settings(deadline=None, max_examples=10, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 100))
+@pytest.mark.parametrize(("left", "right"), list(itertools.combinations_with_replacement(KINDS, 2)))
+def test_the_verdict_does_not_depend_on_who_is_named_first(make_solution, left, right, seed):
+    def of(kind, seed):
+        plain = make_solution(seed=seed, log_evidence=-3.0 - 0.1 * seed)
+        if kind in ("exact", "sampled"):
+            return truth_of(plain, se=None if kind == "exact" else 0.5)
+        return changed(plain, log_evidence_kind="estimate" if kind == "estimate" else "lower bound")
+
+    a, b = of(left, seed), of(right, seed + 1)
+    forth, back = compare(a, b), compare(b, a)
+    assert len(forth) == len(back)
+    for one, other in zip(forth, back, strict=True):
+        assert (one.quantity, one.kind, one.verdict) == (other.quantity, other.kind, other.verdict)
+        np.testing.assert_equal((one.observed, one.limit), (other.observed, other.limit))
+
+
+def test_a_side_that_lacks_a_quantity_is_not_judged_by_it(make_solution):
+    bare = make_solution(**dict.fromkeys(QUANTITIES))
+    assert compare(bare, make_solution()) == []
+    only = make_solution(**(dict.fromkeys(QUANTITIES) | {"latent_mean": np.ones((5, 1))}))
+    assert [row.quantity for row in compare(only, make_solution())] == ["latent_mean"]

@@ -1,0 +1,365 @@
+"""The engine of seeded faults, with a witness, faults and checks that are made up."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from validation import selftest
+from validation.checks import core
+from validation.checks.core import Compared, check
+from validation.checks.runner import SelectionError
+from validation.problem import Problem
+from validation.selftest import Fault, FaultError, seeded
+from validation.solution import Solution
+
+SOURCE = "made_up_faults:all_faults"
+
+
+def make_problem(name: str) -> Problem:
+    X = np.linspace(-1.0, 1.0, 4)[:, None]
+    return Problem(name=name, X=X, y=np.array([0, 1, 0, 1]), n_classes=2, likelihood="logit", variance=1.0,
+                   lengthscales=1.0, X_test=X)  # fmt: skip
+
+
+class Sampler:
+    """Something with methods of every sort."""
+
+    def draw(self) -> float:
+        return 1.0
+
+    @staticmethod
+    def scale() -> float:
+        return 1.0
+
+    @classmethod
+    def name(cls) -> str:
+        return cls.__name__
+
+    @property
+    def size(self) -> int:
+        return 1
+
+
+class Special(Sampler):
+    pass
+
+
+@pytest.fixture
+def witness(monkeypatch) -> Any:
+    """A module `made_up_witness` with functions, and the rest of the frame around it."""
+    module: Any = ModuleType("made_up_witness")
+    module.theta = lambda c: 0.25 * c
+    module.kl = lambda: 2.0
+    module.unused = lambda: 0.0
+    module.table = functools.lru_cache(maxsize=None)(lambda n: module.kl() * n)
+    module.Sampler, module.Special = Sampler, Special
+    module.LOG_2 = 0.693
+    monkeypatch.setitem(sys.modules, "made_up_witness", module)
+    monkeypatch.setattr(core, "_registry", {})
+    monkeypatch.setattr(core, "modules", lambda: ())
+    fake = SimpleNamespace(get=make_problem, names=lambda: ("easy", "hard"), cost=lambda name: 1.0)
+    monkeypatch.setitem(sys.modules, "validation.problems", fake)
+    return module
+
+
+@pytest.fixture
+def faults(monkeypatch) -> list[Fault]:
+    """The list that the self-test reads; append to it."""
+    found: list[Fault] = []
+    module: Any = ModuleType("made_up_faults")
+    module.all_faults = lambda: tuple(found)
+    monkeypatch.setitem(sys.modules, "made_up_faults", module)
+    return found
+
+
+def fault(*targets: str, name: str = "wrong", make: Any = None, **changes: Any) -> Fault:
+    values: dict[str, Any] = {"witness": "made_up_witness", "method": "x-gpc", "description": "a number is wrong"}
+    return Fault(
+        name=name,
+        targets=tuple(f"made_up_witness:{target}" for target in targets),
+        make=make or (lambda original: lambda *args: original(*args) + 1.0),
+        **(values | changes),
+    )
+
+
+def register(id: str, function: Any, problems: tuple[str, ...] = ("easy",)) -> None:
+    def asked(context: Any, problem: Any) -> Any:
+        found = function()
+        return found if isinstance(found, core.Skipped) else Compared(found, 0.5, "because", "left", "right")
+
+    check(id, paper="wenzel2019", question="Is it so?", problems=problems)(asked)
+
+
+def trials(**options: Any) -> dict[str, selftest.Trial]:
+    found = selftest.run(source=SOURCE, jobs=1, **options)
+    return {trial.fault.name: trial for trial in found.trials}
+
+
+# -- seeding -------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_is_there_inside_and_gone_outside(witness):
+    original = witness.theta
+    with seeded(fault("theta")) as calls:
+        assert witness.theta(1.0) == 1.25
+        assert calls.count == 1
+    assert witness.theta is original
+
+
+def test_a_fault_is_gone_after_an_exception(witness):
+    originals = witness.theta, witness.kl
+    with pytest.raises(KeyboardInterrupt), seeded(fault("theta", "kl")):
+        raise KeyboardInterrupt
+    assert (witness.theta, witness.kl) == originals
+
+
+def test_earlier_targets_are_restored_when_a_later_one_is_not_there(witness):
+    original = witness.theta
+    match = r"found no 'klo' in made_up_witness, expected it \(did you mean 'kl'"
+    with pytest.raises(FaultError, match=match), seeded(fault("theta", "klo")):
+        pass
+    assert witness.theta is original
+
+
+@pytest.mark.parametrize(
+    ("target", "match"),
+    [
+        ("Sampler", "to be a type, expected a function"),
+        ("Sampler.size", "to be a property, expected a function"),
+        ("LOG_2", "to be a float, expected a function"),
+        ("Sampler.absent", "found no 'absent'"),
+        ("Absent.draw", "found no 'Absent' on the way"),
+    ],
+)
+def test_a_target_that_is_no_function_is_an_error(witness, target, match):
+    with pytest.raises(FaultError, match=match), seeded(fault(target)):
+        pass
+
+
+def test_a_target_in_no_module_is_an_error():
+    nowhere = Fault("x", "fast", "x-gpc", "", ("no_such_module:f",), lambda f: f)
+    with pytest.raises(FaultError, match="found no module 'no_such_module'"), seeded(nowhere):
+        pass
+    half = Fault("x", "fast", "x-gpc", "", ("fast.kernels",), lambda f: f)
+    with pytest.raises(FaultError, match="expected module:attribute"), seeded(half):
+        pass
+
+
+def test_methods_of_every_sort_are_replaced_and_restored(witness):
+    before = dict(vars(Sampler)), dict(vars(Special))
+    sampler = Special()
+    with seeded(fault("Special.draw")):
+        assert (sampler.draw(), Sampler().draw()) == (2.0, 1.0)
+    with seeded(fault("Sampler.scale")):
+        assert (sampler.scale(), Sampler.scale()) == (2.0, 2.0)
+    with seeded(fault("Sampler.name", make=lambda original: lambda cls: original(cls) + "!")):
+        assert (sampler.name(), Sampler.name()) == ("Special!", "Sampler!")
+    assert (dict(vars(Sampler)), dict(vars(Special))) == before
+
+
+def test_memories_of_the_witness_neither_hide_nor_outlive_a_fault(witness):
+    assert witness.table(3) == 6.0
+    with seeded(fault("kl")):
+        assert witness.table(3) == 9.0
+    assert witness.table(3) == 6.0
+
+
+# -- trials --------------------------------------------------------------------------------------------------
+
+
+def test_a_fault_that_turns_a_check_red_is_caught_by_it(witness, faults):
+    register("identity/x-gpc/theta", lambda: abs(witness.theta(1.0) - 0.25))
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
+    faults.append(fault("theta"))
+    trial = trials()["wrong"]
+    assert trial.state == "caught"
+    assert [(result.check, result.ratio) for result in trial.by] == [("identity/x-gpc/theta", 2.0)]
+
+
+def test_a_fault_that_no_check_notices_is_missed(witness, faults):
+    register("identity/x-gpc/kl", lambda: 0.1 * witness.kl())
+    faults.append(fault("kl", name="small", make=lambda original: lambda: original() + 0.1))
+    found = selftest.run(source=SOURCE, jobs=1)
+    assert not found.all_caught
+    assert found.trials[0].state == "missed"
+    assert "all of 1 verdicts stayed green; closest identity/x-gpc/kl at 0.42" in found.trials[0].note
+
+
+def test_a_check_that_is_red_without_the_fault_catches_nothing(witness, faults):
+    register("identity/x-gpc/theta", lambda: 1.0 + witness.theta(1.0))
+    faults.append(fault("theta"))
+    trial = trials()["wrong"]
+    assert trial.state == "not green without fault"
+    assert "FAIL identity/x-gpc/theta on easy" in trial.note
+
+
+def test_checks_that_are_all_skipped_are_not_green(witness, faults):
+    register("identity/x-gpc/theta", lambda: core.Skipped("nothing to compare"))
+    faults.append(fault("theta"))
+    assert trials()["wrong"].state == "not green without fault"
+
+
+def test_a_fault_that_never_ran_says_so(witness, faults):
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
+    faults.append(fault("unused"))
+    trial = trials()["wrong"]
+    assert trial.state == "never exercised"
+    assert "made_up_witness:unused" in trial.note
+
+
+def test_an_error_counts_only_for_a_fault_that_says_so(witness, faults):
+    def refuse(original):
+        def replacement(*args):
+            raise ArithmeticError("K_ZZ: found a negative eigenvalue")
+
+        return replacement
+
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
+    faults.append(fault("kl", name="silent", make=refuse))
+    faults.append(fault("kl", name="loud", make=refuse, raises=True))
+    found = trials()
+    assert found["silent"].state == "missed"
+    assert "raised ArithmeticError: K_ZZ" in found["silent"].note
+    assert found["loud"].state == "caught"
+
+
+def test_a_fault_that_cannot_be_seeded_is_an_error_and_the_others_go_on(witness, faults):
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
+    faults.append(fault("absent", name="first"))
+    faults.append(fault("kl", name="second", make=lambda original: 1.0))
+    faults.append(fault("kl", name="third"))
+    found = trials()
+    assert [trial.state for trial in found.values()] == ["error", "error", "caught"]
+    assert "found no 'absent'" in found["first"].note
+    assert "make: found float" in found["second"].note
+
+
+def test_a_fault_sees_only_its_own_problems_and_checks(witness, faults):
+    asked = []
+    register("identity/x-gpc/kl", lambda: asked.append("kl") or abs(witness.kl() - 2.0), ("easy", "hard"))
+    register("bound/x-gpc/kl", lambda: asked.append("bound") or abs(witness.kl() - 2.0), ("easy", "hard"))
+    faults.append(fault("kl", problems=("hard",), checks=("identity/*",)))
+    trial = trials()["wrong"]
+    assert [(result.check, result.problem) for result in trial.by] == [("identity/x-gpc/kl", "hard")]
+    assert asked == ["kl", "kl"]  # once without the fault, once with it
+
+
+def test_a_fault_may_be_caught_on_one_of_several_problems(witness, faults):
+    register("identity/x-gpc/theta", lambda: abs(witness.theta(1.0) - 0.25), ("hard",))
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0), ("easy",))
+    faults.append(fault("theta"))
+    assert trials()["wrong"].caught
+
+
+def test_checks_run_once_without_fault_for_all_faults(witness, faults):
+    asked = []
+    register("identity/x-gpc/kl", lambda: asked.append(witness.kl()) or abs(witness.kl() - 2.0))
+    faults += [fault("kl", name=name) for name in ("a", "b", "c")]
+    trials()
+    assert asked == [2.0, 3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"),
+    [("gibbs", ["gibbs", "fast", "gibbs"]), ("validation", ["gibbs", "fast", "gibbs", "fast"])],
+)
+def test_answers_of_other_witnesses_are_kept_and_those_of_the_faulty_one_are_not(
+    witness, faults, monkeypatch, root, expected
+):
+    asked = []
+
+    def solve(implementation, method, problem, **options):
+        asked.append(implementation)
+        if implementation == "gibbs":
+            sys.modules[f"{root}.made_up"].kl()
+        return Solution(problem=problem, implementation=implementation, method=method)
+
+    monkeypatch.setattr(importlib.import_module("validation.solve"), "solve", solve)
+    monkeypatch.setitem(sys.modules, f"{root}.made_up", witness)
+
+    def answer(context: Any, problem: Any) -> Any:
+        for who in ("gibbs", "fast"):
+            context.solve(who, "x-gpc", problem)
+        return Compared(witness.kl() - 2.0, 0.5, "because", "left", "right")
+
+    check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy",))(answer)
+    seed = fault("kl", witness=root)
+    faults.append(Fault(**{name: getattr(seed, name) for name in vars(seed)} | {"targets": (f"{root}.made_up:kl",)}))
+    assert trials()["wrong"].caught
+    assert asked == expected
+
+
+def test_names_and_methods_select_faults(witness, faults):
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
+    faults += [fault("kl", name="a"), fault("kl", name="b", method="vi-jj")]
+    assert list(trials(faults=["a"])) == ["a"]
+    assert list(trials(method=["vi-*"])) == ["b"]
+    with pytest.raises(SelectionError, match="fault: found 'c', expected one of a, b"):
+        trials(faults=["c"])
+
+
+def test_a_fault_whose_globs_match_no_check_is_refused_by_name(witness, faults):
+    register("identity/x-gpc/kl", lambda: 0.0)
+    faults.append(fault("kl", checks=("slope/*",)))
+    with pytest.raises(SelectionError, match="fault wrong: check: found 'slope/"):
+        trials()
+
+
+def test_two_faults_of_one_name_and_none_at_all_are_refused(witness, faults):
+    register("identity/x-gpc/kl", lambda: 0.0)
+    with pytest.raises(SelectionError, match="a judge never seen red is no judge"):
+        trials()
+    faults += [fault("kl"), fault("theta")]
+    with pytest.raises(SelectionError, match="expected unique names"):
+        trials()
+
+
+def test_an_interrupt_leaves_the_rest_not_run(witness, faults):
+    register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
+
+    def interrupt(original):
+        raise KeyboardInterrupt
+
+    faults.append(fault("kl", make=interrupt))
+    found = selftest.run(source=SOURCE, jobs=1)
+    assert found.interrupted
+    assert found.trials[0].state == "not run"
+    assert not found.all_caught
+    assert witness.kl() == 2.0
+
+
+PROCESS_MODULE = """
+import multiprocessing, sys, types
+from validation.checks.core import Compared, check
+from validation.selftest import Fault
+
+if multiprocessing.parent_process() is not None:
+    sys.modules["validation.problems"] = types.SimpleNamespace(get=lambda name: name, names=lambda: ())
+
+def kl():
+    return 2.0
+
+@check("identity/x-gpc/kl", paper="p", question="So?", problems=("easy", "hard"))
+def _(context, problem):
+    return Compared(abs(kl() - 2.0), 0.5, "because", "left", problem if isinstance(problem, str) else problem.name)
+
+def all_faults():
+    make = lambda original: lambda: original() + 1.0
+    return (Fault("kl", __name__, "x-gpc", "KL off by one", (f"{__name__}:kl",), make),)
+"""
+
+
+def test_faults_run_in_processes_too(witness, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "made_up_process_module.py").write_text(PROCESS_MODULE)
+    monkeypatch.delitem(sys.modules, "made_up_process_module", raising=False)
+    found = selftest.run(source="made_up_process_module:all_faults", modules=["made_up_process_module"], jobs=2)
+    assert found.all_caught
+    assert [result.problem for result in found.trials[0].by] == ["easy", "hard"]
