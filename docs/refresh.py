@@ -18,7 +18,8 @@ shown=TEXT    the command line that is shown in place of the one that is run
 slow          --check only asks such a command for its --help, unless --slow is given
 
 Commands of one page run one after another in one empty folder that holds docs/examples, so a file written by one is
-there for the next. Times are rounded to one digit and colours are off, so that a rerun changes as little as possible.
+there for the next. Paths below the root of the repository are shown from there, times are rounded to one digit and
+colours are off, so that a rerun changes as little as possible.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def parse(head: str, page: str) -> Block:
 
 def trim(text: str, block: Block) -> list[str]:
     """The lines that are shown, by the rule of the block."""
-    lines = [_rounded(line.rstrip()) for line in text.strip("\n").splitlines()]
+    lines = [_rounded(line.rstrip()) for line in text.rstrip().splitlines()]
     if block.keep is not None:
         lines = [line for line in lines if re.search(block.keep, line)]
     if block.lines is None and block.last is None:
@@ -156,6 +157,7 @@ def refresh(page: Path, *, write: bool, slow: bool, quick: bool = False) -> list
             if expected is not None and code != expected:
                 problems.append(f"{page.name}: {command}: found exit code {code}, expected {expected}\n{output}")
                 return match[0]
+            output = output.replace(f"{ROOT}{os.sep}", "")
             if name in output or str(ROOT) in output:
                 problems.append(f"{page.name}: {command}: found a path of this machine in the output, expected none")
                 return match[0]

@@ -141,16 +141,12 @@ def methods_command() -> None:
 
 @app.callback(invoke_without_command=True)
 def root(
-    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print versions and stop", is_eager=True)] = False,
 ) -> None:
     """Three independent witnesses for Gaussian process classification, and a judge that compares them."""
     if version:
         sys.stdout.write(", ".join(f"{name} {number}" for name, number in versions().items()) + "\n")
         raise typer.Exit
-    if context.invoked_subcommand is None:
-        sys.stdout.write(context.get_help() + "\n")
-        raise typer.Exit(EXIT_UNUSABLE)
 
 
 def ledger_coverage() -> list[Coverage] | None:
@@ -180,7 +176,7 @@ verify_command.coverage = ledger_coverage
 def main() -> None:
     """Entry point: what is wrong with the input is one line on stderr, never a traceback."""
     try:
-        app()
+        app(prog_name="triad")
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
     except (ValueError, TypeError, LookupError, OSError, MemoryError) as error:

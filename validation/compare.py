@@ -248,9 +248,13 @@ def _evidence_rows(candidate: Solution, truth: Solution, bands: Mapping[str, flo
         why = f"a lower bound may exceed log Z only by its standard error: 4 s.e. = {4.0 * error:.2g} nat"
         rows.append(Row("bound - log Z", "bound", gap, slack, _verdict(gap, slack), why))
     observed = abs(gap) / max(abs(truth.log_evidence), 1.0)
+    distance = f"{gap:+.4f} nat (s.e. {error:.2g})"
+    if name not in bands and candidate.log_evidence_kind == "lower bound":
+        # how loose a bound is says something of the method, not of its implementation
+        rows.append(Row(name, "discrepancy", observed, np.nan, "INFO", f"{distance}; no band set for a lower bound"))
+        return rows
     band, why = (bands[name], "band given by the caller") if name in bands else DEFAULT_BANDS[name]
-    why = f"{gap:+.4f} nat (s.e. {error:.2g}); {why}"
-    rows.append(Row(name, "discrepancy", observed, band, _verdict(observed, band), why))
+    rows.append(Row(name, "discrepancy", observed, band, _verdict(observed, band), f"{distance}; {why}"))
     return rows
 
 

@@ -46,7 +46,9 @@ def cholesky(matrix: Array, name: str, remedy: str) -> Array:
 def factorise(matrix: Array, name: str, remedy: str) -> Factor:
     """Cholesky factor (m, m), inverse (m, m) and log-determinant of a symmetric positive definite matrix.
 
-    The papers write inverses, so the reference forms them, symmetric to the last bit.
+    The papers write inverses, so the reference forms them, symmetric to the last bit. A matrix is singular to
+    float64 if m eps times its condition number, here |M|₁ |M⁻¹|₁, reaches 1: whether its Cholesky factor exists is
+    then a matter of rounding, as for equal rows of Z without jitter.
 
     Parameters
     ----------
@@ -56,7 +58,7 @@ def factorise(matrix: Array, name: str, remedy: str) -> Factor:
 
     Raises
     ------
-    NotPositiveDefiniteError     as `cholesky`
+    NotPositiveDefiniteError     as `cholesky`, and if the matrix is singular to float64
     """
     chol = cholesky(matrix, name, remedy)
     lower, info = dpotri(chol, lower=1)  # M⁻¹ = L⁻ᵀ L⁻¹, its lower triangle
@@ -64,4 +66,17 @@ def factorise(matrix: Array, name: str, remedy: str) -> Factor:
         raise NotPositiveDefiniteError(f"{name} {matrix.shape}: found a zero on the factor's diagonal; {remedy}")
     lower = np.tril(lower)
     inverse = lower + np.tril(lower, -1).T
+    condition = _norm(matrix) * _norm(inverse)
+    largest = 1.0 / (len(matrix) * np.finfo(np.float64).eps)
+    if not condition < largest:
+        smallest = np.linalg.eigvalsh(matrix)[0]
+        raise NotPositiveDefiniteError(
+            f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g} and condition number {condition:.1e}, "
+            f"expected one below {largest:.1e}; {remedy}"
+        )
     return Factor(chol, inverse, 2.0 * float(np.sum(np.log(np.diag(chol)))))
+
+
+def _norm(matrix: Array) -> float:
+    """The largest sum of absolute values in a column."""
+    return float(np.max(np.sum(np.abs(matrix), axis=0)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common.errors import factorise
+from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.kernels import (
     derivative_inputs,
     derivative_lengthscales,
@@ -21,6 +21,9 @@ from reference.wenzel2019.prediction import predict_latent, predict_probability
 from reference.wenzel2019.updates import from_natural, update_eta1, update_eta2, update_local
 
 Array = NDArray[np.float64]
+
+_REMEDY_X = "raise noise or jitter, or remove duplicate rows of X"
+_REMEDY_Z = "raise jitter or remove duplicate rows of Z"
 
 
 class XGPCFit(NamedTuple):
@@ -110,13 +113,18 @@ def _matrices(
     """
     if Z is None:
         K_XX = kernel_se_ard_noise(X, None, variance, lengthscales, noise + jitter)
-        remedy = "raise noise or jitter, or remove duplicate rows of X"
-        return _Matrices(K_XX, factorise(K_XX, "K_XX", remedy).inverse, np.eye(len(X)), np.zeros(len(X)))
+        return _Matrices(K_XX, factorise(K_XX, "K_XX", _REMEDY_X).inverse, np.eye(len(X)), np.zeros(len(X)))
     K_ZZ = kernel_se_ard_noise(Z, None, variance, lengthscales, jitter)
     K_XZ = kernel_se_ard_noise(X, Z, variance, lengthscales, 0.0)
-    K_ZZ_inv = factorise(K_ZZ, "K_ZZ", "raise jitter or remove duplicate rows of Z").inverse
+    K_ZZ_inv = factorise(K_ZZ, "K_ZZ", _REMEDY_Z).inverse
     upsilon = K_XZ @ K_ZZ_inv
-    return _Matrices(K_ZZ, K_ZZ_inv, upsilon, variance + noise - np.sum(upsilon * K_XZ, axis=1))
+    cond_var = variance + noise - np.sum(upsilon * K_XZ, axis=1)
+    # K̃_ii >= 0, but for rounding of its two terms: a condition of K_ZZ that eats all but three digits is refused
+    if np.min(cond_var) < -1e-3 * (variance + noise):
+        raise NotPositiveDefiniteError(
+            f"K_ZZ {K_ZZ.shape}: found K_tilde_ii = {np.min(cond_var):.3g} by rounding, expected >= 0; {_REMEDY_Z}"
+        )
+    return _Matrices(K_ZZ, K_ZZ_inv, upsilon, cond_var)
 
 
 def _change(new: Array, old: Array, floor: float = 0.0) -> float:
@@ -162,7 +170,7 @@ def fit_xgpc(
     Raises
     ------
     ValueError                for NaN, infinity, wrong shapes, labels other than -1 and +1, non-positive scales
-    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular, or so close to it that K̃ comes out negative
 
     Notes
     -----
@@ -171,7 +179,9 @@ def fit_xgpc(
     within the last five sweeps, held once r is below 1e-9 or no longer falls, where rounding would blur it.
     `residual` is r max(1, ρ/(1 - ρ)), and the loop stops when it is below tolerance. It also stops, with `converged`
     False, when 200 sweeps bring no smaller r: Σ comes from the inverse of an inverse, so rounding moves the iterates
-    by about the condition of K_ZZ (K_XX) times 1e-18, which passes 1e-10 at conditions of some 1e8.
+    by about the condition of K_ZZ (K_XX) times 1e-18, which passes 1e-10 at conditions of some 1e8. What `residual`
+    does not see is the rounding in K_mm⁻¹ itself, formed once: the fixed point is that of a matrix which is off by
+    about eps times its condition.
     μ is measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way:
     where labels cancel, the digits of μ that are left are those of rounding.
     """
@@ -270,7 +280,7 @@ def predict_xgpc(
     Raises
     ------
     ValueError                for NaN, infinity, wrong shapes, non-positive scales, a fit of another size
-    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular, or so close to it that a predictive variance is negative
     """
     X = _check.points(X, "X")
     given = _inputs(X, np.ones(len(X)), variance, lengthscales, noise, jitter, Z)
@@ -282,6 +292,12 @@ def predict_xgpc(
     K_TZ = kernel_se_ard_noise(tests, support, given.variance, given.lengthscales, 0.0)
     k_tt = np.full(len(tests), given.variance + given.noise)
     latent = predict_latent(fit.inducing_mean, fit.inducing_cov, K_TZ, k_tt, K_ZZ)
+    if np.any(latent.latent_var < 0.0):
+        name, remedy = ("K_XX", _REMEDY_X) if given.Z is None else ("K_ZZ", _REMEDY_Z)
+        raise NotPositiveDefiniteError(
+            f"{name} {K_ZZ.shape}: found latent variance {np.min(latent.latent_var):.3g} at row "
+            f"{np.argmin(latent.latent_var)} of X_test by rounding, expected >= 0; {remedy}"
+        )
     labels = predict_probability(latent.latent_mean, latent.latent_var)
     return XGPCPrediction(latent.latent_mean, latent.latent_var, labels.probability, labels.probability_mass)
 

@@ -89,7 +89,7 @@ def predict_probability(latent_mean: Array, latent_var: Array) -> Probability:
     if not np.all(np.isfinite(means)):
         raise ValueError("latent_mean: found a value that is not finite, expected finite values")
     if not np.all(np.isfinite(variances) & (variances >= 0.0)):
-        raise ValueError(f"latent_var: found {np.min(variances)!r}, expected finite values >= 0")
+        raise ValueError(f"latent_var: found {np.min(variances):.6g}, expected finite values >= 0")
     hits = [gaussian_integral(log_sigmoid_scalar, sigmoid_minus, m, v) for m, v in zip(means, variances, strict=True)]
     masses = [gaussian_integral(_zero, _zero, m, v) for m, v in zip(means, variances, strict=True)]
     error = np.array([max(hit.error, mass.error) for hit, mass in zip(hits, masses, strict=True)])

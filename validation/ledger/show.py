@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -102,7 +104,11 @@ def _source(function: Function) -> Iterator[RenderableType]:
     """Address, place and source of a function; the source begins with its signature and docstring."""
     mark = "  (as printed)" if function.as_printed else ""
     yield Text(f"\n{function.address}{mark}", style="bold")
-    yield Text(f"{function.file}:{function.line}", style="dim")
+    # from the folder around the package: the same text wherever the repository stands
+    folder = Path(importlib.import_module(function.package).__file__ or "").parents[1]
+    place = Path(function.file)
+    shown = place.relative_to(folder) if place.is_relative_to(folder) else place
+    yield Text(f"{shown.as_posix()}:{function.line}", style="dim")
     yield Syntax(function.source, "python", background_color="default", word_wrap=True)
 
 
