@@ -18,6 +18,7 @@ from fast.prior import Evaluation
 
 _MEMORY = 8  # past differences that the mixing looks at
 _PATIENCE = 50  # sweeps without a smaller step, after which rounding is what is left
+_ROUNDED = 1e-9  # below this step, differences of successive points hold rounding as well as contraction
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -102,9 +103,9 @@ def ascend(
 
     Returns
     -------
-    FixedPoint    converged is True if the estimated distance is below the tolerance, or if the step is below a
-                  hundredth of it and has stopped shrinking because of rounding; a step that stops shrinking sooner
-                  ends the iteration with converged False and the residual that was reached
+    FixedPoint    converged is True if the estimated distance, residual, is within the tolerance. A step that rounding
+                  keeps from shrinking ends the iteration too: its distance takes the contraction that was seen before
+                  rounding did, and may be too large
     """
     n = initial_c.size
     x = np.log(initial_c)
@@ -112,6 +113,7 @@ def ascend(
     moved: list[FloatArray] = []
     changed: list[FloatArray] = []
     rates: list[float] = []
+    clean: list[float] = []  # those of steps that rounding has not reached
     trace: list[float] = []
     best_step, since_best = np.inf, 0
     while True:
@@ -131,18 +133,20 @@ def ascend(
             changed.append(point.change - good.change)
             del moved[:-_MEMORY], changed[:-_MEMORY]
             rates.append(_largest_rate(np.column_stack(moved), np.column_stack(changed)))
+            if point.step > _ROUNDED:
+                clean.append(rates[-1])
         if kept:
             good = point
         assert good is not None
-        residual = _distance(good.step, rates)
         trace.append(point.state.elbo)
-        if callback is not None:
-            callback(Progress(len(trace), point.state.elbo, point.step, residual, np.exp(good.x)))
         since_best = 0 if point.step < best_step else since_best + 1
         best_step = min(best_step, point.step)
         # Contraction makes plain steps shrink for ever; only rounding stops that.
-        stalled = since_best >= _PATIENCE and point.step <= 1e-9
-        converged = residual <= tolerance or (stalled and good.step <= 1e-2 * tolerance)
+        stalled = since_best >= _PATIENCE and point.step <= _ROUNDED
+        residual = _distance(good.step, clean if stalled and clean else rates)
+        if callback is not None:
+            callback(Progress(len(trace), point.state.elbo, point.step, residual, np.exp(good.x)))
+        converged = residual <= tolerance
         if converged or stalled or len(trace) >= max_iterations:
             return FixedPoint(np.exp(good.x), good.state, np.array(trace), residual, converged)
         x = good.x + good.change  # a plain sweep
