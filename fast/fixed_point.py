@@ -2,7 +2,8 @@
 
 A sweep maps x = log c to g(x) and never lowers the bound. It contracts linearly, and slowly where the prior variance
 is large, so the last step says little about the distance left: with contraction rho that is about
-step / (1 - rho). rho is estimated from the successive changes and the iteration stops on the distance.
+step / (1 - rho). rho is estimated from the successive changes and the iteration stops on the distance. Once steps
+are of the size of rounding, so are the changes: the last rho seen before is kept, or a lucky step would end it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from fast.prior import Evaluation
 
 _MEMORY = 8  # past differences that the mixing looks at
 _PATIENCE = 50  # sweeps without a smaller step, after which rounding is what is left
-_ROUNDED = 1e-9  # below this step, differences of successive points hold rounding as well as contraction
+_ROUNDED = 1e-9  # below this step, differences of successive points may show rounding rather than contraction
 _EPS = float(np.finfo(np.float64).eps)
 
 
@@ -103,9 +104,8 @@ def ascend(
 
     Returns
     -------
-    FixedPoint    converged is True if the estimated distance, residual, is within the tolerance. A step that rounding
-                  keeps from shrinking ends the iteration too: its distance takes the contraction that was seen before
-                  rounding did, and may be too large
+    FixedPoint    converged is True if the estimated distance, residual, is within the tolerance; a step that rounding
+                  keeps from shrinking ends the iteration with converged False and the residual that was reached
     """
     n = initial_c.size
     x = np.log(initial_c)
@@ -113,7 +113,6 @@ def ascend(
     moved: list[FloatArray] = []
     changed: list[FloatArray] = []
     rates: list[float] = []
-    clean: list[float] = []  # those of steps that rounding has not reached
     trace: list[float] = []
     best_step, since_best = np.inf, 0
     while True:
@@ -132,9 +131,9 @@ def ascend(
             moved.append(x - good.x)
             changed.append(point.change - good.change)
             del moved[:-_MEMORY], changed[:-_MEMORY]
-            rates.append(_largest_rate(np.column_stack(moved), np.column_stack(changed)))
-            if point.step > _ROUNDED:
-                clean.append(rates[-1])
+            # a rate of 1 or more is none of a contraction: not to be kept
+            if point.step > _ROUNDED or not rates or max(rates[-5:]) >= 1.0:
+                rates.append(_largest_rate(np.column_stack(moved), np.column_stack(changed)))
         if kept:
             good = point
         assert good is not None
@@ -143,7 +142,7 @@ def ascend(
         best_step = min(best_step, point.step)
         # Contraction makes plain steps shrink for ever; only rounding stops that.
         stalled = since_best >= _PATIENCE and point.step <= _ROUNDED
-        residual = _distance(good.step, clean if stalled and clean else rates)
+        residual = _distance(good.step, rates)
         if callback is not None:
             callback(Progress(len(trace), point.state.elbo, point.step, residual, np.exp(good.x)))
         converged = residual <= tolerance

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from math import exp, log, log1p, pi, sqrt
+from math import exp, inf, log, log1p, pi, sqrt
 from typing import NamedTuple
 
 from scipy.integrate import quad
@@ -46,6 +46,13 @@ def _sum_of_panels(function: Callable[[float], float], points: list[float], abso
     return Integral(value, error)
 
 
+def _deviation(latent_var: float) -> float:
+    """√latent_var, or an error that names it."""
+    if not 0.0 <= latent_var < inf:
+        raise ValueError(f"latent_var: found {latent_var:.6g}, expected a finite value >= 0")
+    return sqrt(latent_var)
+
+
 def gaussian_integral(
     log_function: Callable[[float], float],
     slope: Callable[[float], float],
@@ -71,9 +78,10 @@ def gaussian_integral(
 
     Raises
     ------
+    ValueError                if latent_var is negative or not finite
     ArithmeticError           if the stated error is above 1e-11 of the value
     """
-    mean, sd = float(latent_mean), sqrt(latent_var)
+    mean, sd = float(latent_mean), _deviation(latent_var)
     if sd == 0.0:
         return Integral(exp(log_function(mean)), 0.0)
     # |slope| <= 1 puts the zero of sd · slope(f) - t inside [-sd, sd]
@@ -108,9 +116,10 @@ def gaussian_expectation(function: Callable[[float], float], latent_mean: float,
 
     Raises
     ------
+    ValueError                if latent_var is negative or not finite
     ArithmeticError           if the stated error is above 1e-11 of the integral of |function|
     """
-    mean, sd = float(latent_mean), sqrt(latent_var)
+    mean, sd = float(latent_mean), _deviation(latent_var)
     if sd == 0.0:
         return Integral(function(mean), 0.0)
 

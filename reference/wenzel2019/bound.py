@@ -189,6 +189,8 @@ def theta_and_kappa(c: Array, K_XZ: Array, K_ZZ: Array) -> ThetaKappa:
 
         θ_i = tanh(c_i/2) / (2c_i),   κ_i = K_im K_mm⁻¹
 
+    θ_i is the mean of PG(1, c_i), section 3.1.
+
     Parameters
     ----------
     c : (n,)                  tilts; θ = ¼ at c = 0
@@ -203,10 +205,7 @@ def theta_and_kappa(c: Array, K_XZ: Array, K_ZZ: Array) -> ThetaKappa:
     ------
     NotPositiveDefiniteError  if K_ZZ is singular
     """
-    half = 0.5 * c
-    at_zero = half == 0.0  # half of the smallest float is 0 too
-    theta = np.where(at_zero, 0.25, np.tanh(half) / (4.0 * np.where(at_zero, 1.0, half)))
-    return ThetaKappa(theta, K_XZ @ factorise(K_ZZ, "K_ZZ", _REMEDY_K).inverse)
+    return ThetaKappa(pg_mean(1.0, c), K_XZ @ factorise(K_ZZ, "K_ZZ", _REMEDY_K).inverse)
 
 
 @equation("wenzel2019", "A.2-likelihood")

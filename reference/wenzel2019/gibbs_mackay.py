@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from reference.common.ledger import equation
 from reference.common.logistic import log_cosh, log_sigmoid
+from reference.wenzel2019.augmentation import pg_mean
 
 Array = NDArray[np.float64]
 
@@ -18,15 +19,8 @@ class BoundPair(NamedTuple):
     gibbs_mackay: Array  # (n,)
 
 
-def _theta(c: Array) -> Array:
-    """θ = tanh(c/2)/(2c), ¼ at c = 0, (n,)."""
-    half = 0.5 * c
-    at_zero = half == 0.0  # half of the smallest float is 0 too
-    return np.where(at_zero, 0.25, np.tanh(half) / (4.0 * np.where(at_zero, 1.0, half)))
-
-
 def _augmented_terms(latent_values: Array, c: Array, y_sign: Array) -> Array:
-    theta = _theta(c)
+    theta = pg_mean(1.0, c)
     f = latent_values
     return -np.log(2.0) + 0.5 * y_sign * f - 0.5 * theta * f**2 + 0.5 * c**2 * theta - log_cosh(0.5 * c)
 

@@ -199,8 +199,9 @@ def _theta_derivatives(c: Array) -> tuple[Array, Array]:
     large = np.where(np.abs(c) < 0.3, 1.0, c)
     T = np.tanh(0.5 * large)
     S = 1.0 / np.cosh(np.minimum(0.5 * np.abs(large), 300.0)) ** 2  # 1 - T² without cancellation
-    first = S / (4.0 * large) - T / (2.0 * large**2)
-    second = -T * S / (4.0 * large) - S / (2.0 * large**2) + T / large**3
+    x = 1.0 / large  # powers of c overflow where those of 1/c vanish
+    first = S * x / 4.0 - T * x**2 / 2.0
+    second = -T * S * x / 4.0 - S * x**2 / 2.0 + T * x**3
     # tanh(x) = Σ a_k x^{2k+1}, so θ(c) = Σ (a_k / 4) (c/2)^{2k}
     taylor = [1.0, -1 / 3, 2 / 15, -17 / 315, 62 / 2835, -1382 / 155925, 21844 / 6081075, -929569 / 638512875]
     series = np.polynomial.Polynomial(

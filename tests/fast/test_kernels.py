@@ -34,6 +34,21 @@ def test_equal_rows_give_exactly_the_variance_far_from_the_origin():
     np.testing.assert_array_equal(se_ard(X, X, 2.3, np.full(3, 1e-6)), 2.3)
 
 
+@pytest.mark.verifies("wenzel2019", "u5-kernel", route="exact differences of inputs far from the origin")
+@pytest.mark.parametrize("lengthscale", [0.7e-3, 0.7, 700.0])
+def test_where_the_inputs_lie_does_not_matter(rng, dense_kernel, lengthscale):
+    # multiples of 2^-30 below 2^21 in size: adding and taking away 1e6 rounds nothing
+    X1, X2 = (np.round(lengthscale * rng.normal(size=(n, 2)) * 2.0**30) / 2.0**30 for n in (5, 4))
+    lengthscales = lengthscale * np.array([1.0, 1.3])
+    moved = 1e6 + X1, 1e6 + X2
+    # exponents below 20 in size: 20 eps, with room; x / lengthscale first would leave 1e6 eps / lengthscale, 1e-7
+    expected = dense_kernel(X1, X2, 2.3, lengthscales)
+    np.testing.assert_allclose(se_ard(*moved, 2.3, lengthscales), expected, rtol=1e-13, atol=0)
+    here, there = (se_ard_vjp(expected, *pair, 2.3, lengthscales) for pair in ((X1, X2), moved))
+    np.testing.assert_array_equal(there.lengthscales, here.lengthscales)
+    np.testing.assert_array_equal(there.X2, here.X2)
+
+
 def test_a_lengthscale_that_overflows_the_inputs_is_named():
     with pytest.raises(ValueError, match="lengthscales: found 1e-300"):
         se_ard(np.full((1, 1), 1e10), np.zeros((1, 1)), 1.0, np.array([1e-300]))

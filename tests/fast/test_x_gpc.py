@@ -218,6 +218,21 @@ def test_the_arguments_are_left_alone(make_problem):
         np.testing.assert_array_equal(value, before[key])
 
 
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("m", [1, 5])
+def test_asking_for_the_moments_of_the_inducing_values_changes_nothing(make_problem, m, full):
+    p = make_problem(n=1 if full and m == 1 else 8, m=m, full=full)
+    asked, fresh = x_gpc.fit(**vars(p)), x_gpc.fit(**vars(p))
+    first = asked.inducing_mean, asked.inducing_cov
+    # the solves are in place, and a (1, 1) factor has the same memory in either order
+    np.testing.assert_array_equal(asked.inducing_cov, first[1])
+    np.testing.assert_array_equal(asked.inducing_mean, first[0])
+    for left, right in zip(x_gpc.gradients(asked), x_gpc.gradients(fresh), strict=True):
+        np.testing.assert_array_equal(left, right) if right is not None else None
+    for left, right in zip(x_gpc.predict(asked, p.X + 0.5), x_gpc.predict(fresh, p.X + 0.5), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
 def test_importing_the_method_loads_no_scikit_learn():
     code = "import sys, fast, fast.methods.x_gpc; sys.exit('sklearn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
