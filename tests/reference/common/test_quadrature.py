@@ -50,3 +50,11 @@ def test_expectations_of_square_and_absolute_value_are_the_known_ones(mean, var)
 def test_a_rule_that_does_not_settle_is_an_error():
     with pytest.raises(ArithmeticError, match="expected at most 1e-11"):
         gaussian_expectation(lambda f: float(np.sin(1e7 * f)), 0.0, 1.0)
+
+
+@pytest.mark.parametrize("var", [-1e-9, float("inf"), float("nan")])
+def test_a_variance_that_is_none_is_named(var):
+    with pytest.raises(ValueError, match=r"latent_var: found .*, expected a finite value >= 0"):
+        gaussian_expectation(abs, 0.0, var)
+    with pytest.raises(ValueError, match=r"latent_var: found .*, expected a finite value >= 0"):
+        gaussian_integral(log_sigmoid_scalar, sigmoid_minus, 0.0, var)

@@ -216,6 +216,55 @@ def test_singular_prior_covariances_name_what_to_change(rng):
         fit_xgpc(twice, y, 1.0, LENGTHSCALES, 0.0, 0.0)
 
 
+@pytest.mark.parametrize("variance", [0.627, 1.0, 2.011, 2.361, 4.146, 5.277])
+def test_equal_rows_are_refused_even_where_rounding_leaves_a_cholesky_factor(variance):
+    twice = np.array([[0.0, 0.0], [1.0, -1.0], [2.0, 0.5], [1.0, -1.0]])
+    y = np.array([1.0, -1.0, 1.0, 1.0])
+    with pytest.raises(NotPositiveDefiniteError, match=r"K_ZZ \(4, 4\): found smallest eigenvalue .* raise jitter"):
+        fit_xgpc(twice, y, variance, LENGTHSCALES, 0.5, 0.0, Z=twice)
+    with pytest.raises(NotPositiveDefiniteError, match=r"K_XX \(4, 4\): found smallest eigenvalue .* raise noise"):
+        fit_xgpc(twice, y, variance, LENGTHSCALES, 0.0, 0.0)
+
+
+def test_variances_that_rounding_turns_negative_name_the_matrix_to_blame(rng):
+    X = np.linspace(0.0, 1.0, 51)[:, None]
+    y, one = np.where(X[:, 0] > 0.4, 1.0, -1.0), np.ones(1)
+    Z = np.linspace(0.0, 1.0, 13)[:, None]  # with a jitter of 1e-10 a condition of 1e14
+    with pytest.raises(NotPositiveDefiniteError, match=r"K_ZZ \(13, 13\): found .*expected .*; raise jitter or remove"):
+        fit_xgpc(X, y, 3000.0, one, 0.1, 1e-10, Z)
+    Z = np.array([[0.0], [1.0]])
+    fit = fit_xgpc(X, y, 3000.0, one, 0.0, 1e-3, Z)
+    wrong = fit._replace(inducing_cov=-fit.inducing_cov)  # what a lost Σ would be
+    with pytest.raises(
+        NotPositiveDefiniteError, match=r"K_ZZ \(2, 2\): found latent variance -.* of X_test by rounding"
+    ):
+        predict_xgpc(wrong, X, X[:3], 3000.0, one, 0.0, 1e-3, Z)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_gradients_of_a_narrow_prior_are_those_of_its_expansion(rng, sparse):
+    X, y = data(rng, n=9)
+    X = 2.0 * X
+    variance, jitter = 1e-11, 1e-14
+    Z = X[:4] + 0.3 if sparse else None
+    prior = (variance, LENGTHSCALES, 0.0, jitter)
+    got = bound_gradients(fit_xgpc(X, y, *prior, Z), X, y, *prior, Z)
+
+    def k(A, B):
+        return np.exp(-0.5 * np.sum(((A[:, None] - B[None]) / LENGTHSCALES) ** 2, axis=2))
+
+    # c -> 0, θ -> ¼: the bound is -n log 2 + ⅛ (yᵀQy - Σ_i k_ii) + O(k²) with Q the prior covariance that u can reach
+    if sparse:
+        kappa = k(X, Z) @ np.linalg.inv(k(Z, Z) + jitter / variance * np.eye(4))
+        Q_slope = 2.0 * kappa @ k(X, Z).T - kappa @ k(Z, Z) @ kappa.T
+        noise_slope = -9 / 8
+    else:
+        Q_slope, noise_slope = k(X, X), 0.0
+    # O(k) is 1e-9, a condition below 1e4 leaves 1e-11; K⁻¹ - K⁻¹ΣK⁻¹ taken as a difference leaves 1e-4 and more
+    assert got.variance == pytest.approx((y @ Q_slope @ y - 9) / 8, rel=0, abs=1e-8)
+    assert got.noise == pytest.approx(noise_slope, rel=0, abs=1e-8)
+
+
 BAD = [
     ({"X": np.array([[0.0, np.nan], [1.0, 1.0]])}, r"X: found nan at \(0, 1\), expected finite values"),
     ({"X": np.array([[0.0, np.inf], [1.0, 1.0]])}, r"X: found inf at \(0, 1\)"),

@@ -65,6 +65,12 @@ def test_a_zero_mean_gives_one_half_and_a_zero_variance_the_link_itself():
     np.testing.assert_allclose(got.probability_mass, 1.0, rtol=1e-11, atol=0)
 
 
+def test_no_probability_is_above_one():
+    mean, var = np.meshgrid(np.linspace(20.0, 900.0, 45), [1e-6, 0.3, 1.0, 40.0, 3e3])
+    got = predict_probability(mean.ravel(), var.ravel())
+    assert np.all(got.probability <= 1.0)
+
+
 def test_no_test_points_give_empty_arrays():
     got = predict_probability(np.zeros(0), np.zeros(0))
     assert got.probability.shape == got.probability_mass.shape == got.error.shape == (0,)

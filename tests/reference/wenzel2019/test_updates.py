@@ -164,6 +164,14 @@ def test_the_local_curvature_is_the_second_derivative_of_the_bound(make_model):
     np.testing.assert_allclose(local_curvature(TILTS, s.mu, s.Sigma, s.kappa, s.cond_var), wanted, rtol=1e-11, atol=0)
 
 
+def test_the_derivatives_in_a_huge_tilt_are_those_of_its_linear_growth(model):
+    huge = np.full(model.n, 1e130)
+    args = (model.mu, model.Sigma, model.kappa, model.cond_var)
+    # the terms with c are -c/4 + log 2/2 - A/(4c): one or two roundings
+    np.testing.assert_allclose(local_gradient(huge, *args), -0.25, rtol=1e-14, atol=0)
+    assert np.all(np.abs(local_curvature(huge, *args)) < 1e-129)
+
+
 @pytest.mark.verifies("wenzel2019", "A.3-local-curvature", route="Taylor series of θ at the two zeros")
 def test_the_nonzero_zero_is_a_maximum_and_zero_is_a_minimum(model):
     s = model
