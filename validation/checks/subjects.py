@@ -39,7 +39,7 @@ class Chains(NamedTuple):
 
 # Sweeps per kept draw in a quick run, by measurement: strong coupling and log variances of 4 make chains mix slowly,
 # and a draw that is kept costs as much as a sweep. So thinned, 24 000 draws meet the gate of 10 000 effective ones.
-_THIN = {"toy-steep": 4, "toy-sparse": 4, "iris": 2, "wine": 2, "digits": 4, "breast-cancer": 3, "iris-steep": 10}
+_THIN = {"toy-steep": 4, "toy-sparse": 4, "iris": 2, "wine": 2, "digits": 3, "breast-cancer": 3, "iris-steep": 10}
 
 
 def lengths(problem: Problem, *, quick: bool) -> Chains:
