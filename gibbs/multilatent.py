@@ -1,0 +1,494 @@
+"""What the samplers with one latent function per class share: priors per class, a run, and averages with their errors.
+
+Everything Gaussian is linear in the vector h that the walls of the labels cut: f, u and f* given h have constant
+covariances, so they are factorised once and no sweep holds a Cholesky factor. Arrays inside a run are (r, L, n).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg.lapack import dtrtrs
+from scipy.special import ndtr
+
+from gibbs.chain import Progress, Record, Run, State, fingerprint, run, spawn_generators
+from gibbs.cone import Labels
+from gibbs.diagnostics import Convergence, convergence, standard_error
+from gibbs.errors import Array, _array, _cholesky, _count, _inputs
+from gibbs.kernels import squared_exponential
+
+PRIOR_MODELS = ("full", "fitc")
+Generators = Mapping[str, np.random.Generator]
+
+# Absolute error of `argmax_probability` where standard deviations of the classes differ by less than 500 times;
+# beyond that the smaller ones are raised to 1/500 of the largest, which moves a probability by less than 1e-5.
+QUADRATURE_ERROR = 1e-9
+_WIDEST_RATIO = 500.0
+_RANGE = 7.0  # leaves out a mass of 3e-12
+# trapezoid: the spectrum of φ(x) Π Φ(a_j + b_j x) falls like exp(-½ ω²/(1 + Σ b_j²)), this step leaves out 1e-11 of it
+_STEP = 0.85
+_VALUES = 2_000_000  # entries of one block of the integrand
+
+
+class MultiLatentChains(NamedTuple):
+    """Averages over all chains and draws, Rao-Blackwellised given the auxiliary h; each `_se` is a Monte Carlo s.e."""
+
+    latent_mean: Array  # (n, L) E[f_i | y], noise included in f
+    latent_mean_se: Array
+    latent_cov: Array  # (n, L, L)
+    latent_cov_se: Array
+    inducing_mean: Array | None  # (L, m), FITC only
+    inducing_mean_se: Array | None
+    inducing_cov: Array | None  # (L, m, m)
+    inducing_cov_se: Array | None
+    test_latent_mean: Array  # (t, L)
+    test_latent_mean_se: Array
+    test_latent_cov: Array  # (t, L, L)
+    test_latent_cov_se: Array
+    probabilities: Array  # (t, C) p(y* = c)
+    probabilities_se: Array
+    probability_mass: Array  # (t,) sum over the classes before normalising
+    quadrature_error: float  # absolute, of each probability given h
+    error_probability: Array | None  # (n,) p(the label was drawn at random | y), threshold only
+    error_probability_se: Array | None
+    convergence: dict[str, Convergence]  # "latent", "latent_square", "log_joint"; "inducing" and its square (FITC)
+    movement: Array  # (r,) least share of kept draws in which an entry of h differs from the draw before
+    gate: bool  # >= 4 chains, all moving, >= 100 autocorrelation times per chain, and Convergence.gate of all
+    latent_draws: Array  # (r, s, n, L)
+    auxiliary_draws: Array  # (r, s, n, L) h; equal to latent_draws for the threshold likelihood
+    log_joint: Array  # (r, s) log p(y, h), everything else integrated out
+    events_per_sweep: float  # walls met by a path of the bounce move, on average
+    n_sweeps: int  # per chain, warm-up included
+    seconds: float
+    sweeps_per_second: float  # of all chains together advancing one sweep
+    settled: bool  # False: a chain stands still in at least one latent value
+
+
+class LatentPrior(NamedTuple):
+    """Prior covariances per latent, noise included; those that all latents share are stored once."""
+
+    K_XX: Array  # (L, n, n) of f at the data, jitter included for a full GP
+    K_TX: Array  # (L, t, n)
+    k_tt: Array  # (L, t)
+    K_ZX: Array | None  # (L, m, n), FITC
+    K_ZZ: Array | None  # (L, m, m)
+
+
+class Setting(NamedTuple):
+    """Checked inputs."""
+
+    y: Labels
+    prior: LatentPrior
+    arrays: dict[str, Array]  # everything a run depends on, for its fingerprint
+
+
+class Conditionals(NamedTuple):
+    """Laws given h: means gain · h and constant covariances."""
+
+    cov: Array  # (L, n, n) of h under the prior
+    chol_cov: Array
+    test_gain: Array  # (L, t, n)
+    test_var: Array  # (L, t)
+    inducing_gain: Array | None  # (L, m, n)
+    inducing_cov: Array | None  # (L, m, m)
+
+
+class Model(Protocol):
+    """What a likelihood gives to a run."""
+
+    @property
+    def conditionals(self) -> Conditionals:
+        """Laws given h."""
+
+    def start(self, rng: np.random.Generator, n_chains: int) -> State:
+        """A state inside the walls."""
+
+    def step(self, state: State, rngs: Generators) -> State:
+        """One sweep."""
+
+    def log_joint(self, auxiliary: Array) -> Array:
+        """log p(y, h), (r,)."""
+
+    def latent(self, auxiliary: Array) -> tuple[Array, Array]:
+        """E[f | h], (..., L, n), and Var(f | h), (L, n)."""
+
+    def class_probabilities(self, latent_mean: Array, latent_var: Array) -> Array:
+        """p(y* = c) before normalising, (k, C), from Gaussians (k, L) and (L,)."""
+
+
+# -- inputs ------------------------------------------------------------------------------------------------------
+
+
+def _labels(y: ArrayLike, n: int, n_classes: int) -> Labels:
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise ValueError(f"y: found shape {labels.shape}, expected ({n},)")
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"y: found dtype {labels.dtype}, expected integers 0 to {n_classes - 1}")
+    if labels.min() < 0 or labels.max() >= n_classes:
+        raise ValueError(f"y: found labels {labels.min()} to {labels.max()}, expected 0 to {n_classes - 1}")
+    return labels.astype(np.int64)
+
+
+def _per_latent(name: str, value: ArrayLike, n_latents: int, *, positive: bool) -> Array:
+    array = _array(name, value, np.ndim(value))
+    if array.shape not in ((), (n_latents,)):
+        raise ValueError(f"{name}: found shape {array.shape}, expected () or ({n_latents},)")
+    if np.any(array < 0.0) or (positive and np.any(array == 0.0)):
+        raise ValueError(f"{name}: found {array.min():.6g}, expected {'> 0' if positive else '>= 0'}")
+    return np.broadcast_to(array, (n_latents,)).copy()
+
+
+def _scales(value: ArrayLike, n_latents: int, d: int) -> Array:
+    array = _array("lengthscales", value, np.ndim(value))
+    if array.shape not in ((), (d,), (n_latents, d)):
+        raise ValueError(f"lengthscales: found shape {array.shape}, expected ({d},) or ({n_latents}, {d})")
+    if np.any(array <= 0.0):
+        raise ValueError(f"lengthscales: found {array.min():.6g}, expected > 0")
+    return np.broadcast_to(array, (n_latents, d)).copy()
+
+
+def check(
+    X: ArrayLike,
+    y: ArrayLike,
+    n_classes: int,
+    n_latents: int,
+    variance: ArrayLike,
+    lengthscales: ArrayLike,
+    noise: ArrayLike,
+    jitter: ArrayLike,
+    Z: ArrayLike | None,
+    prior_model: str,
+    X_test: ArrayLike | None,
+) -> Setting:
+    """Checked labels and prior covariances of n_latents independent latent functions.
+
+    X (n, d), y (n,) ints below n_classes; variance, noise, jitter () or (L,); lengthscales (d,) or (L, d); Z (m, d),
+    (L, m, d) or None; prior_model "full" (Z is not looked at) or "fitc"; X_test (t, d) or None.
+    Raises ValueError on bad input and NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
+    """
+    inputs = _inputs("X", X)
+    n, d = inputs.shape
+    if n_classes != 2 or n_latents != 1:
+        _count("n_classes", n_classes, 2)
+    test = np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True)
+    if prior_model not in PRIOR_MODELS:
+        raise ValueError(f"prior_model: found {prior_model!r}, expected one of {PRIOR_MODELS}")
+    amplitude = _per_latent("variance", variance, n_latents, positive=True)
+    scales = _scales(lengthscales, n_latents, d)
+    noises = _per_latent("noise", noise, n_latents, positive=False)
+    jitters = _per_latent("jitter", jitter, n_latents, positive=False)
+    labels = _labels(y, n, n_classes)
+    arrays = {"X": inputs, "y": labels.astype(np.float64), "variance": amplitude, "lengthscales": scales,
+              "noise": noises, "jitter": jitters, "X_test": test}  # fmt: skip
+    inducing = None
+    if prior_model == "fitc":
+        inducing = _inducing(Z, n_latents, d)
+        arrays["Z"] = inducing
+    columns = (amplitude, scales, noises, jitters, *(() if inducing is None else (inducing,)))
+    shared = all(bool(np.all(column == column[:1])) for column in columns)
+    blocks = [
+        _block(inputs, test, amplitude[k], scales[k], noises[k], jitters[k], None if inducing is None else inducing[k])
+        for k in range(1 if shared else n_latents)
+    ]
+
+    def stack(parts: list[Array]) -> Array:
+        return np.broadcast_to(parts[0], (n_latents, *parts[0].shape)) if shared else np.stack(parts)
+
+    stacked = [None if column[0] is None else stack(list(column)) for column in zip(*blocks, strict=True)]
+    return Setting(labels, LatentPrior(*stacked), arrays)  # type: ignore[arg-type]
+
+
+def _inducing(Z: ArrayLike | None, n_latents: int, d: int) -> Array:
+    if Z is None:
+        raise ValueError("Z: found None, expected inducing inputs for the prior model 'fitc'")
+    array = _array("Z", Z, 2 if np.ndim(Z) == 2 else 3)
+    if array.ndim == 2:
+        array = np.broadcast_to(array, (n_latents, *array.shape)).copy()
+    if array.shape[0] != n_latents or array.shape[1] == 0 or array.shape[2] != d:
+        raise ValueError(f"Z: found shape {array.shape}, expected ({n_latents}, m, {d}) with m >= 1")
+    return array
+
+
+def _block(
+    X: Array, X_test: Array, variance: float, scales: Array, noise: float, jitter: float, Z: Array | None
+) -> LatentPrior:
+    """The prior of one latent function, without the leading axis."""
+
+    def k(left: Array, right: Array) -> Array:
+        return squared_exponential(left, right, variance, scales)
+
+    k_tt = np.full(X_test.shape[0], variance + noise)
+    if Z is None:
+        K_XX = k(X, X) + (noise + jitter) * np.eye(X.shape[0])
+        return LatentPrior(K_XX, k(X_test, X), k_tt, None, None)
+    K_ZZ = k(Z, Z) + jitter * np.eye(Z.shape[0])
+    chol = _cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
+    K_ZX, K_ZT = k(Z, X), k(Z, X_test)
+    rows = solve_triangular(chol, K_ZX, lower=True)
+    K_XX = rows.T @ rows
+    explained = np.diagonal(K_XX)
+    if np.any(explained > variance * (1.0 + 1e-6)):
+        raise ValueError(
+            f"jitter: found conditional variance {(variance - explained).min():.3g} at X, expected >= 0; raise jitter"
+        )
+    np.fill_diagonal(K_XX, np.maximum(variance, explained) + noise)
+    return LatentPrior(K_XX, solve_triangular(chol, K_ZT, lower=True).T @ rows, k_tt, K_ZX, K_ZZ)
+
+
+def conditionals(prior: LatentPrior, auxiliary_noise: float) -> Conditionals:
+    """Laws given h = f + e, e ~ N(0, auxiliary_noise I): one factorisation per different latent.
+
+    prior: a LatentPrior; auxiliary_noise >= 0 (1 for probit, 0 for threshold). Raises NotPositiveDefiniteError if
+    the covariance of h has no Cholesky factor.
+    """
+    shared = prior.K_XX.strides[0] == 0
+
+    def one(k: int) -> Conditionals:
+        S = prior.K_XX[k] + auxiliary_noise * np.eye(prior.K_XX.shape[1])
+        chol = _cholesky("K_XX", S, "raise noise or jitter, or remove duplicate rows of X")
+        test_gain = cho_solve((chol, True), prior.K_TX[k].T).T
+        test_var = prior.k_tt[k] - np.einsum("tn,tn->t", test_gain, prior.K_TX[k])
+        inducing_gain = inducing_cov = None
+        if prior.K_ZX is not None and prior.K_ZZ is not None:
+            inducing_gain = cho_solve((chol, True), prior.K_ZX[k].T).T
+            inducing_cov = prior.K_ZZ[k] - inducing_gain @ prior.K_ZX[k].T
+            inducing_cov = 0.5 * (inducing_cov + inducing_cov.T)
+        return Conditionals(S, chol, test_gain, np.maximum(test_var, 0.0), inducing_gain, inducing_cov)
+
+    L = prior.K_XX.shape[0]
+    blocks = [one(k) for k in range(1 if shared else L)]
+
+    def stack(parts: list[Array]) -> Array:
+        return np.broadcast_to(parts[0], (L, *parts[0].shape)) if shared else np.stack(parts)
+
+    return Conditionals(*(None if c[0] is None else stack(list(c)) for c in zip(*blocks, strict=True)))  # type: ignore[arg-type]
+
+
+def log_prior(chol_cov: Array, auxiliary: Array) -> Array:
+    """log N(h; 0, S) summed over the latents: chol_cov (L, n, n) lower factors of S, auxiliary h (r, L, n) -> (r,)."""
+    total = np.zeros(auxiliary.shape[0])
+    for k in range(auxiliary.shape[1]):
+        white, _ = dtrtrs(chol_cov[k], auxiliary[:, k].T, lower=1)
+        total -= 0.5 * np.einsum("nr,nr->r", white, white) + np.log(np.diagonal(chol_cov[k])).sum()
+    return total - 0.5 * auxiliary[0].size * np.log(2.0 * np.pi)
+
+
+# -- class probabilities -------------------------------------------------------------------------------------------
+
+
+def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
+    """P(value c is the largest) for independent Gaussians: ∫ N(x; m_c, v_c) Π_{j≠c} Φ((x - m_j)/√v_j) dx.
+
+    latent_mean (k, C); latent_var (C,) >= 0, one for all rows. Returns (k, C), not normalised: rows sum to one up to
+    QUADRATURE_ERROR, which the trapezoid rule keeps because its step follows the ratios of the standard deviations
+    (see there for ratios above 500). Raises ValueError for entries that are not finite or negative variances.
+    """
+    mean, var = _array("latent_mean", latent_mean, 2), _array("latent_var", latent_var, 1)
+    if var.shape != mean.shape[1:] or np.any(var < 0.0):
+        raise ValueError(f"latent_var: found shape {var.shape}, expected ({mean.shape[1]},) with entries >= 0")
+    sd = np.sqrt(var)
+    least = sd.max() / _WIDEST_RATIO if sd.max() > 0.0 else 1e-12 * (1.0 + np.abs(mean).max(initial=0.0))
+    sd = np.maximum(sd, least)
+    out = np.empty_like(mean)
+    for c in range(mean.shape[1]):
+        others = np.delete(np.arange(mean.shape[1]), c)
+        slopes = sd[c] / sd[others]
+        half = int(np.ceil(_RANGE * np.sqrt(1.0 + np.square(slopes).sum()) / _STEP))
+        x = _RANGE * np.arange(-half, half + 1) / half
+        weight = np.exp(-0.5 * x * x)
+        weight /= weight.sum()  # makes constants exact
+        offset = (mean[:, [c]] - mean[:, others]) / sd[others]
+        rows = max(1, _VALUES // x.size)
+        for first in range(0, mean.shape[0], rows):
+            block = offset[first : first + rows]
+            product = ndtr(block[:, :1] + slopes[0] * x)
+            for j in range(1, others.size):
+                product *= ndtr(block[:, j : j + 1] + slopes[j] * x)
+            out[first : first + rows, c] = product @ weight
+    return out
+
+
+# -- runs ----------------------------------------------------------------------------------------------------------
+
+
+def known_moves(moves: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
+    """The moves asked for, in the order of names; ValueError for text or an unknown move."""
+    if isinstance(moves, str) or any(move not in names for move in moves):
+        raise ValueError(f"moves: found {moves!r}, expected a sequence out of {names}")
+    return tuple(name for name in names if name in moves)
+
+
+def overdispersed(rng: np.random.Generator, chol_cov: Array, n_chains: int) -> Array:
+    """Start states (r, L, n): prior draws scaled per chain by factors spread evenly over [1/4, 2], in random order.
+
+    chol_cov (L, n, n); n_chains r. rng: how many numbers it gives is not fixed.
+    """
+    factors = rng.permutation(np.geomspace(0.25, 2.0, n_chains)) if n_chains > 1 else np.ones(1)
+    white = rng.standard_normal((n_chains, *chol_cov.shape[:2]))
+    return factors[:, None, None] * np.einsum("lnm,rlm->rln", chol_cov, white)
+
+
+def sample_model(
+    model: Model,
+    arrays: Mapping[str, Array],
+    settings: Mapping[str, object],
+    purposes: tuple[str, ...],
+    *,
+    n_chains: int,
+    n_draws: int,
+    n_warmup: int,
+    thin: int,
+    seed: int,
+    callback: Callable[[Progress], object] | None,
+    checkpoint: str | os.PathLike[str] | None,
+    checkpoint_every: int,
+    max_kept_bytes: int,
+) -> MultiLatentChains:
+    """Run a model and average.
+
+    model: start, step and laws of a likelihood; arrays, settings: what the run depends on; purposes: generators
+    spawned from seed. n_chains >= 1, n_draws >= 4, n_warmup, thin, callback, checkpoint, checkpoint_every,
+    max_kept_bytes: see `gibbs.chain.run`. Raises ValueError for counts out of range.
+    """
+    _count("n_chains", n_chains, 1)
+    _count("n_draws", n_draws, 4)
+    rngs = spawn_generators(seed, purposes)
+    counts = {"n_chains": int(n_chains), "n_draws": int(n_draws), "n_warmup": n_warmup, "thin": thin, "seed": int(seed)}
+
+    def record(state: State) -> Record:
+        kept: State = {name: state[name] for name in ("auxiliary", "latent", "error") if name in state}
+        kept["log_joint"] = model.log_joint(state["auxiliary"])
+        return Record(kept, {"events": state["events"]})
+
+    finished = run(
+        model.start(rngs["start"], n_chains),
+        model.step,
+        record,
+        rngs,
+        n_draws=n_draws,
+        n_warmup=n_warmup,
+        thin=thin,
+        callback=callback,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        mark=fingerprint({**settings, **counts}, arrays),
+        max_kept_bytes=max_kept_bytes,
+    )
+    return _summary(model, finished, n_chains, n_draws, thin)
+
+
+class _Average(NamedTuple):
+    mean: Array
+    mean_se: Array
+    cov: Array
+    cov_se: Array
+
+
+def _batches(draws: Array, n_batches: int) -> Array:
+    """(r, s, ...) -> (batches, length, ...); what does not fill a batch at the start of each chain is left out."""
+    length = draws.shape[1] // n_batches
+    cut = draws[:, draws.shape[1] - n_batches * length :]
+    return cut.reshape(draws.shape[0] * n_batches, length, *draws.shape[2:])
+
+
+def _average(means: Array, cond_cov: Array, n_batches: int) -> _Average:
+    """Mean and E[Cov] + Cov[E] over the last axis of means (r, s, a, b), cond_cov (a, b, b); errors by batch means.
+
+    The covariance's error leaves out that of the grand mean, which enters in second order only.
+    """
+    grand = means.mean(axis=(0, 1))
+    cov = np.empty_like(cond_cov)
+    cov_se = np.zeros_like(cond_cov)
+    for a in range(means.shape[2]):
+        centred = means[:, :, a] - grand[a]
+        grouped = _batches(centred, n_batches)
+        outer = np.matmul(grouped.transpose(0, 2, 1), grouped) / grouped.shape[1]
+        flat = centred.reshape(-1, centred.shape[-1])
+        cov[a] = cond_cov[a] + flat.T @ flat / flat.shape[0]
+        cov_se[a] = outer.std(axis=0, ddof=1) / np.sqrt(outer.shape[0])
+    return _Average(grand, standard_error(means), cov, cov_se)
+
+
+def _diagonal(var: Array) -> Array:
+    """(L, n) -> (n, L, L)."""
+    return var.T[:, :, None] * np.eye(var.shape[0])
+
+
+def _movement(draws: Array) -> Array:
+    """(r,) least share, over the entries of h, of steps between kept draws in which the entry changes."""
+    return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in draws])
+
+
+def _summary(model: Model, finished: Run, n_chains: int, n_draws: int, thin: int) -> MultiLatentChains:
+    kept, laws = finished.kept, model.conditionals
+    auxiliary = kept["auxiliary"]
+    draws = kept.get("latent", auxiliary)
+    columns = {"latent": draws, "latent_square": np.square(draws), "log_joint": kept["log_joint"]}
+    u_mean = None
+    if laws.inducing_gain is not None:
+        u_mean = np.matmul(laws.inducing_gain, auxiliary[..., None])[..., 0]
+        columns |= {"inducing": u_mean, "inducing_square": np.square(u_mean)}
+    trust = {name: convergence(values, thin) for name, values in columns.items()}
+    sweeps = n_draws * thin
+    slowest = max(float(np.max(q.autocorrelation_time)) for q in trust.values())
+    # batches ten autocorrelation times long, where the chains are long enough for more than one each
+    n_batches = int(np.clip(sweeps / (10.0 * slowest), 1, 16)) if np.isfinite(slowest) else 1
+    n_batches = max(n_batches, 2 if n_chains == 1 else 1)
+
+    mean, var = model.latent(auxiliary)
+    latent = _average(np.moveaxis(mean, 2, 3), _diagonal(var), n_batches)
+    test_mean = np.moveaxis(np.matmul(laws.test_gain, auxiliary[..., None])[..., 0], 2, 3)
+    test = _average(test_mean, _diagonal(laws.test_var), n_batches)
+    parts = [
+        model.class_probabilities(test_mean[:, :, i].reshape(-1, test_mean.shape[3]), laws.test_var[:, i])
+        for i in range(test_mean.shape[2])
+    ]
+    n_classes = parts[0].shape[1] if parts else max(2, test_mean.shape[3])
+    raw = np.stack(parts, axis=1) if parts else np.empty((auxiliary.shape[0] * auxiliary.shape[1], 0, n_classes))
+    mass = raw.sum(axis=2)
+    probability = (raw / mass[..., None]).reshape(*auxiliary.shape[:2], *raw.shape[1:])
+    inducing = _Average(*(None,) * 4)  # type: ignore[arg-type]
+    if u_mean is not None:
+        assert laws.inducing_cov is not None
+        inducing = _average(u_mean, laws.inducing_cov, n_batches)
+    error = kept.get("error")
+    movement = _movement(auxiliary)
+    settled = bool(movement.min() > 0.0)
+    long_enough = all(bool(np.all(sweeps >= 100.0 * q.autocorrelation_time)) for q in trust.values())
+    return MultiLatentChains(
+        latent_mean=latent.mean,
+        latent_mean_se=latent.mean_se,
+        latent_cov=latent.cov,
+        latent_cov_se=latent.cov_se,
+        inducing_mean=inducing.mean,
+        inducing_mean_se=inducing.mean_se,
+        inducing_cov=inducing.cov,
+        inducing_cov_se=inducing.cov_se,
+        test_latent_mean=test.mean,
+        test_latent_mean_se=test.mean_se,
+        test_latent_cov=test.cov,
+        test_latent_cov_se=test.cov_se,
+        probabilities=probability.mean(axis=(0, 1)),
+        probabilities_se=standard_error(probability),
+        probability_mass=mass.mean(axis=0),
+        quadrature_error=QUADRATURE_ERROR,
+        error_probability=None if error is None else error.mean(axis=(0, 1)),
+        error_probability_se=None if error is None else standard_error(error),
+        convergence=trust,
+        movement=movement,
+        gate=n_chains >= 4 and settled and long_enough and all(q.gate() for q in trust.values()),
+        latent_draws=np.moveaxis(draws, 2, 3),
+        auxiliary_draws=np.moveaxis(auxiliary, 2, 3),
+        log_joint=kept["log_joint"],
+        events_per_sweep=float(finished.totals["events"].mean() / n_draws),
+        n_sweeps=finished.n_sweeps,
+        seconds=finished.seconds,
+        sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
+        settled=settled,
+    )
