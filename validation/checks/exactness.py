@@ -142,5 +142,47 @@ def _evidence_test(value: float, error: float, other: float, other_error: float,
     )
 
 
+# -- truths of the probit family: exact draws certify the chains -----------------------------------------------
+
+_PROBIT_PAPER = "riihimaki2013"
+
+
+def _probit(problem: Problem) -> Problem:
+    """The same data, prior and test points with the probit link."""
+    return problem.replace(name=f"{problem.name}-probit", likelihood="probit")
+
+
+def _register_probit(quantity: str, question: str) -> None:
+    @check(f"exactness/exact-probit/{quantity}", paper=_PROBIT_PAPER, question=question, problems=TINY)
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        probit = _probit(problem)
+        exact = context.solve("quadrature", "exact", probit)
+        yield tested(context.solve("gibbs", "exact-probit", probit, seed=SEED), exact, quantity)
+
+    @check(f"exactness/gibbs-probit/{quantity}", paper=_PROBIT_PAPER, question=question, problems=TINY)
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        probit = _probit(problem)
+        exact = context.solve("quadrature", "exact", probit)
+        yield tested(context.solve("gibbs", "gibbs-probit", probit, seed=SEED), exact, quantity)
+
+
+@check(
+    "exactness/exact-probit/log_evidence",
+    paper=_PROBIT_PAPER,
+    question="Does minimax tilting have the exact log Z?",
+    problems=TINY,
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    probit = _probit(problem)
+    exact = context.solve("quadrature", "exact", probit)
+    draws = context.solve("gibbs", "exact-probit", probit, seed=SEED)
+    assert exact.log_evidence is not None
+    assert draws.log_evidence is not None
+    assert draws.log_evidence_se is not None
+    yield _evidence_test(draws.log_evidence, draws.log_evidence_se, exact.log_evidence, 0.0, draws.label, exact.label)
+
+
 for _subject in SUBJECTS:
     _register(_subject)
+for _quantity, _question in _MOMENTS.items():
+    _register_probit(_quantity, _question)

@@ -1,0 +1,79 @@
+"""Faults of the truths of the probit family: exact draws by minimax tilting, and Gibbs chains with conic truncation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any]) -> Fault:
+    return Fault(
+        f"{method}/{name}",
+        "gibbs",
+        method,
+        description,
+        (target,),
+        make,
+        ("two-points",),
+        (f"exactness/{method}/*",),
+    )
+
+
+def _negated(original: Any) -> Any:
+    def walls(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return found._replace(signs=-found.signs)
+
+    return walls
+
+
+FAULTS = (
+    _fault(
+        "exact-probit",
+        "wrong-truncation-side",
+        "every label pulls its latent value to the other side",
+        "gibbs.exact_probit:_walls",
+        _negated,
+    ),
+    _fault(
+        "exact-probit",
+        "unit-noise-forgotten",
+        "the orthant of N(0, K) in place of N(0, K + I): a step for a link",
+        "gibbs.exact_probit:_walls_covariance",
+        lambda original: lambda walls, prior, unit_noise: original(walls, prior, 0.0),
+    ),
+    _fault(
+        "exact-probit",
+        "conditional-variance-dropped",
+        "the latent values are taken for determined by the truncated vector",
+        "gibbs.exact_probit:_conditional",
+        lambda original: lambda *arguments: 0.0 * original(*arguments),
+    ),
+    _fault(
+        "gibbs-probit",
+        "link-noise-twice",
+        "K (K + 2I)⁻¹ in place of K (K + I)⁻¹",
+        "gibbs.multinomial_probit:smoother",
+        lambda original: lambda K_XX: original(0.5 * K_XX),
+    ),
+    _fault(
+        "gibbs-probit",
+        "auxiliary-of-wrong-covariance",
+        "the auxiliary values are drawn from half of their prior covariance",
+        "gibbs.multinomial_probit:bounce_move",
+        lambda original: (
+            lambda rng, auxiliary, cov, chol_cov, y: original(rng, auxiliary, 0.5 * cov, np.sqrt(0.5) * chol_cov, y)
+        ),
+    ),
+    _fault(
+        "gibbs-probit",
+        "auxiliary-without-noise",
+        "the auxiliary values are the latent ones: the unit noise of the link is forgotten",
+        "gibbs.multinomial_probit:conditionals",
+        lambda original: lambda prior, auxiliary_noise: original(prior, 0.0),
+    ),
+)
