@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -9,6 +12,31 @@ from numpy.typing import NDArray
 
 from validation import arguments
 from validation.problem import Problem
+from validation.solution import Solution
+from validation.solve import check_options
+
+
+def dispatcher(witness: str, package: str, path: Iterable[str]) -> Callable[..., Solution]:
+    """answer(method, problem, **options) of a witness, from the TABLE of each module of its package that has one.
+
+    Options are checked by name before any work. Raises ValueError if two modules claim one method.
+    """
+    table: dict[str, Callable[..., Solution]] = {}
+    for name in sorted(found.name for found in pkgutil.iter_modules(path)):
+        module = importlib.import_module(f"{package}.{name}")
+        for method, function in getattr(module, "TABLE", {}).items():
+            if method in table:
+                raise ValueError(f"{package}.{name}: found {method!r} a second time, expected each method once")
+            table[method] = function
+
+    def answer(method: str, problem: Problem, **options: Any) -> Solution:
+        function = table[method]
+        check_options(function, options, f"{witness} {method}")
+        return function(problem, **options)
+
+    answer.methods = tuple(table)  # type: ignore[attr-defined]
+    answer.__module__ = package
+    return answer
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):

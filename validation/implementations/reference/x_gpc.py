@@ -1,4 +1,4 @@
-"""`reference` behind the one door."""
+"""x-gpc of `reference`."""
 
 from __future__ import annotations
 
@@ -19,19 +19,6 @@ from validation.implementations.common import (
 )
 from validation.problem import Problem
 from validation.solution import Solution
-from validation.solve import check_options
-
-methods = ("x-gpc",)
-
-
-def answer(method: str, problem: Problem, **options: Any) -> Solution:
-    """Dispatch on the method id; options are checked by name before any work."""
-    function = {"x-gpc": _x_gpc}[method]
-    check_options(function, options, f"reference {method}")
-    return function(problem, **options)
-
-
-answer.methods = methods  # type: ignore[attr-defined]
 
 
 def _x_gpc(
@@ -81,3 +68,6 @@ def _x_gpc(
         settings={"tolerance": tolerance},
         **predictions,
     )
+
+
+TABLE = {"x-gpc": _x_gpc}

@@ -1,0 +1,83 @@
+"""Exact draws and log Z of the probit family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gibbs import exact_probit
+from validation import arguments
+from validation.problem import Problem
+from validation.solution import Solution
+
+
+def _exact_probit(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    n_draws: int = 4000,
+    target_error: float = 0.01,
+    max_proposals: int = 20_000_000,
+    callback: Callable[[Any], None] | None = None,
+) -> Solution:
+    who = "gibbs exact-probit"
+    if problem.likelihood not in exact_probit.LIKELIHOODS:
+        raise ValueError(
+            f"likelihood: found {problem.likelihood!r}, expected one of {exact_probit.LIKELIHOODS} for {who}"
+        )
+    if problem.epsilon:
+        raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}")
+    if problem.kernel != "se":
+        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+    arguments.integer(seed, "seed", at_least=0)
+    arguments.integer(n_draws, "n_draws", at_least=4)
+    found = exact_probit.sample_exact(
+        problem.likelihood,
+        problem.X,
+        problem.y,
+        problem.n_classes,
+        problem.variance,
+        problem.lengthscales,
+        problem.noise,
+        problem.jitter,
+        problem.Z,
+        problem.prior_model,
+        problem.X_test,
+        n_draws=n_draws,
+        seed=seed,
+        target_error=target_error,
+        max_proposals=max_proposals,
+        callback=callback,
+    )
+    names = ["latent_mean", "latent_cov"]
+    if found.inducing_mean is not None:
+        names += ["inducing_mean", "inducing_cov"]
+    if problem.X_test is not None:
+        names += ["test_latent_mean", "test_latent_cov", "probabilities"]
+    fields: dict[str, Any] = {key: getattr(found, key) for name in names for key in (name, f"{name}_se")}
+    if problem.X_test is not None:
+        fields["probability_mass"] = found.probability_mass
+    return Solution(
+        problem=problem,
+        implementation="gibbs",
+        method="exact-probit",
+        log_evidence=found.log_evidence,
+        log_evidence_se=found.log_evidence_se,
+        log_evidence_kind="sampled",
+        ess=float(found.n_draws),  # independent draws
+        iterations=found.n_proposals,
+        settings={
+            "seed": seed,
+            "n_draws": n_draws,
+            "target_error": target_error,
+            "max_proposals": max_proposals,
+            "acceptance": found.acceptance,
+            "dimension": found.dimension,
+            "log_evidence_bound": found.log_evidence_bound,
+            "quadrature_error": found.quadrature_error,
+        },
+        **fields,
+    )
+
+
+TABLE = {"exact-probit": _exact_probit}
