@@ -1,44 +1,60 @@
-"""Running chains: warm-up, thinning, progress, interruption, checkpoint and resume with identical results.
+"""Running chains: warm-up, thinning, running sums, progress, interruption, checkpoint and resume with identical draws.
 
-A run is a start state, a step and a record. All chains advance together (leading axis r); randomness is one generator
-per purpose, spawned from one SeedSequence, so that a move switched on or off leaves the other purposes' seeds alone.
+A run is a start state, a step and a record. All chains advance together (leading axis r). Its memory is bounded: sums
+go into a fixed number of batches (gibbs.moments), kept draws into a budget (gibbs.store).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import tempfile
 import time
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from gibbs.checkpoint import fingerprint, read, write
 from gibbs.errors import _count
+from gibbs.generators import restore, snapshot, spawn_generators
+from gibbs.moments import Batches, BatchSums
+from gibbs.store import State, ThinnedStore
+from gibbs.warmup import FIRST, Watch
 
-State = dict[str, NDArray[Any]]
-SCHEMA = "gibbs-chain-1"
+__all__ = ["Plan", "Progress", "Record", "Run", "State", "fingerprint", "run", "spawn_generators"]
+
+_BLOCK = 64  # draws handed over together at most
+_BLOCK_BYTES = 32_000_000
+_GROWTH = 1.2  # a run that is too short is lengthened by at least this factor, and at most doubled
 
 
 class Progress(NamedTuple):
     """What a callback sees after every sweep."""
 
     sweep: int  # sweeps done, warm-up included
-    n_sweeps: int  # sweeps in all
-    n_kept: int  # draws kept so far, per chain
+    n_sweeps: int  # sweeps in all as planned now: a warm-up by diagnostics or a target may lengthen the run
+    n_kept: int  # draws so far, per chain
     seconds: float  # running time so far, earlier parts of a resumed run included
 
 
 class Record(NamedTuple):
-    """What one kept draw leaves behind."""
+    """What one draw leaves behind."""
 
-    kept: State  # each (r, ...): stored for every draw
+    kept: State  # each (r, ...): stored within the budget
     totals: State  # added up over the draws
+    terms: State | None = None  # each (r, ...): handed to `accumulate` in blocks of draws
+
+
+class Plan(NamedTuple):
+    """How long a run is."""
+
+    n_draws: int
+    n_warmup: int | str  # or "auto"
+    thin: int = 1
+    target_ess: float | None = None
+    max_draws: int | None = None
+    max_warmup: int = 25_600
 
 
 class Run(NamedTuple):
@@ -48,103 +64,151 @@ class Run(NamedTuple):
     totals: State
     n_sweeps: int
     seconds: float
+    n_draws: int = 0  # draws per chain
+    n_warmup: int = 0  # sweeps
+    keep_every: int = 1  # draws per kept draw
+    warmed_up: bool = True  # False: max_warmup was reached before the chains agreed
+    target_reached: bool = True  # False: max_draws was reached before target_ess
+    batches: Batches | None = None  # sums of what `accumulate` gave
 
 
-def spawn_generators(seed: int, purposes: tuple[str, ...]) -> dict[str, np.random.Generator]:
-    """One generator per purpose, spawned from SeedSequence(seed) in the order of `purposes`.
-
-    seed: integer >= 0; ValueError otherwise.
-    """
-    _count("seed", seed, 0)
-    children = np.random.SeedSequence(seed).spawn(len(purposes))
-    return {name: np.random.default_rng(child) for name, child in zip(purposes, children, strict=True)}
-
-
-def fingerprint(settings: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of everything a run depends on: a checkpoint is resumed only under the same value.
-
-    settings: names and values that JSON can hold; arrays: names and arrays. Returns 64 hexadecimal digits.
-    """
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+def check_plan(plan: Plan) -> None:
+    """ValueError for a plan with counts out of range or limits below what they limit."""
+    _count("n_draws", plan.n_draws, 1)
+    _count("thin", plan.thin, 1)
+    if plan.n_warmup == "auto":
+        _count("max_warmup", plan.max_warmup, FIRST)
+    elif isinstance(plan.n_warmup, str):
+        raise ValueError(f"n_warmup: found {plan.n_warmup!r}, expected an integer >= 0 or 'auto'")
+    else:
+        _count("n_warmup", plan.n_warmup, 0)
+    if plan.target_ess is not None and not (np.isfinite(plan.target_ess) and plan.target_ess > 0):
+        raise ValueError(f"target_ess: found {plan.target_ess!r}, expected a finite number > 0")
+    if plan.target_ess is None and plan.max_draws is not None:
+        raise ValueError(f"max_draws: found {plan.max_draws!r}, expected None without target_ess")
+    if plan.max_draws is not None:
+        _count("max_draws", plan.max_draws, plan.n_draws)
 
 
-class _Snapshot(NamedTuple):
-    """Everything at the end of a sweep; a sweep that is interrupted is done again from here."""
+class _Course:
+    """Everything a run has gathered; advanced by `take` after each sweep."""
 
-    sweep: int
-    state: State
-    generators: str
-    n_kept: int
-    totals: State
-    seconds: float
+    def __init__(
+        self,
+        plan: Plan,
+        first: Record,
+        max_kept_bytes: int,
+        accumulate: Callable[[State], State] | None,
+        effective: Callable[[State, int], float] | None,
+    ) -> None:
+        self.plan, self.accumulate, self.effective = plan, accumulate, effective
+        self.limit = plan.n_draws  # draws after which the run is looked at
+        longest = plan.n_draws if plan.target_ess is None else plan.max_draws or 100 * plan.n_draws
+        self.longest = longest
+        self.store = ThinnedStore(first.kept, longest, max_kept_bytes)
+        self.totals = {name: np.zeros_like(value) for name, value in first.totals.items()}
+        self.terms = {name: [] for name in first.terms or {}} if accumulate else {}  # type: dict[str, list[Any]]
+        r = next(iter(first.kept.values())).shape[0]
+        self.sums = BatchSums(r)
+        size = sum(value.nbytes for value in (first.terms or {}).values())
+        self.block = int(np.clip(_BLOCK_BYTES // max(size, 1), 1, _BLOCK))
+        self.watch = Watch(plan.max_warmup) if plan.n_warmup == "auto" else None
+        self.n_warmup = None if self.watch else int(plan.n_warmup)
+        self.n_draws, self.n_pending, self.target_reached = 0, 0, plan.target_ess is None
+        self.done = False
 
+    @property
+    def n_sweeps(self) -> int:
+        """Sweeps in all as planned now."""
+        warmup = self.n_warmup if self.watch is None or self.n_warmup is not None else self.watch.end
+        return int(warmup or 0) + self.limit * self.plan.thin
 
-def _generators_to_json(rngs: Mapping[str, np.random.Generator]) -> str:
-    return json.dumps({name: rng.bit_generator.state for name, rng in rngs.items()})
+    def take(
+        self, sweep: int, state: State, record: Callable[[State], Record], monitor: Callable[[State], State] | None
+    ) -> None:
+        if self.n_warmup is None:
+            assert self.watch is not None
+            if self.watch.add(sweep, record(state).kept if monitor is None else monitor(state)):
+                self.n_warmup = sweep
+            return
+        if sweep <= self.n_warmup or (sweep - self.n_warmup) % self.plan.thin:
+            return
+        entry = record(state)
+        self.n_draws += 1
+        self.store.offer(self.n_draws, entry.kept)
+        for name, value in entry.totals.items():
+            self.totals[name] += value
+        if self.terms:
+            assert entry.terms is not None
+            for name, value in entry.terms.items():
+                self.terms[name].append(value)
+            self.n_pending += 1
+            if self.n_pending >= min(self.block, self.sums.room):
+                self.sums.add(self._pending(), self.n_pending)
+                self.terms, self.n_pending = {name: [] for name in self.terms}, 0
+        if self.n_draws == self.limit:
+            self._look()
 
+    def _pending(self) -> State:
+        assert self.accumulate is not None
+        return self.accumulate({name: np.stack(values) for name, values in self.terms.items()})
 
-def _save(path: Path, mark: str, snapshot: _Snapshot, stores: State) -> None:
-    """Write beside the target and rename: the target is the old file or the new one, never half of either."""
-    arrays: State = {
-        "schema": np.array(SCHEMA),
-        "fingerprint": np.array(mark),
-        "sweep": np.array(snapshot.sweep),
-        "n_kept": np.array(snapshot.n_kept),
-        "seconds": np.array(snapshot.seconds),
-        "generators": np.array(snapshot.generators),
-    }
-    arrays |= {f"state.{name}": value for name, value in snapshot.state.items()}
-    arrays |= {f"totals.{name}": value for name, value in snapshot.totals.items()}
-    arrays |= {f"kept.{name}": value[: snapshot.n_kept] for name, value in stores.items()}
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, allow_pickle=False, **arrays)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(temporary, path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    def _look(self) -> None:
+        target = self.plan.target_ess
+        if target is not None:
+            assert self.effective is not None
+            reached = self.effective(self.store.kept(), self.store.every)
+            self.target_reached = bool(reached >= target)
+            if not self.target_reached and self.n_draws < self.longest:
+                factor = float(np.clip(1.1 * target / reached if reached > 0.0 else 2.0, _GROWTH, 2.0))
+                self.limit = min(int(np.ceil(factor * self.n_draws)), self.longest)
+                return
+        self.done = True
 
-
-def _load(path: Path, mark: str) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint: found {path.name} unreadable ({error}), expected a file of a run") from error
-    schema = str(arrays.get("schema", "none"))
-    if schema != SCHEMA:
-        raise ValueError(f"checkpoint: found schema {schema!r} in {path.name}, expected {SCHEMA!r}")
-    if str(arrays.get("fingerprint", "")) != mark:
-        raise ValueError(
-            f"checkpoint: found {path.name} of another run, expected one of the same inputs, settings and seed; "
-            "remove the file to start afresh"
+    def finish(self, seconds: float) -> Run:
+        assert self.n_warmup is not None
+        batches = None
+        if self.terms:
+            batches = self.sums.batches(self._pending() if self.n_pending else None, self.n_pending)
+        return Run(
+            kept=self.store.kept(),
+            totals=self.totals,
+            n_sweeps=self.n_warmup + self.n_draws * self.plan.thin,
+            seconds=seconds,
+            n_draws=self.n_draws,
+            n_warmup=self.n_warmup,
+            keep_every=self.store.every,
+            warmed_up=self.watch is None or self.watch.passed,
+            target_reached=self.target_reached,
+            batches=batches,
         )
-    return arrays
 
+    def arrays(self) -> State:
+        """For a checkpoint."""
+        warmup = -1 if self.n_warmup is None else self.n_warmup
+        counts = [self.limit, warmup, self.n_draws, self.n_pending, int(self.target_reached), int(self.done)]
+        out: State = {"counts": np.array(counts)}
+        parts: dict[str, Mapping[str, Any]] = {"store": self.store.arrays(), "sums": self.sums.arrays()}
+        parts["totals"] = self.totals
+        parts["terms"] = {name: np.stack(values) for name, values in self.terms.items() if values}
+        if self.watch is not None:
+            parts["watch"] = self.watch.arrays()
+        return out | {f"{part}.{name}": value for part, held in parts.items() for name, value in held.items()}
 
-def _resume(path: Path, mark: str, stores: State, totals: State, rngs: Mapping[str, np.random.Generator]) -> _Snapshot:
-    arrays = _load(path, mark)
-    n_kept = int(arrays["n_kept"])
-    for name, store in stores.items():
-        store[:n_kept] = arrays[f"kept.{name}"]
-    for name, rng_state in json.loads(str(arrays["generators"])).items():
-        rngs[name].bit_generator.state = rng_state
-    state = {name[6:]: value for name, value in arrays.items() if name.startswith("state.")}
-    return _Snapshot(
-        int(arrays["sweep"]),
-        state,
-        str(arrays["generators"]),
-        n_kept,
-        {name: arrays[f"totals.{name}"] for name in totals},
-        float(arrays["seconds"]),
-    )
+    def load(self, arrays: State) -> None:
+        def part(prefix: str) -> State:
+            return {name[len(prefix) + 1 :]: v for name, v in arrays.items() if name.startswith(prefix + ".")}
+
+        self.limit, warmup, self.n_draws, self.n_pending, reached, done = (int(k) for k in arrays["counts"])
+        self.n_warmup = None if warmup < 0 else warmup
+        self.target_reached, self.done = bool(reached), bool(done)
+        self.store.load(part("store"))
+        self.sums.load(part("sums"))
+        self.totals = part("totals")
+        terms = part("terms")
+        self.terms = {name: list(terms[name]) if name in terms else [] for name in self.terms}
+        if self.watch is not None:
+            self.watch.load(part("watch"))
 
 
 def run(
@@ -154,68 +218,80 @@ def run(
     rngs: Mapping[str, np.random.Generator],
     *,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
+    accumulate: Callable[[State], State] | None = None,
+    monitor: Callable[[State], State] | None = None,
+    effective: Callable[[State, int], float] | None = None,
     callback: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     mark: str = "",
-    max_kept_bytes: int = 2_000_000_000,
+    max_kept_bytes: int = 500_000_000,
 ) -> Run:
-    """Advance all chains by n_warmup + n_draws · thin sweeps and keep every thin-th after the warm-up.
+    """Advance all chains by n_warmup + n_draws · thin sweeps; every thin-th after the warm-up is a draw.
 
     start: arrays with leading axis r; step(state, rngs) returns a new state and leaves the old one alone;
-    record(state) draws no random numbers. rngs: generators by purpose. callback: called with a Progress after every
-    sweep. checkpoint: an .npz file, written every checkpoint_every sweeps, at the end, and when the run is
-    interrupted (KeyboardInterrupt and any exception of the callback pass through after the writing); if it exists
-    already the run continues from it, with results identical bit by bit. mark: fingerprint of the run.
-    max_kept_bytes: bound on the memory of the kept draws.
+    record(state) draws no random numbers. rngs: generators or streams by purpose (`gibbs.generators`).
+    n_warmup "auto": after 100, 200, 400 ... sweeps, at most max_warmup, the chains are compared over the third and
+    the last quarter (`gibbs.warmup.Watch`) in what monitor(state) gives, arrays (r, ...), default the kept ones; the
+    warm-up ends when they agree, or unfinished at the limit (`Run.warmed_up`).
+    target_ess: go on after n_draws until effective(kept draws, draws per kept draw) reaches it, or until max_draws
+    (default 100 n_draws; `Run.target_reached`). accumulate: makes sums (r, ...) over a block of the record's terms,
+    arrays (k, r, ...); they end up in `Run.batches`.
+    callback: called with a Progress after every sweep. checkpoint: an .npz file, written every checkpoint_every
+    sweeps, at the end, and when the run is interrupted (KeyboardInterrupt and any exception of the callback pass
+    through after the writing); if it exists already the run continues from it, with results identical bit by bit,
+    also after a kill. mark: fingerprint of the run. max_kept_bytes: budget of the kept draws; when it is spent every
+    second of them is let go (`Run.keep_every`).
 
-    Raises ValueError for counts out of range, for more memory than allowed (raise thin), and for a checkpoint that is
+    Raises ValueError for counts out of range, for a budget below eight draws, and for a checkpoint that is
     unreadable, foreign or of another run.
     """
-    _count("n_draws", n_draws, 1)
-    _count("n_warmup", n_warmup, 0)
-    _count("thin", thin, 1)
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
+    check_plan(plan)
     _count("checkpoint_every", checkpoint_every, 1)
-    first = record(start)
-    needed = n_draws * sum(value.nbytes for value in first.kept.values())
-    if needed > max_kept_bytes:
-        raise ValueError(
-            f"max_kept_bytes: found {max_kept_bytes}, expected >= {needed} for {n_draws} draws per chain; "
-            "lower n_draws and raise thin"
-        )
-    stores = {name: np.empty((n_draws, *value.shape)) for name, value in first.kept.items()}
-    totals = {name: np.zeros_like(value) for name, value in first.totals.items()}
+    if target_ess is not None and effective is None:
+        raise ValueError("effective: found None, expected a function where target_ess is given")
+    course = _Course(plan, record(start), max_kept_bytes, accumulate, effective)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"checkpoint: found no folder {path.parent}, expected one that exists")
-    last = _Snapshot(0, start, _generators_to_json(rngs), 0, totals, 0.0)
+    sweep, state, spent = 0, start, 0.0
     if path is not None and path.exists():
-        last = _resume(path, mark, stores, totals, rngs)
-    n_sweeps = n_warmup + n_draws * thin
-    saved = last.sweep
-    began = time.perf_counter() - last.seconds
+        arrays = read(path, mark)
+        course.load({name[7:]: value for name, value in arrays.items() if name.startswith("course.")})
+        restore(rngs, json.loads(str(arrays["generators"])))
+        state = {name[6:]: value for name, value in arrays.items() if name.startswith("state.")}
+        sweep, spent = int(arrays["sweep"]), float(arrays["seconds"])
+    # the end of a sweep, in one name: an interruption inside the next one goes on from here
+    last = (sweep, state, snapshot(rngs) if path else {}, spent)
+    began = time.perf_counter() - spent
+    saved, whole = sweep, True
+
+    def save() -> None:
+        assert path is not None
+        number, at, generators, seconds = last
+        held = {"sweep": np.array(number), "seconds": np.array(seconds), "generators": np.array(json.dumps(generators))}
+        held |= {f"state.{name}": value for name, value in at.items()}
+        write(path, mark, held | {f"course.{name}": value for name, value in course.arrays().items()})
+
     try:
-        while last.sweep < n_sweeps:
-            state = step(last.state, rngs)
-            sweep, n_kept, totals = last.sweep + 1, last.n_kept, last.totals
-            if sweep > n_warmup and (sweep - n_warmup) % thin == 0:
-                entry = record(state)
-                for name, value in entry.kept.items():
-                    stores[name][n_kept] = value
-                totals = {name: total + entry.totals[name] for name, total in totals.items()}
-                n_kept += 1
-            now = time.perf_counter() - began
-            # one assignment: an interruption sees the end of this sweep or of the one before
-            last = _Snapshot(sweep, state, _generators_to_json(rngs) if path else "", n_kept, totals, now)
-            if path is not None and sweep - saved >= checkpoint_every and sweep < n_sweeps:
-                _save(path, mark, last, stores)
-                saved = sweep
+        while not course.done:
+            state = step(last[1], rngs)
+            whole = False  # what follows is undone by going back to the last file
+            course.take(last[0] + 1, state, record, monitor)
+            last = (last[0] + 1, state, snapshot(rngs) if path else {}, time.perf_counter() - began)
+            whole = True
+            if path is not None and last[0] - saved >= checkpoint_every and not course.done:
+                save()
+                saved = last[0]
             if callback is not None:
-                callback(Progress(sweep, n_sweeps, n_kept, now))
+                callback(Progress(last[0], course.n_sweeps, course.n_draws, last[3]))
     finally:
-        if path is not None and last.sweep > saved:
-            _save(path, mark, last, stores)
-    kept = {name: np.moveaxis(store, 0, 1) for name, store in stores.items()}
-    return Run(kept, last.totals, n_sweeps, last.seconds)
+        if path is not None and whole and last[0] > saved:
+            save()
+    return course.finish(last[3])

@@ -5,6 +5,7 @@ All come from arviz-stats (Vehtari et al. 2021), one column at a time on plain a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -72,9 +73,30 @@ def standard_error(draws: ArrayLike) -> Array:
 def variance_influence(draws: ArrayLike, cond_var: ArrayLike) -> NDArray[np.float64]:
     """Terms whose mean is the Rao-Blackwellised variance E[Var(f|ω)] + Var(E[f|ω]).
 
-    draws: conditional means (r, s, ...); cond_var: conditional variances, same shape. Each term is
-    cond_var + (draws - grand mean)², so `standard_error` of the terms is that of the variance: the error of the grand
-    mean enters in second order only.
+    draws: conditional means (r, s, ...), or means of batches of them; cond_var: conditional variances, or the total
+    variances within the batches, same shape. Each term is cond_var + (draws - grand mean)², so the standard error of
+    their mean is that of the variance: the error of the grand mean enters in second order only.
     """
     means = np.asarray(draws, dtype=np.float64)
     return np.asarray(cond_var, dtype=np.float64) + np.square(means - means.mean(axis=(0, 1)))
+
+
+def chain_movement(draws: ArrayLike) -> Array:
+    """(r,) least share, over the entries, of steps between draws (r, s, ...) in which the entry changes."""
+    return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in np.asarray(draws)])
+
+
+def least_ess(found: Mapping[str, Convergence]) -> float:
+    """The smallest bulk or tail effective size of all quantities found; 0 where one never moves."""
+    least = min(float(np.min([q.ess_bulk.min(), q.ess_tail.min()])) for q in found.values())
+    return least if np.isfinite(least) else 0.0
+
+
+def slowest_time(found: Mapping[str, Convergence]) -> float:
+    """The longest autocorrelation time of all quantities found, NaN where one never moves."""
+    return max((float(np.max(q.autocorrelation_time)) for q in found.values()), key=lambda t: (np.isnan(t), t))
+
+
+def long_enough(found: Mapping[str, Convergence], n_sweeps: int) -> bool:
+    """Whether n_sweeps sweeps of each chain are 100 autocorrelation times of all quantities found."""
+    return all(bool(np.all(n_sweeps >= 100.0 * q.autocorrelation_time)) for q in found.values())

@@ -18,6 +18,7 @@ from scipy.special import log_expit
 
 from gibbs.draws.polya_gamma import sample_polya_gamma
 from gibbs.errors import Array
+from gibbs.generators import subset
 from gibbs.ledger import equation
 
 
@@ -51,6 +52,12 @@ def draw_omega(rng: np.random.Generator, latent_values: Array) -> Array:
     return sample_polya_gamma(rng, latent_values)
 
 
+def _each(matrix: Array, rows: Array) -> Array:
+    """matrix @ row, chain by chain: the rounding of a row must not hang on how many rows there are."""
+    product: Array = np.matmul(matrix, rows[..., None])[..., 0]
+    return product
+
+
 def _factor_seen(K_XX: Array, root: Array) -> Array:
     """Lower Cholesky factor of B = I + Ω^½ K Ω^½ (upper triangle unused); eigenvalues of B are >= 1."""
     B = root[:, None] * K_XX * root
@@ -73,14 +80,15 @@ def draw_latent(rng: np.random.Generator, K_XX: Array, chol_K: Array, y_sign: Ar
     """
     rows = np.atleast_2d(omega)
     root = np.sqrt(rows)
-    normals = rng.standard_normal((2, *rows.shape))
-    prior = normals[0] @ chol_K.T  # f₀ ~ N(0, K)
-    residual = 0.5 * y_sign / root - root * prior - normals[1]  # Ω^½ (y/(2ω) - (f₀ + noise of variance 1/ω))
+    prior = _each(chol_K, rng.standard_normal(rows.shape))  # f₀ ~ N(0, K)
+    residual = (
+        0.5 * y_sign / root - root * prior - rng.standard_normal(rows.shape)
+    )  # Ω^½ (y/(2ω) - (f₀ + noise of variance 1/ω))
     weights = np.empty_like(rows)
     for k in range(rows.shape[0]):
         solved, _ = dpotrs(_factor_seen(K_XX, root[k]), residual[k], lower=1)
         weights[k] = root[k] * solved
-    return (prior + weights @ K_XX).reshape(omega.shape)
+    return (prior + _each(K_XX, weights)).reshape(omega.shape)
 
 
 def latent_moments(K_XX: Array, K_TX: Array, k_tt: Array, y_sign: Array, omega: Array) -> tuple[Moments, Moments]:
@@ -114,7 +122,7 @@ def _white_posterior(white_rows: Array, cond_var: Array, y_sign: Array, omega: A
     precision = np.matmul(scaled.transpose(0, 2, 1), scaled)
     precision[:, np.arange(white_rows.shape[1]), np.arange(white_rows.shape[1])] += 1.0
     root: Array = np.linalg.inv(np.linalg.cholesky(precision)).astype(np.float64, copy=False)
-    shift = (0.5 * y_sign * shrink) @ white_rows
+    shift = _each(white_rows.T, 0.5 * y_sign * shrink)
     mean = np.einsum("rpm,rp->rm", root, np.einsum("rpm,rm->rp", root, shift))
     return mean, root
 
@@ -182,12 +190,14 @@ def scale_move(
     half_norm = 0.5 * np.einsum("rp,rp->r", white, white)
     log_scale = np.zeros(white.shape[0])
     value = log_likelihood(latent_values, y_sign) - half_norm
-    for _ in range(n_steps):
-        width = 2.0 * 10.0 ** -rng.uniform(0.0, 2.0, log_scale.shape)
-        proposal = log_scale + width * rng.standard_normal(log_scale.shape)
+    normals = rng.standard_normal((white.shape[0], n_steps))
+    uniforms = rng.random((white.shape[0], n_steps, 2))
+    for k in range(n_steps):
+        width = 2.0 * 10.0 ** (-2.0 * uniforms[:, k, 0])
+        proposal = log_scale + width * normals[:, k]
         scale = np.exp(proposal)
         there = log_likelihood(scale[:, None] * latent_values, y_sign) - scale**2 * half_norm + size * proposal
-        accept = np.log1p(-rng.random(log_scale.shape)) < there - value
+        accept = np.log1p(-uniforms[:, k, 1]) < there - value
         log_scale = np.where(accept, proposal, log_scale)
         value = np.where(accept, there, value)
     return np.exp(log_scale)
@@ -213,5 +223,5 @@ def ellipse_move(
         below = angle[live] < 0.0
         low[live[below]] = angle[live[below]]
         high[live[~below]] = angle[live[~below]]
-        angle[live] = rng.uniform(low[live], high[live])
+        angle[live] = low[live] + (high[live] - low[live]) * subset(rng, live, r).random(live.size)
     return np.cos(angle), np.sin(angle)

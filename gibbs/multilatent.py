@@ -16,14 +16,16 @@ from scipy.linalg import cho_solve, solve_triangular
 from scipy.linalg.lapack import dtrtrs
 from scipy.special import ndtr
 
-from gibbs.chain import Progress, Record, Run, State, fingerprint, run, spawn_generators
+from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.cone import Labels
-from gibbs.diagnostics import Convergence, convergence, standard_error
+from gibbs.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
 from gibbs.errors import Array, _array, _cholesky, _count, _inputs
+from gibbs.generators import Generators, spawn_generators, spawn_streams
 from gibbs.kernels import squared_exponential
+from gibbs.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.starts import start_factors
 
 PRIOR_MODELS = ("full", "fitc")
-Generators = Mapping[str, np.random.Generator]
 
 # Absolute error of `argmax_probability` where standard deviations of the classes differ by less than 500 times;
 # beyond that the smaller ones are raised to 1/500 of the largest, which moves a probability by less than 1e-5.
@@ -58,8 +60,9 @@ class MultiLatentChains(NamedTuple):
     error_probability_se: Array | None
     convergence: dict[str, Convergence]  # "latent", "latent_square", "log_joint"; "inducing" and its square (FITC)
     movement: Array  # (r,) least share of kept draws in which an entry of h differs from the draw before
-    gate: bool  # >= 4 chains, all moving, >= 100 autocorrelation times per chain, and Convergence.gate of all
-    latent_draws: Array  # (r, s, n, L)
+    # >= 4 chains, all moving, >= 100 autocorrelation times per chain, Convergence.gate of all; warm-up and target met
+    gate: bool
+    latent_draws: Array  # (r, s, n, L), every keep_every-th draw
     auxiliary_draws: Array  # (r, s, n, L) h; equal to latent_draws for the threshold likelihood
     log_joint: Array  # (r, s) log p(y, h), everything else integrated out
     events_per_sweep: float  # walls met by a path of the bounce move, on average
@@ -67,6 +70,11 @@ class MultiLatentChains(NamedTuple):
     seconds: float
     sweeps_per_second: float  # of all chains together advancing one sweep
     settled: bool  # False: a chain stands still in at least one latent value
+    n_draws: int = 0  # per chain; the averages are over all of them
+    n_warmup: int = 0  # sweeps
+    keep_every: int = 1  # draws per kept draw
+    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    target_reached: bool = True  # False: max_draws came before target_ess
 
 
 class LatentPrior(NamedTuple):
@@ -325,13 +333,13 @@ def known_moves(moves: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]
 
 
 def overdispersed(rng: np.random.Generator, chol_cov: Array, n_chains: int) -> Array:
-    """Start states (r, L, n): prior draws scaled per chain by factors spread evenly over [1/4, 2], in random order.
+    """Start states (r, L, n): prior draws, those of each chain scaled by a factor of its own (`start_factors`).
 
-    chol_cov (L, n, n); n_chains r. rng: how many numbers it gives is not fixed.
+    chol_cov (L, n, n); n_chains r. rng gives exactly r L n normals.
     """
-    factors = rng.permutation(np.geomspace(0.25, 2.0, n_chains)) if n_chains > 1 else np.ones(1)
     white = rng.standard_normal((n_chains, *chol_cov.shape[:2]))
-    return factors[:, None, None] * np.einsum("lnm,rlm->rln", chol_cov, white)
+    drawn: Array = np.matmul(chol_cov, white[..., None])[..., 0]
+    return start_factors(n_chains)[:, None, None] * drawn
 
 
 def sample_model(
@@ -342,45 +350,104 @@ def sample_model(
     *,
     n_chains: int,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int,
     seed: int,
     callback: Callable[[Progress], object] | None,
     checkpoint: str | os.PathLike[str] | None,
     checkpoint_every: int,
     max_kept_bytes: int,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
+    per_chain: bool = False,
 ) -> MultiLatentChains:
     """Run a model and average.
 
     model: start, step and laws of a likelihood; arrays, settings: what the run depends on; purposes: generators
-    spawned from seed. n_chains >= 1, n_draws >= 4, n_warmup, thin, callback, checkpoint, checkpoint_every,
+    spawned from seed, one for all chains, or with per_chain one stream each (the model must draw rows per chain, see
+    `gibbs.generators`). n_chains >= 1, n_draws >= 4, n_warmup, thin, target_ess (least bulk or tail effective size of
+    latents, their squares and the log joint), max_draws, max_warmup, callback, checkpoint, checkpoint_every,
     max_kept_bytes: see `gibbs.chain.run`. Raises ValueError for counts out of range.
     """
     _count("n_chains", n_chains, 1)
     _count("n_draws", n_draws, 4)
-    rngs = spawn_generators(seed, purposes)
-    counts = {"n_chains": int(n_chains), "n_draws": int(n_draws), "n_warmup": n_warmup, "thin": thin, "seed": int(seed)}
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
+    check_plan(plan)
+    rngs: Generators = spawn_streams(seed, purposes, n_chains) if per_chain else spawn_generators(seed, purposes)
+    counts = {"n_chains": int(n_chains), "plan": [str(value) for value in plan], "seed": int(seed),
+              "per_chain": per_chain, "max_kept_bytes": int(max_kept_bytes)}  # fmt: skip
+
+    def monitor(state: State) -> State:
+        watched = {"latent": state.get("latent", state["auxiliary"])}
+        return watched | {"log_joint": model.log_joint(state["auxiliary"])}
 
     def record(state: State) -> Record:
-        kept: State = {name: state[name] for name in ("auxiliary", "latent", "error") if name in state}
+        kept: State = {name: state[name] for name in ("auxiliary", "latent") if name in state}
         kept["log_joint"] = model.log_joint(state["auxiliary"])
-        return Record(kept, {"events": state["events"]})
+        terms: State = {name: state[name] for name in ("auxiliary", "error") if name in state}
+        return Record(kept, {"events": state["events"]}, terms)
+
+    def effective(kept: State, keep_every: int) -> float:
+        return least_ess({name: convergence(draws) for name, draws in _columns(model.conditionals, kept).items()})
 
     finished = run(
         model.start(rngs["start"], n_chains),
         model.step,
         record,
         rngs,
-        n_draws=n_draws,
-        n_warmup=n_warmup,
-        thin=thin,
+        **plan._asdict(),
+        accumulate=lambda terms: _block_sums(model, terms),
+        monitor=monitor,
+        effective=effective,
         callback=callback,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         mark=fingerprint({**settings, **counts}, arrays),
         max_kept_bytes=max_kept_bytes,
     )
-    return _summary(model, finished, n_chains, n_draws, thin)
+    return _summary(model, finished, n_chains, thin)
+
+
+def _outer_sum(values: Array) -> Array:
+    """Σ_k x xᵀ over the first axis of values (k, ..., p)."""
+    last = np.moveaxis(values, 0, -1)  # (..., p, k)
+    return np.matmul(last, np.swapaxes(last, -1, -2))
+
+
+def _block_sums(model: Model, terms: State) -> State:
+    """Sums (r, ...) over a block of draws: given h, means of f, f*, u and their outer products, and probabilities."""
+    laws, auxiliary = model.conditionals, terms["auxiliary"]
+    k, r = auxiliary.shape[:2]
+    latent = np.moveaxis(model.latent(auxiliary)[0], 2, 3)  # (k, r, n, L)
+    test = np.moveaxis(np.matmul(laws.test_gain, auxiliary[..., None])[..., 0], 2, 3)
+    sums = {
+        "latent_mean": latent.sum(axis=0), "latent_second": _outer_sum(latent),
+        "test_mean": test.sum(axis=0), "test_second": _outer_sum(test),
+    }  # fmt: skip
+    parts = [
+        model.class_probabilities(test[:, :, i].reshape(k * r, -1), laws.test_var[:, i]) for i in range(test.shape[2])
+    ]
+    raw = np.stack(parts, axis=1) if parts else np.empty((k * r, 0, max(2, test.shape[3])))
+    mass = raw.sum(axis=2)
+    sums["probability"] = (raw / mass[..., None]).reshape(k, r, *raw.shape[1:]).sum(axis=0)
+    sums["mass"] = mass.reshape(k, r, -1).sum(axis=0)
+    if laws.inducing_gain is not None:
+        inducing = np.matmul(laws.inducing_gain, auxiliary[..., None])[..., 0]
+        sums |= {"inducing_mean": inducing.sum(axis=0), "inducing_second": _outer_sum(inducing)}
+    if "error" in terms:
+        sums["error"] = terms["error"].sum(axis=0)
+    return sums
+
+
+def _columns(laws: Conditionals, kept: State) -> State:
+    """What effective sizes are asked of."""
+    draws = kept.get("latent", kept["auxiliary"])
+    columns = {"latent": draws, "latent_square": np.square(draws), "log_joint": kept["log_joint"]}
+    if laws.inducing_gain is not None:
+        inducing = np.matmul(laws.inducing_gain, kept["auxiliary"][..., None])[..., 0]
+        columns |= {"inducing": inducing, "inducing_square": np.square(inducing)}
+    return columns
 
 
 class _Average(NamedTuple):
@@ -390,29 +457,20 @@ class _Average(NamedTuple):
     cov_se: Array
 
 
-def _batches(draws: Array, n_batches: int) -> Array:
-    """(r, s, ...) -> (batches, length, ...); what does not fill a batch at the start of each chain is left out."""
-    length = draws.shape[1] // n_batches
-    cut = draws[:, draws.shape[1] - n_batches * length :]
-    return cut.reshape(draws.shape[0] * n_batches, length, *draws.shape[2:])
-
-
 def _average(means: Array, cond_cov: Array, n_batches: int) -> _Average:
-    """Mean and E[Cov] + Cov[E] over the last axis of means (r, s, a, b), cond_cov (a, b, b); errors by batch means.
-
-    The covariance's error leaves out that of the grand mean, which enters in second order only.
-    """
-    grand = means.mean(axis=(0, 1))
-    cov = np.empty_like(cond_cov)
-    cov_se = np.zeros_like(cond_cov)
+    """Mean and E[Cov] + Cov[E] over the last axis of stored draws means (r, s, a, b), cond_cov (a, b, b)."""
+    per_chain = min(n_batches, means.shape[1])
+    widths = np.diff(np.linspace(0, means.shape[1], per_chain + 1).astype(int))
+    starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
+    w = widths.astype(np.float64)
+    first = np.add.reduceat(means, starts, axis=1) / w[:, None, None]
+    cov, cov_se = np.empty_like(cond_cov), np.empty_like(cond_cov)
     for a in range(means.shape[2]):
-        centred = means[:, :, a] - grand[a]
-        grouped = _batches(centred, n_batches)
-        outer = np.matmul(grouped.transpose(0, 2, 1), grouped) / grouped.shape[1]
-        flat = centred.reshape(-1, centred.shape[-1])
-        cov[a] = cond_cov[a] + flat.T @ flat / flat.shape[0]
-        cov_se[a] = outer.std(axis=0, ddof=1) / np.sqrt(outer.shape[0])
-    return _Average(grand, standard_error(means), cov, cov_se)
+        outer = means[:, :, a, :, None] * means[:, :, a, None, :]
+        second = np.add.reduceat(outer, starts, axis=1) / w[:, None, None]
+        cov[a], cov_se[a] = batch_covariance(first[:, :, a], second, cond_cov[a], w)
+    mean = batch_average(first, w)
+    return _Average(mean.mean, mean.se, cov, cov_se)
 
 
 def _diagonal(var: Array) -> Array:
@@ -420,75 +478,67 @@ def _diagonal(var: Array) -> Array:
     return var.T[:, :, None] * np.eye(var.shape[0])
 
 
-def _movement(draws: Array) -> Array:
-    """(r,) least share, over the entries of h, of steps between kept draws in which the entry changes."""
-    return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in draws])
-
-
-def _summary(model: Model, finished: Run, n_chains: int, n_draws: int, thin: int) -> MultiLatentChains:
+def _summary(model: Model, finished: Run, n_chains: int, thin: int) -> MultiLatentChains:
     kept, laws = finished.kept, model.conditionals
     auxiliary = kept["auxiliary"]
-    draws = kept.get("latent", auxiliary)
-    columns = {"latent": draws, "latent_square": np.square(draws), "log_joint": kept["log_joint"]}
-    u_mean = None
-    if laws.inducing_gain is not None:
-        u_mean = np.matmul(laws.inducing_gain, auxiliary[..., None])[..., 0]
-        columns |= {"inducing": u_mean, "inducing_square": np.square(u_mean)}
-    trust = {name: convergence(values, thin) for name, values in columns.items()}
-    sweeps = n_draws * thin
-    slowest = max(float(np.max(q.autocorrelation_time)) for q in trust.values())
-    # batches ten autocorrelation times long, where the chains are long enough for more than one each
-    n_batches = int(np.clip(sweeps / (10.0 * slowest), 1, 16)) if np.isfinite(slowest) else 1
-    n_batches = max(n_batches, 2 if n_chains == 1 else 1)
+    sweeps, keep_every = finished.n_draws * thin, finished.keep_every
+    trust = {name: convergence(values, thin * keep_every) for name, values in _columns(laws, kept).items()}
+    assert finished.batches is not None
+    batches: Batches = finished.batches.joined(
+        batches_per_chain(n_chains, finished.n_draws, slowest_time(trust) / thin)
+    )
 
-    mean, var = model.latent(auxiliary)
-    latent = _average(np.moveaxis(mean, 2, 3), _diagonal(var), n_batches)
-    test_mean = np.moveaxis(np.matmul(laws.test_gain, auxiliary[..., None])[..., 0], 2, 3)
-    test = _average(test_mean, _diagonal(laws.test_var), n_batches)
-    parts = [
-        model.class_probabilities(test_mean[:, :, i].reshape(-1, test_mean.shape[3]), laws.test_var[:, i])
-        for i in range(test_mean.shape[2])
-    ]
-    n_classes = parts[0].shape[1] if parts else max(2, test_mean.shape[3])
-    raw = np.stack(parts, axis=1) if parts else np.empty((auxiliary.shape[0] * auxiliary.shape[1], 0, n_classes))
-    mass = raw.sum(axis=2)
-    probability = (raw / mass[..., None]).reshape(*auxiliary.shape[:2], *raw.shape[1:])
-    inducing = _Average(*(None,) * 4)  # type: ignore[arg-type]
-    if u_mean is not None:
-        assert laws.inducing_cov is not None
-        inducing = _average(u_mean, laws.inducing_cov, n_batches)
-    error = kept.get("error")
-    movement = _movement(auxiliary)
+    def mean(name: str) -> Estimate:
+        return batch_average(batches.means(name), batches.widths)
+
+    def cov(name: str, conditional: Array) -> Estimate:
+        return batch_covariance(
+            batches.means(f"{name}_mean"), batches.means(f"{name}_second"), conditional, batches.widths
+        )
+
+    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
+    latent_cov = cov("latent", _diagonal(model.latent(auxiliary[:, :1])[1]))
+    test_cov = cov("test", _diagonal(laws.test_var))
+    inducing = inducing_cov = None
+    if laws.inducing_cov is not None:
+        inducing, inducing_cov = mean("inducing_mean"), cov("inducing", laws.inducing_cov)
+    error = mean("error") if "error" in batches.sums else None
+    movement = chain_movement(auxiliary)
     settled = bool(movement.min() > 0.0)
-    long_enough = all(bool(np.all(sweeps >= 100.0 * q.autocorrelation_time)) for q in trust.values())
+    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
     return MultiLatentChains(
         latent_mean=latent.mean,
-        latent_mean_se=latent.mean_se,
-        latent_cov=latent.cov,
-        latent_cov_se=latent.cov_se,
-        inducing_mean=inducing.mean,
-        inducing_mean_se=inducing.mean_se,
-        inducing_cov=inducing.cov,
-        inducing_cov_se=inducing.cov_se,
+        latent_mean_se=latent.se,
+        latent_cov=latent_cov.mean,
+        latent_cov_se=latent_cov.se,
+        inducing_mean=None if inducing is None else inducing.mean,
+        inducing_mean_se=None if inducing is None else inducing.se,
+        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
+        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
         test_latent_mean=test.mean,
-        test_latent_mean_se=test.mean_se,
-        test_latent_cov=test.cov,
-        test_latent_cov_se=test.cov_se,
-        probabilities=probability.mean(axis=(0, 1)),
-        probabilities_se=standard_error(probability),
-        probability_mass=mass.mean(axis=0),
+        test_latent_mean_se=test.se,
+        test_latent_cov=test_cov.mean,
+        test_latent_cov_se=test_cov.se,
+        probabilities=probability.mean,
+        probabilities_se=probability.se,
+        probability_mass=mean("mass").mean,
         quadrature_error=QUADRATURE_ERROR,
-        error_probability=None if error is None else error.mean(axis=(0, 1)),
-        error_probability_se=None if error is None else standard_error(error),
+        error_probability=None if error is None else error.mean,
+        error_probability_se=None if error is None else error.se,
         convergence=trust,
         movement=movement,
-        gate=n_chains >= 4 and settled and long_enough and all(q.gate() for q in trust.values()),
-        latent_draws=np.moveaxis(draws, 2, 3),
+        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
+        latent_draws=np.moveaxis(kept.get("latent", auxiliary), 2, 3),
         auxiliary_draws=np.moveaxis(auxiliary, 2, 3),
         log_joint=kept["log_joint"],
-        events_per_sweep=float(finished.totals["events"].mean() / n_draws),
+        events_per_sweep=float(finished.totals["events"].mean() / finished.n_draws),
         n_sweeps=finished.n_sweeps,
         seconds=finished.seconds,
         sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
         settled=settled,
+        n_draws=finished.n_draws,
+        n_warmup=finished.n_warmup,
+        keep_every=keep_every,
+        warmed_up=finished.warmed_up,
+        target_reached=finished.target_reached,
     )

@@ -83,9 +83,9 @@ def draw_latent(rng: np.random.Generator, gain: Array, root: Array, auxiliary: A
     h (r, L, n). Returns f like h.
     """
     normals = rng.standard_normal(auxiliary.shape)
-    return np.einsum("lnm,rlm->rln", gain, auxiliary, optimize=True) + np.einsum(
-        "lnm,rlm->rln", root, normals, optimize=True
-    )
+    # row by row: the rounding of a chain does not hang on how many there are
+    found: Array = (np.matmul(gain, auxiliary[..., None]) + np.matmul(root, normals[..., None]))[..., 0]
+    return found
 
 
 @equation("riihimaki2013", "u4.2.2-gibbs")
@@ -180,14 +180,17 @@ def sample(
     likelihood: str = "multinomial-probit",
     n_chains: int = 32,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
     seed: int,
     moves: Sequence[str] = MOVES,
     callback: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
+    max_kept_bytes: int = 500_000_000,
 ) -> MultiLatentChains:
     """Sample p(f, h | y) of the probit GP: likelihood "multinomial-probit" (L = n_classes) or "probit" (two, L = 1).
 
@@ -195,10 +198,13 @@ def sample(
     (d,) or (L, d); Z (m, d) or (L, m, d), used by prior_model "fitc"; X_test (t, d) or None. noise is part of every
     latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
     n_chains run side by side from overdispersed starts; each gives n_draws draws, one every `thin` sweeps, after
-    n_warmup sweeps; seed fixes all randomness. moves: further exact moves, out of "bounce"; () is the plain sampler.
-    callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chain.run`.
+    n_warmup sweeps ("auto": until the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail
+    effective sizes of latents, their squares and the log joint reach target_ess. seed fixes all randomness, one
+    stream per purpose and chain: a chain is the same whatever n_chains. moves: further exact moves, out of "bounce";
+    () is the plain sampler. callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the
+    averages): see `gibbs.chain.run`.
     Factorised once, O(L n³); a sweep takes O(r L n²), and a bounce O(r L n) for each wall met, about n (L - 1) of
-    them. Memory O(L n² + r s L n), for FITC as well.
+    them. Memory O(L n² + r L (n + t)) and the budget, for FITC as well.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
@@ -215,5 +221,6 @@ def sample(
     return sample_model(
         model, setting.arrays, settings, PURPOSES, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
         seed=seed, callback=callback, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-        max_kept_bytes=max_kept_bytes,
+        max_kept_bytes=max_kept_bytes, target_ess=target_ess, max_draws=max_draws, max_warmup=max_warmup,
+        per_chain=True,
     )  # fmt: skip

@@ -3,18 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from gibbs.chain import Progress, Record, Run, State, fingerprint, run, spawn_generators
-from gibbs.diagnostics import Convergence, convergence, standard_error, variance_influence
+from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
+from gibbs.diagnostics import (
+    Convergence,
+    chain_movement,
+    convergence,
+    least_ess,
+    long_enough,
+    slowest_time,
+    variance_influence,
+)
 from gibbs.errors import Array, _cholesky, _count, _inputs, _lengthscales, _scalar, _signs
+from gibbs.generators import Generators, spawn_streams
 from gibbs.kernels import squared_exponential
 from gibbs.logit import (
+    Moments,
+    _each,
     draw_inducing,
     draw_latent,
     draw_omega,
@@ -25,11 +36,12 @@ from gibbs.logit import (
     log_likelihood,
     scale_move,
 )
+from gibbs.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.quadrature import QUADRATURE_ERROR, logistic_normal_mean
+from gibbs.starts import start_factors
 
 PURPOSES = ("start", "auxiliary", "latent", "scale", "ellipse")
 MOVES = ("scale", "ellipse")
-Generators = Mapping[str, np.random.Generator]
 
 
 class LogitChains(NamedTuple):
@@ -42,7 +54,7 @@ class LogitChains(NamedTuple):
     inducing_mean: Array | None  # (m,), FITC only
     inducing_mean_se: Array | None
     inducing_cov: Array | None  # (m, m)
-    inducing_cov_se: Array | None  # from the spread between chains
+    inducing_cov_se: Array | None
     test_latent_mean: Array  # (t,)
     test_latent_mean_se: Array
     test_latent_var: Array
@@ -51,8 +63,9 @@ class LogitChains(NamedTuple):
     probabilities_se: Array
     quadrature_error: float  # absolute, of each probability given ω
     convergence: dict[str, Convergence]  # "latent", "latent_square", "log_joint"; "inducing", "inducing_square" (FITC)
-    gate: bool  # >= 4 chains, >= 100 autocorrelation times per chain, and Convergence.gate of all
-    latent_draws: Array  # (r, s, n)
+    # >= 4 chains, all moving, >= 100 autocorrelation times per chain, Convergence.gate of all; warm-up and target met
+    gate: bool
+    latent_draws: Array  # (r, s, n), every keep_every-th draw
     omega_draws: Array  # (r, s, n), the ω the moments were conditioned on; drawn given the latent draw before
     inducing_draws: Array | None  # (r, s, m)
     log_joint: (
@@ -61,6 +74,13 @@ class LogitChains(NamedTuple):
     n_sweeps: int  # per chain, warm-up included
     seconds: float
     sweeps_per_second: float  # of all chains together advancing one sweep
+    movement: Array  # (r,) least share of kept draws in which a latent value differs from the draw before
+    settled: bool  # False: a chain stands still in at least one latent value
+    n_draws: int  # per chain; the averages are over all of them
+    n_warmup: int  # sweeps
+    keep_every: int  # draws per kept draw
+    warmed_up: bool  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    target_reached: bool  # False: max_draws came before target_ess
 
 
 class _Full(NamedTuple):
@@ -73,7 +93,7 @@ class _Full(NamedTuple):
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         white = _overdispersed(rng, (n_chains, self.y_sign.size))
-        latent = white @ self.factor.T
+        latent = _each(self.factor, white)
         return {"latent": latent, "omega": draw_omega(rng, latent)}
 
     def white(self, latent: Array) -> Array:
@@ -85,25 +105,18 @@ class _Full(NamedTuple):
         if "scale" in self.moves:
             latent = latent * scale_move(rngs["scale"], self.white(latent), latent, self.y_sign)[:, None]
         if "ellipse" in self.moves:
-            prior = rngs["ellipse"].standard_normal(latent.shape) @ self.factor.T
+            prior = _each(self.factor, rngs["ellipse"].standard_normal(latent.shape))
             cos, sin = ellipse_move(rngs["ellipse"], latent, prior, self.y_sign)
             latent = cos[:, None] * latent + sin[:, None] * prior
         return {"latent": latent, "omega": omega}
 
+    def monitor(self, state: State) -> State:
+        log_joint = log_likelihood(state["latent"], self.y_sign) + _log_normal(self.white(state["latent"]))
+        return {"latent": state["latent"], "log_joint": log_joint}
+
     def record(self, state: State) -> Record:
         latent, test = latent_moments(self.K_XX, self.K_TX, self.k_tt, self.y_sign, state["omega"])
-        white = self.white(state["latent"])
-        kept = {
-            "latent": state["latent"],
-            "omega": state["omega"],
-            "log_joint": log_likelihood(state["latent"], self.y_sign) + _log_normal(white),
-            "latent_mean": latent.mean,
-            "latent_var": latent.var,
-            "test_mean": test.mean,
-            "test_var": test.var,
-            "probability": logistic_normal_mean(test.mean, test.var),
-        }
-        return Record(kept, {})
+        return Record({**self.monitor(state), "omega": state["omega"]}, {}, _terms(latent, test))
 
 
 class _Fitc(NamedTuple):
@@ -116,7 +129,7 @@ class _Fitc(NamedTuple):
     moves: tuple[str, ...]
 
     def latent(self, inducing: Array, residual: Array) -> Array:
-        return inducing @ self.white_rows.T + np.sqrt(self.cond_var) * residual
+        return _each(self.white_rows, inducing) + np.sqrt(self.cond_var) * residual
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         n, m = self.white_rows.shape
@@ -127,7 +140,7 @@ class _Fitc(NamedTuple):
     def step(self, state: State, rngs: Generators) -> State:
         omega = draw_omega(rngs["auxiliary"], self.latent(state["inducing"], state["residual"]))
         inducing = draw_inducing(rngs["latent"], self.white_rows, self.cond_var, self.y_sign, omega)
-        projected = inducing @ self.white_rows.T
+        projected = _each(self.white_rows, inducing)
         residual = draw_residual(rngs["latent"], projected, self.cond_var, self.y_sign, omega)
         white = np.concatenate([inducing, residual], axis=1)
         m = inducing.shape[1]
@@ -141,26 +154,36 @@ class _Fitc(NamedTuple):
             white = cos[:, None] * white + sin[:, None] * prior
         return {"inducing": white[:, :m], "residual": white[:, m:], "omega": omega}
 
+    def monitor(self, state: State) -> State:
+        latent = self.latent(state["inducing"], state["residual"])
+        white = _log_normal(state["inducing"]) + _log_normal(state["residual"])
+        return {
+            "latent": latent,
+            "inducing": state["inducing"] @ self.factor.T,
+            "log_joint": log_likelihood(latent, self.y_sign) + white,
+        }
+
     def record(self, state: State) -> Record:
         got = inducing_moments(
             self.white_rows, self.cond_var, self.white_rows_test, self.cond_var_test, self.y_sign, state["omega"]
         )
-        latent = self.latent(state["inducing"], state["residual"])
-        kept = {
-            "latent": latent,
-            "omega": state["omega"],
-            "inducing": state["inducing"] @ self.factor.T,
-            "log_joint": log_likelihood(latent, self.y_sign)
-            + _log_normal(state["inducing"])
-            + _log_normal(state["residual"]),
-            "white_mean": got.white_mean,
-            "latent_mean": got.latent.mean,
-            "latent_var": got.latent.var,
-            "test_mean": got.test.mean,
-            "test_var": got.test.var,
-            "probability": logistic_normal_mean(got.test.mean, got.test.var),
-        }
-        return Record(kept, {"white_cov": got.white_cov})
+        terms = _terms(got.latent, got.test)
+        second = got.white_mean[:, :, None] * got.white_mean[:, None, :]
+        terms |= {"white_mean": got.white_mean, "white_second": second, "white_cov": got.white_cov}
+        return Record({**self.monitor(state), "omega": state["omega"]}, {}, terms)
+
+
+def _terms(latent: Moments, test: Moments) -> State:
+    """What is averaged: E[f | ω], its square and Var(f | ω), at data and test points, and p(y* = 1 | ω)."""
+    return {
+        "latent_mean": latent.mean, "latent_second": np.square(latent.mean), "latent_var": latent.var,
+        "test_mean": test.mean, "test_second": np.square(test.mean), "test_var": test.var,
+        "probability": logistic_normal_mean(test.mean, test.var),
+    }  # fmt: skip
+
+
+def _add_up(terms: State) -> State:
+    return {name: value.sum(axis=0) for name, value in terms.items()}
 
 
 def _log_normal(white: Array) -> Array:
@@ -169,9 +192,8 @@ def _log_normal(white: Array) -> Array:
 
 
 def _overdispersed(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
-    """Start states: prior draws scaled per chain by factors spread evenly over [1/4, 2], in random order."""
-    factors = rng.permutation(np.geomspace(0.25, 2.0, shape[0])) if shape[0] > 1 else np.ones(1)
-    return factors[:, None] * rng.standard_normal(shape)
+    """Start states: prior draws, those of each chain scaled by a factor of its own."""
+    return start_factors(shape[0])[:, None] * rng.standard_normal(shape)
 
 
 def _moves(moves: Sequence[str]) -> tuple[str, ...]:
@@ -244,24 +266,29 @@ def sample_full(
     *,
     n_chains: int = 16,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
     seed: int,
     moves: Sequence[str] = ("scale",),
     callback: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
+    max_kept_bytes: int = 500_000_000,
 ) -> LogitChains:
     """Sample p(f, ω | y) of the full GP with binary logit likelihood: wenzel2019, section 5.1.
 
     X (n, d), y_sign (n,) of -1 and +1, X_test (t, d) or None; k = variance · SE(lengthscales (d,)); noise is part of
     every latent value at data and test points, jitter stands on K_XX only. n_chains >= 1 run side by side from
-    overdispersed starts; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps. seed fixes all
-    randomness (one generator per purpose, the chains share it; n_chains is part of what it fixes).
+    overdispersed starts; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until the
+    chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents, their
+    squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a chain
+    is the same whatever n_chains.
     moves: further exact moves after each Gibbs sweep, out of "scale" and "ellipse".
-    callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chain.run`.
-    Time O(r n³) per sweep and as much again per kept draw; memory O(n² + r s (n + t)).
+    callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the averages): see
+    `gibbs.chain.run`. Time O(r n³) per sweep and as much again per draw; memory O(n² + r (n + t)) and the budget.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
@@ -270,10 +297,8 @@ def sample_full(
     chol_K = _cholesky("K_XX", K_XX, "raise noise or jitter, or remove duplicate rows of X")
     k_tt = np.full(p.X_test.shape[0], p.variance + p.noise)
     model = _Full(K_XX, chol_K, p.kernel(p.X_test, p.X), k_tt, p.y_sign, _moves(moves))
-    return _sample(
-        model, p, "full", None, n_chains, n_draws, n_warmup, thin, seed,
-        callback, checkpoint, checkpoint_every, max_kept_bytes,
-    )  # fmt: skip
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
+    return _sample(model, p, "full", None, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes)
 
 
 def sample_fitc(
@@ -288,20 +313,24 @@ def sample_fitc(
     *,
     n_chains: int = 16,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
     seed: int,
     moves: Sequence[str] = ("scale",),
     callback: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
+    max_kept_bytes: int = 500_000_000,
 ) -> LogitChains:
     """Sample p(u, f, ω | y) of the model whose f_i are independent given u = f(Z): FITC with logit likelihood.
 
     Z (m, d): inducing inputs, jitter on the diagonal of K_ZZ only. u is drawn with f integrated out, then f given u.
-    X (n, d), y_sign (n,), variance, lengthscales, noise, X_test, n_chains, n_draws, n_warmup, thin, seed, moves,
-    callback, checkpoint, checkpoint_every, max_kept_bytes: as in `sample_full`. Time O(r n m²) per sweep.
+    X (n, d), y_sign (n,), variance, lengthscales, noise, X_test, n_chains, n_draws, n_warmup, thin, target_ess,
+    max_draws, max_warmup, seed, moves, callback, checkpoint, checkpoint_every, max_kept_bytes: as in `sample_full`.
+    Time O(r n m²) per sweep.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
@@ -312,10 +341,10 @@ def sample_fitc(
     model = _Fitc(
         white.factor, white.white_rows, white.cond_var, test.white_rows, test.cond_var, p.y_sign, _moves(moves)
     )
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
     return _sample(
-        model, p, "fitc", inducing, n_chains, n_draws, n_warmup, thin, seed,
-        callback, checkpoint, checkpoint_every, max_kept_bytes,
-    )  # fmt: skip
+        model, p, "fitc", inducing, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes
+    )
 
 
 class FitcWhite(NamedTuple):
@@ -350,9 +379,7 @@ def _sample(
     kind: str,
     Z: Array | None,
     n_chains: int,
-    n_draws: int,
-    n_warmup: int,
-    thin: int,
+    plan: Plan,
     seed: int,
     callback: Callable[[Progress], object] | None,
     checkpoint: str | os.PathLike[str] | None,
@@ -360,74 +387,94 @@ def _sample(
     max_kept_bytes: int,
 ) -> LogitChains:
     _count("n_chains", n_chains, 1)
-    _count("n_draws", n_draws, 4)
-    rngs = spawn_generators(seed, PURPOSES)
+    _count("n_draws", plan.n_draws, 4)
+    check_plan(plan)
+    rngs = spawn_streams(seed, PURPOSES, n_chains)
     arrays = {"X": p.X, "X_test": p.X_test, "y_sign": p.y_sign, "lengthscales": p.lengthscales}
     if Z is not None:
         arrays["Z"] = Z
     settings = {
         "model": f"logit {kind}", "variance": p.variance, "noise": p.noise, "jitter": p.jitter, "moves": model.moves,
-        "n_chains": int(n_chains), "n_draws": int(n_draws), "n_warmup": int(n_warmup), "thin": int(thin),
-        "seed": int(seed),
+        "n_chains": int(n_chains), "plan": [str(value) for value in plan], "seed": int(seed),
+        "max_kept_bytes": int(max_kept_bytes),
     }  # fmt: skip
+
+    def effective(kept: State, keep_every: int) -> float:
+        return least_ess({name: convergence(draws) for name, draws in _columns(kept).items()})
+
     finished = run(
         model.start(rngs["start"], n_chains),
         model.step,
         model.record,
         rngs,
-        n_draws=n_draws,
-        n_warmup=n_warmup,
-        thin=thin,
+        **plan._asdict(),
+        accumulate=_add_up,
+        monitor=model.monitor,
+        effective=effective,
         callback=callback,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
         mark=fingerprint(settings, arrays),
         max_kept_bytes=max_kept_bytes,
     )
-    return _summary(model, finished, n_chains, n_draws, thin)
+    return _summary(model, finished, n_chains, plan.thin)
 
 
-def _summary(model: _Full | _Fitc, finished: Run, n_chains: int, n_draws: int, thin: int) -> LogitChains:
-    kept = finished.kept
-    spread = variance_influence(kept["latent_mean"], kept["latent_var"])
-    test_spread = variance_influence(kept["test_mean"], kept["test_var"])
-    columns = {
-        "latent": kept["latent"],
-        "latent_square": np.square(kept["latent"]),
-        "log_joint": kept["log_joint"],
-    }
-    inducing_mean = inducing_mean_se = inducing_cov = inducing_cov_se = None
-    if isinstance(model, _Fitc):
-        means = kept["white_mean"] @ model.factor.T  # E[u | ω, y]
-        inducing_mean, inducing_mean_se = means.mean(axis=(0, 1)), standard_error(means)
-        centred = means - inducing_mean
-        per_chain = model.factor @ (finished.totals["white_cov"] / n_draws) @ model.factor.T
-        per_chain += np.einsum("rsm,rsp->rmp", centred, centred) / n_draws
-        inducing_cov = per_chain.mean(axis=0)
-        if n_chains > 1:
-            inducing_cov_se = per_chain.std(axis=0, ddof=1) / np.sqrt(n_chains)
+def _columns(kept: State) -> State:
+    """What effective sizes are asked of."""
+    columns = {"latent": kept["latent"], "latent_square": np.square(kept["latent"]), "log_joint": kept["log_joint"]}
+    if "inducing" in kept:
         columns |= {"inducing": kept["inducing"], "inducing_square": np.square(kept["inducing"])}
-    trust = {name: convergence(draws, thin) for name, draws in columns.items()}
-    per_chain_sweeps = n_draws * thin
-    long_enough = all(bool(np.all(per_chain_sweeps >= 100.0 * q.autocorrelation_time)) for q in trust.values())
+    return columns
+
+
+def _variance(batches: Batches, name: str) -> Estimate:
+    """E[Var(f | ω)] + Var(E[f | ω]): within each batch the law of total variance, between them the influence terms."""
+    means = batches.means(f"{name}_mean")
+    within = batches.means(f"{name}_var") + (batches.means(f"{name}_second") - np.square(means))
+    return batch_average(variance_influence(means, within), batches.widths)
+
+
+def _summary(model: _Full | _Fitc, finished: Run, n_chains: int, thin: int) -> LogitChains:
+    kept = finished.kept
+    sweeps, keep_every = finished.n_draws * thin, finished.keep_every
+    trust = {name: convergence(draws, thin * keep_every) for name, draws in _columns(kept).items()}
+    assert finished.batches is not None
+    batches = finished.batches.joined(batches_per_chain(n_chains, finished.n_draws, slowest_time(trust) / thin))
+
+    def mean(name: str) -> Estimate:
+        return batch_average(batches.means(name), batches.widths)
+
+    inducing = inducing_cov = None
+    if isinstance(model, _Fitc):
+        factor = model.factor
+        means = batches.means("white_mean") @ factor.T  # E[u | ω, y]
+        second, cond = (factor @ batches.means(f"white_{name}") @ factor.T for name in ("second", "cov"))
+        inducing = batch_average(means, batches.widths)
+        inducing_cov = batch_covariance(means, second, cond, batches.widths)
+    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
+    latent_var, test_var = _variance(batches, "latent"), _variance(batches, "test")
+    movement = chain_movement(kept["latent"])
+    settled = bool(movement.min() > 0.0)
+    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
     return LogitChains(
-        latent_mean=kept["latent_mean"].mean(axis=(0, 1)),
-        latent_mean_se=standard_error(kept["latent_mean"]),
-        latent_var=spread.mean(axis=(0, 1)),
-        latent_var_se=standard_error(spread),
-        inducing_mean=inducing_mean,
-        inducing_mean_se=inducing_mean_se,
-        inducing_cov=inducing_cov,
-        inducing_cov_se=inducing_cov_se,
-        test_latent_mean=kept["test_mean"].mean(axis=(0, 1)),
-        test_latent_mean_se=standard_error(kept["test_mean"]),
-        test_latent_var=test_spread.mean(axis=(0, 1)),
-        test_latent_var_se=standard_error(test_spread),
-        probabilities=kept["probability"].mean(axis=(0, 1)),
-        probabilities_se=standard_error(kept["probability"]),
+        latent_mean=latent.mean,
+        latent_mean_se=latent.se,
+        latent_var=latent_var.mean,
+        latent_var_se=latent_var.se,
+        inducing_mean=None if inducing is None else inducing.mean,
+        inducing_mean_se=None if inducing is None else inducing.se,
+        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
+        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
+        test_latent_mean=test.mean,
+        test_latent_mean_se=test.se,
+        test_latent_var=test_var.mean,
+        test_latent_var_se=test_var.se,
+        probabilities=probability.mean,
+        probabilities_se=probability.se,
         quadrature_error=QUADRATURE_ERROR,
         convergence=trust,
-        gate=n_chains >= 4 and long_enough and all(q.gate() for q in trust.values()),
+        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
         latent_draws=kept["latent"],
         omega_draws=kept["omega"],
         inducing_draws=kept.get("inducing"),
@@ -435,4 +482,11 @@ def _summary(model: _Full | _Fitc, finished: Run, n_chains: int, n_draws: int, t
         n_sweeps=finished.n_sweeps,
         seconds=finished.seconds,
         sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
+        movement=movement,
+        settled=settled,
+        n_draws=finished.n_draws,
+        n_warmup=finished.n_warmup,
+        keep_every=keep_every,
+        warmed_up=finished.warmed_up,
+        target_reached=finished.target_reached,
     )

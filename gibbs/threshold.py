@@ -20,6 +20,7 @@ from gibbs.chain import Progress, State
 from gibbs.cone import Labels, bounce_move, inside, log_step, swap_to_label
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.errors import Array, _count, _scalar
+from gibbs.generators import Replay
 from gibbs.multilatent import (
     Conditionals,
     Generators,
@@ -79,16 +80,18 @@ def draw_components(
     f = latent_values.copy()
     r, C, n = f.shape
     sd = 1.0 / np.sqrt(np.einsum("lnn->ln", precision))
+    normals = rng.standard_normal((r, n, C))
+    drops = Replay(np.moveaxis(rng.standard_exponential((r, n, C)), 0, 2))
     for i in range(n):
         bound_here = ~indicator[:, i]
         for c in range(C):
-            mean = f[:, c, i] - (f[:, c] @ precision[c, i]) * sd[c, i] ** 2
-            free = mean + sd[c, i] * rng.standard_normal(r)
+            mean = f[:, c, i] - np.einsum("rn,n->r", f[:, c], precision[c, i]) * sd[c, i] ** 2
+            free = mean + sd[c, i] * normals[:, i, c]
             if c == y[i]:
                 rival = np.delete(f[:, :, i], c, axis=1).max(axis=1)
-                cut = draw_above(rng, mean, sd[c, i], rival)
+                cut = draw_above(drops, mean, sd[c, i], rival)
             else:
-                cut = draw_below(rng, mean, sd[c, i], f[:, y[i], i])
+                cut = draw_below(drops, mean, sd[c, i], f[:, y[i], i])
             f[:, c, i] = np.where(bound_here, cut, free)
     return f
 
@@ -103,9 +106,9 @@ class _Threshold(NamedTuple):
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         latent = swap_to_label(overdispersed(rng, self.conditionals.chol_cov, n_chains), self.y)
         # exchanging values makes them rough, far out under a smooth prior; towards the apex of the cones all is near
-        depth = log_prior(self.conditionals.chol_cov, np.zeros_like(latent)) - log_prior(
-            self.conditionals.chol_cov, latent
-        )
+        chol = self.conditionals.chol_cov
+        apex = log_prior(chol, np.zeros_like(latent[:1]))
+        depth = np.array([float((apex - log_prior(chol, one[None]))[0]) for one in latent])  # alone: same rounding
         latent *= np.sqrt(np.minimum(1.0, 0.5 * latent[0].size / depth))[:, None, None]
         return self._state(rng, latent, np.zeros(n_chains))
 
@@ -160,23 +163,29 @@ def sample(
     *,
     n_chains: int = 32,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
     seed: int,
     moves: Sequence[str] = ("bounce",),
     callback: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
+    max_kept_bytes: int = 500_000_000,
 ) -> MultiLatentChains:
     """Sample p(f | y) under p(y | f) = (1 - ε) [f_y is the largest] + ε/C: villacampa2017 (13), villacampa2020 (2).
 
     X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
     (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None; epsilon in [0, 1).
     noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
-    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps; seed fixes
-    all randomness. moves: one or both of "components" (univariate conditionals, O(r C n²)) and "bounce" (O(r C n) a
-    wall, about n (C - 1) of them). callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chain.run`.
+    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until
+    the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents,
+    their squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a
+    chain is the same whatever n_chains. moves: one or both of "components" (univariate conditionals, O(r C n²)) and
+    "bounce" (O(r C n) a wall, about n (C - 1) of them). callback, checkpoint, checkpoint_every, max_kept_bytes (thins
+    the kept draws, not the averages): see `gibbs.chain.run`.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.
     """
@@ -198,5 +207,6 @@ def sample(
     return sample_model(
         model, setting.arrays, settings, PURPOSES, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
         seed=seed, callback=callback, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-        max_kept_bytes=max_kept_bytes,
+        max_kept_bytes=max_kept_bytes, target_ess=target_ess, max_draws=max_draws, max_warmup=max_warmup,
+        per_chain=True,
     )  # fmt: skip

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
 from gibbs.errors import Array
+from gibbs.generators import chunk, rows_per_chain, subset
 from gibbs.ledger import equation
 
 _T = 0.64  # truncation point: both forms of a_n fall in n there
@@ -67,6 +68,7 @@ def _left_small(rng: np.random.Generator, z: Array) -> Array:
         reject = np.flatnonzero(rng.standard_exponential(half.size) < half * x)
         out[live] = x  # a rejected value is overwritten in a later round
         live = reject if isinstance(live, slice) else live[reject]
+        rng = subset(rng, reject, half.size)
         half = half[reject]
     return out
 
@@ -85,6 +87,7 @@ def _left_large(rng: np.random.Generator, z: Array) -> Array:
         reject = np.flatnonzero(x > _T)
         out[live] = x
         live = reject if isinstance(live, slice) else live[reject]
+        rng = subset(rng, reject, mu.size)
         mu = mu[reject]
     return out
 
@@ -124,13 +127,13 @@ def _propose(rng: np.random.Generator, z: Array) -> Array:
     above = np.flatnonzero(right)
     z_above = z[above]
     rate = np.pi**2 / 8.0 + 0.5 * z_above * z_above
-    x[above] = _T + rng.standard_exponential(above.size) / rate
+    x[above] = _T + subset(rng, above, z.size).standard_exponential(above.size) / rate
     small = z < 1.0 / _T
     below = np.flatnonzero(~right & small)
-    x[below] = _left_small(rng, z[below])
+    x[below] = _left_small(subset(rng, below, z.size), z[below])
     below = np.flatnonzero(~(right | small))
     if below.size:
-        x[below] = _left_large(rng, z[below])
+        x[below] = _left_large(subset(rng, below, z.size), z[below])
     return x
 
 
@@ -143,8 +146,9 @@ def _jacobi(rng: np.random.Generator, z: Array) -> Array:
         refused = unsure[~_series_accepts(x[unsure], uniform[unsure])]
         if refused.size == 0:
             break
-        x[refused] = _propose(rng, z[refused])
-        uniform[refused] = rng.random(refused.size)
+        again = subset(rng, refused, z.size)
+        x[refused] = _propose(again, z[refused])
+        uniform[refused] = again.random(refused.size)
         unsure = refused
     return x
 
@@ -153,7 +157,8 @@ def _jacobi(rng: np.random.Generator, z: Array) -> Array:
 def sample_polya_gamma(rng: np.random.Generator, c: ArrayLike, b: int | np.ndarray = 1) -> Array:
     """Independent exact draws ω ~ PG(b, c): wenzel2019, sections 3.1 and 5.1; Polson, Scott & Windle (2013).
 
-    rng: source of randomness; how many numbers it gives depends on the draws and is not fixed.
+    rng: source of randomness; how many numbers it gives depends on the draws and is not fixed. Streams of chains
+    (`gibbs.generators.ChainStreams`) serve the rows of c.
     c: tilts of any shape, finite; the law depends on |c| only. |c| up to 1e15 keeps full relative accuracy.
     b: integers >= 1, broadcast against c; PG(b, c) is the sum of b independent PG(1, c), so time grows with b.
 
@@ -171,17 +176,19 @@ def sample_polya_gamma(rng: np.random.Generator, c: ArrayLike, b: int | np.ndarr
     if counts.size == 0 or z.size == 0:
         return np.empty(shape)
     out = np.zeros(z.size)
+    one_chain = rows_per_chain(rng, z.size)
+    length = max(1, _CHUNK // one_chain) * one_chain  # whole chains: a chain's numbers do not hang on its neighbours
     if counts.min() == counts.max():
         for _ in range(int(counts.flat[0])):
-            for start in range(0, z.size, _CHUNK):
-                part = slice(start, start + _CHUNK)
-                out[part] += _jacobi(rng, z[part])
+            for start in range(0, z.size, length):
+                part = slice(start, min(start + length, z.size))
+                out[part] += _jacobi(chunk(rng, part.start, part.stop, z.size), z[part])
     else:
         repeats = np.broadcast_to(counts, shape).ravel()
         for done in range(int(counts.max())):
             open_cases = np.flatnonzero(repeats > done)
             for start in range(0, open_cases.size, _CHUNK):
                 part_index = open_cases[start : start + _CHUNK]
-                out[part_index] += _jacobi(rng, z[part_index])
+                out[part_index] += _jacobi(subset(rng, part_index, z.size), z[part_index])
     out *= 0.25
     return out.reshape(shape)

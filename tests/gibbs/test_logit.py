@@ -30,8 +30,11 @@ class FixedNormals:
         self.normals = normals
 
     def standard_normal(self, shape):
-        assert self.normals.shape == tuple(shape)
-        return self.normals
+        if self.normals.shape == tuple(shape):
+            return self.normals
+        now, self.normals = self.normals[0], self.normals[1:]  # a stack of what several calls want
+        assert now.shape == tuple(shape)
+        return now
 
 
 def problem(n=4, t=2, m=2):
