@@ -1,0 +1,230 @@
+"""log Z under the softmax likelihood by annealing many particles over the power of the likelihood.
+
+Neal (2001) with resampling (Del Moral, Doucet & Jasra 2006), as in gibbs.evidence.annealed for the logit. The
+likelihood depends on the C - 1 differences e_c = f_c - f_{C-1} only, whose prior covariance is δ_ab K_a + K_{C-1}; the
+path is p(ξ) p(y | ξ)^β in their white coordinates. Between two powers every particle goes one Hamiltonian path around
+a Gaussian fitted to the particles of a pilot run at that power (Shahbaba, Lan, Johnson & Neal 2014). Ladder, Gaussians
+and steps are those of the pilot, so that each island of the runs that count gives an unbiased estimate of Z.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import block_diag, solve_triangular
+from scipy.special import logsumexp
+
+from gibbs.evidence.annealed import _next_power, _systematic
+from gibbs.evidence.result import LogEvidence
+
+Array = NDArray[np.float64]
+
+
+_BLOCK = 512  # particles at a time, for the cache
+
+
+class _Around(NamedTuple):
+    """N(mean, root rootᵀ) of ξ, and the step of the paths around it."""
+
+    mean: Array
+    root: Array
+    step: float
+
+
+class _Model(NamedTuple):
+    y: NDArray[np.int64]
+    n_classes: int
+    factor: Array  # (p, p): e = factor ξ, data fastest
+
+    def log_lik(self, e: Array, with_slope: bool = False) -> tuple[Array, Array]:
+        """log p(y | e), (k,), for differences e (k, p); with_slope: also its gradient, else nothing."""
+        score = np.zeros((len(e), self.n_classes, self.y.size))
+        score[:, :-1] = e.reshape(len(e), self.n_classes - 1, self.y.size)
+        columns = np.arange(self.y.size)
+        score -= score.max(axis=1, keepdims=True)
+        own = score[:, self.y, columns]
+        np.exp(score, out=score)
+        total = score.sum(axis=1)
+        value = (own - np.log(total)).sum(axis=1)
+        if not with_slope:
+            return value, np.empty(0)
+        score /= -total[:, None]
+        score[:, self.y, columns] += 1.0
+        return value, score[:, :-1].reshape(len(e), -1)
+
+
+def _path(
+    rng: np.random.Generator, model: _Model, beta: float, around: _Around, xi: Array, n_turns: int
+) -> tuple[Array, float]:
+    """One Hamiltonian path per particle for p(ξ) p(y | ξ)^β; also the mean probability of acceptance."""
+    forward, gram = model.factor @ around.root, around.root.T @ around.root
+    centre, shift = model.factor @ around.mean, around.root.T @ around.mean
+
+    def height(z: Array) -> tuple[Array, Array]:
+        """-log [p(ξ) p(y | ξ)^β] up to a constant at ξ = mean + root z, and its gradient less z."""
+        value, slope = model.log_lik(centre + z @ forward.T, with_slope=True)
+        along = z @ gram
+        prior = 0.5 * np.einsum("kp,kp->k", along, z) + z @ shift
+        return prior - beta * value, along + shift - beta * (slope @ forward) - z
+
+    out, total = np.empty_like(xi), 0.0
+    for begin in range(0, len(xi), _BLOCK):
+        block = xi[begin : begin + _BLOCK]
+        z = solve_triangular(around.root, (block - around.mean).T, lower=True).T
+        angle, v = around.step * rng.uniform(0.8, 1.2, (len(z), 1)), rng.standard_normal(z.shape)
+        cos, sin = np.cos(angle), np.sin(angle)
+        level, pull = height(z)
+        before = level + 0.5 * np.einsum("kp,kp->k", v, v)
+        for _ in range(n_turns):
+            v -= 0.5 * angle * pull
+            z, v = cos * z + sin * v, cos * v - sin * z
+            level, pull = height(z)
+            v -= 0.5 * angle * pull
+        probability = np.exp(np.minimum(before - level - 0.5 * np.einsum("kp,kp->k", v, v), 0.0))
+        take = rng.random(len(z)) < probability
+        out[begin : begin + _BLOCK] = np.where(take[:, None], around.mean + z @ around.root.T, block)
+        total += float(probability.sum())
+    return out, total / len(xi)
+
+
+def _turns(step: float) -> int:
+    return int(np.clip(np.ceil(1.5 / step), 1, 60))
+
+
+def _fit(xi: Array, weights: Array, before: _Around) -> _Around:
+    """Mean and covariance of weighted particles, averaged with the Gaussian before, which counts as 2 p particles."""
+    p = xi.shape[1]
+    count = 1.0 / float(np.square(weights).sum())
+    worth = count / (count + 2.0 * p)
+    mean = weights @ xi
+    centred = xi - mean
+    cov = worth * (centred.T * weights) @ centred + (1.0 - worth) * before.root @ before.root.T
+    root = np.asarray(np.linalg.cholesky(0.5 * (cov + cov.T)), dtype=np.float64)
+    return _Around(worth * mean + (1.0 - worth) * before.mean, root, before.step)
+
+
+class _Annealed(NamedTuple):
+    log_z: Array  # (islands,)
+    ladder: list[float]
+    around: list[_Around]
+    acceptance: float  # least over the powers
+
+
+def _anneal(
+    rng: np.random.Generator,
+    model: _Model,
+    plan: _Annealed | None,
+    shape: tuple[int, int],
+    n_steps: int,
+) -> _Annealed:
+    """Islands of particles along the ladder of a plan; without one, choose ladder, Gaussians and steps on the way."""
+    p = model.factor.shape[0]
+    xi = rng.standard_normal((shape[0] * shape[1], p))
+    log_weights = np.full(shape, -np.log(shape[1]))
+    log_z, beta, least = np.zeros(shape[0]), 0.0, 1.0
+    ladder, used = [0.0], list[_Around]()
+    here = _Around(np.zeros(p), np.eye(p), 0.5)
+    while True:
+        log_lik = model.log_lik(xi @ model.factor.T)[0].reshape(shape)
+        if plan is None:
+            beta_next = _next_power(log_lik.ravel(), log_weights.ravel() - np.log(shape[0]), beta)
+        else:
+            beta_next = plan.ladder[len(ladder)]
+        log_weights = log_weights + (beta_next - beta) * log_lik
+        gain = logsumexp(log_weights, axis=1)
+        log_z, log_weights, beta = log_z + gain, log_weights - gain[:, None], beta_next
+        ladder.append(beta)
+        if beta >= 1.0:
+            return _Annealed(log_z, ladder, used, least)
+        weights = np.exp(log_weights)
+        here = _fit(xi, weights.ravel() / shape[0], here) if plan is None else plan.around[len(used)]
+        for k in np.flatnonzero(1.0 / np.square(weights).sum(axis=1) < 0.5 * shape[1]):
+            xi[k * shape[1] : (k + 1) * shape[1]] = xi[k * shape[1] + _systematic(rng, weights[k])]
+            log_weights[k] = -np.log(shape[1])
+        for _ in range(n_steps):
+            xi, rate = _path(rng, model, beta, here, xi, _turns(here.step))
+            if plan is None:
+                here = here._replace(step=float(np.clip(here.step * np.exp(rate - 0.85), 0.01, 0.8)))
+        least = min(least, rate)
+        used.append(here)
+
+
+def log_evidence(
+    rng: np.random.Generator,
+    cov: ArrayLike,
+    y: ArrayLike,
+    *,
+    n_particles: int = 64,
+    n_islands: int = 16,
+    n_steps: int = 1,
+    target_error: float = 0.04,
+    max_rounds: int = 3,
+) -> LogEvidence:
+    """log ∫ Π_c N(f_c; 0, cov_c) Π_i softmax_{y_i}(f_i) df by annealed particles, riihimaki2013 (1).
+
+    cov (C, n, n) prior covariances of f at the data, noise included (of FITC: with u integrated out); y (n,) ints
+    below C. n_particles: in each of n_islands >= 4 islands; n_steps: Hamiltonian paths per power; target_error:
+    standard error asked for, in nats. A pilot run of half the particles chooses the powers; while the error is above
+    target_error, or the islands spread by more than half a nat, the particles are multiplied, max_rounds rounds in
+    all, and only the last round counts; `trusted` says whether both were met. rng: how many numbers it gives is not
+    fixed.
+
+    Raises ValueError on bad input, numpy.linalg.LinAlgError if the covariance of the differences has no Cholesky
+    factor.
+    """
+    for name, count, lowest in (
+        ("n_particles", n_particles, 2),
+        ("n_islands", n_islands, 4),
+        ("n_steps", n_steps, 1),
+        ("max_rounds", max_rounds, 1),
+    ):
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < lowest:
+            raise ValueError(f"{name}: found {count!r}, expected an integer >= {lowest}")
+    if not target_error > 0.0:
+        raise ValueError(f"target_error: found {target_error!r}, expected > 0")
+    model = _model(cov, y)
+    plan = _anneal(rng, model, None, (1, max(n_particles * n_islands // 2, 256)), 2 * n_steps)
+    size = n_particles
+    for rounds in range(1, max_rounds + 1):
+        done = _anneal(rng, model, plan, (n_islands, size), n_steps)
+        relative = np.exp(done.log_z - done.log_z.max())
+        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
+        spread = float(done.log_z.std(ddof=1))
+        # the delta method needs islands within about half a nat of each other
+        trusted = error <= target_error and spread <= 0.5 and done.acceptance >= 0.3
+        if trusted or rounds == max_rounds:
+            break
+        # the error falls with the root of the particle count; a factor of at most 8 at a time
+        size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
+    value = float(logsumexp(done.log_z) - np.log(n_islands))
+    left_out = [logsumexp(np.delete(done.log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)]
+    return LogEvidence(
+        value=value,
+        standard_error=error,
+        mean_log=float(done.log_z.mean()),
+        bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # the jackknife's
+        trusted=bool(trusted),
+        detail={
+            "island_spread": spread,
+            "n_powers": float(len(plan.ladder) - 1),
+            "rounds": float(rounds),
+            "n_particles": float(size * n_islands),
+            "acceptance": done.acceptance,
+        },
+    )
+
+
+def _model(cov: ArrayLike, y: ArrayLike) -> _Model:
+    K, labels = np.array(cov, dtype=np.float64), np.asarray(y)
+    if K.ndim != 3 or K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.shape[1] == 0:
+        raise ValueError(f"cov: found shape {K.shape}, expected (C, n, n) with C >= 2")
+    if not np.all(np.isfinite(K)):
+        raise ValueError("cov: found NaN or infinite entries, expected 0")
+    if labels.shape != K.shape[1:2] or not np.issubdtype(labels.dtype, np.integer):
+        raise ValueError(f"y: found shape {labels.shape} of {labels.dtype}, expected ({K.shape[1]},) integers")
+    if labels.min() < 0 or labels.max() >= len(K):
+        raise ValueError(f"y: found labels {labels.min()} to {labels.max()}, expected 0 to {len(K) - 1}")
+    joint = block_diag(*K[:-1]) + np.tile(K[-1], (len(K) - 1, len(K) - 1))
+    return _Model(labels.astype(np.int64), len(K), np.asarray(np.linalg.cholesky(joint), dtype=np.float64))

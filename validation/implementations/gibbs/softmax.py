@@ -1,0 +1,120 @@
+"""Chains for the softmax likelihood, with log Z by the routes that share no code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gibbs import softmax
+from gibbs.evidence import softmax_annealed, softmax_bridge
+from gibbs.evidence.result import LogEvidence
+from gibbs.multilatent import check
+from gibbs.softmax import SoftmaxChains
+from validation import arguments
+from validation.implementations.gibbs.multilatent import _multilatent_inputs
+from validation.problem import Problem
+from validation.solution import Solution
+
+# "chains": bridge sampling from the draws; "all": annealed particles besides, which never see them
+EVIDENCE = ("none", "chains", "all")
+
+
+def _mh_softmax(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    n_chains: int = 32,
+    n_draws: int = 1000,
+    n_warmup: int = 400,
+    thin: int = 1,
+    moves: Sequence[str] = ("flow",),
+    evidence: str = "chains",
+    target_error: float = 0.04,
+    callback: Callable[[Any], None] | None = None,
+) -> Solution:
+    inputs = _multilatent_inputs(problem, ("softmax",), "gibbs mh-softmax", seed)
+    arguments.choice(evidence, EVIDENCE, "evidence")
+    lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
+    chains = softmax.sample(**inputs, **lengths, seed=seed, moves=tuple(moves), callback=callback)
+    routes = _log_evidence(problem, inputs, chains, seed, evidence, target_error)
+    trusted = {name: found for name, found in routes.items() if found.trusted} or routes
+    best = min(trusted.values(), key=lambda found: found.standard_error) if trusted else None
+    names = ["latent_mean", "latent_cov"]
+    if chains.inducing_mean is not None:
+        names += ["inducing_mean", "inducing_cov"]
+    predictions: dict[str, Any] = {}
+    if problem.X_test is not None:
+        names += ["test_latent_mean", "test_latent_cov", "probabilities"]
+        predictions["probability_mass"] = chains.probability_mass
+    moments = {key: getattr(chains, key) for name in names for key in (name, f"{name}_se")}
+    # an entry that never changes has no effective size: left out here, it shows in `settled`
+    ess = {
+        name: float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)))
+        for name, found in chains.convergence.items()
+        if np.any(np.isfinite(found.ess_bulk))
+    }
+    r_hat = [float(np.nanmax(found.r_hat)) for name, found in chains.convergence.items() if name in ess]
+    return Solution(
+        problem=problem,
+        implementation="gibbs",
+        method="mh-softmax",
+        log_evidence=None if best is None else best.value,
+        log_evidence_se=None if best is None else best.standard_error,
+        log_evidence_kind="sampled",
+        ess=min(ess.values(), default=None),
+        r_hat=max(r_hat, default=None),
+        converged=chains.settled,
+        local={
+            **{f"log_evidence_{name}": np.array([r.value, r.standard_error]) for name, r in routes.items()},
+            "log_joint": chains.log_joint,
+        },
+        trace=chains.log_joint[0],
+        iterations=chains.n_sweeps,
+        settings={
+            **lengths,
+            "moves": list(moves),
+            "seed": seed,
+            "gate": bool(chains.gate),
+            "settled": bool(chains.settled),
+            "collapsed": list(chains.collapsed),
+            "movement": float(chains.movement.min()),
+            "n_kicks": chains.n_kicks,
+            "quadrature_error": chains.quadrature_error,
+            "sampling_seconds": chains.seconds,
+            "sweeps_per_second": chains.sweeps_per_second,
+            **{f"acceptance_{name}": float(value.mean()) for name, value in chains.acceptance.items()},
+            **{f"step_{name}": value for name, value in chains.step_size.items()},
+            **{f"ess_{name}": value for name, value in ess.items()},
+            **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
+        },
+        **moments,
+        **predictions,
+    )
+
+
+def _log_evidence(
+    problem: Problem,
+    inputs: dict[str, Any],
+    chains: SoftmaxChains,
+    seed: int,
+    evidence: str,
+    target_error: float,
+) -> dict[str, LogEvidence]:
+    """log Z by each route asked for; each takes arrays and a generator of its own, so that they share no code."""
+    if evidence == "none":
+        return {}
+    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
+    cov = check(**inputs, n_latents=problem.n_classes).prior.K_XX
+    found: dict[str, LogEvidence] = {}
+    p = problem.n * (problem.n_classes - 1)
+    r, s = chains.latent_draws.shape[:2]
+    if s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
+        found["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
+    if evidence == "all":
+        found["annealed"] = softmax_annealed.log_evidence(first, cov, problem.y, target_error=target_error)
+    return found
+
+
+TABLE = {"mh-softmax": _mh_softmax}
