@@ -1,0 +1,35 @@
+"""log Z of the probit and threshold chains by two routes that share no code: from their draws, and by particles."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from gibbs.evidence import fitted, sequential
+from gibbs.evidence.result import LogEvidence
+from gibbs.multilatent import MultiLatentChains, check
+from validation.problem import Problem
+
+# "chains": the bridge from the draws; "all": particles besides, which never see them
+EVIDENCE = ("none", "chains", "all")
+
+
+def probit_routes(
+    problem: Problem, chains: MultiLatentChains, seed: int, evidence: str, target_error: float
+) -> dict[str, LogEvidence]:
+    """log p(y) by each route asked for: "bridge" from the draws of the chains, "sequential" by particles of its own."""
+    if evidence == "none":
+        return {}
+    p = problem
+    n_latents = 1 if p.likelihood == "probit" else p.n_classes
+    setting = check(
+        p.X, p.y, p.n_classes, n_latents, p.variance, p.lengthscales, p.noise, p.jitter, p.Z, p.prior_model, None
+    )
+    unit = 0.0 if p.likelihood == "threshold" else 1.0
+    cov = setting.prior.K_XX + unit * np.eye(p.n)
+    epsilon = p.epsilon if p.likelihood == "threshold" else 0.0
+    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
+    draws = np.moveaxis(chains.auxiliary_draws, 2, 3)
+    found = {"bridge": fitted.log_evidence(second, cov, p.y, draws, epsilon, target_error=target_error)}
+    if evidence == "all":
+        found["sequential"] = sequential.log_evidence(first, cov, p.y, epsilon, target_error=target_error)
+    return found

@@ -1,0 +1,105 @@
+"""The pairwise model of villacampa2017 (7): the truth that EP with pairwise factors approximates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gibbs import pairwise
+from gibbs.evidence import pairwise as bridge
+from gibbs.evidence import sequential
+from gibbs.evidence.result import LogEvidence
+from validation import arguments
+from validation.implementations.gibbs.evidence import EVIDENCE
+from validation.problem import Problem
+from validation.solution import Solution
+
+
+def _gibbs_pairwise(
+    problem: Problem,
+    *,
+    seed: int = 0,
+    n_chains: int = 16,
+    n_draws: int = 1000,
+    n_warmup: int = 50,
+    thin: int = 1,
+    evidence: str = "all",
+    target_error: float = 0.05,
+    callback: Callable[[Any], None] | None = None,
+) -> Solution:
+    who = "gibbs gibbs-pairwise"
+    if problem.likelihood != "threshold":
+        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+    if problem.epsilon != 0.0:
+        raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}: (7) has no labelling errors")
+    if problem.kernel != "se":
+        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+    arguments.integer(seed, "seed", at_least=0)
+    arguments.choice(evidence, EVIDENCE, "evidence")
+    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test")
+    inputs = {name: getattr(problem, name) for name in names}
+    lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
+    chains = pairwise.sample(**inputs, **lengths, seed=seed, callback=callback)
+    routes: dict[str, LogEvidence] = {}
+    if evidence != "none":
+        model = pairwise.prepare(**inputs)
+        first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
+        routes["bridge"] = bridge.log_evidence(second, model.loadings, chains.white_draws, target_error=target_error)
+        if evidence == "all":
+            G = pairwise.moments_of_margins(model)
+            routes["sequential"] = sequential.log_evidence_margins(
+                first, G, problem.n_classes, target_error=target_error
+            )
+    trusted = {name: found for name, found in routes.items() if found.trusted} or routes
+    best = min(trusted.values(), key=lambda found: found.standard_error) if trusted else None
+    keys = ["latent_mean", "latent_cov"]
+    if problem.prior_model == "fitc":
+        keys += ["inducing_mean", "inducing_cov"]
+    predictions: dict[str, Any] = {}
+    if problem.X_test is not None:
+        keys += ["test_latent_mean", "test_latent_cov", "probabilities"]
+        predictions["probability_mass"] = chains.probability_mass
+    moments = {key: getattr(chains, key) for name in keys for key in (name, f"{name}_se")}
+    ess = {
+        name: float(min(np.nanmin(q.ess_bulk), np.nanmin(q.ess_tail)))
+        for name, q in chains.convergence.items()
+        if np.any(np.isfinite(q.ess_bulk))
+    }
+    r_hat = [float(np.nanmax(chains.convergence[name].r_hat)) for name in ess]
+    return Solution(
+        problem=problem,
+        implementation="gibbs",
+        method="gibbs-pairwise",
+        log_evidence=None if best is None else best.value,
+        log_evidence_se=None if best is None else best.standard_error,
+        log_evidence_kind="sampled",
+        evidence_target="pairwise model",
+        ess=min(ess.values(), default=None),
+        r_hat=max(r_hat, default=None),
+        converged=chains.settled,
+        local={
+            **{f"log_evidence_{name}": np.array([q.value, q.standard_error]) for name, q in routes.items()},
+            "log_joint": chains.log_joint,
+        },
+        trace=chains.log_joint[0],
+        iterations=chains.n_sweeps,
+        settings={
+            **lengths,
+            "seed": seed,
+            "gate": bool(chains.gate),
+            "settled": bool(chains.settled),
+            "acceptance": chains.acceptance,
+            "quadrature_error": chains.quadrature_error,
+            "sampling_seconds": chains.seconds,
+            "sweeps_per_second": chains.sweeps_per_second,
+            **{f"ess_{name}": value for name, value in ess.items()},
+            **{f"trusted_{name}": bool(q.trusted) for name, q in routes.items()},
+        },
+        **moments,
+        **predictions,
+    )
+
+
+TABLE = {"gibbs-pairwise": _gibbs_pairwise}
