@@ -1,0 +1,135 @@
+"""`gibbs` behind the one door where kernel parameters are learnt: chains over parameters and latent values together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gibbs import hyper
+from gibbs.hyperpriors import FIELDS
+from validation import arguments
+from validation.problem import Problem
+from validation.solution import Solution
+
+# the likelihoods of each method, as without `learn`
+METHODS = {
+    "gibbs-logit": ("logit",),
+    "gibbs-probit": ("probit", "multinomial-probit"),
+    "gibbs-threshold": ("threshold",),
+    "mh-softmax": ("softmax",),
+}
+
+
+def learnt(
+    method: str,
+    problem: Problem,
+    *,
+    learn: Sequence[str],
+    seed: int = 0,
+    n_chains: int = 8,
+    n_draws: int = 1000,
+    n_warmup: int = 200,
+    thin: int = 1,
+    n_steps: int = 5,
+    sits_on: str = "field",
+    callback: Callable[[Any], None] | None = None,
+) -> Solution:
+    """Answer `method` with the fields of `learn` sampled under problem.hyperprior instead of held.
+
+    The solution's problem stands at exp(posterior mean of the logarithm) of each field learnt; every moment,
+    probability and error is averaged over the parameters. `local` has, for each field, <field>_draws (r, s, B) or
+    (r, s, B, d) with B = 1 where shared, <field>_mean and _se, log_<field>_mean, _var and their _se.
+    """
+    who = f"gibbs {method} with learn"
+    likelihoods = METHODS[arguments.choice(method, tuple(METHODS), "method")]
+    if problem.likelihood not in likelihoods:
+        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected one of {likelihoods} for {who}")
+    if problem.kernel != "se":
+        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+    arguments.integer(seed, "seed", at_least=0)
+    fields = (learn,) if isinstance(learn, str) else tuple(learn)
+    names = (
+        "X",
+        "y",
+        "n_classes",
+        "variance",
+        "lengthscales",
+        "noise",
+        "jitter",
+        "Z",
+        "prior_model",
+        "X_test",
+        "epsilon",
+    )
+    lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
+    found = hyper.sample(
+        problem.likelihood,
+        **{name: getattr(problem, name) for name in names},
+        hyperprior=problem.hyperprior,
+        learn=fields,
+        shared=problem.shared or problem.n_latents == 1,
+        sits_on=sits_on,
+        n_steps=n_steps,
+        seed=seed,
+        callback=callback,
+        **lengths,
+    )
+    fields = tuple(name for name in FIELDS if name in fields)
+    local: dict[str, Any] = {"log_joint": found.log_joint}
+    for name in fields:
+        local |= {
+            f"{name}_draws": found.hyper_draws[name],
+            f"{name}_mean": found.hyper_mean[name],
+            f"{name}_se": found.hyper_mean_se[name],
+            f"log_{name}_mean": found.log_hyper_mean[name],
+            f"log_{name}_mean_se": found.log_hyper_mean_se[name],
+            f"log_{name}_var": found.log_hyper_var[name],
+            f"log_{name}_var_se": found.log_hyper_var_se[name],
+        }
+    moments = ["latent_mean", "latent_cov"]
+    predictions: dict[str, Any] = {}
+    if problem.X_test is not None:
+        moments += ["test_latent_mean", "test_latent_cov", "probabilities"]
+        predictions["probability_mass"] = found.probability_mass
+    answers = {key: getattr(found, key) for name in moments for key in (name, f"{name}_se")}
+    if found.inducing_mean is not None:
+        answers |= {key: getattr(found, key) for key in ("inducing_mean", "inducing_mean_se", "inducing_cov")}
+    # an entry that never changes has no effective size: left out here, it shows in `settled`
+    ess = {
+        name: float(min(np.nanmin(c.ess_bulk), np.nanmin(c.ess_tail)))
+        for name, c in found.convergence.items()
+        if np.any(np.isfinite(c.ess_bulk))
+    }
+    r_hat = [float(np.nanmax(found.convergence[name].r_hat)) for name in ess]
+    return Solution(
+        problem=problem.replace(**{name: np.exp(found.log_hyper_mean[name]) for name in fields}),
+        implementation="gibbs",
+        method=method,
+        log_evidence_kind="sampled",
+        ess=min(ess.values(), default=None),
+        r_hat=max(r_hat, default=None),
+        converged=found.settled,
+        local=local,
+        trace=found.log_joint[0],
+        iterations=found.n_sweeps,
+        settings={
+            **lengths,
+            "seed": seed,
+            "learn": list(fields),
+            "sits_on": sits_on,
+            "n_steps": n_steps,
+            "gate": bool(found.gate),
+            "settled": bool(found.settled),
+            "movement": float(found.movement.min()),
+            "acceptance": found.acceptance,
+            "step_size": float(found.step_size.mean()),
+            **{f"refused_{name}": value for name, value in found.refused.items()},
+            "sampling_seconds": found.seconds,
+            "sweeps_per_second": found.sweeps_per_second,
+            **{f"ess_{name}": value for name, value in ess.items()},
+        },
+        **answers,
+        **predictions,
+    )
