@@ -75,6 +75,13 @@ def count(name: str, value: Any) -> int:
     return int(value)
 
 
+def whole(name: str, value: Any) -> int:
+    """An integer >= 0."""
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ValueError(f"{name}: found {value!r}, expected an integer >= 0")
+    return int(value)
+
+
 def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int) -> Hyper:
     """The parameters of the prior over functions of d inputs."""
     lengths = real_array("lengthscales", lengthscales, 1)

@@ -7,7 +7,7 @@ takes without a copy.
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg.blas import dtrsm
+from scipy.linalg.blas import dtrsm, dtrsv
 from scipy.linalg.lapack import dpocon, dpotrf
 
 from fast._types import FloatArray
@@ -48,6 +48,29 @@ def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     return factor
 
 
+def factorise(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
+    """`cholesky` for a matrix met in every step: its condition is not estimated, a small pivot is taken for it.
+
+    The square of the smallest pivot is at least the smallest eigenvalue, so this refuses less than `cholesky`.
+    Whatever it refuses goes to `cholesky` for the verdict and its wording. Time m^3/3.
+
+    Parameters
+    ----------
+    matrix : (m, m)   symmetric; only the lower triangle is read
+    name : str        what an error calls it
+    remedy : str      what to change if it is not positive definite
+
+    Raises
+    ------
+    NotPositiveDefiniteError   names matrix, size, smallest eigenvalue and the remedy
+    """
+    factor, info = dpotrf(matrix, lower=1, clean=1)
+    pivots = factor.diagonal()
+    if info == 0 and pivots.min() ** 2 > _EPS * pivots.max() ** 2:  # False for NaN too
+        return factor
+    return cholesky(matrix, name, remedy)
+
+
 def solve_rows(factor: FloatArray, rhs: FloatArray, *, transposed: bool = False) -> FloatArray:
     """Solve with a lower triangular factor for every row of the right-hand side, in place.
 
@@ -71,9 +94,9 @@ def solve_vector(factor: FloatArray, rhs: FloatArray, *, transposed: bool = Fals
     rhs : (m,)
     transposed : bool   solve with the transpose of the factor
     """
-    return solve_rows(factor, rhs[None, :].copy(), transposed=transposed)[0]
+    return dtrsv(factor, rhs, lower=1, trans=int(transposed))
 
 
 def squared_norms(rhs: FloatArray) -> FloatArray:
     """Squared length of every row of rhs (b, m): (b,). Time b m."""
-    return np.einsum("bm,bm->b", rhs, rhs)
+    return np.vecdot(rhs, rhs)

@@ -13,6 +13,17 @@ from fast.kernels import se_ard
 from fast.ledger import equation
 from fast.linalg import solve_rows, squared_norms
 from fast.prior import whiten
+from fast.quadrature import QUADRATURE_ERROR, log_class_probabilities
+
+
+class Prediction(NamedTuple):
+    """Predictions at t test points."""
+
+    latent_mean: FloatArray  # (t,)
+    latent_var: FloatArray  # (t,), noise included
+    probabilities: FloatArray  # (t, 2), rows sum to 1
+    probability_mass: FloatArray  # (t,), their sum before normalising
+    quadrature_error: float  # stated bound on the error of each probability, relative and absolute
 
 
 class LatentMoments(NamedTuple):
@@ -88,3 +99,25 @@ def full_latent(
         explained = squared_norms(solve_rows(factor, work)[: stop - start])
         var[start:stop] = np.maximum(hyper.variance - explained, 0.0) + hyper.noise
     return LatentMoments(mean, var)
+
+
+def logit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Prediction:
+    """Class probabilities (14) of wenzel2019 at latent moments. Time O(t).
+
+    Parameters
+    ----------
+    latent_mean : (t,)
+    latent_var : (t,)
+
+    Raises
+    ------
+    ValueError    class probabilities miss 1 by more than the stated quadrature error
+    """
+    probabilities = np.exp(log_class_probabilities(latent_mean, latent_var))
+    mass = probabilities.sum(axis=1)
+    error = QUADRATURE_ERROR * (1.0 + float(np.abs(latent_mean).max(initial=0.0)) / 100.0)
+    if (np.abs(mass - 1.0) > 2.0 * error).any():
+        raise ValueError(
+            f"probability_mass: found {mass[np.argmax(np.abs(mass - 1.0))]!r}, expected 1 within {error:.1g}"
+        )
+    return Prediction(latent_mean, latent_var, probabilities / mass[:, None], mass, error)

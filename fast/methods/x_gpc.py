@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fast import _inputs
+from fast._inputs import Hyper
 from fast._types import FloatArray
+from fast.batch_learning import Learned, maximise
+from fast.errors import NotPositiveDefiniteError
 from fast.fixed_point import Progress, ascend
 from fast.hyper import Gradients, full_gradients, sparse_gradients
 from fast.linalg import solve_rows
+from fast.optim import Packing
 from fast.polya_gamma import pg_mean, update_local
-from fast.predict import full_latent, sparse_latent
+from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.prior import Evaluation, FullPrior, SparsePrior
-from fast.quadrature import QUADRATURE_ERROR, log_class_probabilities
 
 Prior = SparsePrior | FullPrior
 
@@ -70,16 +73,6 @@ class XGPCPosterior:
         # a copy even for m = 1, where one order of memory is the other: the solve is in place
         spread = solve_rows(factor, np.array(prior.chol_K, order="C"))  # row i: R^-1 (row i of L)
         return spread @ spread.T
-
-
-class Prediction(NamedTuple):
-    """Predictions at t test points."""
-
-    latent_mean: FloatArray  # (t,)
-    latent_var: FloatArray  # (t,), noise included
-    probabilities: FloatArray  # (t, 2), rows sum to 1
-    probability_mass: FloatArray  # (t,), their sum before normalising
-    quadrature_error: float  # stated bound on the error of each probability, relative and absolute
 
 
 class Sweep(NamedTuple):
@@ -218,14 +211,7 @@ def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) ->
         mean, var = sparse_latent(
             X_test, prior.Z, prior.hyper, prior.chol_K, evaluation.factor, evaluation.weights, block_size
         )
-    probabilities = np.exp(log_class_probabilities(mean, var))
-    mass = probabilities.sum(axis=1)
-    error = QUADRATURE_ERROR * (1.0 + float(np.abs(mean).max(initial=0.0)) / 100.0)
-    if (np.abs(mass - 1.0) > 2.0 * error).any():
-        raise ValueError(
-            f"probability_mass: found {mass[np.argmax(np.abs(mass - 1.0))]!r}, expected 1 within {error:.1g}"
-        )
-    return Prediction(mean, var, probabilities / mass[:, None], mass, error)
+    return logit_prediction(mean, var)
 
 
 def gradients(posterior: XGPCPosterior) -> Gradients:
@@ -245,3 +231,98 @@ def gradients(posterior: XGPCPosterior) -> Gradients:
     if isinstance(prior, FullPrior):
         return full_gradients(prior, posterior.c, evaluation.factor, evaluation.weights)
     return sparse_gradients(prior, posterior.c, evaluation.factor, evaluation.weights, evaluation.latent_mean)
+
+
+def fit_learning(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    learn: Iterable[str],
+    learning_iterations: int = 200,
+    learning_tolerance: float = 1e-5,
+    restarts: int = 0,
+    seed: int = 0,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+) -> tuple[XGPCPosterior, Learned]:
+    """Maximise the bound over q and over parameters of the prior, by L-BFGS-B: wenzel2019, section 4.3, batch.
+
+    Each evaluation is coordinate ascent to its fixed point, started from the local parameters of the one before; there
+    the gradient of the bound needs none of q (`gradients`).
+
+    Parameters
+    ----------
+    X, y, variance, lengthscales, noise, jitter, Z, tolerance, max_iterations, block_size, memory_budget    see `fit`
+    learn                         names out of variance, lengthscales, noise, Z
+    learning_iterations : int     of L-BFGS-B
+    learning_tolerance : float    on the gradient in logarithms (Z as it is)
+    restarts : int                further searches, from logarithms of the scales moved by N(0, 1); the best end counts
+    seed : int                    of the restarts
+
+    Raises
+    ------
+    ValueError, NotPositiveDefiniteError    bad input, by name; a start that the prior refuses
+
+    Returns
+    -------
+    posterior at the best parameters, and how the best search went
+    """
+    X = _inputs.inputs("X", X)
+    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1])
+    Z = None if Z is None else _inputs.finite_rows("Z", _inputs.inputs("Z", Z, X.shape[1])).copy()
+    packing = Packing(learn, hyper, Z)
+    if packing.size == 0:
+        raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
+    restarts = _inputs.whole("restarts", restarts)
+    rng = np.random.default_rng(_inputs.whole("seed", seed))
+    start: FloatArray | None = None
+
+    def posterior_at(hyper: Hyper, Z: FloatArray | None) -> XGPCPosterior:
+        return fit(
+            X,
+            y,
+            *hyper,
+            Z,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            block_size=block_size,
+            initial_c=start,
+            memory_budget=memory_budget,
+        )
+
+    def evaluate(hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:
+        nonlocal start
+        posterior = posterior_at(hyper, Z)
+        start = posterior.c
+        return posterior.elbo, gradients(posterior)
+
+    best: tuple[XGPCPosterior, Learned] | None = None
+    for k in range(1 + restarts):
+        moved = packing
+        if k > 0:
+            scales = Packing([name for name in packing.names if name != "Z"], hyper, Z)
+            vector = scales.vector(hyper, Z) + rng.standard_normal(scales.size)
+            moved = Packing(packing.names, *scales.parameters(vector, hyper, Z))
+        try:
+            found = maximise(
+                evaluate,
+                moved,
+                max_iterations=_inputs.count("learning_iterations", learning_iterations),
+                tolerance=_inputs.scalar("learning_tolerance", learning_tolerance, positive=True),
+            )
+        except NotPositiveDefiniteError:
+            if k == 0:
+                raise
+            continue  # a restart that the prior refuses is none
+        posterior = posterior_at(found.hyper, found.Z)
+        if best is None or posterior.elbo > best[0].elbo:
+            best = posterior, found
+    assert best is not None
+    return best

@@ -15,12 +15,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation.bench import x_gpc
+from validation.bench import x_gpc, x_gpc_svi
 from validation.bench.measure import Row
 from validation.solve import versions
 
 BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "x-gpc/sweep": x_gpc.sweep,
+    "x-gpc-svi/step": x_gpc_svi.step,
+    "x-gpc-svi/length": x_gpc_svi.step_against_n,
+    "x-gpc-svi/memory": x_gpc_svi.memory_map,
     "gibbs/polya-gamma": x_gpc.polya_gamma,
     "gibbs/chains": x_gpc.chains,
 }

@@ -1,0 +1,342 @@
+"""epgpc: expectation propagation with inducing points for binary probit GP classification. A baseline of wenzel2019.
+
+The model of Hernandez-Lobato and Hernandez-Lobato 2016 for two classes: labels y_i with probability Phi(y_i f_i), the
+latent values independent given the inducing values (FITC). Site i is a Gaussian function of the projection
+t_i = upsilon_i'u (see `fast.sites`), so a cavity is two numbers:
+
+    cavity of t_i: N(m, v),   Z_i = Phi(y_i m / sqrt(1 + v + cond_var_i)),   new site from two derivatives of log Z_i.
+
+log Z_EP = sum_i log s_i - log|B|/2 + nu'E[t]/2 holds every constant. Full GP: t = f, cond_var = 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray
+from fast.batch_learning import Learned
+from fast.hyper import Gradients
+from fast.methods.svgpc import (
+    ProbitPrediction,
+    cond_var_of,
+    learn_prior,
+    predict_sites,
+    site_inducing_cov,
+    site_inducing_mean,
+)
+from fast.methods.x_gpc import Prior, prepare
+from fast.prior import FullPrior
+from fast.probit import LinkMoments, log_expected_probit
+from fast.site_gradients import full_site_gradients, sparse_site_gradients
+from fast.site_iteration import Progress, Visit, settle
+from fast.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments
+
+
+@dataclass(frozen=True, eq=False)
+class EPGPCPosterior:
+    """q(u) and the sites at the fixed point."""
+
+    prior: Prior
+    sites: SitePosterior
+    cavity: Cavity
+    link: LinkMoments  # log Z_i and its derivatives
+    site_precision: FloatArray  # (n,)
+    site_shift: FloatArray  # (n,)
+    log_scales: FloatArray  # (n,) log s_i
+    latent_var: FloatArray  # (n,) variance of q(f_i), its own site included, noise included
+    latent_mean: FloatArray  # (n,)
+    log_evidence: float  # log Z_EP, every constant in it: an estimate of the FITC model's log p(y)
+    trace: FloatArray  # log Z_EP after each sweep (no bound: it may fall)
+    residual: float  # estimated scaled distance of the sites from the fixed point
+    converged: bool
+    n_improper: int  # cavities that were no distribution and were skipped, over all sweeps
+
+    @property
+    def iterations(self) -> int:
+        """Sweeps made."""
+        return self.trace.size
+
+    @property
+    def inducing_mean(self) -> FloatArray:
+        """Mean of u under q: (m,); of the latent values for a full GP."""
+        return site_inducing_mean(self.prior, self.sites)
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """Covariance of u under q: (m, m); of the latent values for a full GP."""
+        return site_inducing_cov(self.prior, self.sites, self.site_precision)
+
+
+def refresh(
+    y_sign: FloatArray, cavities: Cavity, cond_var: FloatArray | float
+) -> tuple[LinkMoments, FloatArray, FloatArray]:
+    """Tilted moments and the matching sites of some data: (link, site_precision, site_shift).
+
+    Parameters
+    ----------
+    y_sign : (n,)      -1, +1
+    cavities           of the projections t_i
+    cond_var : (n,)    variance of f_i given t_i
+    """
+    link = log_expected_probit(y_sign, cavities.mean, cavities.var + cond_var)
+    return link, *match_moments(cavities.mean, cavities.var, link.slope, link.curvature)
+
+
+class Sweep(NamedTuple):
+    """What all sites want at given sites."""
+
+    sites: SitePosterior
+    cavity: Cavity
+    link: LinkMoments
+    log_scales: FloatArray
+    target_precision: FloatArray
+    target_shift: FloatArray
+
+
+def sweep(prior: Prior, site_precision: FloatArray, site_shift: FloatArray) -> Sweep:
+    """One parallel pass: q from all sites, their cavities, scales and updates; an improper cavity's site stays.
+
+    Parameters
+    ----------
+    prior                                from `prepare`
+    site_precision, site_shift : (n,)    tau, nu
+    """
+    sites = condition(prior, site_precision, site_shift)
+    cavities = cavity(sites.proj_mean, sites.proj_var, sites.left, site_precision, site_shift)
+    link, new_precision, new_shift = refresh(prior.y_sign, cavities, cond_var_of(prior))
+    scales = log_site_scale(link.value, cavities.mean, cavities.var, site_precision, site_shift)
+    proper = cavities.proper
+    return Sweep(
+        sites,
+        cavities,
+        link,
+        scales,
+        np.where(proper, new_precision, site_precision),
+        np.where(proper, new_shift, site_shift),
+    )
+
+
+def converge(
+    prior: Prior,
+    *,
+    damping: float = 1.0,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    accelerate: bool = True,
+    callback: Callable[[Progress], None] | None = None,
+    start: tuple[FloatArray, FloatArray] | None = None,
+) -> EPGPCPosterior:
+    """What `fit` does once data and prior are prepared.
+
+    Parameters
+    ----------
+    prior                    from `prepare`
+    damping, tolerance, max_iterations, accelerate, callback    see `fit`
+    start : pair of (n,)     sites to start from; default zero
+    """
+
+    def visit(site_precision: FloatArray, site_shift: FloatArray) -> Visit:
+        found = sweep(prior, site_precision, site_shift)
+        proper = found.cavity.proper
+        return Visit(
+            site_precision,
+            site_shift,
+            found.target_precision,
+            found.target_shift,
+            found.sites.proj_var,
+            ep_evidence(found.sites, found.log_scales),
+            int(proper.size - np.count_nonzero(proper)),
+            found,
+        )
+
+    n = prior.y_sign.size
+    end = settle(
+        visit,
+        (np.zeros(n), np.zeros(n)) if start is None else start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        damping=damping,
+        monotone=False,
+        accelerate=accelerate,
+        callback=callback,
+    )
+    last = end.visit
+    pair = (last.site_precision, last.site_shift)
+    return assemble(prior, last.payload, pair, end.trace, end.residual, end.converged, end.n_improper)
+
+
+def assemble(
+    prior: Prior,
+    found: Sweep,
+    pair: tuple[FloatArray, FloatArray],
+    trace: FloatArray,
+    residual: float,
+    converged: bool,
+    n_improper: int,
+) -> EPGPCPosterior:
+    """Posterior and log Z_EP from a pass over all sites.
+
+    q(f_i) is the Gaussian with the tilted distribution's moments: the site of datum i saw f_i, not only t_i.
+
+    Parameters
+    ----------
+    prior           from `prepare`
+    found           from `sweep`
+    pair            the sites (tau, nu) of that pass
+    trace, residual, converged, n_improper    how the iteration went
+    """
+    open_var = found.cavity.var + cond_var_of(prior)
+    return EPGPCPosterior(
+        prior,
+        found.sites,
+        found.cavity,
+        found.link,
+        *pair,
+        found.log_scales,
+        open_var + open_var**2 * found.link.curvature,
+        found.cavity.mean + open_var * found.link.slope,
+        ep_evidence(found.sites, found.log_scales),
+        trace,
+        residual,
+        converged,
+        n_improper,
+    )
+
+
+def fit(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    damping: float = 1.0,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    callback: Callable[[Progress], None] | None = None,
+    accelerate: bool = True,
+    memory_budget: int = 2**30,
+) -> EPGPCPosterior:
+    """Parallel EP to its fixed point, hyper-parameters held.
+
+    Sites start at zero. Sites whose cavity is improper stay as they are for that sweep and are counted. A step that
+    makes the next one more than twice as large is taken back and halved. Time a sweep 2 n m^2 + m^3/3.
+
+    Parameters
+    ----------
+    X : (n, d)               real, finite; may be a numpy.memmap, read in blocks
+    y : (n,)                 ints 0, 1
+    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
+    lengthscales : (d,)      > 0
+    Z : (m, d) or None       None: full GP
+    damping : float          in (0, 1]: share of the new site in a step; 1 = undamped
+    tolerance : float        scaled distance of the sites from the fixed point (see `fast.site_iteration`)
+    max_iterations : int     sweeps after which to give up; `converged` is False then
+    block_size : int         data points handled at a time, at most
+    callback : callable      called with a Progress after every sweep
+    accelerate : bool        guarded Anderson mixing of the sweeps, or plain sweeps
+    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every pass
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    K_ZZ is singular
+    """
+    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
+    damping = _inputs.scalar("damping", damping, positive=True)
+    if damping > 1.0:
+        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
+    return converge(
+        prior,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        accelerate=bool(accelerate),
+        callback=callback,
+    )
+
+
+def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
+    """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)), with n for m if full.
+
+    Parameters
+    ----------
+    posterior            from `fit`
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
+
+
+def gradients(posterior: EPGPCPosterior) -> Gradients:
+    """Gradient of log Z_EP at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
+
+    Sites and scales are held (log Z_EP is stationary in them): exact at convergence, else off by the residual.
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    prior, sites = posterior.prior, posterior.sites
+    if isinstance(prior, FullPrior):
+        return full_site_gradients(prior, sites.factor, sites.weights, posterior.site_precision)
+    slope = posterior.site_shift - posterior.site_precision * sites.proj_mean
+    open_precision = -(posterior.link.slope**2 + posterior.link.curvature)
+    return sparse_site_gradients(prior, sites.factor, sites.weights, slope, posterior.site_precision, open_precision)
+
+
+def fit_learning(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    learn: Iterable[str],
+    learning_iterations: int = 200,
+    learning_tolerance: float = 1e-5,
+    damping: float = 1.0,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+) -> tuple[EPGPCPosterior, Learned]:
+    """Maximise log Z_EP over parameters of the prior by L-BFGS-B, EP converged at every evaluation.
+
+    Parameters
+    ----------
+    X, y, variance, lengthscales, noise, jitter, Z    see `fit`
+    damping, tolerance, max_iterations, block_size, memory_budget    see `fit`
+    learn                         names out of variance, lengthscales, noise, Z
+    learning_iterations : int     of L-BFGS-B
+    learning_tolerance : float    on the gradient in logarithms (Z as it is)
+    """
+    return learn_prior(
+        partial(converge, damping=damping, tolerance=tolerance, max_iterations=max_iterations),
+        lambda posterior: (posterior.log_evidence, gradients(posterior)),
+        X,
+        y,
+        variance,
+        lengthscales,
+        noise,
+        jitter,
+        Z,
+        learn=learn,
+        learning_iterations=learning_iterations,
+        learning_tolerance=learning_tolerance,
+        block_size=block_size,
+        memory_budget=memory_budget,
+    )

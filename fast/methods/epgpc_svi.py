@@ -1,0 +1,434 @@
+"""epgpc on mini-batches: the sites of a batch are refreshed side by side, or in order. A baseline of wenzel2019.
+
+q(u) is kept whitened, P = I + A T A' and w = A nu over all n sites, and a batch adds the change of its own sites: time
+O(b m^2 + m^3) a step whatever n is. Sites take 16 n bytes, in memory or in a file.
+
+Learning: after a batch one step of Adam on the batch's estimate of log Z_EP at fixed sites,
+
+    (n/s) sum over S of log s_i + (|R^-1 w|^2 - log|P|)/2,
+
+whose gradient takes the data terms of the batch n/s times (see `fast.site_gradients`): over all data at the fixed point
+it is the gradient of log Z_EP. Sites are functions of upsilon_i'u, which moves with the kernel: P and w are then
+summed anew over all data, O(n m^2), every `rebuild_every` steps; in between, the sum of sites is held as it is in u.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dsyrk
+
+from fast import _inputs
+from fast._inputs import Hyper
+from fast._types import FloatArray, IntArray
+from fast.errors import NotPositiveDefiniteError
+from fast.kernels import gram
+from fast.linalg import cholesky, solve_rows, solve_vector, squared_norms
+from fast.methods.epgpc import EPGPCPosterior, assemble, refresh, sweep
+from fast.methods.svgpc import ProbitPrediction, probit_prediction
+from fast.methods.x_gpc import prepare
+from fast.minibatch import index_lists
+from fast.natural import factor_precision, moments, move_kernel
+from fast.optim import AdamState, Packing, adam_step
+from fast.predict import sparse_latent
+from fast.prior import SparsePrior, whiten
+from fast.site_gradients import add_outer, sparse_site_gradients
+from fast.site_iteration import site_gap
+from fast.sites import cavity, log_site_scale
+from fast.stopping import Falling, converged_parameters, parameter_change
+
+
+class Progress(NamedTuple):
+    """What a callback sees after every step."""
+
+    iteration: int
+    n_steps: int
+    log_evidence: float  # batch estimate of log Z_EP; NaN where none was asked for
+    n_improper: int
+    hyper: Hyper
+    run: SiteRun  # sites and q(u) after the step; the next step changes it
+
+
+@dataclass(frozen=True, eq=False)
+class EPRun:
+    """Where a run on mini-batches ended."""
+
+    posterior: EPGPCPosterior  # from one pass over all data at the last sites: log Z_EP is that of all data
+    trace: FloatArray  # batch estimates of log Z_EP, one a step; empty if not asked for
+    iterations: int
+    n_improper: int  # cavities skipped in all steps
+    converged: bool
+    diverged: bool
+    reason: str
+
+    @property
+    def hyper(self) -> Hyper:
+        """Parameters of the prior, as learned."""
+        return self.posterior.prior.hyper
+
+    @property
+    def Z(self) -> FloatArray:
+        """Inducing points, as learned: (m, d)."""
+        assert isinstance(self.posterior.prior, SparsePrior)
+        return self.posterior.prior.Z
+
+
+class SiteSums(NamedTuple):
+    """q(v) = N(P^-1 w, P^-1) from all sites."""
+
+    shift: FloatArray  # w, (m,)
+    precision: FloatArray  # P, (m, m), symmetric
+
+
+class View(NamedTuple):
+    """A batch seen through the inducing points."""
+
+    rows: FloatArray  # (b, m)
+    cond_var: FloatArray  # (b,)
+    y_sign: FloatArray  # (b,)
+
+
+def sum_sites(
+    X: Any,
+    Z: FloatArray,
+    hyper: Hyper,
+    chol_K: FloatArray,
+    site_precision: FloatArray,
+    site_shift: FloatArray,
+    block_size: int,
+) -> SiteSums:
+    """P = I + A T A' and w = A nu over all data, block by block. Time O(n m (m + d)), memory of a block.
+
+    Parameters
+    ----------
+    X : (n, d)                           may be a numpy.memmap
+    Z : (m, d)
+    hyper                                parameters of the prior
+    chol_K : (m, m)                      L
+    site_precision, site_shift : (n,)    tau, nu
+    block_size : int
+    """
+    m = Z.shape[0]
+    P, shift = np.eye(m, order="F"), np.zeros(m)
+    for start in range(0, site_shift.size, block_size):
+        part = slice(start, start + block_size)
+        if not (site_precision[part].any() or site_shift[part].any()):
+            continue
+        block = _inputs.finite_rows("X", X[part], start)
+        rows = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise).rows
+        P = dsyrk(1.0, (rows * np.sqrt(site_precision[part])[:, None]).T, beta=1.0, c=P, lower=1, overwrite_c=1)
+        shift += rows.T @ site_shift[part]
+    return SiteSums(shift, P + np.tril(P, -1).T)
+
+
+def add_sites(sums: SiteSums, rows: FloatArray, precision_change: FloatArray, shift_change: FloatArray) -> SiteSums:
+    """Add the changes of a batch's sites. Time b m^2.
+
+    Parameters
+    ----------
+    sums                          P and w before
+    rows : (b, m)                 row i is a_i
+    precision_change : (b,)       of tau, any sign
+    shift_change : (b,)           of nu
+    """
+    P = add_outer(np.array(sums.precision, order="F"), rows, precision_change)
+    return SiteSums(sums.shift + rows.T @ shift_change, np.tril(P) + np.tril(P, -1).T)
+
+
+class SiteRun:
+    """Sites, q(u) and the kernel that they stand on."""
+
+    def __init__(self, X: Any, y_sign: FloatArray, Z: FloatArray, hyper: Hyper, sites: FloatArray, block: int) -> None:
+        self.X, self.y_sign, self.block_size = X, y_sign, block
+        self.precision, self.shift = sites
+        self.n_improper = 0
+        self.set_kernel(hyper, Z)
+        self.rebuild()
+
+    def set_kernel(self, hyper: Hyper, Z: FloatArray) -> None:
+        K_ZZ = gram(Z, hyper.variance, hyper.lengthscales, 0.0, hyper.jitter)
+        self.chol_K = cholesky(K_ZZ, "K_ZZ", "raise jitter or remove duplicate rows of Z")
+        self.hyper, self.Z = hyper, Z
+
+    def rebuild(self) -> None:
+        """P and w from all sites at the present kernel."""
+        self.sums = sum_sites(self.X, self.Z, self.hyper, self.chol_K, self.precision, self.shift, self.block_size)
+        self.factor = factor_precision(self.sums.precision)
+
+    def view(self, batch: IntArray) -> View:
+        hyper = self.hyper
+        block = _inputs.finite_rows("X", self.X[batch])
+        rows, cond_var = whiten(block, self.Z, self.chol_K, hyper.variance, hyper.lengthscales, hyper.noise)
+        return View(rows, cond_var, self.y_sign[batch])
+
+    def cavities(self, batch: IntArray, rows: FloatArray) -> tuple[FloatArray, Any]:
+        """Means of t_i under q, and the cavities of a batch. Time b m^2."""
+        half = solve_rows(self.factor, rows.copy())
+        mean, var = half @ solve_vector(self.factor, self.sums.shift), squared_norms(half)
+        tau, nu = self.precision[batch], self.shift[batch]
+        return mean, cavity(mean, var, 1.0 - tau * var, tau, nu)
+
+    def predict(self, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
+        """Predictions with q(u) as it is now. Time O(t m (m + d))."""
+        weights = solve_vector(self.factor, solve_vector(self.factor, self.sums.shift), transposed=True)
+        latent = sparse_latent(X_test, self.Z, self.hyper, self.chol_K, self.factor, weights, block_size)
+        return probit_prediction(latent.mean, latent.var)
+
+    def step(self, batch: IntArray, view: View, damping: float) -> None:
+        """Refresh the sites of a batch, all from the same q, then q."""
+        found = self.cavities(batch, view.rows)[1]
+        _, precision, shift = refresh(view.y_sign, found, view.cond_var)
+        changes = [
+            np.where(found.proper, damping * (new - old), 0.0)
+            for new, old in ((precision, self.precision[batch]), (shift, self.shift[batch]))
+        ]
+        if not (np.isfinite(changes[0]).all() and np.isfinite(changes[1]).all()):
+            raise ValueError("sites: found a value that is not finite, expected finite numbers; lower damping")
+        self.n_improper += int(np.count_nonzero(~found.proper))
+        sums = add_sites(self.sums, view.rows, *changes)
+        self.factor = factor_precision(sums.precision)
+        self.sums = sums
+        self.precision[batch] += changes[0]
+        self.shift[batch] += changes[1]
+
+    def step_in_order(self, batch: IntArray, view: View, damping: float) -> None:
+        """Refresh the sites of a batch one after the other, q after each by a rank-one update. Time b m^2 + m^3."""
+        inverse = solve_rows(self.factor, np.eye(self.factor.shape[0])).T
+        S = inverse.T @ inverse
+        weights = S @ self.sums.shift
+        start = self.precision[batch], self.shift[batch]
+        for k, i in enumerate(batch):
+            row = view.rows[k]
+            spread = S @ row
+            var, mean = np.array([row @ spread]), np.array([row @ weights])
+            tau, nu = self.precision[i : i + 1], self.shift[i : i + 1]
+            found = cavity(mean, var, 1.0 - tau * var, tau, nu)
+            if not found.proper[0]:
+                self.n_improper += 1
+                continue
+            _, new_tau, new_nu = refresh(view.y_sign[k : k + 1], found, view.cond_var[k : k + 1])
+            by_tau, by_nu = float(damping * (new_tau - tau)[0]), float(damping * (new_nu - nu)[0])
+            if not np.isfinite(by_tau + by_nu):
+                raise ValueError("sites: found a value that is not finite, expected finite numbers; lower damping")
+            gain = 1.0 + by_tau * var[0]
+            weights = weights + spread * ((by_nu - by_tau * mean[0]) / gain)
+            S -= np.outer(spread, spread * (by_tau / gain))
+            self.precision[i] += by_tau
+            self.shift[i] += by_nu
+        once = np.unique(batch, return_index=True)[1]
+        sums = add_sites(
+            self.sums,
+            view.rows[once],
+            self.precision[batch[once]] - start[0][once],
+            self.shift[batch[once]] - start[1][once],
+        )
+        self.factor = factor_precision(sums.precision)
+        self.sums = sums
+
+    def estimate(self, batch: IntArray, view: View) -> float:
+        """(n/s) sum over S of log s_i + (|R^-1 w|^2 - log|P|)/2."""
+        _, found = self.cavities(batch, view.rows)
+        link = refresh(view.y_sign, found, view.cond_var)[0]
+        scales = log_site_scale(link.value, found.mean, found.var, self.precision[batch], self.shift[batch])
+        half = solve_vector(self.factor, self.sums.shift)
+        log_det = 2.0 * float(np.log(self.factor.diagonal()).sum())
+        return self.y_sign.size / batch.size * float(scales.sum()) + 0.5 * (float(half @ half) - log_det)
+
+    def gradient(self, batch: IntArray, view: View, packing: Packing) -> FloatArray:
+        """Gradient of the estimate in the coordinates that are learned. Time O(b m (m + d) + m^3)."""
+        mean, found = self.cavities(batch, view.rows)
+        link = refresh(view.y_sign, found, view.cond_var)[0]
+        scale = self.y_sign.size / batch.size
+        tau, nu = self.precision[batch], self.shift[batch]
+        prior = SparsePrior(self.X[batch], view.y_sign, self.Z, self.hyper, self.block_size, 2**62)
+        weights = solve_vector(self.factor, solve_vector(self.factor, self.sums.shift), transposed=True)
+        open_precision = -(link.slope**2 + link.curvature)
+        found_slopes = sparse_site_gradients(
+            prior, self.factor, weights, scale * (nu - tau * mean), scale * tau, scale * open_precision
+        )
+        return packing.slope(found_slopes, self.hyper)
+
+    def move(self, hyper: Hyper, Z: FloatArray, rebuild: bool) -> None:
+        """Another kernel under the same sites."""
+        old = self.chol_K
+        self.set_kernel(hyper, Z)
+        if not rebuild:
+            held = np.array(self.sums.precision, order="C")
+            held.flat[:: held.shape[0] + 1] -= 1.0
+            shift, precision = move_kernel(self.sums.shift, held, old, self.chol_K)
+            precision = np.array(precision, order="C")
+            precision.flat[:: held.shape[0] + 1] += 1.0
+            self.sums = SiteSums(shift, precision)
+            try:
+                self.factor = factor_precision(precision)
+            except NotPositiveDefiniteError:
+                rebuild = True
+        if rebuild:
+            self.rebuild()
+
+
+def drawn_batches(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
+    """Index lists without end: epoch by epoch a permutation cut into batches that differ by one in size at most.
+
+    Parameters
+    ----------
+    n : int             data
+    batch_size : int    at most
+    seed : int          order of the data
+    """
+    rng = np.random.default_rng(np.random.SeedSequence(seed))
+    while True:
+        yield from np.array_split(rng.permutation(n), -(-n // batch_size))
+
+
+def fit(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any,
+    *,
+    damping: float = 1.0,
+    parallel: bool = True,
+    batch_size: int = 100,
+    n_steps: int | None = None,
+    batches: Sequence[Any] | None = None,
+    learn: Iterable[str] = (),
+    learning_rate: float = 0.01,
+    rebuild_every: int = 1,
+    seed: int = 0,
+    window: int = 5,
+    stop: float | None = None,
+    trace: bool = False,
+    site_file: str | os.PathLike[str] | None = None,
+    block_size: int = 4096,
+    callback: Callable[[Progress], None] | None = None,
+) -> EPRun:
+    """EP on mini-batches from sites at zero, and one pass over all data at the end for log Z_EP.
+
+    Parameters
+    ----------
+    X : (n, d)               real, finite; may be a numpy.memmap
+    y : (n,)                 ints 0, 1
+    variance : float         > 0, like lengthscales, noise and Z where the run starts
+    lengthscales : (d,)      > 0
+    noise : float            >= 0
+    jitter : float           >= 0
+    Z : (m, d)               m may exceed n
+    damping : float          in (0, 1]: share of the new site in a step
+    parallel : bool          all sites of a batch from one q, an index counted once; False: one after the other in list
+                             order, q after each
+    batch_size : int         data a step at most
+    n_steps : int            default: all of `batches`, else 10 epochs
+    batches : sequence       index arrays, for a run to be followed step by step
+    learn                    names out of variance, lengthscales, noise, Z: one step of Adam after each batch
+    learning_rate : float    of Adam
+    rebuild_every : int      steps after which a moved kernel meets all n sites again
+    seed : int               order of the data
+    window : int             steps whose mean change is compared with `stop`
+    stop : float             threshold on the change of the mean and covariance of u a step; None or 0 never
+    trace : bool             keep the batch estimate of log Z_EP of each step
+    site_file : path         sites live in this file, 16 n bytes; None: in memory
+    block_size : int         data of a pass handled at a time
+    callback : callable      called with a Progress after every step
+
+    Raises
+    ------
+    ValueError                  bad input, by name: an empty batch by its number
+    NotPositiveDefiniteError    K_ZZ is singular
+
+    Returns
+    -------
+    EPRun    diverged is True, with a reason, if sites or parameters left the finite numbers; the last good state then
+    """
+    X = _inputs.inputs("X", X)
+    n, d = X.shape
+    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, d)
+    y_sign = _inputs.labels(y, n)
+    if Z is None:
+        raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
+    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, d)).copy()
+    damping = _inputs.scalar("damping", damping, positive=True)
+    if damping > 1.0:
+        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+    batch_size, window = _inputs.count("batch_size", batch_size), _inputs.count("window", window)
+    rebuild_every, block_size = _inputs.count("rebuild_every", rebuild_every), _inputs.count("block_size", block_size)
+    learning_rate = _inputs.scalar("learning_rate", learning_rate, positive=True)
+    packing = Packing(learn, hyper, Z)
+    if batches is None:
+        indices, limit = drawn_batches(n, batch_size, seed), 10 * -(-n // batch_size)
+    else:
+        listed = index_lists("batches", batches, n)
+        indices, limit = iter(listed), len(listed)
+    steps = limit if n_steps is None else _inputs.count("n_steps", n_steps)
+    if batches is not None and steps > limit:
+        raise ValueError(f"n_steps: found {steps}, expected at most {limit}, the number of batches")
+    sites = np.zeros((2, n)) if site_file is None else np.memmap(site_file, np.float64, "w+", shape=(2, n))
+    threshold = None if stop is None else _inputs.scalar("stop", stop, positive=False) or None
+    run = SiteRun(X, y_sign, Z, hyper, sites, block_size)
+    adam, estimates, done = AdamState.start(packing.size), [], 0
+    changes: deque[float] = deque(maxlen=window)
+    before, falling = None, Falling(n)
+    converged = diverged = False
+    reason = f"{steps} steps made"
+    while done < steps:
+        batch = next(indices)
+        estimate = float("nan")
+        try:
+            if not parallel:
+                run.step_in_order(batch, run.view(batch), damping)
+            batch = np.unique(batch)
+            view = run.view(batch)
+            if parallel:
+                run.step(batch, view, damping)
+            if trace or packing.size:
+                estimate = run.estimate(batch, view)
+            if packing.size:
+                slope = run.gradient(batch, view, packing)
+                if not np.isfinite(slope).all():
+                    raise ValueError("the gradient with respect to the prior is not finite")
+                move, adam = adam_step(slope, adam, learning_rate)
+                new_hyper, new_Z = packing.parameters(packing.vector(run.hyper, run.Z) + move, run.hyper, run.Z)
+                assert new_Z is not None
+                good = (run.hyper, run.Z)
+                try:
+                    run.move(new_hyper, new_Z, rebuild=(done + 1) % rebuild_every == 0)
+                except (ValueError, NotPositiveDefiniteError):
+                    run.move(*good, rebuild=True)
+                    raise
+        except (ValueError, NotPositiveDefiniteError) as error:
+            diverged, reason = True, f"step {done + 1}: {error}"
+            break
+        done += 1
+        if trace:
+            estimates.append(estimate)
+        if callback is not None:
+            callback(Progress(done, steps, estimate, run.n_improper, run.hyper, run))
+        if packing.size and falling.add(estimate):
+            diverged, reason = True, f"step {done}: the estimate of log Z_EP has been falling without end"
+            break
+        if threshold is not None:
+            weights = solve_vector(run.factor, solve_vector(run.factor, run.sums.shift), transposed=True)
+            after = moments(run.chol_K, run.factor, weights)
+            if before is not None:
+                changes.append(parameter_change(before, after))
+            before = after
+            if len(changes) == window and converged_parameters(changes, window, threshold):
+                converged = True
+                reason = f"mean change of mean and covariance over {window} steps below {threshold:g}"
+                break
+    tau, nu = run.precision, run.shift
+    prior = prepare(
+        X, y, run.hyper.variance, run.hyper.lengthscales, run.hyper.noise, jitter, run.Z, block_size=block_size
+    )
+    found = sweep(prior, tau, nu)
+    gap = site_gap(tau, nu, found.target_precision, found.target_shift, found.sites.proj_var)
+    posterior = assemble(prior, found, (tau, nu), np.array(estimates), gap, converged, run.n_improper)
+    return EPRun(posterior, np.array(estimates), done, run.n_improper, converged, diverged, reason)

@@ -1,0 +1,140 @@
+"""Learning the prior: gradients of batch estimates, batch searches, default lengthscales, kernels by products."""
+
+import numpy as np
+import pytest
+
+from fast.defaults import default_lengthscales
+from fast.kernels import PreparedKernel, se_ard, se_ard_vjp
+from fast.methods import x_gpc
+from fast.optim import Packing
+
+
+def largest(left, right):
+    return np.abs(np.asarray(left) - np.asarray(right)).max() / max(np.abs(right).max(), 1e-300)
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test_a_kernel_by_a_product_is_the_kernel_within_its_stated_error(rng, offset):
+    Z, X = offset + rng.normal(size=(30, 3)), offset + rng.normal(size=(50, 3))
+    lengths = np.array([0.5, 1.0, 3.0])
+    kernel = PreparedKernel(Z, 1.7, lengths)
+    exact = se_ard(X, Z, 1.7, lengths)
+    got = kernel.cross_by_product(X)
+    # stated: 4 eps 256 d within 16 lengthscales; units far from the origin lose offset / lengthscale of eps times 16
+    np.testing.assert_allclose(got, exact, rtol=7e-13 + 4e-15 * offset, atol=0)
+    assert (got != exact).any()
+    weighted = rng.normal(size=exact.shape) * exact
+    for left, right in zip(kernel.pull_back(weighted, X), se_ard_vjp(weighted, X, Z, 1.7, lengths), strict=True):
+        # sums of 50 terms of size 10, of which the result keeps a tenth at least
+        assert largest(left, right) < 1e-11 + 1e-14 * offset
+
+
+@pytest.mark.parametrize("far", ["batch", "inducing points"])
+def test_a_kernel_far_out_takes_differences(rng, far):
+    Z, X = rng.normal(size=(5, 2)), rng.normal(size=(6, 2))
+    if far == "batch":
+        X[0] += 40.0
+    else:
+        Z[0] += 40.0
+    kernel = PreparedKernel(Z, 1.0, np.ones(2))
+    np.testing.assert_array_equal(kernel.cross_by_product(X), kernel.cross(X))
+    weighted = rng.normal(size=(6, 5))
+    for left, right in zip(kernel.pull_back(weighted, X), se_ard_vjp(weighted, X, Z, 1.0, np.ones(2)), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def separated(n=300, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(n, 3)) * np.array([1.0, 10.0, 1.0])
+    y = (rng.random(n) < 1.0 / (1.0 + np.exp(-4.0 * np.sin(2.0 * X[:, 0])))).astype(int)
+    return X, y
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_a_batch_search_ends_where_the_slopes_vanish_and_beats_its_start(full):
+    X, y = separated(60 if full else 300)
+    Z = None if full else X[:15]
+    start = (1.0, np.array([1.0, 10.0, 1.0]), 0.1, 1e-4, Z)
+    first = x_gpc.fit(X, y, *start)
+    learn = ("variance", "lengthscales", "noise")
+    best, found = x_gpc.fit_learning(X, y, *start, learn=learn)
+    assert best.elbo > first.elbo + 1.0
+    # the search stopped by itself, by its gradient or by a change below 1e-13
+    assert found.converged
+    slope = Packing(learn, found.hyper, found.Z).slope(x_gpc.gradients(best), found.hyper)
+    # a bound of some hundred nats is flat to 1e-13 of its size where the slope is below 1e-3
+    assert np.abs(slope).max() < 1e-3
+    # the input that matters has the shortest lengthscale in units of its spread
+    relative = found.hyper.lengthscales / np.array([1.0, 10.0, 1.0])
+    assert np.argmin(relative) == 0
+
+
+def test_restarts_never_end_below_the_first_search_and_one_seed_repeats():
+    X, y = separated(80)
+    start = (1.0, np.array([30.0, 1.0, 30.0]), 0.1, 1e-4, X[:8])
+    options = {"learn": ("variance", "lengthscales"), "learning_iterations": 25}
+    alone, _ = x_gpc.fit_learning(X, y, *start, **options)
+    best, _ = x_gpc.fit_learning(X, y, *start, **options, restarts=3, seed=5)
+    again, _ = x_gpc.fit_learning(X, y, *start, **options, restarts=3, seed=5)
+    assert best.elbo >= alone.elbo
+    assert best.elbo == again.elbo
+
+
+def test_moving_inducing_points_raises_the_bound_further():
+    X, y = separated(200)
+    start = (2.0, np.array([1.0, 30.0, 30.0]), 0.05, 1e-4, X[:6])
+    held, _ = x_gpc.fit_learning(X, y, *start, learn=("variance",), learning_iterations=40)
+    free, found = x_gpc.fit_learning(X, y, *start, learn=("variance", "Z"), learning_iterations=40)
+    assert free.elbo > held.elbo + 1.0
+    assert found.Z.shape == (6, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"learn": ()}, "learn: found no name"),
+        ({"learn": ("Z",)}, "learn: found 'Z', expected inducing points"),
+        ({"learn": ("variance", "variance")}, "learn: found .*, expected different names"),
+        ({"learn": ("variance",), "restarts": -1}, "restarts: found -1"),
+        ({"learn": ("variance",), "learning_iterations": 0}, "learning_iterations: found 0"),
+    ],
+)
+def test_bad_settings_of_a_search_are_named(change, text):
+    X, y = separated(20)
+    with pytest.raises(ValueError, match=text):
+        x_gpc.fit_learning(X, y, 1.0, np.ones(3), 0.1, 1e-4, **change)
+
+
+def test_a_packing_gives_back_what_it_was_given(rng):
+    from fast._inputs import hyper
+
+    start, Z = hyper(2.0, np.array([0.5, 3.0]), 0.1, 1e-6, 2), rng.normal(size=(4, 2))
+    packing = Packing(("Z", "noise", "variance", "lengthscales"), start, Z)
+    again, moved = packing.parameters(packing.vector(start, Z), start, Z)
+    np.testing.assert_array_equal(moved, Z)
+    for left, right in zip(again, start, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-15, atol=0)
+    with pytest.raises(ValueError, match=r"noise: found a logarithm of -1e\+03"):
+        packing.parameters(np.where(np.arange(packing.size) == 3, -1e3, packing.vector(start, Z)), start, Z)
+
+
+@pytest.mark.parametrize("n", [2, 500, 30_000])
+def test_default_lengthscales_make_typical_points_correlate_moderately(n):
+    rng = np.random.default_rng(3)
+    scales = np.array([1.0, 1e4, 1e-3, 1.0])
+    X = rng.normal(size=(n, 4)) * scales + 100.0 * scales
+    X[:, 3] = 7.0  # constant
+    got = default_lengthscales(X, np.random.default_rng(0))
+    k = se_ard(X[: n // 2][:200], X[n // 2 :][:200], 1.0, got)
+    # half the pairs are nearer than the median, where the kernel is exp(-1/2); 500 rows resolve the median to 5 %
+    assert abs(np.median(k) - np.exp(-0.5)) < (0.05 if n > 2 else 1e-9)
+    np.testing.assert_allclose(
+        default_lengthscales(X * 8.0, np.random.default_rng(0))[:3], 8.0 * got[:3], rtol=1e-12, atol=0
+    )
+
+
+@pytest.mark.parametrize("X", [np.zeros((5, 2)), np.ones((1, 3)), np.full((4, 1), 1e300)])
+def test_default_lengthscales_of_data_without_spread_are_positive_and_finite(X):
+    got = default_lengthscales(X, np.random.default_rng(0))
+    assert np.isfinite(got).all()
+    assert (got > 0).all()

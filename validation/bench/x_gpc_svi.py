@@ -1,0 +1,199 @@
+"""x-gpc-svi of `fast`: a step against its floor, step time against n, memory while training on a memory map."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.linalg.blas import dtrmm, dtrsm
+from scipy.linalg.lapack import dpotrf, dtrtri
+
+from fast.methods import x_gpc_svi
+from fast.minibatch import Shuffled
+from fast.natural import RateMemory
+from fast.optim import AdamState, Packing
+from fast.stochastic import Kernel, Run, Settings, State
+from fast.stopping import Falling
+from validation.bench.measure import Row, best_of
+
+_LEARN = ("variance", "lengthscales", "noise")
+
+
+def _run(X: Any, y: Any, Z: Any, learn: tuple[str, ...], batch_size: int = 100) -> Run:
+    """A run that is past its start."""
+    hyper = x_gpc_svi._inputs.hyper(2.0, np.full(Z.shape[1], 2.0), 0.1, 1e-6, Z.shape[1])
+    packing = Packing(learn, hyper, Z)
+    run = Run(
+        State.prior(Kernel(hyper, Z)),
+        Shuffled(X, y, batch_size, 0),
+        x_gpc_svi.PolyaGamma(),
+        Settings(10**9, learn=learn, learning_rate=1e-4, stop=None),
+        RateMemory.empty(Z.shape[0]),
+        packing,
+        AdamState.start(packing.size),
+        Falling(len(y)),
+    )
+    for _ in range(10):
+        run.look(run.source.draw())
+    for _ in range(100):
+        run.step(run.source.draw())
+    return run
+
+
+def _steps(run: Run, count: int) -> None:
+    for _ in range(count):
+        run.step(run.source.draw())
+
+
+def _floor(m: int, b: int, d: int, learn: bool) -> tuple[Callable[[], None], tuple[str, ...]]:
+    """The calls of a step that linear algebra and the kernel cannot do without."""
+    rng = np.random.default_rng(0)
+    points, centres = rng.standard_normal((b, d)), rng.standard_normal((d, m))
+    rows = rng.standard_normal((b, m)) / np.sqrt(m)
+    matrix = np.asfortranarray(np.eye(m) * m + rows.T @ rows)
+    factor, _ = dpotrf(matrix, lower=1, clean=1)
+    right = np.asfortranarray(rows.T)
+    square = np.asfortranarray(rng.standard_normal((m, m)))
+    corner = rng.standard_normal((m, d))
+    calls = [
+        f"product ({b}, {d}) x ({d}, {m}) and exp ({b}, {m}): kernel",
+        f"triangular solve ({m}, {m}) \\ ({m}, {b}), twice: A, R^-1 A",
+        f"product ({m}, {b}) x ({b}, {m}) of an array and its transpose: A Theta A'",
+        f"triangular solve with ({m}, {m}) right-hand sides, left and right: norms of the adaptive rate",
+        f"Cholesky ({m}, {m}): P",
+    ]
+
+    def fixed() -> None:
+        np.exp(points @ centres)
+        for _ in range(2):
+            dtrsm(1.0, factor, right, side=0, lower=1)
+        rows.T @ rows
+        half = dtrsm(1.0, factor, square, side=0, lower=1, trans_a=1)
+        dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1)
+        dpotrf(matrix, lower=1)
+
+    if not learn:
+        return fixed, tuple(calls)
+    calls += [
+        f"product ({m}, {d}) x ({d}, {m}) and exp ({m}, {m}): K_ZZ",
+        f"Cholesky ({m}, {m}), twice: K_ZZ, P after the move",
+        f"triangular solve ({m}, {m}) \\ ({m}, {m}), triangular products ({m}, {m}), twice: P in the moved coordinates",
+        f"triangular solve ({m}, {m}) \\ ({m}, {b}): marginals at the new q",
+        f"triangular inverse ({m}, {m}), twice, product ({m}, {m}) with its transpose: KL, S",
+        f"product ({b}, {m}) x ({m}, {m}), ({m}, {b}) x ({b}, {m}) twice: pull-back through A",
+        f"triangular solve ({m}, {m}) \\ ({m}, {b}), ({m}, {m}) \\ ({m}, {m}) left and right: pull-back through L",
+        f"products ({b}, {m}) x ({m}, {d}), ({m}, {m}) x ({m}, {d}): pull-back through the kernel",
+    ]
+
+    def with_gradients() -> None:
+        fixed()
+        np.exp(corner @ centres)
+        dpotrf(matrix, lower=1)
+        dpotrf(matrix, lower=1)
+        turn = dtrsm(1.0, factor, square, side=0, lower=1)
+        turn = dtrmm(1.0, factor, turn, side=0, lower=1, trans_a=1, overwrite_b=1)
+        dtrmm(1.0, factor, turn, side=1, lower=1, overwrite_b=1)
+        dtrsm(1.0, factor, right, side=0, lower=1)
+        dtrtri(factor, lower=1)
+        inverse, _ = dtrtri(factor, lower=1)
+        inner = inverse.T @ inverse
+        pull = rows @ inner
+        rows.T @ rows
+        rows.T @ pull
+        dtrsm(1.0, factor, right, side=0, lower=1, trans_a=1)
+        half = dtrsm(1.0, factor, square, side=0, lower=1, trans_a=1)
+        dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1)
+        pull @ corner
+        inner @ corner
+
+    return with_gradients, tuple(calls)
+
+
+def step(*, n: int = 50_000, m: int = 100, d: int = 8, b: int = 100, repeats: int = 400) -> Iterable[Row]:
+    """One step with the adaptive rate, prior held and prior learned; reading a pool counts in `step_against_n`."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
+    for name, learn, limit in (("prior held", (), 1.5), ("prior learned", _LEARN, 2.0)):
+        run = _run(X, y, X[:m].copy(), learn, b)
+        floor, calls = _floor(m, b, d, bool(learn))
+
+        def one(run: Run = run) -> None:
+            run.step(run.source.draw())
+
+        # single steps: on a busy machine only a short stretch is ever undisturbed
+        ours, bare = best_of([one, floor], repeats)
+        what = f"{name}, n = {n}, m = {m}, batch {b}"
+        yield Row("x-gpc-svi/step", what, 1e3 * ours, "ms", "", None)
+        yield Row("x-gpc-svi/step", f"{name}: floor", 1e3 * bare, "ms", "", None, calls)
+        ratio = ours / bare
+        yield Row("x-gpc-svi/step", f"{name}: ratio to the floor", ratio, "", f"<= {limit:g}", ratio <= limit)
+
+
+def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: int = 8) -> Iterable[Row]:
+    """Step time on memory maps of growing length, pages warm; a pool of 8192 rows is read every 82 steps."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        longest = max(sizes)
+        X = np.memmap(Path(folder, "X.bin"), dtype=np.float32, mode="w+", shape=(longest, d))
+        y = np.memmap(Path(folder, "y.bin"), dtype=np.int8, mode="w+", shape=(longest,))
+        for start in range(0, longest, 10**5):
+            part = rng.standard_normal((min(10**5, longest - start), d), dtype=np.float32)
+            X[start : start + len(part)] = part
+            y[start : start + len(part)] = part[:, 0] > 0
+        runs = [_run(X[:n], y[:n], np.array(X[:100], dtype=np.float64), ()) for n in sizes]
+        # whole pools, so that reading them counts
+        seconds = best_of([partial(_steps, run, 164) for run in runs], 5)
+        for n, time in zip(sizes, seconds, strict=True):
+            yield Row("x-gpc-svi/length", f"n = {n}", 1e3 * time / 164, "ms", "", None)
+        ratio = seconds[-1] / seconds[0]
+        yield Row("x-gpc-svi/length", "longest over shortest", ratio, "", "<= 1.25", ratio <= 1.25)
+        del X, y, runs
+
+
+_TRAIN = """
+import sys
+import numpy as np
+from fast.methods import x_gpc_svi
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) / 1024
+
+n, d, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+X = np.memmap(folder + "/X.bin", dtype=np.float64, mode="r", shape=(n, d))
+y = np.memmap(folder + "/y.bin", dtype=np.int8, mode="r", shape=(n,))
+before, peak = anonymous(), 0.0
+
+def look(progress):
+    global peak
+    if progress.iteration % 500 == 0:
+        peak = max(peak, anonymous())
+
+Z = np.array(X[: 100])
+x_gpc_svi.fit(X, y, 2.0, np.full(d, 4.0), 0.1, 1e-6, Z, batch_size=1000, n_steps=n // 1000, stop=0, callback=look)
+print(peak - before)
+"""
+
+
+def memory_map(*, n: int = 5_000_000, d: int = 18) -> Iterable[Row]:
+    """Growth of anonymous memory over one epoch of a memory map, in a process of its own (Linux)."""
+    if not Path("/proc/self/status").exists():
+        return
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(Path(folder, "X.bin"), "wb") as inputs, open(Path(folder, "y.bin"), "wb") as labels:
+            for start in range(0, n, 10**5):
+                part = rng.standard_normal((min(10**5, n - start), d))
+                part.tofile(inputs)
+                (part[:, 0] > 0).astype(np.int8).tofile(labels)
+        command = [sys.executable, "-c", _TRAIN, str(n), str(d), folder]
+        grown = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    what = f"{n} x {d} memory map, one epoch: growth of anonymous memory"
+    yield Row("x-gpc-svi/memory", what, grown, "MB", "< 100", grown < 100.0)
