@@ -1,0 +1,8 @@
+"""scikit-learn classifiers: each method of `fast` behind fit, predict_proba and the rest of that interface.
+
+`import fast` does not load scikit-learn; this package does.
+"""
+
+from fast.estimators.binary import EPGPClassifier, SVGPClassifier, XGPClassifier
+
+__all__ = ["EPGPClassifier", "SVGPClassifier", "XGPClassifier"]

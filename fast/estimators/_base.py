@@ -1,0 +1,256 @@
+"""What all classifiers share: checks of scikit-learn, codes of the labels, inducing points, predictions.
+
+A subclass gives `_train`: checked data in, a `Fitted` out. Everything that predicts goes through `Fitted.predict`.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.cluster import KMeans, kmeans_plusplus
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fast._types import FloatArray, IntArray
+from fast.errors import NotPositiveDefiniteError
+
+_SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
+_ESCALATIONS = 3
+_RELATIVE_JITTER = 1e-10
+
+
+class Predicted(Protocol):
+    """Predictions at t points."""
+
+    @property
+    def latent_mean(self) -> FloatArray:
+        """(t,) or (t, L)."""
+
+    @property
+    def latent_var(self) -> FloatArray:
+        """(t,) or (t, L), noise included."""
+
+    @property
+    def probabilities(self) -> FloatArray:
+        """(t, C), rows sum to one."""
+
+
+class Start(NamedTuple):
+    """Where training starts: what was given, or a default."""
+
+    variance: float
+    lengthscales: FloatArray  # (d,)
+    noise: float
+    jitter: float
+    Z: FloatArray | None  # (m, d); None: full GP
+
+
+class Fitted(NamedTuple):
+    """What training leaves behind."""
+
+    predict: Callable[[Any], Predicted]
+    posterior: Any  # of the method
+    variance: float
+    lengthscales: FloatArray
+    noise: float
+    Z: FloatArray | None
+    log_evidence: float  # bound or estimate of log p(y); of the last epoch's batches if trained on mini-batches
+    n_iter: int
+    converged: bool
+    reason: str  # why training stopped
+
+
+class GPClassifier(ClassifierMixin, BaseEstimator):
+    """Base of the classifiers; see its subclasses."""
+
+    random_state: Any
+    verbose: int | bool
+    n_inducing: Any
+    inducing_points: Any
+    jitter: float
+
+    _multi_class = False
+
+    # -- scikit-learn ----------------------------------------------------------------------------------------------
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = self._multi_class
+        return tags
+
+    def fit(self, X: Any, y: Any, *, callback: Callable[[Any], None] | None = None) -> Any:
+        """Train on inputs X (n, d) and labels y (n,), of any type that scikit-learn takes as classes.
+
+        X may be a numpy.memmap of float32 or float64; it is read in blocks when training uses mini-batches.
+        callback(self) is called after each step of training; predictions with the state so far work inside it.
+
+        Raises ValueError for bad input, by name, and for one class only.
+        """
+        X, codes = self._checked_data(X, y)
+        rng = self._rng()
+        started = time.perf_counter()
+        self._spent = 0.0
+        if hasattr(self, "_online"):  # fit starts anew, whatever partial_fit had seen
+            del self._online
+        fitted = self._with_jitter(X, codes, rng, callback)
+        self._keep(fitted)
+        self._say(f"{fitted.n_iter} steps in {time.perf_counter() - started:.2f} s: {fitted.reason}")
+        return self
+
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Class probabilities (t, C) at X (t, d), columns in the order of `classes_`."""
+        return self._predicted(X).probabilities
+
+    def predict(self, X: Any) -> np.ndarray[Any, Any]:
+        """Most probable labels (t,) at X (t, d)."""
+        most_probable = np.argmax(self.predict_proba(X), axis=1)
+        return self.classes_[most_probable]
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """Log odds of `classes_[1]` (t,) at X (t, d); with C > 2 classes the log probabilities (t, C)."""
+        # the smallest float stands for what underflows: order is kept, and nothing is infinite
+        log_probabilities = np.log(np.maximum(self.predict_proba(X), np.finfo(np.float64).tiny))
+        if len(self.classes_) == 2:
+            return log_probabilities[:, 1] - log_probabilities[:, 0]
+        return log_probabilities
+
+    def latent_mean_and_variance(self, X: Any) -> tuple[FloatArray, FloatArray]:
+        """Mean and variance, noise included, of the latent functions at X (t, d): each (t,), or (t, L)."""
+        found = self._predicted(X)
+        return found.latent_mean, found.latent_var
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        raise NotImplementedError
+
+    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
+        raise NotImplementedError
+
+    def _with_jitter(self, X: Any, codes: IntArray, rng: np.random.RandomState, callback: Any) -> Fitted:
+        """Train; where K_ZZ has no Cholesky factor, raise the jitter tenfold, three times at most, and say so."""
+        start = self._start(X, rng)
+        seed = rng.randint(np.iinfo(np.int32).max)
+        jitter = start.jitter
+        for attempt in range(_ESCALATIONS + 1):
+            try:
+                # one seed for every attempt: only the jitter differs
+                fitted = self._train(X, codes, start._replace(jitter=jitter), np.random.RandomState(seed), callback)
+            except NotPositiveDefiniteError:
+                if attempt == _ESCALATIONS:
+                    raise
+                size = "n" if start.Z is None else f"{start.Z.shape[0]}"
+                jitter = max(10.0 * jitter, _RELATIVE_JITTER * start.variance)
+                warnings.warn(
+                    f"K_ZZ ({size}, {size}) has no Cholesky factor: jitter raised to {jitter:.3g}",
+                    RuntimeWarning,
+                    stacklevel=3,
+                )
+                continue
+            self._spent = jitter - start.jitter
+            return fitted
+        raise AssertionError  # the loop returns or raises
+
+    def _keep(self, fitted: Fitted) -> None:
+        self.posterior_ = fitted.posterior
+        self._predict = fitted.predict
+        self.variance_ = fitted.variance
+        self.lengthscales_ = fitted.lengthscales
+        self.noise_ = fitted.noise
+        self.inducing_points_ = fitted.Z
+        self.log_evidence_ = fitted.log_evidence
+        self.n_iter_ = max(1, fitted.n_iter)
+        self.converged_ = fitted.converged
+        self.stop_reason_ = fitted.reason
+        self.jitter_spent_ = self._spent
+
+    def _checked_data(self, X: Any, y: Any) -> tuple[Any, IntArray]:
+        """Inputs as float64 or float32, finite; labels as codes 0 .. C - 1. Sets classes_ and n_features_in_."""
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
+        check_classification_targets(y)
+        kind = type_of_target(y, input_name="y", raise_unknown=True)
+        if kind != "binary" and not self._multi_class:
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y: found one class, {self.classes_[0]}, expected at least two classes")
+        return X, codes.astype(np.int64)
+
+    def _checked_batch(self, X: Any, y: Any, classes: Any, *, first: bool) -> tuple[Any, IntArray]:
+        """A batch for `partial_fit`: its labels as codes of the classes that the first call named."""
+        X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=first)
+        check_classification_targets(y)
+        if first:
+            known = np.unique(np.asarray(classes))
+            if len(known) < 2 or (len(known) > 2 and not self._multi_class):
+                raise ValueError(
+                    f"classes: found {len(known)} classes, expected two. Only binary classification is supported."
+                )
+            self.classes_ = known
+        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
+            raise ValueError(f"classes: found {classes!r}, expected {self.classes_.tolist()} as in the first call")
+        foreign = np.setdiff1d(y, self.classes_)
+        if foreign.size:
+            raise ValueError(f"y: found labels {foreign.tolist()}, expected only {self.classes_.tolist()}")
+        return X, np.searchsorted(self.classes_, y).astype(np.int64)
+
+    def _rng(self) -> np.random.RandomState:
+        return check_random_state(self.random_state)
+
+    def _predicted(self, X: Any) -> Predicted:
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
+        return self._predict(X)
+
+    def _say(self, text: str) -> None:
+        if self.verbose:
+            sys.stdout.write(f"{type(self).__name__}: {text}\n")
+
+    # -- inducing points -------------------------------------------------------------------------------------------
+
+    def _inducing(self, X: Any, rng: np.random.RandomState) -> FloatArray | None:
+        """Inducing points: those given, or centres that k-means++ spreads over the rows; None for a full GP."""
+        if self.inducing_points is not None:
+            Z = np.array(self.inducing_points, dtype=np.float64)
+            if Z.ndim != 2 or Z.shape[1] != X.shape[1] or Z.shape[0] == 0:
+                raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {X.shape[1]}) with m >= 1")
+            return Z
+        wanted = self.n_inducing
+        if wanted is None:
+            return None
+        rows = X if X.shape[0] <= _SAMPLE else _some_rows(X, rng)
+        distinct = np.unique(np.asarray(rows, dtype=np.float64), axis=0)
+        if wanted == "auto":
+            wanted = min(100, len(distinct))
+        elif isinstance(wanted, (bool, np.bool_)) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
+            raise ValueError(f"n_inducing: found {wanted!r}, expected 'auto', None or an integer >= 1")
+        if wanted > len(distinct):
+            warnings.warn(
+                f"n_inducing: found {wanted} inducing points for {len(distinct)} distinct rows; "
+                f"{len(distinct)} are used",
+                UserWarning,
+                stacklevel=4,
+            )
+            wanted = len(distinct)
+        if wanted == len(distinct):
+            return distinct
+        return kmeans_plusplus(distinct, int(wanted), random_state=rng)[0]
+
+
+def cluster_centres(X: Any, m: int, rng: np.random.RandomState) -> FloatArray:
+    """Centres of m clusters by k-means, (m, d): X (n, d), m <= distinct rows of X, rng."""
+    return KMeans(m, n_init=1, random_state=rng).fit(np.asarray(X, dtype=np.float64)).cluster_centers_
+
+
+def _some_rows(X: Any, rng: np.random.RandomState) -> FloatArray:
+    """Rows from random blocks, so that a memory map is not read from end to end."""
+    block = 100
+    starts = rng.choice(X.shape[0] // block, size=_SAMPLE // block, replace=False) * block
+    return np.concatenate([np.asarray(X[s : s + block], dtype=np.float64) for s in np.sort(starts)])

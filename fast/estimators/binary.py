@@ -1,0 +1,322 @@
+"""Binary classifiers: x-gpc (logit, Pólya-Gamma), svgpc (probit, variational) and epgpc (probit, EP)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray, IntArray
+from fast.defaults import default_lengthscales
+from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
+from fast.online import Online, OnlinePosterior
+
+_LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in every step
+_NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": min(100, distinct rows); None: a
+                                         full GP (trained in batch). More than there are distinct rows: that many are
+                                         used, with a warning
+    inducing_points : (m, d) or None     these instead
+    variance : float                     of the squared exponential kernel, > 0: a start if learned
+    lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
+    noise : float                        added to the variance of every latent value, >= 0
+    jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
+                                         up to three times, with a warning: `jitter_spent_` says by how much
+    learn : tuple of str                 learned parameters out of "variance", "lengthscales", "noise", "Z"; () for none
+    training : str                       "batch": all rows in every step, parameters by L-BFGS-B; "minibatch":
+                                         `batch_size` rows, parameters by Adam; "auto": batch up to 2000 rows
+    batch_size : int                     rows of a mini-batch
+    max_iter : int or None               iterations of L-BFGS-B, or steps on mini-batches; None: 100, or 10 epochs and
+                                         at least 1000 steps
+    learning_rate : float                of Adam
+    random_state : int, RandomState, None    of inducing points and of the order of the rows
+    verbose : int                        1: a line when training ends; 2: lines along the way as well
+
+    Attributes
+    ----------
+    classes_ : (2,)                      labels; `decision_function` is positive where the second is more probable
+    variance_, lengthscales_, noise_     parameters as learned
+    inducing_points_ : (m, d) or None    as used, or learned
+    log_evidence_ : float                {evidence}
+    n_iter_, converged_, stop_reason_    how training ended
+    jitter_spent_ : float                jitter added beyond `jitter`
+    posterior_                           what the method returned
+"""
+
+
+class _BinaryClassifier(GPClassifier):
+    """Training of the three; a subclass names its modules."""
+
+    _batch: ModuleType
+    _stochastic: ModuleType
+    _evidence: str
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        noise: float = 0.0,
+        jitter: float = 1e-6,
+        learn: Any = ("variance", "lengthscales"),
+        training: str = "auto",
+        batch_size: int = 100,
+        max_iter: int | None = None,
+        learning_rate: float = 0.01,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_inducing = n_inducing
+        self.inducing_points = inducing_points
+        self.variance = variance
+        self.lengthscales = lengthscales
+        self.noise = noise
+        self.jitter = jitter
+        self.learn = learn
+        self.training = training
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
+        if self.training not in ("auto", "batch", "minibatch"):
+            raise ValueError(f"training: found {self.training!r}, expected 'auto', 'batch' or 'minibatch'")
+        d = X.shape[1]
+        if isinstance(self.lengthscales, str):
+            if self.lengthscales != "median":
+                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
+            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
+        else:
+            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
+        noise = self.noise or (_NO_NOISE if "noise" in self.learn else 0.0)
+        hyper = _inputs.hyper(self.variance, lengths, noise, self.jitter, d)
+        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, self._inducing(X, rng))
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        stochastic = self.training == "minibatch" or (self.training == "auto" and X.shape[0] > _LARGEST_BATCH)
+        if stochastic and start.Z is None:
+            raise ValueError("n_inducing: found None with training on mini-batches, expected inducing points")
+        train = self._train_on_batches if stochastic else self._train_on_all
+        return train(X, codes, start, rng, callback)
+
+    def _train_on_all(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        module, evidence = self._batch, self._evidence
+        learn = tuple(self.learn)
+        if learn:
+            iterations = 100 if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+            posterior, learned = module.fit_learning(X, codes, *start, learn=learn, learning_iterations=iterations)
+            n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
+        else:
+            posterior = module.fit(X, codes, *start, max_iterations=10_000)
+            n_iter, converged = posterior.iterations, posterior.converged
+            reason = "fixed point reached" if converged else "iteration limit reached"
+        prior = posterior.prior
+        Z = None if start.Z is None else prior.Z
+        fitted = Fitted(
+            _Predictor(module.predict, posterior), posterior, prior.hyper.variance, prior.hyper.lengthscales,
+            prior.hyper.noise, Z, getattr(posterior, evidence), n_iter, converged, reason,
+        )  # fmt: skip
+        if callback is not None:
+            self._keep(fitted)
+            callback(self)
+        return fitted
+
+    def _n_steps(self, n: int) -> int:
+        if self.max_iter is not None:
+            return _inputs.count("max_iter", self.max_iter)
+        return max(1000, 10 * n // _inputs.count("batch_size", self.batch_size))
+
+    def _train_on_batches(
+        self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
+    ) -> Fitted:
+        raise NotImplementedError
+
+    def _watch(self, callback: Any, keep: Callable[[Any], None]) -> Callable[[Any], None] | None:
+        """What a method calls after every step: the state so far becomes the classifier's, then the user is called."""
+        if callback is None and self.verbose < 2:
+            return None
+
+        def after_step(progress: Any) -> None:
+            if self.verbose > 1 and progress.iteration % 100 == 0:
+                self._say(f"step {progress.iteration} of {progress.n_steps}")
+            if callback is not None:
+                keep(progress)
+                callback(self)
+
+        return after_step
+
+
+class _Predictor:
+    """Predictions of a posterior; an object and no closure, so that classifiers can be pickled."""
+
+    def __init__(self, predict: Callable[..., Any], posterior: Any) -> None:
+        self.predict, self.posterior = predict, posterior
+
+    def __call__(self, X: Any) -> Any:
+        return self.predict(self.posterior, X)
+
+
+class _NaturalGradientClassifier(_BinaryClassifier):
+    """Mini-batches by natural gradients, and one batch at a time through `partial_fit`."""
+
+    _rate: Any
+
+    def _fitted(self, posterior: Any, log_evidence: float, reason: str) -> Fitted:
+        hyper = posterior.hyper
+        return Fitted(
+            _Predictor(self._stochastic.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
+            posterior.Z, log_evidence, posterior.iterations, posterior.converged, reason,
+        )  # fmt: skip
+
+    def _train_on_batches(
+        self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
+    ) -> Fitted:
+        def keep(progress: Any) -> None:
+            self._keep(self._fitted(OnlinePosterior(progress.state, progress.iteration), np.nan, "in training"))
+
+        posterior = self._stochastic.fit(
+            X,
+            codes,
+            *start,
+            batch_size=self.batch_size,
+            n_steps=self._n_steps(X.shape[0]),
+            rate=self._rate,
+            learn=tuple(self.learn),
+            learning_rate=self.learning_rate,
+            seed=int(rng.randint(np.iinfo(np.int32).max)),
+            callback=self._watch(callback, keep),
+        )
+        if posterior.diverged:
+            raise ValueError(f"learning_rate: training diverged ({posterior.reason}), expected a smaller value")
+        return self._fitted(posterior, self._stochastic.bound(posterior, X, codes), posterior.reason)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, total_samples: int | None = None) -> Any:
+        """One natural-gradient step on a batch X (b, d), y (b,), and one of Adam if parameters are learned.
+
+        Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
+        and inducing points and lengthscales are chosen from the first batch unless given. A batch may miss a class.
+        total_samples: rows that the batches stand for; None: the rows seen by `partial_fit` so far.
+        """
+        first = not hasattr(self, "posterior_")
+        if first and classes is None:
+            raise ValueError("classes: found None in the first call of partial_fit, expected all labels")
+        X, codes = self._checked_batch(X, y, classes, first=first)
+        if not hasattr(self, "_online"):
+            self._rows = 0
+            self._online = self._begin(X) if first else self._continue()
+        self._rows += X.shape[0]
+        total = self._rows if total_samples is None else _inputs.count("total_samples", total_samples)
+        self._online.step(X, np.where(codes == 1, 1.0, -1.0), total)
+        posterior = self._online.posterior
+        self._keep(self._fitted(posterior, self._online.estimate, f"{posterior.iterations} batches seen"))
+        return self
+
+    def _begin(self, X: Any) -> Online:
+        start = self._start(X, self._rng())
+        if start.Z is None:
+            raise ValueError("n_inducing: found None in partial_fit, expected inducing points")
+        self._spent = 0.0
+        return self._at(start, None, None)
+
+    def _continue(self) -> Online:
+        """From where `fit` ended."""
+        if self.inducing_points_ is None:
+            raise ValueError("n_inducing: found None in partial_fit, expected inducing points")
+        start = Start(
+            self.variance_, self.lengthscales_, self.noise_, self.jitter + self.jitter_spent_, self.inducing_points_
+        )
+        factor, weights = self._whitened(self.posterior_)
+        return self._at(start, factor, weights)
+
+    def _at(self, start: Start, factor: FloatArray | None, weights: FloatArray | None) -> Online:
+        return Online(
+            self._likelihood(), *start, rate=self._rate, learn=tuple(self.learn), learning_rate=self.learning_rate,
+            factor=factor, weights=weights,
+        )  # fmt: skip
+
+    def _whitened(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
+        """R and p of q(v), from a posterior of either module."""
+        if hasattr(posterior, "state"):
+            return posterior.state.factor, posterior.state.weights
+        inner = posterior.evaluation if hasattr(posterior, "evaluation") else posterior.sites
+        return inner.factor, inner.weights
+
+    def _likelihood(self) -> Any:
+        raise NotImplementedError
+
+
+class XGPClassifier(_NaturalGradientClassifier):
+    __doc__ = f"""Binary GP classification with the logit link and Pólya-Gamma variables: x-gpc of wenzel2019.
+
+    Batch training runs coordinate ascent to its fixed point, mini-batches take natural gradients in closed form with an
+    adaptive rate.
+    {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
+    _batch, _stochastic, _evidence, _rate = x_gpc, x_gpc_svi, "elbo", "adaptive"
+
+    def _likelihood(self) -> Any:
+        return x_gpc_svi.PolyaGamma()
+
+
+class SVGPClassifier(_NaturalGradientClassifier):
+    __doc__ = f"""Binary variational GP classification with the probit link and natural gradients: svgpc of wenzel2019.
+    {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
+    _batch, _stochastic, _evidence, _rate = svgpc, svgpc_svi, "elbo", 0.1
+
+    def _likelihood(self) -> Any:
+        return svgpc_svi.Probit()
+
+
+class EPGPClassifier(_BinaryClassifier):
+    __doc__ = f"""Binary expectation propagation with the probit link and inducing points: epgpc of wenzel2019.
+
+    A site for each row is kept, so there is no `partial_fit`.
+    {_PARAMETERS.format(evidence="EP's estimate of log p(y) under the FITC prior")}"""
+    _batch, _stochastic, _evidence = epgpc, epgpc_svi, "log_evidence"
+
+    def _train_on_batches(
+        self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
+    ) -> Fitted:
+        def keep(progress: Any) -> None:
+            run = progress.run
+            self._keep(
+                Fitted(
+                    run.predict, run, run.hyper.variance, run.hyper.lengthscales, run.hyper.noise, run.Z, np.nan,
+                    progress.iteration, False, "in training",
+                )
+            )  # fmt: skip
+
+        run = epgpc_svi.fit(
+            X,
+            codes,
+            *start,
+            batch_size=self.batch_size,
+            n_steps=self._n_steps(X.shape[0]),
+            learn=tuple(self.learn),
+            learning_rate=self.learning_rate,
+            # a moved kernel meets all n sites twice an epoch: that costs as much as the epoch's own steps
+            rebuild_every=max(1, X.shape[0] // (2 * self.batch_size)),
+            seed=int(rng.randint(np.iinfo(np.int32).max)),
+            callback=self._watch(callback, keep),
+        )
+        if run.diverged:
+            raise ValueError(f"learning_rate: training diverged ({run.reason}), expected a smaller value")
+        return self._fitted(run.posterior, run.iterations, run.converged, run.reason)
+
+    def _fitted(self, posterior: Any, n_iter: int, converged: bool, reason: str) -> Fitted:
+        hyper = posterior.prior.hyper
+        return Fitted(
+            _Predictor(epgpc.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
+            posterior.prior.Z, posterior.log_evidence, n_iter, converged, reason,
+        )  # fmt: skip
