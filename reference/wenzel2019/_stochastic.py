@@ -1,0 +1,258 @@
+"""The loop over mini-batches that x-gpc and svgpc share: rates, learning, stopping, and what is refused."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_slopes, moved
+from reference.common.errors import NotPositiveDefiniteError
+from reference.wenzel2019 import _prior
+from reference.wenzel2019.experiments import AdamState, adam_step, converged_parameters, parameter_change
+from reference.wenzel2019.rates import RateMemory, adaptive_learning_rate, decaying_rate, start_adaptive_rate
+from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step
+
+Array = NDArray[np.float64]
+Batch = NDArray[np.intp]
+
+_LARGEST_LATENT = 1e6  # standard deviations of the prior: a mean of a latent value beyond them is a diverged ascent
+
+
+class Method(NamedTuple):
+    """What a method brings: all take labels, rows κ and K̃_ii of all data."""
+
+    natural_gradient: Callable[..., Natural]  # (eta_1, eta_2, batch, y_sign, upsilon, cond_var, K_ZZ_inv)
+    bound: Callable[..., float]  # (mu, Sigma, batch, y_sign, K_ZZ, upsilon, cond_var)
+    kernel_gradients: Callable[..., dict[str, Any]]  # (X, y_sign, hyper, mu, Sigma, batch, learn)
+
+
+class SVIFit(NamedTuple):
+    """Where a stochastic ascent ended."""
+
+    inducing_mean: Array  # (m,)
+    inducing_cov: Array  # (m, m)
+    latent_mean: Array  # (n,)      of q(f_i) at the data
+    latent_var: Array  # (n,)       noise included
+    elbo: float  # bound on log p(y) from all data, at the end
+    trace: Array  # (steps,)        the mini-batch's estimate of the bound after each step; empty unless asked for
+    rates: Array  # (steps,)
+    residual: float  # average change of the global parameters in the last window
+    converged: bool  # whether the stopping rule was met; False where none was asked for
+    iterations: int
+    hyper: Hyper  # as learned
+
+
+class SVIState(NamedTuple):
+    """What a callback is told after every step."""
+
+    iteration: int
+    elbo: float | None  # the mini-batch's estimate, where it is traced
+    rate: float
+    change: float
+    inducing_mean: Array
+    inducing_cov: Array
+    hyper: Hyper
+
+
+class Options(NamedTuple):
+    """Checked settings of a run."""
+
+    batches: Iterator[Batch]
+    init_batches: Sequence[Batch]
+    rate: Any
+    learn: tuple[str, ...]
+    learning_rate: float
+    window: int
+    stop: float | None
+    trace: bool
+    callback: Callable[[SVIState], None] | None
+
+
+def check_batch(batch: Any, n: int, name: str) -> Batch:
+    """Indices into n data, at least one."""
+    found = np.asarray(batch)
+    if found.ndim != 1 or len(found) == 0:
+        raise ValueError(f"{name}: found shape {found.shape}, expected a list of at least one index")
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
+    if np.min(found) < 0 or np.max(found) >= n:
+        outside = found[(found < 0) | (found >= n)][0]
+        raise ValueError(f"{name}: found index {outside}, expected 0 to {n - 1}")
+    return found.astype(np.intp)
+
+
+def check_rate(rate: Any) -> Any:
+    """ "adaptive", a number in (0, 1], or ("decay", initial_rate, delay, decay) that starts at 1 or below."""
+    if isinstance(rate, str) and rate == "adaptive":
+        return rate
+    if isinstance(rate, tuple | list) and len(rate) == 4 and rate[0] == "decay":
+        initial, delay, decay = (
+            _check.scalar(part, "rate", zero_allowed=zero)
+            for part, zero in zip(rate[1:], (False, True, True), strict=True)
+        )
+        if decaying_rate(1, initial, delay, decay) > 1.0:
+            raise ValueError(f"rate: found {rate!r}, which starts above 1, expected rates in (0, 1]")
+        return ("decay", initial, delay, decay)
+    if isinstance(rate, str | tuple | list | bool):
+        raise ValueError(  # noqa: TRY004
+            f"rate: found {rate!r}, expected 'adaptive', a number in (0, 1], or ('decay', rho0, tau, kappa)"
+        )
+    number = _check.scalar(rate, "rate", zero_allowed=False)
+    if number > 1.0:
+        raise ValueError(f"rate: found {number:.6g}, expected a number in (0, 1]")
+    return number
+
+
+def plan_batches(
+    n: int, batches: Any, batch_size: Any, n_steps: Any, init_batches: Any, seed: Any
+) -> tuple[Iterator[Batch], Sequence[Batch]]:
+    """The mini-batches of each step, and those that start the adaptive rate: the first ten unless given."""
+    if batches is None:
+        size = min(_check.count(batch_size, "batch_size"), n)
+        steps = 1000 if n_steps is None else _check.count(n_steps, "n_steps")
+        rng = np.random.default_rng(seed)
+        source: Iterator[Batch] = (rng.choice(n, size, replace=False) for _ in range(steps))
+    else:
+        given = [check_batch(batch, n, f"batches[{t}]") for t, batch in enumerate(batches)]
+        if not given:
+            raise ValueError("batches: found an empty list, expected at least one mini-batch")
+        steps = len(given) if n_steps is None else _check.count(n_steps, "n_steps")
+        if steps > len(given):
+            raise ValueError(f"n_steps: found {steps}, expected at most {len(given)}, the number of batches")
+        source = iter(given[:steps])
+    if init_batches is not None:
+        first = [check_batch(batch, n, f"init_batches[{t}]") for t, batch in enumerate(init_batches)]
+        if not first:
+            raise ValueError("init_batches: found an empty list, expected at least one mini-batch")
+        return source, first
+    first = list(islice(source, 10))
+    return chain(first, source), first
+
+
+def check_options(
+    given: _prior.Inputs,
+    batches: Any,
+    batch_size: Any,
+    n_steps: Any,
+    init_batches: Any,
+    rate: Any,
+    learn: Any,
+    learning_rate: Any,
+    seed: Any,
+    window: Any,
+    stop: Any,
+    trace: bool,
+    callback: Any,
+) -> Options:
+    """All settings checked; the stopping rule is on by default only where the batches are drawn here."""
+    if isinstance(stop, str):
+        if stop != "default":
+            raise ValueError(f"stop: found {stop!r}, expected a number > 0 or None")
+        stop = 1e-4 if batches is None else None
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback: found {callback!r}, expected a callable or None")
+    return Options(
+        *plan_batches(len(given.X), batches, batch_size, n_steps, init_batches, seed),
+        check_rate(rate),
+        check_learn(learn, given.hyper),
+        _check.scalar(learning_rate, "learning_rate", zero_allowed=False),
+        _check.count(window, "window"),
+        None if stop is None else _check.scalar(stop, "stop", zero_allowed=False),
+        bool(trace),
+        callback,
+    )
+
+
+class Adam:
+    """Adam on the learned coordinates of the hyper-parameters."""
+
+    def __init__(self, hyper: Hyper, learn: tuple[str, ...], learning_rate: float) -> None:
+        """Zero averages."""
+        size = len(coordinates(hyper, learn))
+        self.learn, self.learning_rate = learn, learning_rate
+        self.state = AdamState(np.zeros(size), np.zeros(size), 0)
+
+    def ascend(self, X: Array, hyper: Hyper, gradients: dict[str, Any]) -> tuple[Hyper, _prior.Matrices]:
+        """Hyper-parameters and matrices after one step, or a ValueError if the step left the models."""
+        slope = log_slopes(hyper, self.learn, gradients)
+        if not np.all(np.isfinite(slope)):
+            raise ValueError(f"learning_rate: found {self.learning_rate:.6g} and gradients that are not finite")
+        step, self.state = adam_step(slope, self.state, self.learning_rate)
+        new = moved(hyper, self.learn, coordinates(hyper, self.learn) + step)
+        try:
+            return new, _prior.matrices(X, new)
+        except NotPositiveDefiniteError as error:
+            raise ValueError(
+                f"learning_rate: found {self.learning_rate:.6g}, which after {self.state.count} steps led to "
+                f"variance {new.variance:.3g}, lengthscales up to {np.max(new.lengthscales):.3g} and a singular prior "
+                f"({error}); expected a smaller one, or a larger jitter"
+            ) from error
+
+
+def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
+    """Local, global and, where asked for, hyper-parameter steps in turn, one round a mini-batch."""
+    X, y_sign, hyper = given
+    K = _prior.matrices(X, hyper)
+    eta = Natural(np.zeros(len(K.K_ZZ)), -0.5 * K.K_ZZ_inv)
+    q = Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ)
+
+    def noisy_gradient(batch: Batch) -> Natural:
+        return method.natural_gradient(*eta, batch, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)
+
+    memory: RateMemory | None = None
+    if options.rate == "adaptive":
+        memory = start_adaptive_rate(np.array([_one_vector(noisy_gradient(batch)) for batch in options.init_batches]))
+    adam = Adam(hyper, options.learn, options.learning_rate)
+    trace: list[float] = []
+    rates: list[float] = []
+    changes: list[float] = []
+    check = converged_parameters([], options.window)
+    for batch in options.batches:
+        gradient = noisy_gradient(batch)
+        if memory is not None:
+            rate, memory = adaptive_learning_rate(_one_vector(gradient), memory)
+        elif isinstance(options.rate, tuple):
+            rate = decaying_rate(len(rates) + 1, *options.rate[1:])
+        else:
+            rate = options.rate
+        eta = natural_gradient_step(*eta, *gradient, rate)
+        new = from_natural(*eta)
+        _refuse_divergence(new, K, hyper, rate, len(rates) + 1)
+        changes.append(parameter_change(new, q))
+        rates.append(rate)
+        q = new
+        if options.trace:
+            trace.append(method.bound(*q, batch, y_sign, K.K_ZZ, K.upsilon, K.cond_var))
+        if options.learn:
+            found = method.kernel_gradients(X, y_sign, hyper, *q, batch, options.learn)
+            hyper, K = adam.ascend(X, hyper, found)
+        check = converged_parameters(changes, options.window, options.stop or 0.0)
+        if options.callback is not None:
+            seen = trace[-1] if trace else None
+            options.callback(SVIState(len(rates), seen, rate, check.change, *q, hyper))
+        if check.converged:
+            break
+    elbo = method.bound(*q, np.arange(len(X)), y_sign, K.K_ZZ, K.upsilon, K.cond_var)
+    moments = _prior.latent_moments(K, *q)
+    history = np.array(trace), np.array(rates)
+    return SVIFit(*q, *moments, elbo, *history, check.change, check.converged, len(rates), hyper)
+
+
+def _one_vector(gradient: Natural) -> Array:
+    """All entries of both parts, the matrix with both of its halves."""
+    return np.concatenate([gradient.eta_1, gradient.eta_2.ravel()])
+
+
+def _refuse_divergence(q: Gaussian, K: _prior.Matrices, hyper: Hyper, rate: float, iteration: int) -> None:
+    """An error if q(u) is lost: not finite, or means beyond a million prior standard deviations."""
+    # not (a <= b) is true for NaN as well
+    limit = min(_LARGEST_LATENT * np.sqrt(hyper.variance + hyper.noise + hyper.jitter), LARGEST)
+    worst = float(np.max(np.abs(q.inducing_mean)))
+    if not (worst <= limit and np.all(np.isfinite(q.inducing_cov))):
+        raise ValueError(
+            f"rate: found {rate:.6g}, with which step {iteration} drives the inducing mean to {worst:.3g}, "
+            f"expected at most {limit:.3g}; take a smaller one"
+        )

@@ -1,0 +1,274 @@
+"""Section 5, baseline epgpc: the loops, in batches of all data and of some, and the search for hyper-parameters."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._learning import Hyper, check_learn, maximise
+from reference.wenzel2019 import _prior
+from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
+from reference.wenzel2019.epgpc import (
+    Sites,
+    ep_cavity,
+    ep_log_evidence,
+    ep_posterior,
+    ep_sites,
+    ep_tilted,
+    epgpc_gradients,
+)
+from reference.wenzel2019.updates import Gaussian
+
+Array = NDArray[np.float64]
+
+
+class EPGPCFit(NamedTuple):
+    """Where EP ended."""
+
+    inducing_mean: Array  # (m,)
+    inducing_cov: Array  # (m, m)
+    latent_mean: Array  # (n,)
+    latent_var: Array  # (n,)       noise included
+    site_precision: Array  # (n,)
+    site_shift: Array  # (n,)
+    log_evidence: float  # estimate of log p(y) under FITC (the full GP if Z is None), every constant included
+    trace: Array  # (iterations,)   log Z after each sweep or step
+    residual: float  # estimated relative distance to the fixed point
+    converged: bool
+    n_improper: int  # updates skipped because a cavity was no distribution
+    iterations: int
+    hyper: Hyper  # as learned
+
+
+class EPState(NamedTuple):
+    """What a callback is told after every sweep or step."""
+
+    iteration: int
+    log_evidence: float | None  # where it is traced
+    residual: float
+    sites: Sites
+    hyper: Hyper
+
+
+def _refreshed(
+    q: Gaussian, sites: Sites, rows: Batch, y_sign: Array, K: _prior.Matrices, damping: float
+) -> tuple[Sites, int]:
+    """All sites, those of rows moved towards moment matching under one q(u); and how many cavities were improper."""
+    a, b, kappa = sites.precision[rows], sites.shift[rows], K.upsilon[rows]
+    cavity = ep_cavity(*q, a, b, kappa)
+    tilted = ep_tilted(cavity.mean, cavity.var, y_sign[rows], K.cond_var[rows])
+    target = ep_sites(cavity.mean, cavity.var, tilted.slope, tilted.curvature)
+    new = Sites(sites.precision.copy(), sites.shift.copy())
+    new.precision[rows] = np.where(cavity.proper, (1.0 - damping) * a + damping * target.precision, a)
+    new.shift[rows] = np.where(cavity.proper, (1.0 - damping) * b + damping * target.shift, b)
+    return new, int(np.sum(~cavity.proper))
+
+
+def _finished(
+    given: _prior.Inputs,
+    K: _prior.Matrices,
+    sites: Sites,
+    trace: list[float],
+    residual: float,
+    converged: bool,
+    n_improper: int,
+    iterations: int,
+) -> EPGPCFit:
+    q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
+    log_evidence = ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var)
+    moments = _prior.latent_moments(K, *q)
+    history = np.array(trace)
+    counts = n_improper, iterations
+    return EPGPCFit(*q, *moments, *sites, log_evidence, history, residual, converged, *counts, given.hyper)
+
+
+def _propagate(
+    given: _prior.Inputs,
+    tolerance: float,
+    max_iterations: int,
+    damping: float,
+    start: Sites | None,
+    callback: Callable[[EPState], None] | None,
+) -> EPGPCFit:
+    """Parallel sweeps to the fixed point, from sites of zero or from others."""
+    n = len(given.X)
+    K = _prior.matrices(given.X, given.hyper)
+    sites = Sites(np.zeros(n), np.zeros(n)) if start is None else start
+    everything = np.arange(n)
+    trace: list[float] = []
+    changes: list[float] = []
+    n_improper, rho, residual, converged = 0, np.inf, np.inf, False
+    while not converged and len(changes) < max_iterations and not _prior.stalled(changes):
+        q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
+        new, skipped = _refreshed(q, sites, everything, given.y_sign, K, damping)
+        n_improper += skipped
+        # a damped step is measured as if it had been whole
+        changes.append(max(_prior.change(after, before) for after, before in zip(new, sites, strict=True)) / damping)
+        sites = new
+        rho = _prior.contraction(changes, rho)
+        residual = _prior.distance(changes[-1], rho)
+        converged = residual < tolerance and skipped == 0
+        trace.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var))
+        if callback is not None:
+            callback(EPState(len(changes), trace[-1], residual, sites, given.hyper))
+    return _finished(given, K, sites, trace, residual, bool(converged), n_improper, len(changes))
+
+
+def _check_damping(damping: Any) -> float:
+    damping = _check.scalar(damping, "damping", zero_allowed=False)
+    if damping > 1.0:
+        raise ValueError(f"damping: found {damping:.6g}, expected a number in (0, 1]")
+    return damping
+
+
+def fit_epgpc(
+    X: Array,
+    y_sign: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    damping: float = 1.0,
+    learn: Sequence[str] = (),
+    callback: Callable[[EPState], None] | None = None,
+) -> EPGPCFit:
+    """Parallel expectation propagation to its fixed point, and log Z's maximum in the hyper-parameters to learn.
+
+    Starts with all sites zero. A sweep takes every cavity from one q(u) and moves every site towards moment matching.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1; one class alone is allowed
+    variance : float          prior variance, > 0
+    lengthscales : (d,)       one per input dimension, > 0
+    noise : float             >= 0, added to the prior variance of each latent value at data and test points
+    jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
+    Z : (m, d) or None        inducing inputs; None is the full GP
+    tolerance : float         wanted relative distance of the sites to the fixed point
+    max_iterations : int      sweeps after which the loop gives up; `converged` is then False
+    damping : float           in (0, 1]: how much of each move is made; 1 is undamped
+    learn : names             of "variance", "lengthscales", "noise", "Z", by L-BFGS-B with EP converged each time
+    callback : callable       called with an EPState after every sweep, not while hyper-parameters are searched
+
+    Returns
+    -------
+    EPGPCFit                  with learn, trace is that of the search and residual the largest slope left
+
+    Raises
+    ------
+    ValueError                for bad input
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    """
+    given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
+    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
+    max_iterations = _check.count(max_iterations, "max_iterations")
+    damping = _check_damping(damping)
+    learned = check_learn(learn, given.hyper)
+    if not learned:
+        return _propagate(given, tolerance, max_iterations, damping, None, callback)
+    everything = np.arange(len(given.X))
+    last: list[Sites] = []
+
+    def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
+        start = last[-1] if last else None
+        fit = _propagate(given._replace(hyper=hyper), tolerance, max_iterations, damping, start, None)
+        last[:] = [Sites(fit.site_precision, fit.site_shift)]
+        return fit.log_evidence, epgpc_gradients(given.X, given.y_sign, hyper, *last[-1], everything, learned)
+
+    found = maximise(objective, given.hyper, learned, 200)
+    fit = _propagate(given._replace(hyper=found.hyper), tolerance, max_iterations, damping, None, callback)
+    return fit._replace(
+        trace=found.trace,
+        residual=found.residual,
+        converged=found.converged and fit.converged,
+        iterations=found.iterations,
+    )
+
+
+def fit_epgpc_batches(
+    X: Array,
+    y_sign: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+    batches: Sequence[Any] | None = None,
+    batch_size: int = 100,
+    n_steps: int | None = None,
+    damping: float = 1.0,
+    learn: Sequence[str] = (),
+    learning_rate: float = 0.01,
+    seed: int = 0,
+    parallel: bool = False,
+    trace: bool = False,
+    callback: Callable[[EPState], None] | None = None,
+) -> EPGPCFit:
+    """Expectation propagation that refreshes the sites of one mini-batch a step, hyper-parameters by Adam.
+
+    Within a mini-batch sites are refreshed one after another in the order of the list, q(u) following each; or, with
+    parallel, all from one q(u). After the mini-batch one Adam step along `epgpc_gradients` of the mini-batch, with the
+    sites held; q(u) is then made anew from the sites.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1
+    variance : float          prior variance, > 0
+    lengthscales : (d,)       one per input dimension, > 0
+    noise : float             >= 0
+    jitter : float            >= 0
+    Z : (m, d) or None        inducing inputs; None is the full GP
+    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
+    batch_size : int          at most n are taken
+    n_steps : int or None     steps; None: as many as batches, or 1000
+    damping : float           in (0, 1]
+    learn : names             of "variance", "lengthscales", "noise", "Z"
+    learning_rate : float     Adam's
+    seed : int                of the drawn mini-batches
+    parallel : bool           whether the sites of a mini-batch are all refreshed from one q(u)
+    trace : bool              whether log Z of all data is worked out after each step, before Adam's
+    callback : callable       called with an EPState after every step
+
+    Returns
+    -------
+    EPGPCFit                  converged False: no stopping rule is asked; residual is the last step's change of sites
+
+    Raises
+    ------
+    ValueError                for bad input, an empty or foreign mini-batch, hyper-parameters that diverge
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
+    """
+    given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
+    damping = _check_damping(damping)
+    learned = check_learn(learn, given.hyper)
+    learning_rate = _check.scalar(learning_rate, "learning_rate", zero_allowed=False)
+    plan, _ = plan_batches(len(given.X), batches, batch_size, n_steps, None, seed)
+    K = _prior.matrices(given.X, given.hyper)
+    sites = Sites(np.zeros(len(given.X)), np.zeros(len(given.X)))
+    adam = Adam(given.hyper, learned, learning_rate)
+    values: list[float] = []
+    n_improper, steps, residual = 0, 0, 0.0
+    for batch in plan:
+        before = sites
+        for rows in [batch] if parallel else batch[:, None]:
+            q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
+            sites, skipped = _refreshed(q, sites, rows, given.y_sign, K, damping)
+            n_improper += skipped
+        steps += 1
+        residual = max(_prior.change(new, old) for new, old in zip(sites, before, strict=True))
+        if trace:
+            values.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var))
+        if learned:
+            found = epgpc_gradients(given.X, given.y_sign, given.hyper, *sites, batch, learned)
+            hyper, K = adam.ascend(given.X, given.hyper, found)
+            given = given._replace(hyper=hyper)
+        if callback is not None:
+            callback(EPState(steps, values[-1] if values else None, residual, sites, given.hyper))
+    return _finished(given, K, sites, values, residual, False, n_improper, steps)

@@ -1,0 +1,251 @@
+"""Section 5, baseline svgpc: the ascents, in batches of all data and of some, and the search for hyper-parameters."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._learning import Hyper, check_learn, maximise
+from reference.common.probit import probit_probability
+from reference.wenzel2019 import _prior
+from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
+from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_natural_gradient
+from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step
+
+Array = NDArray[np.float64]
+
+
+class SVGPCFit(NamedTuple):
+    """Where the ascent in batches of all data ended."""
+
+    inducing_mean: Array  # (m,)
+    inducing_cov: Array  # (m, m)
+    latent_mean: Array  # (n,)
+    latent_var: Array  # (n,)       noise included
+    elbo: float  # a lower bound on log p(y), every constant included
+    trace: Array  # (iterations,)   the bound after each step
+    residual: float  # estimated relative distance to the fixed point
+    converged: bool
+    iterations: int
+    hyper: Hyper  # as learned
+
+
+class ProbitPrediction(NamedTuple):
+    """Predictions at the test points."""
+
+    latent_mean: Array  # (t,)
+    latent_var: Array  # (t,)         noise included
+    probability: Array  # (t, 2)      of -1 and +1, each worked out by itself
+    probability_mass: Array  # (t,)   their sum
+
+
+def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: Gaussian | None) -> SVGPCFit:
+    """Natural-gradient steps on all data, halved where the bound would fall, doubled up to one where it does not."""
+    X, y_sign, hyper = given
+    K = _prior.matrices(X, hyper)
+    everything = np.arange(len(X))
+    q = Gaussian(np.zeros(len(K.K_ZZ)), K.K_ZZ)
+    eta = Natural(np.zeros(len(K.K_ZZ)), -0.5 * K.K_ZZ_inv)
+
+    def bound(at: Gaussian) -> float:
+        return svgpc_bound(*at, everything, y_sign, K.K_ZZ, K.upsilon, K.cond_var)
+
+    if start is not None:
+        precision = np.linalg.inv(start.inducing_cov)
+        eta = Natural(precision @ start.inducing_mean, -0.25 * (precision + precision.T))
+        q = start
+    elbo, rate = bound(q), 1.0
+    trace: list[float] = []
+    changes: list[float] = []
+    rho, residual, converged = np.inf, np.inf, False
+    while not converged and len(trace) < max_iterations and not _prior.stalled(changes):
+        gradient = svgpc_natural_gradient(*eta, everything, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)
+        while True:
+            new_eta = natural_gradient_step(*eta, *gradient, rate)
+            new = from_natural(*new_eta)
+            value = bound(new)
+            # near the fixed point the bound changes by rounding only: sums of n + m terms, 1e-11 of their size
+            if value >= elbo - 1e-11 * (1.0 + abs(elbo)) or rate < 1e-6:
+                break
+            rate *= 0.5
+        # the distance is measured as if the step had been whole
+        moved = (_prior.change(a, b, 1e-8) for a, b in zip(new, q, strict=True))
+        changes.append(max(moved) / rate)
+        eta, q, elbo = new_eta, new, value
+        trace.append(elbo)
+        rate = min(1.0, 2.0 * rate)
+        rho = _prior.contraction(changes, rho)
+        residual = _prior.distance(changes[-1], rho)
+        converged = residual < tolerance
+    moments = _prior.latent_moments(K, *q)
+    return SVGPCFit(*q, *moments, elbo, np.array(trace), residual, bool(converged), len(trace), hyper)
+
+
+def fit_svgpc(
+    X: Array,
+    y_sign: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    learn: Sequence[str] = (),
+) -> SVGPCFit:
+    """The maximum of the probit bound in q(u), and in the hyper-parameters to learn.
+
+    Natural-gradient steps on all data from q(u) = p(u), each of rate one unless the bound would fall, which halves it.
+    Hyper-parameters by L-BFGS-B in log variance, log lengthscales, log noise and Z, with q(u) at its maximum each time.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1; one class alone is allowed
+    variance : float          prior variance, > 0
+    lengthscales : (d,)       one per input dimension, > 0
+    noise : float             >= 0, added to the prior variance of each latent value at data and test points
+    jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
+    Z : (m, d) or None        inducing inputs; None is the full GP
+    tolerance : float         wanted relative distance to the fixed point
+    max_iterations : int      steps after which the ascent gives up; `converged` is then False
+    learn : names             of "variance", "lengthscales", "noise", "Z"
+
+    Returns
+    -------
+    SVGPCFit                  with learn, trace is that of the search and residual the largest slope left
+
+    Raises
+    ------
+    ValueError                for bad input
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    """
+    given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
+    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
+    max_iterations = _check.count(max_iterations, "max_iterations")
+    learned = check_learn(learn, given.hyper)
+    if not learned:
+        return _ascend(given, tolerance, max_iterations, None)
+    everything = np.arange(len(given.X))
+    last: list[Gaussian] = []  # where the search was before is near where it is now
+
+    def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
+        start = last[-1] if last else None
+        fit = _ascend(given._replace(hyper=hyper), tolerance, max_iterations, start)
+        last[:] = [Gaussian(fit.inducing_mean, fit.inducing_cov)]
+        q = fit.inducing_mean, fit.inducing_cov
+        return fit.elbo, svgpc_gradients(given.X, given.y_sign, hyper, *q, everything, learned)
+
+    found = maximise(objective, given.hyper, learned, 200)
+    fit = _ascend(given._replace(hyper=found.hyper), tolerance, max_iterations, None)
+    return fit._replace(
+        trace=found.trace,
+        residual=found.residual,
+        converged=found.converged and fit.converged,
+        iterations=found.iterations,
+    )
+
+
+def fit_svgpc_svi(
+    X: Array,
+    y_sign: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+    batches: Sequence[Any] | None = None,
+    batch_size: int = 100,
+    n_steps: int | None = None,
+    init_batches: Sequence[Any] | None = None,
+    rate: Any = 0.1,
+    learn: Sequence[str] = (),
+    learning_rate: float = 0.01,
+    seed: int = 0,
+    window: int = 5,
+    stop: float | str | None = "default",
+    trace: bool = False,
+    callback: Callable[[SVIState], None] | None = None,
+) -> SVIFit:
+    """Stochastic natural gradients of the probit bound, hyper-parameters by Adam; see `fit_xgpc_svi`.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1
+    variance : float          prior variance, > 0
+    lengthscales : (d,)       one per input dimension, > 0
+    noise : float             >= 0
+    jitter : float            >= 0
+    Z : (m, d) or None        inducing inputs; None is the full GP
+    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
+    batch_size : int          at most n are taken
+    n_steps : int or None     steps; None: as many as batches, or 1000
+    init_batches : lists      mini-batches that start the adaptive rate, without stepping; None: the first ten
+    rate : "adaptive", float in (0, 1], or ("decay", rho0, tau, kappa)
+    learn : names             of "variance", "lengthscales", "noise", "Z"
+    learning_rate : float     Adam's
+    seed : int                of the drawn mini-batches
+    window : int              steps over which the change of μ and Σ is averaged
+    stop : float or None      average change below which the ascent ends; None never; by default 1e-4 where mini-batches
+                              are drawn here and None where they are given
+    trace : bool              whether the mini-batch's estimate of the bound is worked out after each step
+    callback : callable       called with an SVIState after every step
+
+    Returns
+    -------
+    SVIFit                    elbo is the bound from all data at the end
+
+    Raises
+    ------
+    ValueError                for bad input, an empty or foreign mini-batch, rates outside (0, 1], divergence
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
+    """
+    given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
+    batching = batches, batch_size, n_steps, init_batches
+    options = check_options(given, *batching, rate, learn, learning_rate, seed, window, stop, trace, callback)
+    return run(Method(svgpc_natural_gradient, svgpc_bound, svgpc_gradients), given, options)
+
+
+def predict_probit(
+    inducing_mean: Array,
+    inducing_cov: Array,
+    X: Array,
+    X_test: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+) -> ProbitPrediction:
+    """Latent moments (13) of wenzel2019 and class probabilities through the probit link at test points.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      of q(u); of the latent values at X if Z is None
+    inducing_cov : (m, m)     of q(u)
+    X : (n, d)                training inputs
+    X_test : (t, d)           test inputs; t = 0 gives empty arrays
+    variance : float          prior variance, > 0
+    lengthscales : (d,)       one per input dimension, > 0
+    noise : float             >= 0, part of the latent variance of a test point
+    jitter : float            >= 0, part of K_ZZ (K_XX) only
+    Z : (m, d) or None        inducing inputs; None is the full GP
+
+    Returns
+    -------
+    ProbitPrediction          latent_mean, latent_var (t,), probability (t, 2), probability_mass (t,)
+
+    Raises
+    ------
+    ValueError                for bad input, or moments of another size
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular, or so close to it that a predictive variance is negative
+    """
+    X = _check.points(X, "X")
+    given = _prior.checked(X, np.ones(len(X)), variance, lengthscales, noise, jitter, Z)
+    latent = _prior.predict(inducing_mean, inducing_cov, given.X, X_test, given.hyper)
+    columns = probit_probability(latent.latent_mean, latent.latent_var)
+    mass = np.sum(columns, axis=1)
+    return ProbitPrediction(latent.latent_mean, latent.latent_var, columns / mass[:, None], mass)

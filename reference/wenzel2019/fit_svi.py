@@ -1,0 +1,156 @@
+"""Section 4.3: the loops that alternate local, global and hyper-parameter steps; stochastic, and in batches of all."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._learning import Hyper, check_learn, maximise
+from reference.common.ledger import equation
+from reference.wenzel2019 import _prior
+from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
+from reference.wenzel2019.fit import XGPCFit, bound_gradients, fit_xgpc
+from reference.wenzel2019.svi import batch_bound, batch_bound_gradients, svi_gradient
+
+Array = NDArray[np.float64]
+
+
+class LearnedFit(NamedTuple):
+    """The maximum of the fitted bound in the hyper-parameters."""
+
+    hyper: Hyper
+    fit: XGPCFit  # coordinate ascent, converged with these hyper-parameters
+    trace: Array  # (iterations,) the fitted bound after each iteration of the search
+    residual: float  # largest slope of the fitted bound in a learned coordinate
+    converged: bool
+    iterations: int
+
+
+@equation("wenzel2019", "u4.3-svi")
+def fit_xgpc_svi(
+    X: Array,
+    y_sign: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+    batches: Sequence[Any] | None = None,
+    batch_size: int = 100,
+    n_steps: int | None = None,
+    init_batches: Sequence[Any] | None = None,
+    rate: Any = "adaptive",
+    learn: Sequence[str] = (),
+    learning_rate: float = 0.01,
+    seed: int = 0,
+    window: int = 5,
+    stop: float | str | None = "default",
+    trace: bool = False,
+    callback: Callable[[SVIState], None] | None = None,
+) -> SVIFit:
+    """Stochastic variational inference: wenzel2019, section 4.3.
+
+    Starts at q(u) = p(u). One iteration takes a mini-batch S, sets c_S by (11), takes the natural gradient (12), steps
+    by the rate, and then, where hyper-parameters are learned, makes one Adam step on S's estimate of the bound with
+    μ and Σ held. η₁, η₂ stay what they are when the kernel moves.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1; a class may be absent, from a mini-batch or altogether
+    variance : float          prior variance, > 0
+    lengthscales : (d,)       one per input dimension, > 0
+    noise : float             >= 0, added to the prior variance of each latent value at data and test points
+    jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
+    Z : (m, d) or None        inducing inputs; None is the full GP
+    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
+    batch_size : int          at most n are taken
+    n_steps : int or None     steps; None: as many as batches, or 1000
+    init_batches : lists      mini-batches that start the adaptive rate, without stepping; None: the first ten
+    rate : "adaptive", float in (0, 1], or ("decay", rho0, tau, kappa) for rho0 (t + tau)^(-kappa)
+    learn : names             of "variance", "lengthscales", "noise", "Z"
+    learning_rate : float     Adam's
+    seed : int                of the drawn mini-batches
+    window : int              steps over which the change of μ and Σ is averaged
+    stop : float or None      average change below which the ascent ends; None never; by default 1e-4 where mini-batches
+                              are drawn here and None where they are given
+    trace : bool              whether the mini-batch's estimate of the bound is worked out after each step
+    callback : callable       called with an SVIState after every step
+
+    Returns
+    -------
+    SVIFit                    elbo is the bound from all data at the end, c at its maximum
+
+    Raises
+    ------
+    ValueError                for bad input, an empty or foreign mini-batch, rates outside (0, 1], divergence
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
+    """
+    given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
+    batching = batches, batch_size, n_steps, init_batches
+    options = check_options(given, *batching, rate, learn, learning_rate, seed, window, stop, trace, callback)
+    return run(Method(svi_gradient, batch_bound, batch_bound_gradients), given, options)
+
+
+@equation("wenzel2019", "u4.3-hyper")
+def optimise_hyperparameters(
+    X: Array,
+    y_sign: Array,
+    variance: float,
+    lengthscales: Array,
+    noise: float,
+    jitter: float,
+    Z: Array | None = None,
+    learn: Sequence[str] = ("variance", "lengthscales"),
+    tolerance: float = 1e-10,
+    max_iterations: int = 200,
+) -> LearnedFit:
+    """Maximise the fitted bound L(h) in the hyper-parameters: wenzel2019, section 4.3, "Optimization of the ...".
+
+    Alternates coordinate ascent to its fixed point with steps of L-BFGS-B in log variance, log lengthscales, log noise
+    and Z, along the gradient of the bound at fixed μ, Σ, c, which at the fixed point is that of the fitted bound.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1
+    variance : float          where the search starts, > 0
+    lengthscales : (d,)       where the search starts, > 0
+    noise : float             where the search starts, >= 0; > 0 if it is learned
+    jitter : float            >= 0, held
+    Z : (m, d) or None        inducing inputs, where the search starts; None is the full GP
+    learn : names             of "variance", "lengthscales", "noise", "Z"; at least one
+    tolerance : float         of the coordinate ascent
+    max_iterations : int      iterations of the search
+
+    Returns
+    -------
+    LearnedFit                converged if no learned coordinate has a slope above 1e-4
+
+    Raises
+    ------
+    ValueError                for bad input, or nothing to learn
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
+
+    Notes
+    -----
+    Logarithms move by a factor of 1e4 at most from the start: the bound may rise for ever along a length that
+    switches an input off.
+    """
+    given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
+    learned = check_learn(learn, given.hyper)
+    if not learned:
+        raise ValueError("learn: found no names, expected at least one")
+    max_iterations = _check.count(max_iterations, "max_iterations")
+
+    def fitted(hyper: Hyper) -> XGPCFit:
+        return fit_xgpc(given.X, given.y_sign, *hyper, tolerance=tolerance)
+
+    def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
+        fit = fitted(hyper)
+        return fit.elbo, bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
+
+    found = maximise(objective, given.hyper, learned, max_iterations)
+    return LearnedFit(found.hyper, fitted(found.hyper), found.trace, found.residual, found.converged, found.iterations)
