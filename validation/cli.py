@@ -20,8 +20,10 @@ from validation.ledger import audit as auditing
 from validation.ledger.command import audit
 from validation.problem import Problem
 from validation.report.page import Coverage
+from validation.reproduce import command as reproduce_command
 from validation.solution import Solution
 from validation.solve import implementations, methods, solve, versions
+from validation.truth.command import truth
 
 app = typer.Typer(
     name="triad",
@@ -35,6 +37,8 @@ app.command("verify")(verify_command.verify)
 app.command("audit")(audit)
 app.command("data")(data)
 app.command("bench")(bench)
+app.command("truth")(truth)
+app.command("reproduce")(reproduce_command.reproduce)
 
 EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -287,3 +291,6 @@ def _brief(values: Any) -> str:
     flat = np.ravel(values)
     shown = ", ".join(f"{v:.4g}" for v in flat[:4])
     return shown + (f", ... ({flat.size})" if flat.size > 4 else "")
+
+
+reproduce_command.parse = parse_options

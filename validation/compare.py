@@ -10,7 +10,7 @@ discrepancy   one is a truth, the other an approximation: bands, and a lower bou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,14 +105,19 @@ def has_errors(solution: Solution) -> bool:
     return solution.latent_mean_se is not None or solution.log_evidence_se is not None
 
 
-def relative_difference(left: NDArray[np.float64] | float, right: NDArray[np.float64] | float) -> float:
-    """Largest difference over the largest entry of the two arrays; NaN anywhere gives NaN, empty arrays 0."""
+def relative_difference(left: Any, right: Any, floor: float = 0.0) -> float:
+    """Largest difference over the largest entry of the two arrays; NaN anywhere gives NaN, empty arrays 0.
+
+    The largest entry and not each one scales, so that an entry near zero asks for no more digits than its array has.
+    Symmetric, at most 2, and so never infinite: a zero array differs from any other by 1. floor is the smallest
+    scale: with 1 the differences of arrays below one are absolute ones.
+    """
     a, b = np.asarray(left, dtype=float), np.asarray(right, dtype=float)
     if a.shape != b.shape:
         raise ValueError(f"right: found shape {b.shape}, expected {a.shape}")
     if a.size == 0:
         return 0.0
-    scale = max(np.abs(a).max(), np.abs(b).max())
+    scale = np.max([np.abs(a).max(), np.abs(b).max(), floor])  # np.max hands NaN on, max would not
     return float(np.abs(a - b).max() / scale) if scale > 0.0 or np.isnan(scale) else 0.0
 
 

@@ -2,6 +2,10 @@
 
 Every problem is made from embedded data and a fixed seed, so that its name means the same numbers everywhere.
 Sizes are chosen so that the truth can be had in seconds: n <= 3 by quadrature, the rest by certified chains.
+
+A problem of several classes comes with four likelihoods, told by the end of its name: multinomial probit (no end),
+`-softmax`, `-threshold` (no labelling errors) and `-errors` (threshold, a tenth of the labels drawn at random). All
+four have the same data, prior and noise, so they are four models: the multinomial probit adds unit noise of its own.
 """
 
 from __future__ import annotations
@@ -151,6 +155,94 @@ def _real(
     )
 
 
+def _few_classes(log_variance: float, noise: float) -> Problem:
+    """Two points of two classes out of three, each latent with parameters of its own: quadrature knows all."""
+    return Problem(
+        name="few",
+        X=np.array([[-0.6], [0.5]]),
+        y=np.array([2, 0]),
+        n_classes=3,
+        likelihood="multinomial-probit",
+        variance=np.exp(log_variance) * np.array([1.0, 0.6, 1.5]),
+        lengthscales=np.array([[0.9], [1.3], [0.7]]),
+        noise=noise * np.array([1.0, 1.0, 2.0]),
+        X_test=np.array([[-1.8], [0.1], [2.5]]),
+    )
+
+
+def _toy_classes(
+    n: int, n_classes: int, d: int, log_variance: float, noise: float, seed: int, m: int | None = None
+) -> Problem:
+    """Labels drawn from the multinomial probit itself: the largest of C latent values with unit noise."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-2.0, 2.0, (n, d))
+    X_test = rng.uniform(-2.5, 2.5, (8, d))
+    variance, lengthscales = np.exp(log_variance), np.linspace(0.9, 1.4, d)
+    scaled = X / lengthscales
+    K = variance * np.exp(-0.5 * ((scaled[:, None] - scaled[None]) ** 2).sum(-1)) + (noise + 1e-8) * np.eye(n)
+    f = np.linalg.cholesky(K) @ rng.standard_normal((n, n_classes))
+    return Problem(
+        name="toy",
+        X=X,
+        y=np.argmax(f + rng.standard_normal(f.shape), axis=1),
+        n_classes=n_classes,
+        likelihood="multinomial-probit",
+        variance=variance,
+        lengthscales=lengthscales,
+        noise=noise,
+        Z=None if m is None else inducing_points(X, m, seed),
+        shared=True,
+        prior_model="full" if m is None else "fitc",
+        X_test=X_test,
+    )
+
+
+def _real_classes(
+    dataset: str, n_train: int, n_test: int, log_variance: float, lengthscale: float, noise: float
+) -> Problem:
+    """A problem of all classes of real data: standardised by the training part, seeded split."""
+    data = datasets.load(dataset)
+    order = np.random.default_rng(20190127).permutation(len(data.y))
+    train, test = order[:n_train], order[n_train : n_train + n_test]
+    X, X_test = datasets.standardise(data.X[train], data.X[test])
+    return Problem(
+        name=dataset,
+        X=X,
+        y=data.y[train],
+        n_classes=len(np.unique(data.y)),
+        likelihood="multinomial-probit",
+        variance=np.exp(log_variance),
+        lengthscales=lengthscale * np.sqrt(X.shape[1]),
+        noise=noise,
+        shared=True,
+        X_test=X_test,
+        y_test=data.y[test],
+    )
+
+
+# labelling errors of the problems whose names end in -errors: one label in ten is drawn at random
+ERRORS = 0.1
+
+_LIKELIHOODS = {
+    "": ("multinomial-probit", 0.0, "multinomial probit"),
+    "-softmax": ("softmax", 0.0, "softmax"),
+    "-threshold": ("threshold", 0.0, "threshold"),
+    "-errors": ("threshold", ERRORS, f"threshold with labelling errors {ERRORS:g}"),
+}
+
+
+def _classes(name: str, make: Callable[[], Problem], purpose: str, cost: float) -> dict[str, Recipe]:
+    """The problem of this name with each likelihood of several classes."""
+
+    def variant(likelihood: str, epsilon: float) -> Callable[[], Problem]:
+        return lambda: make().replace(likelihood=likelihood, epsilon=epsilon)
+
+    return {
+        name + end: Recipe(variant(likelihood, epsilon), f"{purpose}; {words}", cost)
+        for end, (likelihood, epsilon, words) in _LIKELIHOODS.items()
+    }
+
+
 _RECIPES: dict[str, Recipe] = {
     "two-points": Recipe(lambda: _few(2, 2.0, 0.0), "two data, full GP: quadrature knows all", 3.0),
     "three-points": Recipe(lambda: _few(3, np.exp(4.0), 0.3), "three data at log variance 4, with noise", 4.0),
@@ -195,4 +287,17 @@ _RECIPES: dict[str, Recipe] = {
         "breast cancer without inducing points, 120 patients",
         90.0,
     ),
+    **_classes("two-points-3", lambda: _few_classes(0.5, 0.1), "two data, three classes: quadrature knows all", 3.0),
+    **_classes(
+        "two-points-3-steep", lambda: _few_classes(4.0, 0.3), "two data, three classes, log variance 4 and above", 3.0
+    ),
+    **_classes("toy-3", lambda: _toy_classes(30, 3, 2, 1.0, 0.1, seed=8), "three classes drawn from the model", 5.0),
+    **_classes("toy-4-steep", lambda: _toy_classes(30, 4, 2, 4.0, 0.2, seed=13), "four classes at log variance 4", 8.0),
+    **_classes(
+        "toy-3-sparse",
+        lambda: _toy_classes(36, 3, 2, 2.0, 0.1, seed=10, m=6),
+        "three classes given 6 inducing points: the FITC prior",
+        6.0,
+    ),
+    **_classes("iris-3", lambda: _real_classes("iris", 60, 40, 2.0, 1.0, 0.05), "iris, all three species", 8.0),
 }

@@ -75,9 +75,13 @@ def verify(
         console = Console()
         table.print_run(console, found, why=why, verbose=verbose)
         storage.write_text(output / "checks.csv", table.csv_text(found.results))
-        known = None if coverage is None else coverage()
+        # reading all tests takes longer than a narrow run itself
+        narrow = bool(check or method or problem)
+        known = None if coverage is None or narrow else coverage()
         storage.write_text(output / "report.html", page.render(found, known))
         console.print(f"{output / 'checks.csv'}, {output / 'report.html'}", soft_wrap=True, highlight=False)
+        if narrow:
+            console.print("ledger coverage not collected: expected a run of all checks or of a paper", soft_wrap=True)
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
         raise typer.Exit(INTERRUPTED) from None

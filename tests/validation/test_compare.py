@@ -48,6 +48,25 @@ def truth_of(solution, se=None, **changes):
 # -- distances ---------------------------------------------------------------------------------------------
 
 
+def test_the_largest_entry_scales_the_difference():
+    # 1e-3 off at an entry of 1e-6 is 1e-3 of the largest entry and not a thousand times the entry
+    # products and quotients of a few numbers: rounding stays within some eps
+    np.testing.assert_allclose(relative_difference([1.0, 1e-3 + 1e-6], [1.0, 1e-6]), 1e-3, rtol=1e-12, atol=0)
+
+
+def test_a_floor_makes_differences_of_small_arrays_absolute_and_leaves_large_ones():
+    assert relative_difference([1e-30], [0.0]) == 1.0
+    assert relative_difference([0.25], [0.0], floor=1.0) == 0.25
+    assert relative_difference([8.0], [6.0], floor=1.0) == 0.25
+    assert relative_difference([0.0], [0.0], floor=1.0) == 0.0
+
+
+@pytest.mark.parametrize(("left", "right"), [([np.nan, 1.0], [1.0, 1.0]), ([1.0], [np.nan])])
+@pytest.mark.parametrize("floor", [0.0, 1.0])
+def test_nan_is_a_difference_that_no_limit_admits(left, right, floor):
+    assert not relative_difference(left, right, floor) <= 1e300
+
+
 def test_differences_are_relative_to_the_largest_entry_of_both():
     assert relative_difference([1.0, -4.0], [1.0, -3.0]) == 0.25
     assert relative_difference([0.0, 1e-12], [1e-12, 0.0]) == 1.0

@@ -16,7 +16,8 @@ def test_every_problem_is_what_its_name_and_purpose_say(name):
     assert problem.name == name
     assert problems.purpose(name)
     assert problems.cost(name) > 0.0
-    assert set(np.unique(problem.y)) == {0, 1}
+    # two data cannot show three labels; everywhere else every class has a member
+    assert len(np.unique(problem.y)) == min(problem.n, problem.n_classes)
     assert problem.t > 0
     assert (problem.prior_model == "fitc") == (problem.Z is not None)
     # identity checks ask for a condition of at most 1e5
@@ -31,6 +32,25 @@ def test_the_number_of_features_told_is_the_number_there(name, count):
 
 def test_a_method_that_needs_a_large_variance_finds_one():
     assert sum(problems.get(name).variance[0] >= np.exp(4.0) * (1.0 - 1e-12) for name in problems.names()) >= 4
+
+
+def test_several_classes_at_a_large_variance_and_more_than_three_are_there_for_every_likelihood():
+    for likelihood in ("multinomial-probit", "softmax", "threshold"):
+        found = [p for p in map(problems.get, problems.names()) if p.likelihood == likelihood]
+        assert any(p.n_classes >= 4 and p.variance.min() >= np.exp(4.0) * (1.0 - 1e-12) for p in found)
+        assert {p.prior_model for p in found} == {"full", "fitc"}
+    assert any(p.epsilon > 0.0 for p in found)
+
+
+def test_the_likelihoods_of_one_name_share_data_prior_and_noise():
+    plain = problems.get("toy-3")
+    for end, differing in [
+        ("-softmax", ["likelihood"]),
+        ("-threshold", ["likelihood"]),
+        ("-errors", ["likelihood", "epsilon"]),
+    ]:
+        assert sorted(plain.differences(problems.get(f"toy-3{end}"))) == sorted(differing)
+    assert problems.get("toy-3-errors").epsilon == problems.ERRORS
 
 
 def test_a_near_miss_is_told():

@@ -125,8 +125,18 @@ def test_progress_goes_to_stderr_in_plain_lines(green):
 def test_coverage_of_the_ledger_reaches_the_report(green, tmp_path, monkeypatch):
     entry = {"paper": "izmailov2016", "verified": 3, "corrected": 1, "not_executable": 0, "open": 7}
     monkeypatch.setattr(verify_command, "coverage", lambda: [entry])
-    green()
+    assert "not collected" not in green().stdout
     assert "izmailov2016" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+    assert "not collected" not in green("--paper", "wenzel2019").stdout
+
+
+@pytest.mark.parametrize("narrow", [["--check", "identity/*"], ["--problem", "easy"], ["--method", "x-gpc"]])
+def test_a_narrow_run_leaves_the_ledger_alone_and_says_so(green, monkeypatch, narrow):
+    def collecting():
+        raise AssertionError("coverage was collected")
+
+    monkeypatch.setattr(verify_command, "coverage", collecting)
+    assert "ledger coverage not collected" in green(*narrow).stdout
 
 
 # -- bad requests --------------------------------------------------------------------------------------------

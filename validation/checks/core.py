@@ -270,22 +270,6 @@ def digest(problem: Problem) -> str:
     return _fingerprint(problem.to_arrays())
 
 
-def relative_difference(left: Any, right: Any) -> float:
-    """Largest |left - right| over the largest |right|, whole arrays at once; 0 for empty arrays, NaN if any is NaN.
-
-    The largest entry and not each one scales, so that an entry near zero asks for no more digits than its array has.
-    """
-    a, b = np.asarray(left, dtype=np.float64), np.asarray(right, dtype=np.float64)
-    if a.shape != b.shape:
-        raise ValueError(f"left: found shape {a.shape}, expected {b.shape}, as right")
-    if not a.size:
-        return 0.0
-    gap, scale = float(np.max(np.abs(a - b))), float(np.max(np.abs(b)))
-    if gap == 0.0:
-        return 0.0
-    return gap / scale if scale > 0.0 else float("inf")
-
-
 def _frozen(value: Any) -> Any:
     """A hashable stand-in for an option: equal content, equal stand-in."""
     if isinstance(value, Mapping):

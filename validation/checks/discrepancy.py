@@ -15,8 +15,9 @@ from importlib import resources
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, Skipped, check, relative_difference
+from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.subjects import LARGER, QUICK, SUBJECTS, Subject, truth
+from validation.compare import relative_difference
 from validation.problem import Problem
 from validation.solution import Solution
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 from scipy.stats import norm
 
 from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
-from validation.checks.subjects import DRAWN, LARGER, REAL, SEED, SUBJECTS, TINY, Subject, chain
+from validation.checks.subjects import (
+    CERTIFICATES,
+    DRAWN,
+    LARGER,
+    PLAIN,
+    REAL,
+    SEED,
+    SUBJECTS,
+    TINY,
+    Subject,
+    certificates,
+    certified,
+    chain,
+)
 from validation.compare import z_statistics
 from validation.problem import Problem
 from validation.solution import Solution
@@ -44,9 +58,6 @@ def tested(chains: Solution, truth: Solution, quantity: str) -> Outcome:
 
 
 def _register(subject: Subject) -> None:
-    for quantity, question in _MOMENTS.items():
-        _register_moment(subject, quantity, question)
-
     @check(
         f"exactness/{subject.sampler}/log_evidence",
         paper=subject.paper,
@@ -142,47 +153,59 @@ def _evidence_test(value: float, error: float, other: float, other_error: float,
     )
 
 
-# -- truths of the probit family: exact draws certify the chains -----------------------------------------------
-
-_PROBIT_PAPER = "riihimaki2013"
+# -- samplers of the probit family and with several latents ------------------------------------------------------
 
 
-def _probit(problem: Problem) -> Problem:
-    """The same data, prior and test points with the probit link."""
-    return problem.replace(name=f"{problem.name}-probit", likelihood="probit")
+def _register_certificate(sampler: str, quantity: str, question: str) -> None:
+    found = certificates(sampler)
+    of_problem = {name: entry for entry in found for name in (*entry.problems, *entry.full)}
 
-
-def _register_probit(quantity: str, question: str) -> None:
-    @check(f"exactness/exact-probit/{quantity}", paper=_PROBIT_PAPER, question=question, problems=TINY)
+    @check(
+        f"exactness/{sampler}/{quantity}",
+        paper=found[0].paper,
+        question=question,
+        problems=tuple(name for entry in found for name in entry.problems),
+        full=tuple(name for entry in found for name in entry.full),
+    )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        probit = _probit(problem)
-        exact = context.solve("quadrature", "exact", probit)
-        yield tested(context.solve("gibbs", "exact-probit", probit, seed=SEED), exact, quantity)
-
-    @check(f"exactness/gibbs-probit/{quantity}", paper=_PROBIT_PAPER, question=question, problems=TINY)
-    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        probit = _probit(problem)
-        exact = context.solve("quadrature", "exact", probit)
-        yield tested(context.solve("gibbs", "gibbs-probit", probit, seed=SEED), exact, quantity)
+        left, right = certified(context, of_problem[problem.name], problem)
+        yield tested(left, right, quantity)
 
 
 @check(
     "exactness/exact-probit/log_evidence",
-    paper=_PROBIT_PAPER,
+    paper=certificates("exact-probit")[0].paper,
     question="Does minimax tilting have the exact log Z?",
-    problems=TINY,
+    problems=certificates("exact-probit")[0].problems,
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    probit = _probit(problem)
-    exact = context.solve("quadrature", "exact", probit)
-    draws = context.solve("gibbs", "exact-probit", probit, seed=SEED)
+    draws, exact = certified(context, certificates("exact-probit")[0], problem)
     assert exact.log_evidence is not None
     assert draws.log_evidence is not None
     assert draws.log_evidence_se is not None
     yield _evidence_test(draws.log_evidence, draws.log_evidence_se, exact.log_evidence, 0.0, draws.label, exact.label)
 
 
+def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None:
+    @check(
+        f"exactness/{sampler}/plain_sweeps",
+        paper=certificates(sampler)[0].paper,
+        question="Has the sampler without its long moves the exact posterior too?",
+        problems=(name,),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        found = context.solve("gibbs", sampler, problem, seed=SEED, **options)
+        exact = context.solve("quadrature", "exact", problem)
+        for quantity in ("latent_mean", "latent_cov", "probabilities"):
+            yield tested(found, exact, quantity)
+
+
+for _plain in PLAIN:
+    _register_plain(*_plain)
 for _subject in SUBJECTS:
     _register(_subject)
-for _quantity, _question in _MOMENTS.items():
-    _register_probit(_quantity, _question)
+    for _quantity, _question in _MOMENTS.items():
+        _register_moment(_subject, _quantity, _question)
+for _sampler in dict.fromkeys(entry.sampler for entry in CERTIFICATES):
+    for _quantity, _question in _MOMENTS.items():
+        _register_certificate(_sampler, _quantity, _question)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, Skipped, check, relative_difference
+from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.subjects import LARGER, QUICK, SPARSE, SUBJECTS, Subject
-from validation.compare import identity_limit, prior_condition
+from validation.compare import identity_limit, prior_condition, relative_difference
 from validation.problem import Problem
 from validation.solution import Solution
 

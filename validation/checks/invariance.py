@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, check, relative_difference
+from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.subjects import DRAWN, REAL, SUBJECTS, Subject
-from validation.compare import identity_limit
+from validation.compare import identity_limit, relative_difference
 from validation.problem import Problem
 
 _PROBLEMS = DRAWN + REAL

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from validation.checks.core import Compared, Context, Outcome, check, relative_difference
+from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.subjects import SUBJECTS, Subject
-from validation.compare import identity_limit
+from validation.compare import identity_limit, relative_difference
 from validation.problem import Problem
 
 

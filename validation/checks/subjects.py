@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from validation.checks.core import Context
 from validation.problem import Problem
 from validation.solution import Solution
+from validation.truth import stored_truth
 
 # n <= 3: quadrature knows everything about these
 TINY = ("two-points", "three-points", "three-points-fitc")
@@ -70,3 +73,121 @@ def truth(context: Context, subject: Subject, problem: Problem) -> Solution:
     if problem.n <= 3:
         return context.solve("quadrature", "exact", problem)
     return chain(context, subject.sampler, problem)
+
+
+# -- truths with several latents, and of the probit family -------------------------------------------------------
+
+
+class Certificate(NamedTuple):
+    """A sampler held against something better on some problems.
+
+    sampler     method id of `gibbs`
+    paper       key of the paper that describes it
+    truth       "quadrature" or "exact-probit": whose moments are right; a quick run takes the stored draws of the
+                latter, which `exactness/exact-probit/stored` holds against fresh ones
+    problems    names of problems in every run; `full` those that a full run adds
+    options     of the sampler in a quick run; a full run takes `longer`
+    """
+
+    sampler: str
+    paper: str
+    truth: str
+    problems: tuple[str, ...]
+    full: tuple[str, ...] = ()
+    options: Mapping[str, Any] = MappingProxyType({})
+    longer: Mapping[str, Any] = MappingProxyType({})
+
+
+# 32 chains x 60 draws: paths that follow the walls make every draw count, so 2 % differences show after two seconds
+_SHORT = MappingProxyType({"n_chains": 32, "n_draws": 60, "n_warmup": 20})
+# two data, where a sweep costs least: 1 % differences show
+_TINY_CHAINS = MappingProxyType({"n_chains": 32, "n_draws": 400, "n_warmup": 50})
+# labelling errors are found and forgotten slowly: five to fifteen sweeps for each effective draw
+_ERRORS = MappingProxyType({"n_chains": 32, "n_draws": 300, "n_warmup": 50})
+_LONG = MappingProxyType({"n_chains": 32, "n_draws": 1000, "n_warmup": 100})
+_MANY = MappingProxyType({"n_draws": 20_000})
+
+CERTIFICATES = (
+    Certificate(
+        "exact-probit",
+        "riihimaki2013",
+        "quadrature",
+        (*TINY, "two-points-3", "two-points-3-steep", "two-points-3-threshold", "two-points-3-steep-threshold"),
+        longer=_MANY,
+    ),
+    Certificate(
+        "gibbs-probit",
+        "riihimaki2013",
+        "quadrature",
+        (*TINY, "two-points-3", "two-points-3-steep"),
+        options=_TINY_CHAINS,
+        longer=_LONG,
+    ),
+    Certificate(
+        "gibbs-probit",
+        "riihimaki2013",
+        "exact-probit",
+        ("toy-3", "toy-4-steep", "toy-3-sparse"),
+        ("iris-3",),
+        _SHORT,
+        _LONG,
+    ),
+    Certificate(
+        "gibbs-threshold",
+        "villacampa2017",
+        "quadrature",
+        ("two-points-3-threshold", "two-points-3-errors", "two-points-3-steep-errors"),
+        options=_ERRORS,
+        longer=_LONG,
+    ),
+    Certificate(
+        "gibbs-threshold",
+        "villacampa2017",
+        "exact-probit",
+        ("toy-3-threshold", "toy-4-steep-threshold", "toy-3-sparse-threshold"),
+        ("iris-3-threshold",),
+        _SHORT,
+        _LONG,
+    ),
+)
+
+# The moves that follow walls make a sweep nearly an independent draw, which hides a wrong conditional beside them; so
+# the plain samplers are asked alone, where they mix: (method, problem, options).
+PLAIN: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("gibbs-probit", "two-points-3", {"n_chains": 32, "n_draws": 600, "n_warmup": 200, "moves": ()}),
+    (
+        "gibbs-threshold",
+        "two-points-3-errors",
+        {"n_chains": 32, "n_draws": 600, "n_warmup": 200, "moves": ("components",)},
+    ),
+)
+
+
+def certificates(sampler: str) -> tuple[Certificate, ...]:
+    """What a sampler is held against, one entry for each kind of truth."""
+    return tuple(found for found in CERTIFICATES if found.sampler == sampler)
+
+
+def as_probit(problem: Problem) -> Problem:
+    """A problem with the logistic link with the probit link in its place; any other problem as it is."""
+    if problem.likelihood != "logit":
+        return problem
+    return problem.replace(name=f"{problem.name}-probit", likelihood="probit")
+
+
+def certified(context: Context, certificate: Certificate, problem: Problem) -> tuple[Solution, Solution]:
+    """What the sampler says of a problem, and the truth it is held against."""
+    question = as_probit(problem)
+    options = certificate.options if context.quick else certificate.longer
+    found = context.solve("gibbs", certificate.sampler, question, seed=SEED, **options)
+    if certificate.truth == "quadrature":
+        return found, context.solve("quadrature", "exact", question)
+    return found, exact_draws(context, question)
+
+
+def exact_draws(context: Context, problem: Problem) -> Solution:
+    """Independent draws, enough not to be the weaker side of a comparison: in a quick run those that are stored."""
+    stored = stored_truth(problem) if context.quick else None
+    if stored is not None and stored.method == "exact-probit":
+        return stored
+    return context.solve("gibbs", "exact-probit", problem, seed=SEED, n_draws=4000 if context.quick else 20_000)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from validation.faults import probit, x_gpc
+from validation.faults import probit, threshold, truths, x_gpc
 from validation.selftest import Fault
 
 
 def all_faults() -> tuple[Fault, ...]:
     """Every fault that ships with the suite, by method."""
-    return x_gpc.FAULTS + probit.FAULTS
+    return x_gpc.FAULTS + probit.FAULTS + threshold.FAULTS + truths.FAULTS

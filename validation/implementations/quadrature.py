@@ -1,5 +1,7 @@
 """The judge's own truth for n <= 3: a product trapezoidal rule over the latent values of a binary problem.
 
+Problems of several classes, n <= 2, go to `quadrature_orthant` (threshold rule and multinomial probit).
+
 The posterior is a density in at most three dimensions. In coordinates in which the prior is standard normal the
 integrand decays like a Gaussian and is analytic in a strip, so that the trapezoidal rule converges exponentially
 (Trefethen and Weideman 2014); its error is stated from two spacings. Nothing here is shared with a witness.
@@ -18,6 +20,7 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 
 from validation import arguments
 from validation.implementations.common import NotPositiveDefiniteError, cholesky, two_columns
+from validation.implementations.quadrature_orthant import LIKELIHOODS, solve_orthant
 from validation.problem import Problem
 from validation.solution import Solution
 from validation.solve import check_options
@@ -56,6 +59,8 @@ answer.methods = methods  # type: ignore[attr-defined]
 
 
 def _solve(problem: Problem, *, digits: float = 8.0) -> Solution:
+    if problem.likelihood in LIKELIHOODS:
+        return solve_orthant(problem, digits=digits)
     if problem.likelihood not in _LIKELIHOODS:
         raise ValueError(f"likelihood: found {problem.likelihood!r}, expected logit or probit for quadrature")
     if problem.n > 3:

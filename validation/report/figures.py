@@ -62,6 +62,14 @@ class Line(NamedTuple):
     values: NDArray[np.float64]
 
 
+class Curve(NamedTuple):
+    """One quantity along another: x, y of equal length, x > 0."""
+
+    label: str
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+
+
 def scatter(
     title: str,
     truth: NDArray[np.float64],
@@ -175,6 +183,19 @@ def traces(title: str, lines: Sequence[Line], name: str, *, logarithmic: bool = 
         ax.xaxis.set_major_locator(_few_ticks())
     ax.ticklabel_format(axis="y", useOffset=False)
     ax.set_xlabel("iteration")
+    ax.set_title(title, loc="left")
+    return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
+
+
+def curves(title: str, lines: Sequence[Curve], xlabel: str, name: str) -> Markup:
+    """Several quantities along a positive one, on a logarithmic axis."""
+    figure, ax = _figure(4.3, 2.6, left=0.65, bottom=0.42)
+    for i, line in enumerate(lines):
+        ax.plot(line.x, line.y, color=SERIES[i % len(SERIES)], linewidth=1.3, marker="o", markersize=2.2)
+    ax.set_xscale("log")
+    ax.yaxis.set_major_locator(_few_ticks())
+    ax.ticklabel_format(axis="y", useOffset=False)
+    ax.set_xlabel(xlabel)
     ax.set_title(title, loc="left")
     return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
 

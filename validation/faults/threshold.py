@@ -1,0 +1,103 @@
+"""Faults of the chains for the threshold rule with labelling errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+_METHOD = "gibbs-threshold"
+
+
+def _fault(
+    name: str, description: str, target: str, make: Callable[[Any], Any], problem: str = "two-points-3-errors"
+) -> Fault:
+    return Fault(
+        f"{_METHOD}/{name}",
+        "gibbs",
+        _METHOD,
+        description,
+        (target,),
+        make,
+        (problem,),
+        (f"exactness/{_METHOD}/*",),
+    )
+
+
+def _other_label(original: Any) -> Any:
+    def bounce(rng: Any, latent: Any, cov: Any, chol_cov: Any, y: Any, **options: Any) -> Any:
+        return original(rng, latent, cov, chol_cov, (y + 1) % latent.shape[1], **options)
+
+    return bounce
+
+
+def _height(wrong: Callable[[float, int], float]) -> Callable[[Any], Any]:
+    """Another ratio between the likelihood of a label that is the largest and of one that is not."""
+    return lambda original: lambda epsilon, n_classes: np.log(wrong(epsilon, n_classes))
+
+
+FAULTS = (
+    _fault(
+        "epsilon-ignored",
+        "labelling errors are forgotten: every label binds",
+        "gibbs.threshold:log_step",
+        lambda original: lambda epsilon, n_classes: original(0.0, n_classes),
+    ),
+    _fault(
+        "epsilon-of-other-classes-only",
+        "(1 - ε) against ε/(C - 1), as if an error never gave the right label: 18 for 28 at ε = 0.1, C = 3",
+        "gibbs.threshold:log_step",
+        _height(lambda epsilon, n_classes: (1.0 - epsilon) * (n_classes - 1) / epsilon),
+    ),
+    _fault(
+        "epsilon-for-each-class",
+        "the floor is ε in place of ε/C",
+        "gibbs.threshold:log_step",
+        _height(lambda epsilon, n_classes: (1.0 - epsilon) / epsilon + 1.0),
+    ),
+    _fault(
+        "prior-in-place-of-joint",
+        "the walls have no height: the latent values are those of the prior",
+        "gibbs.threshold:log_step",
+        _height(lambda epsilon, n_classes: 1.0 + 1e-9),
+    ),
+    _fault(
+        "wrong-truncation-side",
+        "the walls keep the next class up in place of the label's",
+        "gibbs.threshold:bounce_move",
+        _other_label,
+    ),
+    _fault(
+        "residual-variance-dropped",
+        "test latents are taken for determined by those at the data",
+        "gibbs.threshold:conditionals",
+        lambda original: lambda *arguments: _without_residual(original(*arguments)),
+    ),
+    _fault(
+        "indicator-ignored",
+        "the univariate draws hold every label, whatever its indicator says",
+        "gibbs.threshold:draw_components",
+        lambda original: (
+            lambda rng, latent, precision, y, indicator: original(rng, latent, precision, y, np.zeros_like(indicator))
+        ),
+    ),
+    _fault(
+        "stale-class",
+        "the first class keeps the values that it had before the move",
+        "gibbs.threshold:bounce_move",
+        lambda original: lambda rng, latent, *rest, **options: _stale(original(rng, latent, *rest, **options), latent),
+    ),
+)
+
+
+def _without_residual(found: Any) -> Any:
+    return found._replace(test_var=1e-12 * found.test_var)
+
+
+def _stale(found: Any, before: Any) -> Any:
+    after = found.auxiliary.copy()
+    after[:, 0] = before[:, 0]
+    return found._replace(auxiliary=after)

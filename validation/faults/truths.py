@@ -1,0 +1,151 @@
+"""Faults of the truths with several classes: exact draws and Gibbs chains of the probit family, and stored files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    name: str,
+    description: str,
+    target: str,
+    make: Callable[[Any], Any],
+    problem: str = "two-points-3",
+) -> Fault:
+    return Fault(
+        f"{method}/classes-{name}",
+        "gibbs",
+        method,
+        description,
+        (target,),
+        make,
+        (problem,),
+        (f"exactness/{method}/*",),
+    )
+
+
+def _smallest(original: Any) -> Any:
+    def walls(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return found._replace(signs=-found.signs)
+
+    return walls
+
+
+def _independent_noise(original: Any) -> Any:
+    def covariance(walls: Any, prior: Any, unit_noise: float) -> Any:
+        return original(walls, prior, 0.0) + 2.0 * unit_noise * np.eye(walls.datum.size)
+
+    return covariance
+
+
+def _diagonal(original: Any) -> Any:
+    def conditional(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return found * np.eye(found.shape[-1])
+
+    return conditional
+
+
+def _stale(found: Any, before: Any) -> Any:
+    after = found.auxiliary.copy()
+    after[:, 0] = before[:, 0]
+    return found._replace(auxiliary=after)
+
+
+def _no_walls(original: Any) -> Any:
+    return lambda *arguments, **options: original(*arguments, **(options | {"log_height": 1e-9}))
+
+
+FAULTS = (
+    _fault(
+        "exact-probit",
+        "wrong-truncation-side",
+        "the label's value is the smallest in place of the largest",
+        "gibbs.exact_probit:_walls",
+        _smallest,
+    ),
+    _fault(
+        "exact-probit",
+        "noise-not-shared",
+        "differences of one datum do not share the noise of their label's class",
+        "gibbs.exact_probit:_walls_covariance",
+        _independent_noise,
+    ),
+    _fault(
+        "exact-probit",
+        "between-class-covariance-dropped",
+        "the classes are taken for independent given the differences",
+        "gibbs.exact_probit:_conditional",
+        _diagonal,
+    ),
+    _fault(
+        "exact-probit",
+        "link-noise-in-threshold",
+        "the threshold rule gets the unit noise of the probit",
+        "gibbs.exact_probit:_walls_covariance",
+        lambda original: lambda walls, prior, unit_noise: original(walls, prior, 1.0),
+        problem="two-points-3-threshold",
+    ),
+    _fault(
+        "gibbs-probit",
+        "truncation-forgotten",
+        "the label's value is drawn without its lower limit, the largest of the others",
+        "gibbs.multinomial_probit:draw_above",
+        lambda original: lambda rng, mean, sd, bound: original(rng, mean, sd, np.subtract(bound, 1e3)),
+    ),
+    _fault(
+        "gibbs-probit",
+        "stale-auxiliary",
+        "the first class keeps the auxiliary values that it had before the move",
+        "gibbs.multinomial_probit:bounce_move",
+        lambda original: lambda rng, before, *rest, **options: _stale(original(rng, before, *rest, **options), before),
+    ),
+    _fault(
+        "gibbs-probit",
+        "prior-in-place-of-joint",
+        "the walls have no height: half of each sweep forgets the labels",
+        "gibbs.multinomial_probit:bounce_move",
+        _no_walls,
+    ),
+    _fault(
+        "gibbs-probit",
+        "residual-variance-of-shorter-link",
+        "K (K + 2I)⁻¹ in place of K (K + I)⁻¹, in all classes",
+        "gibbs.multinomial_probit:smoother",
+        lambda original: lambda K_XX: original(0.5 * K_XX),
+    ),
+    _fault(
+        "gibbs-probit",
+        "predicts-without-link-noise",
+        "class probabilities of f in place of f plus unit noise",
+        "gibbs.multinomial_probit:argmax_probability",
+        lambda original: lambda latent_mean, latent_var: original(latent_mean, latent_var - 1.0),
+    ),
+    Fault(
+        "exact-probit/stored-of-another-run",
+        "validation",
+        "exact-probit",
+        "the stored moments are those of labels that were permuted on the way",
+        ("validation.truth.store:load",),
+        lambda original: lambda name: _permuted(original(name)),
+        ("toy-3",),
+        ("exactness/exact-probit/stored",),
+    ),
+)
+
+
+def _permuted(truth: Any) -> Any:
+    solution = truth.solution
+    fields = {
+        key: np.roll(getattr(solution, key), 1, axis=1)
+        for key in ("latent_mean", "latent_mean_se", "test_latent_mean", "test_latent_mean_se")
+    }
+    return truth._replace(solution=replace(solution, **fields))

@@ -1,0 +1,20 @@
+"""The classifiers that experiments compare, by method id."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fast import estimators
+
+
+def binary_classifier(method: str, *, n_inducing: int, batch_size: int, seed: int) -> Any:
+    """A binary classifier of `fast.estimators` with default starts and learned hyper-parameters.
+
+    method: x-gpc-svi, svgpc or epgpc; n_inducing points by k-means++; batch_size rows a step; seed of everything.
+    """
+    table = {
+        "x-gpc-svi": estimators.XGPClassifier,
+        "svgpc": estimators.SVGPClassifier,
+        "epgpc": estimators.EPGPClassifier,
+    }
+    return table[method](n_inducing=n_inducing, batch_size=batch_size, training="minibatch", random_state=seed)

@@ -1,0 +1,80 @@
+"""`triad reproduce PAPER EXPERIMENT`: run it again, print its tables, write a page and CSVs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from validation.reproduce import catalogue, page
+from validation.reproduce.experiment import EXPERIMENTS, Experiment, Table, check_options, find
+
+_FOLDER = Path("results/reproduce")
+
+parse: Callable[[list[str]], dict[str, Any]] | None = None  # name=value pairs; the command line sets it
+
+
+def reproduce(
+    paper: Annotated[str | None, typer.Argument(help="key of a paper, such as wenzel2019")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="EXPERIMENT", help="such as fig1; all are listed without it")
+    ] = None,
+    dataset: Annotated[list[str] | None, typer.Option("--dataset", help="a data set by name; repeatable")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", help="option of the experiment as name=value; repeatable")
+    ] = None,
+    output: Annotated[Path, typer.Option("--output", help="folder of the page and the CSVs")] = Path(
+        "results/reproduce"
+    ),
+) -> None:
+    """Run an experiment of a paper again and set what it prints beside what comes out here."""
+    catalogue.load()
+    console = Console(markup=False, emoji=False, highlight=False)
+    if paper is None or name is None:
+        _list(console, paper)
+        return
+    wanted = find(paper, name)
+    assert parse is not None  # set where the commands are put together
+    options = parse(option or [])
+    if dataset:
+        if "datasets" in wanted.options:
+            options["datasets"] = dataset
+        elif "dataset" in wanted.options and len(dataset) == 1:
+            options["dataset"] = dataset[0]
+        else:
+            raise ValueError(f"--dataset: found {', '.join(dataset)}, expected what {name} takes: {_described(wanted)}")
+    check_options(wanted, options)
+    errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
+    outcome = wanted.run(**options, say=lambda text: errors.print(text, soft_wrap=True))
+    for table in outcome.tables:
+        _print(console, table)
+    for note in outcome.notes:
+        console.print(f"note: {note}", soft_wrap=True)
+    for path in page.write(wanted, outcome, output):
+        console.print(str(path), soft_wrap=True)
+
+
+def _list(console: Console, paper: str | None) -> None:
+    chosen = [found for found in EXPERIMENTS.values() if paper in (None, found.paper)]
+    if not chosen:
+        papers = sorted({key for key, _ in EXPERIMENTS})
+        raise ValueError(f"paper: found {paper!r}, expected one of {', '.join(papers)}")
+    table = RichTable("paper", "experiment", "what it is", "options", box=None)
+    for found in sorted(chosen):
+        table.add_row(found.paper, found.name, found.title, _described(found))
+    console.print(table)
+
+
+def _described(found: Experiment) -> str:
+    return ", ".join(f"{name}={default!r}" for name, default in found.options.items()) or "none"
+
+
+def _print(console: Console, table: Table) -> None:
+    shown = RichTable(*table.columns, box=None, title=table.caption, title_justify="left")
+    for row in table.rows:
+        shown.add_row(*(page.cell(value) for value in row))
+    console.print(shown)

@@ -1,0 +1,109 @@
+"""What an experiment is: a function that gives tables and figures, registered under its paper and name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple
+
+from markupsafe import Markup
+
+
+class Table(NamedTuple):
+    """Rows of numbers and text; its name is part of the name of the CSV."""
+
+    name: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[object, ...], ...]
+    caption: str
+
+
+class Picture(NamedTuple):
+    """One figure as inline SVG (`validation.report.figures`), with the labels of its series in order."""
+
+    caption: str
+    legend: tuple[str, ...]
+    panels: tuple[Markup, ...]
+
+
+class Outcome(NamedTuple):
+    """What an experiment found."""
+
+    settings: Mapping[str, object]  # everything that a reader needs to do it again
+    tables: tuple[Table, ...]
+    pictures: tuple[Picture, ...]
+    notes: tuple[str, ...]  # where this differs from what the paper did
+
+
+class Experiment(NamedTuple):
+    """An experiment of a paper."""
+
+    paper: str
+    name: str
+    title: str
+    claim: str  # what the paper says that it shows
+    run: Callable[..., Outcome]  # keyword options, and say(text) for progress
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Names and defaults of what can be set."""
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(self.run).parameters.items()
+            if name != "say"
+        }
+
+
+EXPERIMENTS: dict[tuple[str, str], Experiment] = {}
+
+
+def experiment(
+    paper: str, name: str, title: str, claim: str
+) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
+    """Register a function of keyword options (each with a default) and `say`, which takes a line of progress."""
+
+    def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
+        if (paper, name) in EXPERIMENTS:
+            raise ValueError(f"name: found {name!r} of {paper} a second time, expected each experiment once")
+        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, function)
+        return function
+
+    return register
+
+
+def find(paper: str, name: str) -> Experiment:
+    """The experiment of that name; ValueError with what there is otherwise."""
+    papers = sorted({key for key, _ in EXPERIMENTS})
+    if paper not in papers:
+        raise ValueError(f"paper: found {paper!r}, expected one of {_listed(papers, paper)}")
+    names = sorted(entry for key, entry in EXPERIMENTS if key == paper)
+    if name not in names:
+        raise ValueError(f"experiment: found {name!r}, expected one of {_listed(names, name)} for {paper}")
+    return EXPERIMENTS[paper, name]
+
+
+def check_options(wanted: Experiment, options: Mapping[str, object]) -> None:
+    """Refuse options that the experiment does not have, and values of another type than the default's."""
+    known = wanted.options
+    for name, value in options.items():
+        if name not in known:
+            raise ValueError(f"option: found {name!r}, expected one of {_listed(list(known), name)} ({wanted.name})")
+        default = known[name]
+        if default is None:
+            continue
+        if isinstance(value, bool) != isinstance(default, bool) or not isinstance(value, _accepted(default)):
+            raise TypeError(f"{name}: found {value!r}, expected a value like {default!r}")
+
+
+def _accepted(default: object) -> tuple[type, ...]:
+    if isinstance(default, float):
+        return (int, float)
+    if isinstance(default, (list, tuple)):
+        return (list, tuple)
+    return (type(default),)
+
+
+def _listed(known: list[str], wanted: str) -> str:
+    close = get_close_matches(wanted, known, n=1)
+    return ", ".join(known) + (f" (did you mean {close[0]!r}?)" if close else "")

@@ -1,0 +1,1 @@
+"""Experiments of wenzel2019: section 5 and Table 1."""

@@ -1,0 +1,175 @@
+"""wenzel2019, section 5.1, Fig. 1: posterior means, variances and class probabilities against long Gibbs runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation import arguments, datasets
+from validation.datasets.splits import standardise, train_test_split
+from validation.ledger.marker import equation
+from validation.problem import Problem
+from validation.report import figures
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.solution import Solution
+from validation.solve import solve
+
+Array = NDArray[np.float64]
+
+
+class Paired(NamedTuple):
+    """One quantity of Fig. 1: an approximation beside the chains' value and its Monte Carlo error, entry by entry."""
+
+    approximation: Array
+    truth: Array
+    truth_se: Array
+
+
+@equation("wenzel2019", "u5.1-compare")
+def compare_with_gibbs(approximation: Solution, truth: Solution) -> dict[str, Paired]:
+    """Posterior means µ and standard deviations σ at the data and p(y* = 1) at test points, in pairs.
+
+    wenzel2019, section 5.1. σ of the chains is the root of their variance; its error is that of the variance over 2σ.
+
+    Parameters
+    ----------
+    approximation : Solution    of x-gpc or of any method with latent moments
+    truth : Solution            of gibbs-logit on the same problem
+
+    Raises
+    ------
+    ValueError                  if the two answer different problems, or the truth has no standard errors
+    """
+    changed = approximation.problem.differences(truth.problem, ignore=("name", "prior_model"))
+    if changed:
+        raise ValueError(f"truth: found a solution of another problem, which differs in {changed}")
+    if truth.latent_mean_se is None or truth.latent_cov_se is None:
+        raise ValueError(f"truth: found {truth.label} without standard errors, expected chains")
+    sd = np.sqrt(_first_variance(truth.latent_cov))
+    found = {
+        "mean": Paired(_first(approximation.latent_mean), _first(truth.latent_mean), _first(truth.latent_mean_se)),
+        "sd": Paired(
+            np.sqrt(_first_variance(approximation.latent_cov)), sd, _first_variance(truth.latent_cov_se) / (2.0 * sd)
+        ),
+    }
+    if approximation.probabilities is not None and truth.probabilities is not None:
+        assert truth.probabilities_se is not None
+        found["probability"] = Paired(
+            approximation.probabilities[:, 1], truth.probabilities[:, 1], truth.probabilities_se[:, 1]
+        )
+    return found
+
+
+def _first(values: Array | None) -> Array:
+    if values is None:
+        raise ValueError("approximation: found no latent moments, expected means and variances at the data")
+    return values[:, 0]
+
+
+def _first_variance(values: Array | None) -> Array:
+    if values is None:
+        raise ValueError("approximation: found no latent moments, expected means and variances at the data")
+    return values[:, 0, 0]
+
+
+_TITLES = {"mean": "posterior mean µ", "sd": "posterior standard deviation σ", "probability": "p(y* = 1)"}
+
+
+@experiment(
+    "wenzel2019",
+    "fig1",
+    "posterior and class probabilities against Gibbs sampling",
+    "on Diabetes the approximation is very close to the true posterior: mean, variance and predictive marginals lie "
+    "on the diagonal (section 5.1, Fig. 1)",
+)
+def fig1(
+    *,
+    dataset: str = "pima",
+    n: int = 200,
+    n_test: int = 100,
+    n_chains: int = 8,
+    n_draws: int = 1500,
+    thin: int = 2,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """x-gpc with a full GP and learned hyper-parameters, and Gibbs sampling with the same ones, on n training rows."""
+    data = datasets.load(arguments.string(dataset, "dataset"))
+    if data.n_classes != 2:
+        raise ValueError(f"dataset: found {data.n_classes} classes in {dataset}, expected two")
+    arguments.integer(n, "n", at_least=10)
+    arguments.integer(n_test, "n_test", at_least=1)
+    split = train_test_split(data, seed, test_size=min(n_test, data.n // 2))
+    rows = split.train[:n]
+    X, X_test = standardise(data.X[rows], data.X[split.test])
+    start = Problem(
+        name=f"{dataset}-{rows.size}",
+        X=X,
+        y=data.y[rows],
+        n_classes=2,
+        likelihood="logit",
+        variance=1.0,
+        lengthscales=np.full(X.shape[1], np.sqrt(X.shape[1])),
+        noise=0.01,
+        jitter=1e-8,
+        X_test=X_test,
+        y_test=data.y[split.test],
+    )
+    say(f"learning the hyper-parameters of x-gpc on {rows.size} rows of {dataset}")
+    fit = solve("fast", "x-gpc", start, learn=("variance", "lengthscales", "noise"))
+    say(f"Gibbs sampling with them: {n_chains} chains, {n_draws} draws each, one every {thin} sweeps")
+    truth = solve(
+        "gibbs", "gibbs-logit", fit.problem, seed=seed, n_chains=n_chains, n_draws=n_draws, thin=thin, evidence="none"
+    )
+    pairs = compare_with_gibbs(fit, truth)
+    with figures.style():
+        panels = tuple(
+            figures.scatter(
+                _TITLES[key], pair.truth, pair.truth_se, [figures.Cloud("x-gpc", pair.approximation, 0)],
+                "Gibbs", f"fig1-{key}",
+            )
+            for key, pair in pairs.items()
+        )  # fmt: skip
+    rows_out = tuple(
+        (
+            _TITLES[key],
+            pair.truth.size,
+            float(np.abs(pair.approximation - pair.truth).mean()),
+            float(np.abs(pair.approximation - pair.truth).max()),
+            float(np.corrcoef(pair.approximation, pair.truth)[0, 1]),
+            float(pair.truth_se.max()),
+        )
+        for key, pair in pairs.items()
+    )
+    notes = [
+        f"n = {rows.size} of {data.n} rows, so that the chains of a full GP take minutes; more with -o n=..."
+        if rows.size < data.n - split.test.size
+        else f"all {rows.size} training rows",
+        "the paper does not say which hyper-parameters it used here: these maximise the bound of x-gpc",
+    ]
+    if not truth.settings["gate"]:
+        notes.append(f"gate not met: smallest effective size {truth.ess:.0f}; the bars show two Monte Carlo errors")
+    problem = fit.problem
+    return Outcome(
+        {
+            "data": f"{dataset}: n = {rows.size}, {split.test.size} test rows, standardised by the training rows",
+            "hyper-parameters": f"learned by L-BFGS-B: variance {problem.variance[0]:.4g}, lengthscales "
+            f"{np.array2string(problem.lengthscales[0], precision=3)}, noise {problem.noise[0]:.3g}",
+            "chains": f"{n_chains} of {n_draws} draws, one every {thin} sweeps; ESS {truth.ess:.0f}, "
+            f"R-hat {truth.r_hat:.4f}",
+            "seed": seed,
+        },
+        (
+            Table(
+                "distances",
+                ("quantity", "points", "mean distance", "largest distance", "correlation", "largest s.e. of Gibbs"),
+                rows_out,
+                "x-gpc against Gibbs sampling",
+            ),
+        ),
+        (Picture("x-gpc against Gibbs sampling, with bars of two standard errors", ("x-gpc",), panels),),
+        tuple(notes),
+    )

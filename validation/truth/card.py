@@ -1,0 +1,122 @@
+"""The evidence card of a truth: what was run, how far its errors can be trusted, and what a second route said."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from validation import arguments, storage
+
+GATE = ("met", "not met")
+
+# why a file of another version of this page is not read
+SCHEMA = "gpc-triad/evidence-card/1"
+
+
+@dataclass(frozen=True)
+class EvidenceCard:
+    """What stands behind one truth file.
+
+    problem, problem_sha256    its name, and the fingerprint of every field of it
+    model                      likelihood, labelling errors and prior in words
+    route                      "method" and the options that matter, as `triad solve` would take them
+    chains, draws              of the sampler, draws per chain; 0 and 0 where nothing was sampled
+    ess, r_hat                 smallest effective number of draws (bulk or tail), largest rank R-hat; none if exact
+    target_ess                 what was asked for
+    gate, gate_reason          "met" or "not met", and what decided
+    second_route               the other road to the same numbers, or "none"
+    second_z                   largest |z| between the two, over `second_count` statistics
+    second_limit               the |z| that a true agreement exceeds once in 10 000 cards (Bonferroni)
+    seed, seconds, date        seconds of the run that was kept
+    versions                   of what the numbers depend on
+    """
+
+    problem: str
+    problem_sha256: str
+    model: str
+    route: str
+    chains: int
+    draws: int
+    target_ess: float
+    gate: str
+    gate_reason: str
+    second_route: str
+    seed: int
+    seconds: float
+    date: str
+    ess: float | None = None
+    r_hat: float | None = None
+    second_z: float | None = None
+    second_count: int | None = None
+    second_limit: float | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        arguments.choice(self.gate, GATE, "gate")
+        if self.second_route != "none" and (self.second_z is None or self.second_limit is None):
+            raise ValueError(f"second_z: found None, expected the largest |z| against {self.second_route}")
+        object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the second route, if there is one, agrees; NaN does not."""
+        return self.second_z is None or self.second_limit is None or self.second_z <= self.second_limit
+
+    @property
+    def certified(self) -> bool:
+        """The gate is met and the second route agrees."""
+        return self.gate == "met" and self.agrees
+
+    def to_toml(self) -> str:
+        """Text of the file, one field a line, versions as a table at the end."""
+        lines = ["# The evidence behind the .npz of the same name; made by `triad truth`, not by hand.", ""]
+        lines.append(f"schema = {_value(SCHEMA)}")
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            if entry.name != "versions" and value is not None:
+                lines.append(f"{entry.name} = {_value(value)}")
+        lines += ["", "[versions]"]
+        lines += [f"{_value(name)} = {_value(number)}" for name, number in sorted(self.versions.items())]
+        return "\n".join(lines) + "\n"
+
+    @classmethod
+    def from_toml(cls, text: str, where: str = "card") -> EvidenceCard:
+        """Inverse of `to_toml`; loud on a field that is unknown or missing."""
+        try:
+            values: dict[str, Any] = tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise storage.FileFormatError(f"{where}: found a damaged card ({error}), expected TOML") from error
+        if values.pop("schema", None) != SCHEMA:
+            raise storage.FileFormatError(f"{where}: found no schema {SCHEMA!r}, expected it")
+        optional = {"ess", "r_hat", "second_z", "second_count", "second_limit"}
+        known = {entry.name for entry in fields(cls)}
+        storage.check_keys(set(values), known, known - optional, where)
+        try:
+            return cls(**values)
+        except (TypeError, ValueError) as error:
+            raise storage.FileFormatError(f"{where}: {error}") from error
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the card, atomically."""
+        storage.write_text(path, self.to_toml())
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> EvidenceCard:
+        """Read what `save` wrote."""
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}: found no file, expected the card of a truth")
+        return cls.from_toml(path.read_text(encoding="utf-8"), where=str(path))
+
+
+def _value(value: Any) -> str:
+    """TOML of a number or a text: JSON's forms are among TOML's, but for infinities and NaN."""
+    if isinstance(value, float):
+        return repr(value)
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,356 @@
+"""Make a truth: run a sampler until its effective draws suffice, ask a second route, write down both.
+
+A chain that falls short is run again with twice the draws (or four, eight, sixteen times: as many as its effective
+draws and R-hat ask for), from the same seed, so that the file that is kept is one run that anybody can repeat; the
+time lost is at most that of the last run.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.stats import norm
+
+from validation import arguments
+from validation.checks.core import digest
+from validation.compare import LEVEL, QUANTITIES, same_evidence, z_statistics
+from validation.problem import Problem
+from validation.solution import Solution
+from validation.solve import solve
+from validation.truth.card import EvidenceCard
+
+# rank R-hat up to which chains are taken for one (design: What agreement means)
+R_HAT = 1.005
+MIN_CHAINS = 4
+MAX_DRAWS = 64_000
+
+
+class Route(NamedTuple):
+    """One road to the moments of a posterior.
+
+    kind          "chains", "independent" (every draw counts in full) or "exact" (nothing is sampled)
+    likelihoods   that it can answer; epsilon says whether it knows labelling errors
+    options       that make it this route, on top of lengths and seed
+    most          largest n, where there is one
+    """
+
+    implementation: str
+    method: str
+    kind: str
+    likelihoods: tuple[str, ...]
+    options: Mapping[str, Any] = MappingProxyType({})
+    n_chains: int = 32
+    epsilon: bool = True
+    most: int | None = None
+    named_draws: str = "n_draws"
+
+    def answers(self, problem: Problem) -> str | None:
+        """Why it cannot answer a problem, or None if it can."""
+        if problem.likelihood not in self.likelihoods:
+            return f"likelihood: found {problem.likelihood!r}, expected one of {', '.join(self.likelihoods)}"
+        if problem.epsilon and not self.epsilon:
+            return f"epsilon: found {problem.epsilon:.6g}, expected 0"
+        if self.most is not None and problem.n > self.most:
+            return f"X: found n = {problem.n}, expected at most {self.most}"
+        return None
+
+
+_PROBIT = ("probit", "multinomial-probit")
+
+# A new sampler needs a line here, one among the routes that follow it in SECOND, and problems in `store.RECIPES`.
+ROUTES: Mapping[str, Route] = MappingProxyType(
+    {
+        "exact-probit": Route("gibbs", "exact-probit", "independent", (*_PROBIT, "threshold"), epsilon=False),
+        "gibbs-probit": Route("gibbs", "gibbs-probit", "chains", _PROBIT),
+        "gibbs-threshold": Route("gibbs", "gibbs-threshold", "chains", ("threshold",)),
+        # univariate conditionals alone: slower, and without a line of the moves that follow the walls
+        "gibbs-threshold-components": Route(
+            "gibbs", "gibbs-threshold", "chains", ("threshold",), MappingProxyType({"moves": ["components"]})
+        ),
+        # both: coordinate draws between the paths move the chain wherever the paths alone would go wrong
+        "gibbs-threshold-both": Route(
+            "gibbs", "gibbs-threshold", "chains", ("threshold",), MappingProxyType({"moves": ["components", "bounce"]})
+        ),
+        "gibbs-logit": Route(
+            "gibbs", "gibbs-logit", "chains", ("logit",), MappingProxyType({"evidence": "all"}), n_chains=16
+        ),
+        "gibbs-logit-plain": Route(
+            "gibbs",
+            "gibbs-logit",
+            "chains",
+            ("logit",),
+            MappingProxyType({"evidence": "none", "moves": []}),
+            n_chains=16,
+        ),
+        "ensemble-logit": Route("gibbs", "ensemble-logit", "chains", ("logit",), most=6),
+        "mh-softmax": Route("gibbs", "mh-softmax", "chains", ("softmax",), MappingProxyType({"evidence": "chains"})),
+        # Neal's scaled Metropolis steps alone
+        "mh-softmax-scaled": Route(
+            "gibbs",
+            "mh-softmax",
+            "chains",
+            ("softmax",),
+            MappingProxyType({"evidence": "none", "moves": ["scaled"]}),
+        ),
+        "mh-softmax-ellipse": Route(
+            "gibbs",
+            "mh-softmax",
+            "chains",
+            ("softmax",),
+            MappingProxyType({"evidence": "none", "moves": ["ellipse"]}),
+        ),
+        "quadrature": Route("quadrature", "exact", "exact", ("logit", "probit"), most=3),
+        "quadrature-classes": Route("quadrature", "exact", "exact", ("multinomial-probit", "threshold"), most=2),
+        "quadrature-softmax": Route("quadrature", "exact", "exact", ("softmax",), most=2),
+    }
+)
+
+# routes to be asked second, the best first
+SECOND: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "exact-probit": ("quadrature", "quadrature-classes", "gibbs-probit", "gibbs-threshold"),
+        "gibbs-probit": ("quadrature", "quadrature-classes", "exact-probit"),
+        "gibbs-threshold": ("quadrature-classes", "exact-probit", "gibbs-threshold-both"),
+        "gibbs-logit": ("quadrature", "ensemble-logit", "gibbs-logit-plain"),
+        "mh-softmax": ("quadrature-softmax", "mh-softmax-ellipse"),
+        "quadrature": ("gibbs-logit", "exact-probit"),
+        "quadrature-classes": ("exact-probit", "gibbs-threshold"),
+        "quadrature-softmax": ("mh-softmax",),
+    }
+)
+
+
+class Truth(NamedTuple):
+    """What a truth file holds: moments with their errors, and the card."""
+
+    solution: Solution
+    card: EvidenceCard
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write the .npz and, beside it, the card: the same name with .toml."""
+        path = Path(path)
+        self.solution.save(path)
+        self.card.save(path.with_suffix(".toml"))
+
+
+class Attempt(NamedTuple):
+    """What a listener hears: a run begins ("run", "second") or has ended short of its target ("extend")."""
+
+    what: str
+    route: str
+    n_draws: int
+    ess: float | None = None
+    r_hat: float | None = None
+
+
+Listener = Callable[[Attempt], object]
+
+
+def make_truth(
+    problem: Problem,
+    method: str,
+    *,
+    target_ess: float,
+    seed: int = 0,
+    second: str | None = None,
+    second_ess: float | None = None,
+    max_draws: int = MAX_DRAWS,
+    listen: Listener | None = None,
+    callback: Callable[[Any], None] | None = None,
+) -> Truth:
+    """Sample a problem until the effective draws suffice or max_draws a chain are spent, and ask a second route.
+
+    method       a name of ROUTES; "quadrature" finds the rule for the problem by itself
+    second       a name of ROUTES, "none", or None for the best that can answer
+    second_ess   effective draws of the second route, by default a fifth of target_ess; it may take up to four times
+                 the draws of the first, and is compared with the errors that it has then
+    listen       told of every `Attempt`; callback is handed to the samplers
+    """
+    if not arguments.real(target_ess, "target_ess") > 0.0:
+        raise ValueError(f"target_ess: found {target_ess!r}, expected a number > 0")
+    arguments.integer(seed, "seed", at_least=0)
+    arguments.integer(max_draws, "max_draws", at_least=4)
+    hear: Listener = listen or (lambda attempt: None)
+    name, route = find_route(method, problem, "method")
+    chosen = _second(second, name, problem)
+    if chosen is not None and chosen[0] == name:
+        raise ValueError(f"second: found {second!r}, the first route itself, expected another one")
+    sampled = _run(problem, name, route, target_ess, seed, max_draws, hear, callback)
+    met, reason = gate(sampled.solution, route, sampled.n_draws, target_ess)
+    agreement: dict[str, Any] = {"second_route": "none"}
+    if chosen is not None:
+        asked = 0.2 * target_ess if second_ess is None else second_ess
+        # another seed through another generator: the routes share no randomness
+        other_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+        hear(Attempt("second", chosen[0], 0))
+        most = min(max_draws, max(1000, 4 * sampled.n_draws))
+        other = _run(problem, *chosen, asked, other_seed, most, hear, callback)
+        z = agreement_statistics(sampled.solution, other.solution)
+        agreement = {
+            "second_route": _described(chosen[0], chosen[1], other),
+            "second_z": float(np.abs(z).max()),
+            "second_count": int(z.size),
+            "second_limit": float(norm.isf(0.5 * LEVEL / z.size)),
+        }
+    solution = slim(sampled.solution)
+    card = EvidenceCard(
+        problem=problem.name,
+        problem_sha256=digest(problem),
+        model=describe_model(problem),
+        route=_described(name, route, sampled),
+        chains=0 if route.kind == "exact" else 1 if route.kind == "independent" else route.n_chains,
+        draws=sampled.n_draws,
+        target_ess=float(target_ess),
+        gate="met" if met else "not met",
+        gate_reason=reason,
+        seed=seed,
+        seconds=round(sampled.seconds, 2),
+        date=datetime.now(UTC).date().isoformat(),
+        ess=solution.ess,
+        r_hat=solution.r_hat,
+        versions=dict(solution.versions),
+        **agreement,
+    )
+    return Truth(solution, card)
+
+
+def find_route(method: str, problem: Problem, argument: str) -> tuple[str, Route]:
+    """The route of that name, which can answer the problem.
+
+    Raises ValueError naming `argument` for an unknown name, and what is in the way for a route that cannot answer.
+    """
+    if method == "quadrature":  # one name for the three rules
+        for name in ("quadrature", "quadrature-classes", "quadrature-softmax"):
+            if problem.likelihood in ROUTES[name].likelihoods:
+                method = name
+    if method not in ROUTES:
+        close = get_close_matches(str(method), list(ROUTES), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(f"{argument}: found {method!r}, expected one of {', '.join(ROUTES)}{hint}")
+    if (reason := ROUTES[method].answers(problem)) is not None:
+        raise ValueError(f"{reason} for {method}")
+    return method, ROUTES[method]
+
+
+def gate(solution: Solution, route: Route, n_draws: int, target_ess: float) -> tuple[bool, str]:
+    """Whether a run may be called a truth, and the sentence for its card."""
+    if route.kind == "exact":
+        return solution.converged, "quadrature: its error is in the settings of the file"
+    if route.kind == "independent":
+        return n_draws >= target_ess, f"{n_draws} independent draws"
+    if solution.ess is None:  # an ensemble states errors, and no effective number
+        return False, "no effective number of draws: expected a sampler that states it"
+    numbers = f"ESS {solution.ess:.0f} of {target_ess:.0f} asked for, R-hat {solution.r_hat:.4f} (at most {R_HAT})"
+    assert solution.r_hat is not None
+    met = solution.ess >= target_ess and solution.r_hat <= R_HAT and route.n_chains >= MIN_CHAINS and solution.converged
+    return met, numbers if solution.converged else f"{numbers}; a chain stands still"
+
+
+def agreement_statistics(left: Solution, right: Solution) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """z of every mean, covariance, probability and of log Z that both sides have, at least one with an error."""
+    found = []
+    for quantity in QUANTITIES:
+        if quantity == "log_evidence" and same_evidence(left, right) is not None:
+            continue
+        statistics = z_statistics(left, right, quantity)
+        if statistics is not None:
+            found.append(statistics[0].ravel())
+    if not found:
+        raise ValueError("second: found no quantity that both routes give with an error, expected at least one")
+    return np.concatenate(found)
+
+
+def slim(solution: Solution) -> Solution:
+    """What a file keeps: moments, probabilities and log Z with their errors; no draws, no traces."""
+    kept = {key: value for key, value in solution.local.items() if key.startswith("log_evidence_")}
+    return replace(solution, local=kept, trace=np.zeros(0))
+
+
+def describe_model(problem: Problem) -> str:
+    """Likelihood, labelling errors, prior and size, as a line."""
+    errors = f" (epsilon {problem.epsilon:g})" if problem.epsilon else ""
+    sparse = "" if problem.m is None else f", {problem.m} inducing points"
+    size = f"n = {problem.n}, C = {problem.n_classes}"
+    return f"{problem.likelihood}{errors}, {problem.prior_model} prior{sparse}, {size}"
+
+
+class _Sampled(NamedTuple):
+    solution: Solution
+    n_draws: int
+    seconds: float
+
+
+def _run(
+    problem: Problem,
+    name: str,
+    route: Route,
+    target_ess: float,
+    seed: int,
+    max_draws: int,
+    hear: Listener,
+    callback: Callable[[Any], None] | None,
+) -> _Sampled:
+    """Run a route, with twice the draws each time, until its gate is met or max_draws a chain are spent."""
+    began = time.perf_counter()
+    if route.kind == "exact":
+        hear(Attempt("run", name, 0))
+        return _Sampled(solve(route.implementation, route.method, problem), 0, time.perf_counter() - began)
+    n_draws = int(np.ceil(target_ess / (1 if route.kind == "independent" else route.n_chains)))
+    n_draws = max(4 if route.kind == "independent" else 50, n_draws)
+    if route.kind == "chains":
+        n_draws = min(n_draws, max_draws)
+    options: dict[str, Any] = {**route.options, "seed": seed}
+    if route.kind == "chains" and route.method != "ensemble-logit":
+        options["n_chains"] = route.n_chains
+    if callback is not None and route.method != "ensemble-logit":
+        options["callback"] = callback
+    while True:
+        hear(Attempt("run", name, n_draws))
+        began = time.perf_counter()
+        solution = solve(route.implementation, route.method, problem, n_draws=n_draws, **options)
+        seconds = time.perf_counter() - began
+        met, _ = gate(solution, route, n_draws, target_ess)
+        if met or route.kind == "independent" or solution.ess is None or n_draws >= max_draws:
+            return _Sampled(solution, n_draws, seconds)
+        hear(Attempt("extend", name, n_draws, solution.ess, solution.r_hat))
+        n_draws = min(_more(solution, target_ess) * n_draws, max_draws)
+
+
+def _more(solution: Solution, target_ess: float) -> int:
+    """The power of two, at least 2 and at most 16, with which ESS would suffice and R-hat - 1 shrink as 1/draws."""
+    assert solution.ess is not None
+    assert solution.r_hat is not None
+    wanted = max(target_ess / max(solution.ess, 1.0), (solution.r_hat - 1.0) / (R_HAT - 1.0), 2.0)
+    return int(2 ** min(4, int(np.ceil(np.log2(wanted)))))
+
+
+def _second(second: str | None, first: str, problem: Problem) -> tuple[str, Route] | None:
+    if second == "none":
+        return None
+    if second is not None:
+        return find_route(second, problem, "second")
+    for name in SECOND.get(first, ()):
+        if ROUTES[name].answers(problem) is None:
+            return name, ROUTES[name]
+    return None
+
+
+def _described(name: str, route: Route, sampled: _Sampled) -> str:
+    options = "".join(f" {key}={_plain(value)}" for key, value in route.options.items())
+    if route.kind == "exact":
+        return f"{route.implementation} {route.method}{options}"
+    chains = "" if route.kind == "independent" else f"{route.n_chains} chains x "
+    return f"{route.implementation} {route.method}{options}, {chains}{sampled.n_draws} draws"
+
+
+def _plain(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)

@@ -1,0 +1,145 @@
+"""Truths that ship with the package: small files of moments, made and made again by `triad truth --stored`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from difflib import get_close_matches
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from validation import problems
+from validation.checks.core import digest
+from validation.problem import Problem
+from validation.solution import Solution
+from validation.truth.card import EvidenceCard
+from validation.truth.make import Listener, Truth, make_truth
+
+SEED = 20251019
+
+
+class Recipe(NamedTuple):
+    """How a stored truth is made: the route, its effective draws, and the second route (None: the best there is)."""
+
+    method: str
+    target_ess: float
+    second: str | None = None
+
+
+_EXACT = Recipe("exact-probit", 20_000)
+_STEEP = Recipe("exact-probit", 10_000)
+# labelling errors leave no exact draws: chains that follow the walls, held against chains with coordinate draws too
+_ERRORS = Recipe("gibbs-threshold", 4_000)
+# log Z by three routes is part of the file; Pólya-Gamma sweeps without further moves are the second route
+_LOGIT = Recipe("gibbs-logit", 10_000)
+# log Z by bridge sampling is part of the file; elliptical slices alone are the second route
+_SOFTMAX = Recipe("mh-softmax", 5_000)
+
+# A problem's name (with "-probit" for the probit link in place of the logistic one) and how its truth is made.
+RECIPES: Mapping[str, Recipe] = MappingProxyType(
+    {
+        "toy": _LOGIT,
+        "toy-steep": _LOGIT,
+        "toy-probit": _EXACT,
+        "toy-steep-probit": _EXACT,
+        "toy-sparse-probit": _EXACT,
+        "iris-probit": _EXACT,
+        "toy-3-softmax": _SOFTMAX,
+        "toy-4-steep-softmax": _SOFTMAX,
+        "toy-3": _EXACT,
+        "toy-3-threshold": _EXACT,
+        "toy-3-errors": _ERRORS,
+        "toy-4-steep": _STEEP,
+        "toy-4-steep-threshold": _STEEP,
+        "toy-3-sparse": _EXACT,
+        "toy-3-sparse-threshold": _EXACT,
+        "iris-3": _STEEP,
+        "iris-3-threshold": _STEEP,
+    }
+)
+
+
+def question(name: str) -> Problem:
+    """The problem whose truth is stored under that name, from its current recipe.
+
+    Raises
+    ------
+    KeyError    with the near misses, if none is stored
+    """
+    if name not in RECIPES:
+        close = get_close_matches(name, list(RECIPES), n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise KeyError(f"stored: found {name!r}, expected one of {', '.join(RECIPES)}{hint}")
+    if name in problems.names():
+        return problems.get(name)
+    return problems.get(name.removesuffix("-probit")).replace(name=name, likelihood="probit")
+
+
+def names() -> tuple[str, ...]:
+    """Names of all stored truths."""
+    return tuple(RECIPES)
+
+
+def folder() -> Path:
+    """Where the files are."""
+    return Path(str(resources.files("validation.truth"))) / "stored"
+
+
+@cache
+def load(name: str) -> Truth:
+    """A stored truth with its card.
+
+    Raises
+    ------
+    KeyError                  if no truth is stored under that name
+    FileNotFoundError         if its files are missing: `triad truth --stored NAME` makes them
+    """
+    question(name)
+    return Truth(Solution.load(folder() / f"{name}.npz"), EvidenceCard.load(folder() / f"{name}.toml"))
+
+
+def stored_truth(problem: Problem) -> Solution | None:
+    """The stored answer to a problem, looked up by its name; None where there is none, or it is of another question."""
+    if problem.name not in RECIPES or not (folder() / f"{problem.name}.npz").is_file():
+        return None
+    found = load(problem.name).solution
+    return found if same_question(found.problem, problem) else None
+
+
+def regenerate(name: str, *, listen: Listener | None = None, callback: Any = None) -> Truth:
+    """Make a stored truth anew from its recipe and write it in the place of the old one."""
+    problem, recipe = question(name), RECIPES[name]
+    truth = make_truth(
+        problem,
+        recipe.method,
+        target_ess=recipe.target_ess,
+        seed=SEED,
+        second=recipe.second,
+        listen=listen,
+        callback=callback,
+    )
+    truth.save(folder() / f"{name}.npz")
+    load.cache_clear()
+    return truth
+
+
+def same_question(left: Problem, right: Problem) -> bool:
+    """Equal fingerprints, or equal up to what another machine's sums leave of standardised data: 1e-9."""
+    if digest(left) == digest(right):
+        return True
+    a, b = left.to_arrays(), right.to_arrays()
+    if a.keys() != b.keys():
+        return False
+    return all(
+        np.shape(a[key]) == np.shape(b[key])
+        and (
+            np.allclose(a[key], b[key], rtol=1e-9, atol=1e-12)
+            if np.asarray(a[key]).dtype.kind == "f"
+            else np.array_equal(a[key], b[key])
+        )
+        for key in a
+    )
