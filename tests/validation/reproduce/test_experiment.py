@@ -1,0 +1,135 @@
+"""The mechanism of `triad reproduce`: registration, options, page and CSV."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from validation import cli
+from validation.report import figures
+from validation.reproduce import catalogue, page
+from validation.reproduce.experiment import (
+    EXPERIMENTS,
+    Experiment,
+    Outcome,
+    Picture,
+    Table,
+    check_options,
+    experiment,
+    find,
+)
+
+runner = CliRunner()
+catalogue.load()  # before any test puts another registry in its place
+
+
+def run(*, size: int = 3, scale: float = 1.0, names: tuple[str, ...] = ("a",), dataset: str = "toy", free=None,
+        say=lambda text: None) -> Outcome:  # fmt: skip
+    say(f"running with {size}")
+    with figures.style():
+        drawn = figures.curves("error", [figures.Curve("<m>", *([[1.0, 2.0]] * 2))], "seconds", "x")
+    return Outcome(
+        {"size": size, "data": dataset},
+        (
+            Table("first", ("name", "value"), (("<b>", scale), ("none", None)), "one"),
+            Table("second", ("k",), ((1,),), "two"),
+        ),
+        (Picture("a picture", ("<m>",), (drawn,)),),
+        ("fewer <rows> than the paper",),
+    )
+
+
+MADE = Experiment("paper2000", "fig9", "a made-up figure", "that it is so", run)
+
+
+@pytest.fixture
+def registered(monkeypatch):
+    monkeypatch.setattr("validation.reproduce.experiment.EXPERIMENTS", {**EXPERIMENTS, ("paper2000", "fig9"): MADE})
+    monkeypatch.setattr("validation.reproduce.command.EXPERIMENTS", {("paper2000", "fig9"): MADE})
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"siz": 1}, ValueError, r"option: found 'siz', expected one of .*did you mean 'size'"),
+        ({"size": "many"}, TypeError, r"size: found 'many', expected a value like 3"),
+        ({"size": True}, TypeError, r"size: found True"),
+        ({"size": 1.5}, TypeError, r"size: found 1.5"),
+        ({"names": "a"}, TypeError, r"names: found 'a'"),
+    ],
+)
+def test_options_are_checked_by_name_and_type(options, error, match):
+    with pytest.raises(error, match=match):
+        check_options(MADE, options)
+
+
+def test_whole_numbers_serve_as_real_ones_and_lists_as_tuples():
+    check_options(MADE, {"scale": 2, "names": ["b", "c"], "free": 7})
+
+
+def test_an_experiment_is_registered_once(monkeypatch):
+    monkeypatch.setattr("validation.reproduce.experiment.EXPERIMENTS", {})
+    experiment("paper2000", "fig9", "title", "claim")(run)
+    assert find("paper2000", "fig9").options["size"] == 3
+    with pytest.raises(ValueError, match="name: found 'fig9' of paper2000 a second time"):
+        experiment("paper2000", "fig9", "title", "claim")(run)
+    with pytest.raises(ValueError, match=r"paper: found 'paper200', .*did you mean 'paper2000'"):
+        find("paper200", "fig9")
+    with pytest.raises(ValueError, match=r"experiment: found 'fig8', .*did you mean 'fig9'"):
+        find("paper2000", "fig8")
+
+
+def test_the_page_loads_nothing_and_escapes_what_it_shows(tmp_path):
+    paths = page.write(MADE, run(), tmp_path)
+    assert [path.name for path in paths] == [
+        "paper2000-fig9.html",
+        "paper2000-fig9-first.csv",
+        "paper2000-fig9-second.csv",
+    ]
+    text = paths[0].read_text(encoding="utf-8")
+    assert "<td>&lt;b&gt;</td>" in text
+    assert "fewer &lt;rows&gt; than the paper" in text
+    assert "<m>" not in text
+    assert not re.search(r"(src|href)=\"(?!#)|https?:|@import|url\((?!#)", text)
+    assert '<td class="n">1</td>' in text
+    assert pd.read_csv(paths[1])["value"].tolist()[0] == 1.0
+
+
+def test_the_command_runs_prints_and_writes(registered, tmp_path):
+    found = runner.invoke(
+        cli.app,
+        ["reproduce", "paper2000", "fig9", "--dataset", "iris", "-o", "size=5", "--output", str(tmp_path)],
+    )
+    assert found.exit_code == 0, found.output
+    assert "note: fewer <rows> than the paper" in found.output
+    assert (tmp_path / "paper2000-fig9.html").is_file()
+    assert "iris" in (tmp_path / "paper2000-fig9.html").read_text(encoding="utf-8")
+
+
+def test_without_a_name_the_experiments_are_listed():
+    found = runner.invoke(cli.app, ["reproduce"])
+    assert found.exit_code == 0
+    for name in ("fig1", "table1", "fig3"):
+        assert name in found.output
+    with pytest.raises(ValueError, match=r"paper: found 'nobody1999', expected one of .*wenzel2019"):
+        runner.invoke(cli.app, ["reproduce", "nobody1999"], catch_exceptions=False)
+
+
+def test_two_data_sets_for_an_experiment_of_one_are_refused(registered, tmp_path):
+    with pytest.raises(ValueError, match="--dataset: found iris, wine, expected what fig9 takes"):
+        runner.invoke(
+            cli.app,
+            ["reproduce", "paper2000", "fig9", "--dataset", "iris", "--dataset", "wine", "--output", str(tmp_path)],
+            catch_exceptions=False,
+        )
+
+
+def test_every_registered_experiment_can_be_asked_for_without_options():
+    catalogue.load()
+    for found in EXPERIMENTS.values():
+        check_options(found, found.options)
+        assert found.title
+        assert found.claim
