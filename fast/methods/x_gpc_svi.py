@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -268,12 +268,24 @@ def _holdout_score(holdout: tuple[Any, Any], d: int) -> Callable[[State], float]
     return score
 
 
+class Trained(Protocol):
+    """What predictions need of a posterior."""
+
+    @property
+    def state(self) -> State:
+        """q(u) and the kernel."""
+
+    @property
+    def hyper(self) -> Hyper:
+        """Parameters of the prior."""
+
+
 def _latent(state: State, X: Any, block_size: int) -> LatentMoments:
     kernel = state.kernel
     return sparse_latent(X, kernel.Z, kernel.hyper, kernel.chol_K, state.factor, state.weights, block_size)
 
 
-def predict(posterior: SVIPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
+def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points. Time O(t m (m + d)).
 
     Parameters

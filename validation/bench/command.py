@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from validation.bench import peers as peer_programs
 from validation.bench import x_gpc, x_gpc_svi
 from validation.bench.measure import Row
 from validation.solve import versions
@@ -26,7 +27,9 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "x-gpc-svi/memory": x_gpc_svi.memory_map,
     "gibbs/polya-gamma": x_gpc.polya_gamma,
     "gibbs/chains": x_gpc.chains,
+    "peers": peer_programs.peers,
 }
+BY_NAME = ("peers",)  # measured only when asked for: they take minutes, and packages that nothing else needs
 
 
 def bench(
@@ -41,7 +44,7 @@ def bench(
             raise typer.BadParameter(f"found {name!r}, expected one of {', '.join(BENCHES)}{hint}")
     progress = Console(stderr=True)
     rows: list[Row] = []
-    for name in only or BENCHES:
+    for name in only or [name for name in BENCHES if name not in BY_NAME]:
         progress.print(f"measuring {name} ...")
         rows += BENCHES[name]()
     if as_json:
