@@ -88,8 +88,8 @@ def table1(
             f"{min(n_run, n_splits)} folds of {n_splits} were run, fewer than the {_PAPER_SPLITS} of the paper"
         )
     notes.append("seconds are of this machine and of these programs; only their ratios can be set beside the paper's")
-    columns = ("data", "method", "n", "d", "folds", "quantity", "here", "± sd", "paper", "paper ± sd",
-               "hyper-parameters", "rows")  # fmt: skip
+    columns = ("data", "method", "n", "d", "folds", "what", "here", "± sd", "paper", "± sd (paper)",
+               "parameters", "rows")  # fmt: skip
     return Outcome(
         {
             "folds": f"{min(n_run, n_splits)} of {n_splits}",
@@ -114,7 +114,7 @@ def _rows(
 ) -> list[tuple[object, ...]]:
     paper: dict[str, list[float]] = {} if printed is None else printed[method]
     same = printed is not None and printed["n"] == full.n and printed["d"] == full.d
-    size = "all" if data.n == full.n else f"{data.n} of {full.n}, fewer than the paper's"
+    size = "all" if data.n == full.n else f"{data.n} of {full.n}, below the paper's"
     if printed is not None and not same:
         size += f"; the paper has n = {printed['n']}, d = {printed['d']}"
     out: list[tuple[object, ...]] = []
@@ -124,6 +124,6 @@ def _rows(
         spread = float(values.std(ddof=1)) if values.size > 1 else None
         out.append(
             (name, method, data.n, data.d, f"{len(found)} of {n_splits}", quantity, float(values.mean()), spread,
-             theirs[0], theirs[1], "learned on the training rows of each fold", size)
+             theirs[0], theirs[1], "learned per fold", size)
         )  # fmt: skip
     return out
