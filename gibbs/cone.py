@@ -79,14 +79,22 @@ def bounce_move(
     One Hamiltonian path of a quarter turn per chain from a fresh velocity. With normal a of a wall and S = cov the
     velocity w changes along S a only: two blocks of n numbers a wall.
 
-    auxiliary h (r, L, n), classes independent under the prior; cov (L, n, n) and lower factors chol_cov with
-    chol chol' = cov, one of the blocks may be zero; y (n,); log_height > 0, infinite for hard walls (h is then inside
-    them). A path that meets more than max_events walls (default 100 + 50 n (L - 1)) is taken back: as many are met on
-    the way back, so the move stays exact. rng gives exactly r L n normals. Time O(r L n) a wall.
+    auxiliary h (r, L, n), classes independent under the prior; cov (L, n, n), or (r, L, n, n) where chains have their
+    own, and lower factors chol_cov of the same shape with chol chol' = cov, one of the blocks may be zero; y (n,);
+    log_height > 0, infinite for hard walls (h is then inside them). A path that meets more than max_events walls
+    (default 100 + 50 n (L - 1)) is taken back: as many are met on the way back, so the move stays exact. rng gives
+    exactly r L n normals. Time O(r L n) a wall.
+
+    Raises ValueError for a cov or chol_cov of another shape.
     """
     r, L, n = auxiliary.shape
+    if cov.shape not in ((L, n, n), (r, L, n, n)) or chol_cov.shape != cov.shape:
+        raise ValueError(
+            f"cov: found shapes {cov.shape} and {chol_cov.shape}, expected {(L, n, n)} or {(r, L, n, n)} of both"
+        )
+    shared = cov.ndim == 3
     limit = 100 + 50 * n * (L - 1) if max_events is None else max_events
-    data, var_of = np.arange(n), np.einsum("lii->li", cov)
+    data, var_of = np.arange(n), np.einsum("...ii->...i", cov)
     w = np.matmul(chol_cov, rng.standard_normal(auxiliary.shape)[..., None])[..., 0]
     h = auxiliary.copy()
     sign = np.where(margins(h, y) >= 0.0, 1.0, -1.0)
@@ -123,7 +131,8 @@ def bounce_move(
         j, i = np.divmod(wall, n)
         label = y[i]
         speed = w[k, label, i] - w[k, j, i]
-        spread = var_of[label, i] + var_of[j, i]  # aᵀSa
+        of_label, of_j = ((label, i), (j, i)) if shared else ((ids, label, i), (ids, j, i))
+        spread = var_of[of_label] + var_of[of_j]  # aᵀSa
         target = -speed
         if soft:
             others = np.where(is_label[:, i].T, 1.0, sign[k, :, i])
@@ -137,8 +146,8 @@ def bounce_move(
             target = np.where(decides, np.where(crosses, crossing, -speed), speed)
             sign[k[crosses], j[crosses], i[crosses]] *= -1.0
         change = ((target - speed) / spread)[:, None]
-        w[k, label] += change * cov[label, i]
-        w[k, j] -= change * cov[j, i]
+        w[k, label] += change * cov[of_label]
+        w[k, j] -= change * cov[of_j]
     if not soft:
         # rounding may leave a path that ends on a wall a hair outside it: it stays where it was
         strayed = moved & ~np.all(inside(out, y), axis=1)

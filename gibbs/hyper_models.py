@@ -5,9 +5,23 @@ Two moves of θ are interwoven (Yu & Meng 2011), because each fails where the ot
     sufficient   θ given a Gaussian vector v ~ N(0, S(θ) + extra): Hamiltonian steps on hand-derived gradients.
                  logit: v = y/(2ω), extra 1/ω, f integrated out given ω (it is drawn right after); probit: v = h,
                  extra 1, f integrated out; threshold: v = h = f; softmax: v = f. Narrow: many values say much about θ.
+                 The labels enter through v alone, p(y | v) is free of θ, so what stays is
+
+                     p(log θ | v) ∝ p(log θ) Π_c N(v_c; 0, S(θ) + extra)
+
+                 over the c latents of a block. Logit: p(y, ω | f) ∝ exp(½ y f - ½ ω f²) p(ω) is N(v; f, 1/ω) up to a
+                 factor without f and θ, whose integral over f ~ N(0, S) is N(v; 0, S + 1/ω).
     ancillary    θ given ν, where the smooth part g = chol(S_g(θ)) ν: slices on the likelihood. For walls the part
                  e = h - g of each value is integrated out but for that of the label's own class, e_y = sd u:
                  p(y | g, u) = (1 - ε) Π_{j≠y} Φ((g_y + sd_y u - g_j)/sd_j) + ε/C, smooth and without quadrature.
+                 ν and u are standard normal whatever θ, so there is no Jacobian and what stays is
+
+                     p(log θ | ν, u, y) ∝ p(log θ) Π_i p(y_i | g_i(θ), u_i, sd(θ)),
+
+                 all blocks together, one moved at a time. S_g is the covariance of f without its noise and a tenth of
+                 the variance (noise, 1 more for the probit) that h has on its own, sd² the other nine tenths; without
+                 any such variance g = f and Φ is a step. Binary probit: u, too, is integrated out, Φ(± g/sd).
+                 (ν, u) are drawn given h and θ before the move, h given (ν, u, y) and the new θ after it.
 
 The end of a sweep is a draw of (θ, auxiliary, f) together, so what is averaged given θ and the auxiliary is right.
 riihimaki2013, section 4.2, alternates latent values and Hamiltonian steps of θ given f.
@@ -264,7 +278,7 @@ class HyperModel(NamedTuple):
         return h
 
     def bounce(self, rng: np.random.Generator, hyper: Array, auxiliary: Array) -> Array:
-        """Draw h | θ, y by a path between the walls, chain by chain: each has a covariance of its own.
+        """Move h | θ, y by a path between the walls: each chain has covariances of its own.
 
         hyper (r, B, 2 + d), auxiliary h (r, L, n). rng gives r L n normals (binary: 2 r n).
         """
@@ -274,14 +288,10 @@ class HyperModel(NamedTuple):
         chol, _ = factor(T)
         T, chol = self.per_latent(T), self.per_latent(chol)
         height = log_step(self.epsilon, self.n_classes)
-        out = np.empty_like(auxiliary)
-        for k in range(hyper.shape[0]):
-            cov, root, h = T[k], chol[k], auxiliary[k : k + 1]
-            if self.likelihood == "probit":  # class 0 has a value of prior variance zero
-                cov, root = (np.concatenate([np.zeros_like(a), a]) for a in (cov, root))
-                h = np.concatenate([np.zeros_like(h), h], axis=1)
-            out[k] = bounce_move(rng, h, cov, root, self.y, log_height=height).auxiliary[0, -self.n_latents :]
-        return out
+        if self.likelihood == "probit":  # class 0 has a value of prior variance zero
+            T, chol = (np.concatenate([np.zeros_like(a), a], axis=1) for a in (T, chol))
+            auxiliary = np.concatenate([np.zeros_like(auxiliary), auxiliary], axis=1)
+        return bounce_move(rng, auxiliary, T, chol, self.y, log_height=height).auxiliary[:, -self.n_latents :]
 
     # -- runs ------------------------------------------------------------------------------------------------
 

@@ -60,7 +60,8 @@ class Problem:
     shared : bool                 one parameter vector and one Z for all latents
     prior_model : str             what a truth samples: "full", or "fitc" (latent values independent given u; needs Z)
     epsilon : float               label-error probability of the threshold likelihood, in [0, 1)
-    hyperprior : None or mapping  field -> (family, df, scale), for variance, lengthscales, noise
+    hyperprior : None or mapping  field -> (family, df, scale), for variance, lengthscales, noise; half-student-t: scale
+                                  times |t_df| on the field itself; log-normal: log x ~ N(log scale, df²)
     X_test : (t, d) or None       where to predict; t = 0 is allowed
     y_test : (t,) or None         labels there, never used by a method
 

@@ -65,6 +65,58 @@ def test_a_reflection_along_the_wrong_covariance_is_seen(rng):
     assert np.abs(z_between(statistics(h, Y), statistics(fresh, Y))).max() > 6.0
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.1])
+def test_chains_with_covariances_of_their_own_keep_each_its_law(rng, assert_z, epsilon):
+    # two kinds of chains in turn, each against draws from its own law
+    S = np.stack([covariance(), covariance(seed=2)])
+    kind = np.arange(R) % 2
+    own, chol = S[kind], np.linalg.cholesky(S)[kind]
+    start, fresh = np.empty((R, 3, 3)), [exact_draws(rng, S[k], Y, epsilon, R // 2) for k in range(2)]
+    for k in range(2):
+        start[kind == k] = exact_draws(rng, S[k], Y, epsilon, R // 2)
+    h = start
+    for _ in range(3):
+        h = bounce_move(rng, h, own, chol, Y, log_height=log_step(epsilon, 3)).auxiliary
+    z = [z_between(statistics(h[kind == k], Y), statistics(fresh[k], Y)) for k in range(2)]
+    assert_z(z)
+    for _ in range(3):  # each with the reflections of the other kind
+        start = bounce_move(rng, start, own[::-1], chol, Y, log_height=log_step(epsilon, 3)).auxiliary
+    wrong = [z_between(statistics(start[kind == k], Y), statistics(fresh[k], Y)) for k in range(2)]
+    assert np.abs(wrong).max() > 6.0
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.2])
+def test_equal_covariances_of_each_chain_are_the_shared_ones(epsilon):
+    S = covariance()
+    h = swap_to_label(np.random.default_rng(0).normal(size=(7, 3, 3)), Y)
+    one, many = (
+        bounce_move(np.random.default_rng(1), h, a, np.linalg.cholesky(a), Y, log_height=log_step(epsilon, 3))
+        for a in (S, np.broadcast_to(S, (7, 3, 3, 3)))
+    )
+    for a, b in zip(one, many, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_chains_with_their_own_covariances_go_as_if_each_were_alone():
+    S = np.stack([covariance(seed=k) for k in range(1, 6)])
+    h = swap_to_label(np.random.default_rng(0).normal(size=(5, 3, 3)), Y)
+    got = bounce_move(np.random.default_rng(1), h, S, np.linalg.cholesky(S), Y)
+    rng = np.random.default_rng(1)
+    for k in range(5):
+        alone = bounce_move(rng, h[k : k + 1], S[k], np.linalg.cholesky(S[k]), Y)
+        # the same sums, in another order at most; a handful of reflections
+        np.testing.assert_allclose(got.auxiliary[k], alone.auxiliary[0], rtol=1e-9, atol=1e-9)
+        assert got.events[k] == alone.events[0]
+
+
+def test_covariances_of_another_shape_are_refused(rng):
+    S = covariance()
+    h = swap_to_label(rng.normal(size=(4, 3, 3)), Y)
+    for cov, chol in ((S[0], S[0]), (np.broadcast_to(S, (5, 3, 3, 3)),) * 2, (S, np.broadcast_to(S, (4, 3, 3, 3)))):
+        with pytest.raises(ValueError, match=r"cov: found shapes .* expected \(3, 3, 3\) or \(4, 3, 3, 3\) of both"):
+            bounce_move(rng, h, cov, chol, Y)
+
+
 def test_a_class_of_prior_variance_zero_is_a_fixed_threshold(rng, assert_z):
     S = np.stack([np.zeros((2, 2)), [[2.0, 1.2], [1.2, 1.0]]])
     chol = np.stack([np.zeros((2, 2)), np.linalg.cholesky(S[1])])

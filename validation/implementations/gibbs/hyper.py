@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -12,6 +15,7 @@ from gibbs.hyperpriors import FIELDS
 from validation import arguments
 from validation.problem import Problem
 from validation.solution import Solution
+from validation.solve import check_options
 
 # the likelihoods of each method, as without `learn`
 METHODS = {
@@ -35,12 +39,17 @@ def learnt(
     n_steps: int = 5,
     sits_on: str = "field",
     callback: Callable[[Any], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
+    max_kept_bytes: int = 2_000_000_000,
 ) -> Solution:
     """Answer `method` with the fields of `learn` sampled under problem.hyperprior instead of held.
 
     The solution's problem stands at exp(posterior mean of the logarithm) of each field learnt; every moment,
     probability and error is averaged over the parameters. `local` has, for each field, <field>_draws (r, s, B) or
     (r, s, B, d) with B = 1 where shared, <field>_mean and _se, log_<field>_mean, _var and their _se.
+    sits_on: "field" puts a prior of variance or noise on the field itself, "root" on its square root (the lengthscales'
+    always sits on them).
     """
     who = f"gibbs {method} with learn"
     likelihoods = METHODS[arguments.choice(method, tuple(METHODS), "method")]
@@ -74,6 +83,9 @@ def learnt(
         n_steps=n_steps,
         seed=seed,
         callback=callback,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        max_kept_bytes=max_kept_bytes,
         **lengths,
     )
     fields = tuple(name for name in FIELDS if name in fields)
@@ -133,3 +145,27 @@ def learnt(
         **answers,
         **predictions,
     )
+
+
+def learning(method: str, held: Callable[..., Solution]) -> Callable[..., Solution]:
+    """The adapter `held` of a method, with the option learn: fields to sample, by default none of them.
+
+    With fields in it the answer is that of `learnt`, with its options and defaults; an option that only the other one
+    knows is refused by name.
+    """
+
+    @wraps(held)
+    def answer(problem: Problem, *, learn: Sequence[str] = (), **options: Any) -> Solution:
+        if len(learn) == 0:
+            check_options(held, options, f"gibbs {method}")
+            return held(problem, **options)
+        check_options(learnt, options, f"gibbs {method} with learn")
+        return learnt(method, problem, learn=learn, **options)
+
+    keyword: dict[str, inspect.Parameter] = {}
+    for function in (learnt, held):
+        keyword |= {k: v for k, v in inspect.signature(function).parameters.items() if v.kind is v.KEYWORD_ONLY}
+    keyword["learn"] = keyword["learn"].replace(default=())
+    first = inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    answer.__signature__ = inspect.Signature([first, *keyword.values()])  # type: ignore[attr-defined]
+    return answer

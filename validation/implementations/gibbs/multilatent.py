@@ -1,53 +1,100 @@
-"""Chains with one latent function per class, for probit and threshold likelihoods."""
+"""Chains with one latent function per class, for probit and threshold likelihoods, with log Z by two routes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gibbs import multinomial_probit, threshold
+from gibbs.evidence.result import LogEvidence
 from gibbs.multilatent import MultiLatentChains
+from gibbs.sampling import LogitChains
 from validation import arguments
+from validation.implementations.gibbs.evidence import EVIDENCE, probit_routes
+from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
 from validation.solution import Solution
 
 
-def _gibbs_probit(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    n_chains: int = 32,
-    n_draws: int = 1000,
-    n_warmup: int = 50,
-    thin: int = 1,
-    moves: Sequence[str] = ("bounce",),
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
-    lengths = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
-    inputs = _multilatent_inputs(problem, multinomial_probit.LIKELIHOODS, "gibbs gibbs-probit", seed)
-    run: dict[str, Any] = {**lengths, "seed": seed, "moves": tuple(moves), "callback": callback}
-    chains = multinomial_probit.sample(**inputs, likelihood=problem.likelihood, **run)
-    return _multilatent_solution(problem, "gibbs-probit", chains, {**lengths, "seed": seed, "moves": list(moves)})
+def run_settings(chains: MultiLatentChains | LogitChains) -> dict[str, Any]:
+    """How a run went. The options asked for may replace n_draws and n_warmup, so what was done has names of its own."""
+    return {
+        "n_draws": chains.n_draws,
+        "n_warmup": chains.n_warmup,
+        "draws_made": chains.n_draws,
+        "warmup_made": chains.n_warmup,
+        "keep_every": chains.keep_every,
+        "warmed_up": bool(chains.warmed_up),
+        "target_reached": bool(chains.target_reached),
+        "movement": float(chains.movement.min()),
+        "settled": bool(chains.settled),
+        "gate": bool(chains.gate),
+        "quadrature_error": chains.quadrature_error,
+        "sampling_seconds": chains.seconds,
+        "sweeps_per_second": chains.sweeps_per_second,
+    }
 
 
-def _gibbs_threshold(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    n_chains: int = 32,
-    n_draws: int = 1000,
-    n_warmup: int = 50,
-    thin: int = 1,
-    moves: Sequence[str] = ("bounce",),
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
-    lengths = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
-    inputs = _multilatent_inputs(problem, ("threshold",), "gibbs gibbs-threshold", seed)
-    run: dict[str, Any] = {**lengths, "seed": seed, "moves": tuple(moves), "callback": callback}
-    chains = threshold.sample(**inputs, epsilon=problem.epsilon, **run)
-    return _multilatent_solution(problem, "gibbs-threshold", chains, {**lengths, "seed": seed, "moves": list(moves)})
+def best_route(routes: dict[str, LogEvidence]) -> LogEvidence | None:
+    """The one with the least standard error of those trusted, of all where none is; None without routes."""
+    trusted = [found for found in routes.values() if found.trusted] or list(routes.values())
+    return min(trusted, key=lambda found: found.standard_error, default=None)
+
+
+def _adapter(
+    method: str,
+    likelihoods: tuple[str, ...],
+    sampler: Callable[..., MultiLatentChains],
+    own: Callable[[Problem], dict[str, Any]],
+) -> Callable[..., Solution]:
+    """The adapter of a sampler: own(problem) has the arguments that it alone takes."""
+
+    def answer(
+        problem: Problem,
+        *,
+        seed: int = 0,
+        n_chains: int = 32,
+        n_draws: int = 1000,
+        n_warmup: int | str = 50,
+        thin: int = 1,
+        target_ess: float | None = None,
+        max_draws: int | None = None,
+        max_warmup: int = 25_600,
+        moves: Sequence[str] = ("bounce",),
+        evidence: str = "none",
+        target_error: float = 0.05,
+        callback: Callable[[Any], None] | None = None,
+        checkpoint: str | os.PathLike[str] | None = None,
+        checkpoint_every: int = 1000,
+        max_kept_bytes: int = 500_000_000,
+    ) -> Solution:
+        inputs = _multilatent_inputs(problem, likelihoods, f"gibbs {method}", seed)
+        arguments.choice(evidence, EVIDENCE, "evidence")
+        chains = sampler(
+            **inputs,
+            **own(problem),
+            n_chains=n_chains,
+            n_draws=n_draws,
+            n_warmup=n_warmup,
+            thin=thin,
+            target_ess=target_ess,
+            max_draws=max_draws,
+            max_warmup=max_warmup,
+            seed=seed,
+            moves=tuple(moves),
+            callback=callback,
+            checkpoint=checkpoint,
+            checkpoint_every=checkpoint_every,
+            max_kept_bytes=max_kept_bytes,
+        )
+        routes = probit_routes(problem, chains, seed, evidence, target_error)
+        asked = {"n_chains": n_chains, "thin": thin, "seed": seed, "moves": list(moves)}
+        return _multilatent_solution(problem, method, chains, routes, asked)
+
+    return answer
 
 
 def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str, seed: Any) -> dict[str, Any]:
@@ -62,8 +109,13 @@ def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str
 
 
 def _multilatent_solution(
-    problem: Problem, method: str, chains: MultiLatentChains, settings: dict[str, Any]
+    problem: Problem,
+    method: str,
+    chains: MultiLatentChains,
+    routes: dict[str, LogEvidence],
+    asked: dict[str, Any],
 ) -> Solution:
+    best = best_route(routes)
     names = ["latent_mean", "latent_cov"]
     if chains.inducing_mean is not None:
         names += ["inducing_mean", "inducing_cov"]
@@ -79,7 +131,8 @@ def _multilatent_solution(
         if np.any(np.isfinite(found.ess_bulk))
     }
     r_hat = [float(np.nanmax(found.r_hat)) for name, found in chains.convergence.items() if name in ess]
-    local = {"log_joint": chains.log_joint}
+    local: dict[str, Any] = {f"log_evidence_{name}": [r.value, r.standard_error] for name, r in routes.items()}
+    local["log_joint"] = chains.log_joint
     if chains.error_probability is not None and chains.error_probability_se is not None:
         local["error_probability"] = chains.error_probability
         local["error_probability_se"] = chains.error_probability_se
@@ -87,6 +140,8 @@ def _multilatent_solution(
         problem=problem,
         implementation="gibbs",
         method=method,
+        log_evidence=None if best is None else best.value,
+        log_evidence_se=None if best is None else best.standard_error,
         log_evidence_kind="sampled",
         ess=min(ess.values(), default=None),
         r_hat=max(r_hat, default=None),
@@ -95,19 +150,23 @@ def _multilatent_solution(
         trace=chains.log_joint[0],
         iterations=chains.n_sweeps,
         settings={
-            **settings,
-            "gate": bool(chains.gate),
-            "settled": bool(chains.settled),
-            "movement": float(chains.movement.min()),
+            **asked,
+            **run_settings(chains),
             "events_per_sweep": chains.events_per_sweep,
-            "quadrature_error": chains.quadrature_error,
-            "sampling_seconds": chains.seconds,
-            "sweeps_per_second": chains.sweeps_per_second,
             **{f"ess_{name}": value for name, value in ess.items()},
+            **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
         },
         **moments,
         **predictions,
     )
 
 
-TABLE = {"gibbs-probit": _gibbs_probit, "gibbs-threshold": _gibbs_threshold}
+_gibbs_probit = _adapter(
+    "gibbs-probit", multinomial_probit.LIKELIHOODS, multinomial_probit.sample, lambda p: {"likelihood": p.likelihood}
+)
+_gibbs_threshold = _adapter("gibbs-threshold", ("threshold",), threshold.sample, lambda p: {"epsilon": p.epsilon})
+
+TABLE = {
+    "gibbs-probit": learning("gibbs-probit", _gibbs_probit),
+    "gibbs-threshold": learning("gibbs-threshold", _gibbs_threshold),
+}

@@ -13,12 +13,16 @@ from gibbs.evidence.result import LogEvidence
 from gibbs.multilatent import check
 from gibbs.softmax import SoftmaxChains
 from validation import arguments
-from validation.implementations.gibbs.multilatent import _multilatent_inputs
+from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
 from validation.solution import Solution
 
 # "chains": bridge sampling from the draws; "all": annealed particles besides, which never see them
 EVIDENCE = ("none", "chains", "all")
+_INPUTS = (
+    *("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test"),
+    "smoothness",
+)
 
 
 def _mh_softmax(
@@ -27,15 +31,20 @@ def _mh_softmax(
     seed: int = 0,
     n_chains: int = 32,
     n_draws: int = 1000,
-    n_warmup: int = 400,
+    n_warmup: int | str = 400,
     thin: int = 1,
     moves: Sequence[str] = ("flow",),
     evidence: str = "chains",
     target_error: float = 0.04,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
-    inputs = _multilatent_inputs(problem, ("softmax",), "gibbs mh-softmax", seed)
+    if problem.likelihood != "softmax":
+        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'softmax' for gibbs mh-softmax")
+    arguments.integer(seed, "seed", at_least=0)
+    inputs = {name: getattr(problem, name) for name in _INPUTS}
     arguments.choice(evidence, EVIDENCE, "evidence")
+    if evidence != "none":
+        arguments.real(target_error, "target_error")
     lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
     chains = softmax.sample(**inputs, **lengths, seed=seed, moves=tuple(moves), callback=callback)
     routes = _log_evidence(problem, inputs, chains, seed, evidence, target_error)
@@ -79,6 +88,7 @@ def _mh_softmax(
             "gate": bool(chains.gate),
             "settled": bool(chains.settled),
             "collapsed": list(chains.collapsed),
+            "warmed_up": chains.warmed_up,
             "movement": float(chains.movement.min()),
             "n_kicks": chains.n_kicks,
             "quadrature_error": chains.quadrature_error,
@@ -117,4 +127,4 @@ def _log_evidence(
     return found
 
 
-TABLE = {"mh-softmax": _mh_softmax}
+TABLE = {"mh-softmax": learning("mh-softmax", _mh_softmax)}
