@@ -71,6 +71,7 @@ def compare(
     Parameters
     ----------
     left, right : Solution     the same problem; if one of them is a truth (sampled or exact), the other is judged by it
+                               and what both learned is compared like an answer
     bands : mapping            quantity -> largest discrepancy from the truth, in place of DEFAULT_BANDS
     limit : float              identity limit in place of max(1e-8, 100 eps cond(K))
 
@@ -78,7 +79,7 @@ def compare(
     ------
     ValueError                 if the problems differ, or a band names an unknown quantity
     """
-    different = left.problem.differences(right.problem, ignore=("name", "prior_model"))
+    different = left.problem.differences(right.problem, ignore=("name", "prior_model", *_learned(left, right)))
     if different:
         raise ValueError(f"right: found a solution of another problem (it differs in {different}), expected the same")
     for name, band in (bands or {}).items():
@@ -93,6 +94,13 @@ def compare(
     if not is_truth(right):
         return _identity_rows(left, right, limit)
     return _truth_rows(left, right, bands or {})
+
+
+def _learned(left: Solution, right: Solution) -> tuple[str, ...]:
+    """Fields of the problem that both sides were asked to learn."""
+    names = [solution.settings.get("learn") or () for solution in (left, right)]
+    asked = [{entry} if isinstance(entry, str) else set(entry) for entry in names]
+    return tuple(sorted(asked[0] & asked[1]))
 
 
 def is_truth(solution: Solution) -> bool:
@@ -282,6 +290,10 @@ def _shared_arrays(left: Solution, right: Solution) -> list[tuple[str, NDArray[n
         a, b = getattr(left, name), getattr(right, name)
         if a is not None and b is not None and np.size(a):
             shared.append((name, np.asarray(a), np.asarray(b)))
+    for name in _learned(left, right):
+        a, b = getattr(left.problem, name), getattr(right.problem, name)
+        if a is not None and b is not None:
+            shared.append((f"learned/{name}", a, b))
     for group in ("gradients", "local"):
         a, b = getattr(left, group) or {}, getattr(right, group) or {}
         shared += [

@@ -44,6 +44,13 @@ class Tilted(NamedTuple):
     curvature: Array  # -∂² log Ẑ_i / ∂ (cavity mean)², >= 0
 
 
+class LatentMoments(NamedTuple):
+    """Of f_i."""
+
+    mean: Array
+    var: Array
+
+
 def ep_posterior(site_precision: Array, site_shift: Array, upsilon: Array, K_ZZ_inv: Array) -> Gaussian:
     """q(u) ∝ N(u|0, K_mm) Π_i t_i(u).
 
@@ -128,6 +135,35 @@ def ep_sites(cavity_mean: Array, cavity_var: Array, slope: Array, curvature: Arr
     return Sites(curvature / shrink, (slope + cavity_mean * curvature) / shrink)
 
 
+def ep_latent_moments(
+    cavity_mean: Array, cavity_var: Array, slope: Array, curvature: Array, cond_var: Array
+) -> LatentMoments:
+    """Moments of f_i under EP's posterior approximation: its own label has seen f_i = w_i + e_i, not w_i alone.
+
+    Cavity and prior give (w_i, e_i) independent, with variances var and K̃_ii, and the label a factor Φ(y_i(w_i + e_i))
+    whose log-integral over them has the slope g and curvature h in the mean of either. Moments of a Gaussian times a
+    function of the sum, with g and h for both:
+
+        E[w_i] = mean + var g,   E[e_i] = K̃ g,
+        Var[w_i] = var - var² h,   Var[e_i] = K̃ - K̃² h,   Cov[w_i, e_i] = -var K̃ h
+
+    Parameters
+    ----------
+    cavity_mean : (b,)        of w_i
+    cavity_var : (b,)         of w_i
+    slope : (b,)              g of `ep_tilted`
+    curvature : (b,)          h of `ep_tilted`
+    cond_var : (b,)           K̃_ii
+
+    Returns
+    -------
+    LatentMoments             mean, var: (b,) each, noise included
+    """
+    mean_w, mean_e = cavity_mean + cavity_var * slope, cond_var * slope
+    var_w, var_e = cavity_var - cavity_var**2 * curvature, cond_var - cond_var**2 * curvature
+    return LatentMoments(mean_w + mean_e, var_w + var_e - 2.0 * cavity_var * cond_var * curvature)
+
+
 def ep_log_evidence(
     site_precision: Array,
     site_shift: Array,
@@ -135,6 +171,7 @@ def ep_log_evidence(
     K_ZZ: Array,
     upsilon: Array,
     cond_var: Array,
+    batch: NDArray[np.intp] | None = None,
 ) -> float:
     """EP's estimate of log p(y) under FITC, with every constant.
 
@@ -142,7 +179,8 @@ def ep_log_evidence(
         log s_i = log Ẑ_i - log ∫ N(w|cavity) exp(-½ a w² + b w) dw
 
     the integrals being ½ bᵀκVκᵀb - ½ log|K_mm| + ½ log|V| and, with mean p and variance v of the cavity,
-    ½ (2bp + b²v - ap²)/(1 + av) - ½ log(1 + av).
+    ½ (2bp + b²v - ap²)/(1 + av) - ½ log(1 + av). A mini-batch S gives the estimate that has (n/s) Σ_{i in S} log s_i in
+    the place of Σ_i log s_i.
 
     Parameters
     ----------
@@ -152,6 +190,7 @@ def ep_log_evidence(
     K_ZZ : (m, m)             K_mm
     upsilon : (n, m)          rows κ_i
     cond_var : (n,)           diagonal of K̃
+    batch : (b,) or None      S, indices into the data; None is all of them
 
     Raises
     ------
@@ -160,16 +199,17 @@ def ep_log_evidence(
     """
     K = factorise(K_ZZ, "K_ZZ", _prior.REMEDY_Z)
     q = ep_posterior(site_precision, site_shift, upsilon, K.inverse)
-    cavity = ep_cavity(*q, site_precision, site_shift, upsilon)
+    rows = np.arange(len(y_sign)) if batch is None else batch
+    cavity = ep_cavity(*q, site_precision[rows], site_shift[rows], upsilon[rows])
     if not np.all(cavity.proper):
         raise ValueError(f"site_precision: found {np.sum(~cavity.proper)} improper cavities, expected none")
-    a, b, p, v = site_precision, site_shift, cavity.mean, cavity.var
+    a, b, p, v = site_precision[rows], site_shift[rows], cavity.mean, cavity.var
     growth = 1.0 + a * v
     site_integral = 0.5 * (2.0 * b * p + b**2 * v - a * p**2) / growth - 0.5 * np.log(growth)
-    log_scale = ep_tilted(p, v, y_sign, cond_var).log_norm - site_integral
-    shift = upsilon.T @ b
+    log_scale = ep_tilted(p, v, y_sign[rows], cond_var[rows]).log_norm - site_integral
+    shift = upsilon.T @ site_shift
     log_det_V = factorise(q.inducing_cov, "inducing_cov", "lower damping").log_det
-    return float(np.sum(log_scale) + 0.5 * (shift @ q.inducing_mean + log_det_V - K.log_det))
+    return float(len(y_sign) / len(rows) * np.sum(log_scale) + 0.5 * (shift @ q.inducing_mean + log_det_V - K.log_det))
 
 
 def epgpc_gradients(

@@ -13,6 +13,7 @@ from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
 from reference.wenzel2019.epgpc import (
     Sites,
     ep_cavity,
+    ep_latent_moments,
     ep_log_evidence,
     ep_posterior,
     ep_sites,
@@ -29,12 +30,12 @@ class EPGPCFit(NamedTuple):
 
     inducing_mean: Array  # (m,)
     inducing_cov: Array  # (m, m)
-    latent_mean: Array  # (n,)
+    latent_mean: Array  # (n,)      of f_i, which its own label has seen
     latent_var: Array  # (n,)       noise included
     site_precision: Array  # (n,)
     site_shift: Array  # (n,)
     log_evidence: float  # estimate of log p(y) under FITC (the full GP if Z is None), every constant included
-    trace: Array  # (iterations,)   log Z after each sweep or step
+    trace: Array  # (iterations,)   log Z after each sweep, or a mini-batch's estimate of it after each step
     residual: float  # estimated relative distance to the fixed point
     converged: bool
     n_improper: int  # updates skipped because a cavity was no distribution
@@ -78,7 +79,9 @@ def _finished(
 ) -> EPGPCFit:
     q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
     log_evidence = ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var)
-    moments = _prior.latent_moments(K, *q)
+    cavity = ep_cavity(*q, *sites, K.upsilon)
+    tilted = ep_tilted(cavity.mean, cavity.var, given.y_sign, K.cond_var)
+    moments = ep_latent_moments(cavity.mean, cavity.var, tilted.slope, tilted.curvature, K.cond_var)
     history = np.array(trace)
     counts = n_improper, iterations
     return EPGPCFit(*q, *moments, *sites, log_evidence, history, residual, converged, *counts, given.hyper)
@@ -206,15 +209,16 @@ def fit_epgpc_batches(
     learn: Sequence[str] = (),
     learning_rate: float = 0.01,
     seed: int = 0,
-    parallel: bool = False,
+    parallel: bool = True,
     trace: bool = False,
     callback: Callable[[EPState], None] | None = None,
 ) -> EPGPCFit:
     """Expectation propagation that refreshes the sites of one mini-batch a step, hyper-parameters by Adam.
 
-    Within a mini-batch sites are refreshed one after another in the order of the list, q(u) following each; or, with
-    parallel, all from one q(u). After the mini-batch one Adam step along `epgpc_gradients` of the mini-batch, with the
-    sites held; q(u) is then made anew from the sites.
+    Within a mini-batch all sites are refreshed from one q(u); or, without parallel, one after another in the order of
+    the list, q(u) following each. After the mini-batch one Adam step along `epgpc_gradients` of the mini-batch, with
+    the sites held; q(u) is then made anew from the sites. In estimates a datum that is listed twice counts once, as
+    its site does.
 
     Parameters
     ----------
@@ -233,7 +237,7 @@ def fit_epgpc_batches(
     learning_rate : float     Adam's
     seed : int                of the drawn mini-batches
     parallel : bool           whether the sites of a mini-batch are all refreshed from one q(u)
-    trace : bool              whether log Z of all data is worked out after each step, before Adam's
+    trace : bool              whether the mini-batch's estimate of log Z is worked out after each step, before Adam's
     callback : callable       called with an EPState after every step
 
     Returns
@@ -263,10 +267,11 @@ def fit_epgpc_batches(
             n_improper += skipped
         steps += 1
         residual = max(_prior.change(new, old) for new, old in zip(sites, before, strict=True))
+        once = np.unique(batch)
         if trace:
-            values.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var))
+            values.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var, once))
         if learned:
-            found = epgpc_gradients(given.X, given.y_sign, given.hyper, *sites, batch, learned)
+            found = epgpc_gradients(given.X, given.y_sign, given.hyper, *sites, once, learned)
             hyper, K = adam.ascend(given.X, given.hyper, found)
             given = given._replace(hyper=hyper)
         if callback is not None:

@@ -17,6 +17,10 @@ from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natura
 Array = NDArray[np.float64]
 
 
+_NEAR, _ROUNDED = 1e-3, 1e-11  # relative changes between which a longer step is a step that led away
+_LEAST_CEILING = 0.05
+
+
 class SVGPCFit(NamedTuple):
     """Where the ascent in batches of all data ended."""
 
@@ -56,7 +60,7 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
         precision = np.linalg.inv(start.inducing_cov)
         eta = Natural(precision @ start.inducing_mean, -0.25 * (precision + precision.T))
         q = start
-    elbo, rate = bound(q), 1.0
+    elbo, rate, ceiling = bound(q), 1.0, 1.0
     trace: list[float] = []
     changes: list[float] = []
     rho, residual, converged = np.inf, np.inf, False
@@ -75,7 +79,10 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
         changes.append(max(moved) / rate)
         eta, q, elbo = new_eta, new, value
         trace.append(elbo)
-        rate = min(1.0, 2.0 * rate)
+        # so near the fixed point the bound no longer tells a step that leads away, but its successor is longer
+        if len(changes) > 1 and _NEAR > changes[-1] > changes[-2] > _ROUNDED:
+            ceiling = max(0.5 * rate, _LEAST_CEILING)
+        rate = min(ceiling, 2.0 * rate)
         rho = _prior.contraction(changes, rho)
         residual = _prior.distance(changes[-1], rho)
         converged = residual < tolerance

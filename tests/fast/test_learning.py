@@ -112,7 +112,8 @@ def test_a_packing_gives_back_what_it_was_given(rng):
     packing = Packing(("Z", "noise", "variance", "lengthscales"), start, Z)
     again, moved = packing.parameters(packing.vector(start, Z), start, Z)
     np.testing.assert_array_equal(moved, Z)
-    for left, right in zip(again, start, strict=True):
+    assert again.smoothness is None
+    for left, right in zip(again[:4], start[:4], strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-15, atol=0)
     with pytest.raises(ValueError, match=r"noise: found a logarithm of -1e\+03"):
         packing.parameters(np.where(np.arange(packing.size) == 3, -1e3, packing.vector(start, Z)), start, Z)
@@ -138,3 +139,27 @@ def test_default_lengthscales_of_data_without_spread_are_positive_and_finite(X):
     got = default_lengthscales(X, np.random.default_rng(0))
     assert np.isfinite(got).all()
     assert (got > 0).all()
+
+
+def test_a_search_that_stops_on_a_slope_is_not_called_converged():
+    from fast._inputs import hyper
+    from fast.batch_learning import maximise
+    from fast.hyper import Gradients
+
+    start = hyper(2.0, np.array([0.5, 3.0]), 0.1, 1e-6, 2)
+
+    def evaluate(turned):
+        def objective(at, Z):
+            # -(log variance - 1)²: a maximum at e; turned gives a slope that leads away from it
+            away = np.log(at.variance) - 1.0
+            slope = (2.0 if turned else -2.0) * away / at.variance
+            return -(away**2), Gradients(slope, np.zeros(2), 0.0, None)
+
+        return objective
+
+    packing = Packing(("variance",), start, None)
+    right = maximise(evaluate(False), packing, max_iterations=50, tolerance=1e-6)
+    assert right.converged
+    assert right.hyper.variance == pytest.approx(np.e, rel=1e-5, abs=0)  # slopes below 1e-6
+    wrong = maximise(evaluate(True), packing, max_iterations=50, tolerance=1e-6)
+    assert not wrong.converged

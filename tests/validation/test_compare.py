@@ -140,6 +140,18 @@ def test_solutions_of_different_problems_are_not_compared(make_problem, make_sol
         compare(make_solution(), make_solution(make_problem(**{field: value})))
 
 
+def test_values_that_both_sides_learned_are_compared_and_forbid_nothing(make_problem, make_solution):
+    left = make_solution(problem=make_problem(variance=1.5), settings={"learn": ["variance", "lengthscales"]})
+    near = make_solution(problem=make_problem(variance=1.5 * (1 + 1e-12)), settings={"learn": "variance"})
+    far = make_solution(problem=make_problem(variance=1.6), settings={"learn": ["variance"]})
+    told = {row.quantity: row.verdict for row in compare(left, near)}
+    assert told["learned/variance"] == "PASS"
+    assert "learned/lengthscales" not in told  # one side alone learned them
+    assert {row.quantity: row.verdict for row in compare(left, far)}["learned/variance"] == "FAIL"
+    with pytest.raises(ValueError, match="another problem"):
+        compare(left, make_solution(problem=make_problem(variance=1.6)))
+
+
 def test_the_name_and_the_prior_model_of_a_problem_do_not_forbid_a_comparison(make_problem, make_solution):
     left = make_solution(make_problem(Z=np.eye(2), prior_model="fitc"))
     right = make_solution(make_problem(Z=np.eye(2), name="renamed"))

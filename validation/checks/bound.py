@@ -9,10 +9,15 @@ import numpy as np
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.subjects import LARGER, QUICK, SUBJECTS, TINY, Subject, truth
 from validation.problem import Problem
+from validation.solution import Solution
 
 
 def _below_log_evidence(context: Context, subject: Subject, problem: Problem, *, prior_model: str) -> Iterable[Outcome]:
-    exact = truth(context, subject, problem.replace(prior_model=prior_model))
+    return below(context, subject, problem, truth(context, subject, problem.replace(prior_model=prior_model)))
+
+
+def below(context: Context, subject: Subject, problem: Problem, exact: Solution) -> Iterable[Outcome]:
+    """Both witnesses' bounds against a log Z."""
     error = exact.log_evidence_se or 0.0
     if exact.log_evidence is None or error > 0.05:
         yield Skipped(f"log Z: found a standard error of {error:.3g} nat, expected at most 0.05")
@@ -26,12 +31,13 @@ def _below_log_evidence(context: Context, subject: Subject, problem: Problem, *,
             limit=4.0 * error + 1e-9 * abs(exact.log_evidence),
             why=f"a lower bound exceeds log Z only by the error of log Z, 4 s.e. = {4.0 * error:.2g} nat",
             left=implementation,
-            right=f"{exact.label}, {prior_model} prior",
+            right=f"{exact.label}, {exact.problem.prior_model} prior",
             unit="bound minus log Z, nat",
         )
 
 
-def _monotone(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+def monotone(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """No sweep lowers the bound."""
     # extrapolated sweeps may be rejected on the way; what theory promises is promised of plain ones
     for implementation, plain in (("reference", {}), ("fast", {"accelerate": False})):
         trace = context.solve(implementation, subject.method, problem, **plain).trace
@@ -48,7 +54,8 @@ def _monotone(context: Context, subject: Subject, problem: Problem) -> Iterable[
         )
 
 
-def _equality(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+def equality(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """Where the prior variance vanishes the bound is log Z."""
     # f = 0 almost surely as the prior variance vanishes: p(y) = 2^-n and every step of the bound is an equality
     flat = problem.replace(variance=1e-12, noise=0.0, jitter=1e-14 if problem.Z is None else 1e-16)
     for implementation in ("reference", "fast"):
@@ -93,7 +100,7 @@ def _register(subject: Subject) -> None:
         full=LARGER,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _monotone(context, subject, problem)
+        return monotone(context, subject, problem)
 
     @check(
         f"bound/{subject.method}/equality",
@@ -102,7 +109,7 @@ def _register(subject: Subject) -> None:
         problems=TINY,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _equality(context, subject, problem)
+        return equality(context, subject, problem)
 
 
 for _subject in SUBJECTS:

@@ -15,7 +15,7 @@ from validation.solution import Solution
 # beyond this the prior matrix itself no longer determines the answer to eight digits
 MAX_CONDITION = 1e5
 
-_FIELDS = {
+FIELDS = {
     "log_evidence": "Do both report the same bound, with every constant?",
     "inducing_mean": "Do both find the same mean at the inducing points?",
     "inducing_cov": "Do both find the same covariance at the inducing points?",
@@ -26,7 +26,7 @@ _FIELDS = {
     "probabilities": "Do both predict the same class probabilities?",
     "probability_mass": "Do both integrate the predictive density to one?",
 }
-_GRADIENTS = {
+GRADIENTS = {
     "variance": "Do both give the same derivative of the bound in the prior variance?",
     "lengthscales": "Do both give the same derivatives of the bound in the lengthscales?",
     "noise": "Do both give the same derivative of the bound in the noise variance?",
@@ -42,9 +42,10 @@ def pair(context: Context, subject: Subject, problem: Problem) -> tuple[Solution
     )
 
 
-def _compare(
+def compared(
     context: Context, subject: Subject, problem: Problem, extract: Callable[[Solution], object]
 ) -> Iterable[Outcome]:
+    """One quantity of both witnesses at their fixed points."""
     condition = prior_condition(problem)
     if condition > MAX_CONDITION:
         yield Skipped(
@@ -72,14 +73,16 @@ def _register(subject: Subject, quantity: str, question: str, extract: Callable[
         full=() if quantity == "gradient_Z" else LARGER,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _compare(context, subject, problem, extract)
+        return compared(context, subject, problem, extract)
 
 
-def _field(name: str) -> Callable[[Solution], object]:
+def field(name: str) -> Callable[[Solution], object]:
+    """Takes a field out of a solution."""
     return lambda solution: getattr(solution, name)
 
 
-def _gradient(name: str) -> Callable[[Solution], object]:
+def gradient(name: str) -> Callable[[Solution], object]:
+    """Takes a derivative out of a solution."""
     return lambda solution: (solution.gradients or {}).get(name)
 
 
@@ -88,9 +91,9 @@ def _local(name: str) -> Callable[[Solution], object]:
 
 
 for _subject in SUBJECTS:
-    for _name, _question in _FIELDS.items():
-        _register(_subject, _name, _question, _field(_name))
-    for _name, _question in _GRADIENTS.items():
-        _register(_subject, f"gradient_{_name}", _question, _gradient(_name))
+    for _name, _question in FIELDS.items():
+        _register(_subject, _name, _question, field(_name))
+    for _name, _question in GRADIENTS.items():
+        _register(_subject, f"gradient_{_name}", _question, gradient(_name))
     if _subject.method == "x-gpc":
         _register(_subject, "c", "Do both find the same tilts of the Pólya-Gamma variables?", _local("c"))

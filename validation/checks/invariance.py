@@ -14,7 +14,8 @@ from validation.problem import Problem
 _PROBLEMS = DRAWN + REAL
 
 
-def _permuted_data(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+def permuted_data(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """The same data in another order."""
     order = np.random.default_rng(11).permutation(problem.n)
     shuffled = problem.replace(X=problem.X[order], y=problem.y[order])
     limit, why = identity_limit(problem)
@@ -37,7 +38,8 @@ def _permuted_data(context: Context, subject: Subject, problem: Problem) -> Iter
             )
 
 
-def _flipped_classes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+def flipped_classes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """The same data with the classes swapped."""
     flipped = problem.replace(y=1 - problem.y, y_test=None if problem.y_test is None else 1 - problem.y_test)
     limit, why = identity_limit(problem)
     for implementation in ("reference", "fast"):
@@ -61,7 +63,8 @@ def _flipped_classes(context: Context, subject: Subject, problem: Problem) -> It
             )
 
 
-def _block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+def block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """Other sizes of the blocks of `fast`."""
     plain = context.solve("fast", subject.method, problem)
     for block_size in (1, 7, problem.n):
         other = context.solve("fast", subject.method, problem, block_size=block_size)
@@ -85,7 +88,7 @@ def _register(subject: Subject) -> None:
         problems=_PROBLEMS,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _permuted_data(context, subject, problem)
+        return permuted_data(context, subject, problem)
 
     @check(
         f"invariance/{subject.method}/classes",
@@ -94,7 +97,7 @@ def _register(subject: Subject) -> None:
         problems=_PROBLEMS,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _flipped_classes(context, subject, problem)
+        return flipped_classes(context, subject, problem)
 
     @check(
         f"invariance/{subject.method}/block_size",
@@ -103,7 +106,7 @@ def _register(subject: Subject) -> None:
         problems=_PROBLEMS,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        return _block_sizes(context, subject, problem)
+        return block_sizes(context, subject, problem)
 
 
 for _subject in SUBJECTS:

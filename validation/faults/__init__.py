@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from validation.faults import probit, threshold, truths, x_gpc
+from validation.faults import evidence, probit, softmax, stochastic, threshold, truths, x_gpc
 from validation.selftest import Fault
 
 
 def all_faults() -> tuple[Fault, ...]:
     """Every fault that ships with the suite, by method."""
-    return x_gpc.FAULTS + probit.FAULTS + threshold.FAULTS + truths.FAULTS
+    return (
+        x_gpc.FAULTS
+        + stochastic.FAULTS
+        + probit.FAULTS
+        + threshold.FAULTS
+        + softmax.FAULTS
+        + evidence.FAULTS
+        + truths.FAULTS
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -79,6 +79,17 @@ def refuse_callback(callback: Any) -> None:
     """Refuse a callback that cannot be called, before the first iteration and not after it."""
     if callback is not None and not callable(callback):
         raise TypeError(f"callback: found {type(callback).__name__}, expected a callable or None")
+
+
+def refuse_learning(learn: Sequence[str], optimizer: Any, stochastic: bool) -> None:
+    """L-BFGS-B takes all data, Adam mini-batches; None leaves the choice to that."""
+    if optimizer is None:
+        return
+    arguments.choice(optimizer, ("adam", "lbfgs"), "optimizer")
+    if learn and optimizer == "adam" and not stochastic:
+        raise ValueError("optimizer: found 'adam' without batches, expected batch_size or batches, or 'lbfgs'")
+    if learn and optimizer == "lbfgs" and stochastic:
+        raise ValueError("optimizer: found 'lbfgs' with batches, expected 'adam'")
 
 
 def finite_or_none(value: float) -> float | None:

@@ -6,7 +6,15 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import multivariate_normal
 
 from reference.common._learning import Hyper
-from reference.wenzel2019.epgpc import ep_cavity, ep_log_evidence, ep_posterior, ep_sites, ep_tilted, epgpc_gradients
+from reference.wenzel2019.epgpc import (
+    ep_cavity,
+    ep_latent_moments,
+    ep_log_evidence,
+    ep_posterior,
+    ep_sites,
+    ep_tilted,
+    epgpc_gradients,
+)
 from reference.wenzel2019.fit_epgpc import fit_epgpc, fit_epgpc_batches
 from reference.wenzel2019.fit_svgpc import fit_svgpc
 
@@ -64,6 +72,22 @@ def test_a_site_matches_the_moments_of_the_tilted_distribution(gaussian_expectat
     assert matched * (mean / var + site.shift[0]) == pytest.approx(mean + first / mass, rel=1e-9, abs=0)
 
 
+@pytest.mark.parametrize(
+    ("mean", "var", "y", "extra"), [(0.4, 1.3, 1.0, 0.0), (2.0, 0.6, -1.0, 0.5), (-3.0, 40.0, 1.0, 2.0)]
+)
+def test_latent_moments_are_those_of_the_density_that_the_label_has_seen(gaussian_expectation, mean, var, y, extra):
+    # f = w + e ~ N(mean, var + extra) under cavity and prior
+    mass, first, second = (
+        gaussian_expectation(lambda f, p=p: (f - mean) ** p * ndtr(y * f), mean, var + extra) for p in (0, 1, 2)
+    )
+    cavity = np.array([mean]), np.array([var])
+    tilted = ep_tilted(*cavity, np.array([y]), np.array([extra]))
+    got = ep_latent_moments(*cavity, tilted.slope, tilted.curvature, np.array([extra]))
+    # the quadrature asks for 1e-12; the variance is a difference
+    assert got.mean[0] == pytest.approx(mean + first / mass, rel=1e-9, abs=0)
+    assert got.var[0] == pytest.approx(second / mass - (first / mass) ** 2, rel=1e-9, abs=0)
+
+
 @pytest.mark.parametrize("sparse", [True, False])
 @pytest.mark.parametrize("variance", [0.5, 90.0])
 def test_one_datum_is_exact(rng, sparse, variance):
@@ -74,9 +98,8 @@ def test_one_datum_is_exact(rng, sparse, variance):
     assert fit.log_evidence == pytest.approx(np.log(0.5), rel=1e-10, abs=0)  # by symmetry
     # E[f|y] = y v r(0)/√(1 + v), Var[f|y] = v - v² r(0)²/(1 + v), r(0)² = 2/π
     v = variance + 0.2
-    assert fit.latent_mean[0] == pytest.approx(y[0] * v * np.sqrt(2 / np.pi / (1 + v)), rel=1e-9, abs=0) or sparse
-    if not sparse:
-        assert fit.latent_var[0] == pytest.approx(v - v**2 * 2 / np.pi / (1 + v), rel=1e-9, abs=0)
+    assert fit.latent_mean[0] == pytest.approx(y[0] * v * np.sqrt(2 / np.pi / (1 + v)), rel=1e-9, abs=0)
+    assert fit.latent_var[0] == pytest.approx(v - v**2 * 2 / np.pi / (1 + v), rel=1e-9, abs=0)
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -119,6 +142,16 @@ def test_mini_batch_gradients_average_to_the_gradient(rng):
     np.testing.assert_allclose(np.mean(parts, axis=0), whole["lengthscales"], rtol=0, atol=1e-9)  # conditions below 1e4
 
 
+def test_mini_batch_estimates_of_log_z_average_to_log_z(model, rng):
+    s = model
+    sites = rng.uniform(0.1, 0.6, s.n), rng.normal(size=s.n)
+    given = (*sites, s.y, s.K_ZZ, s.kappa, s.cond_var)
+    whole = ep_log_evidence(*given)
+    parts = [ep_log_evidence(*given, np.array(batch)) for batch in ([0, 4], [5, 1], [2, 3])]
+    assert np.mean(parts) == pytest.approx(whole, rel=1e-12, abs=0)  # sums of the same terms
+    assert np.ptp(parts) > 0.1
+
+
 @pytest.mark.parametrize("parallel", [True, False])
 def test_mini_batches_reach_the_fixed_point_of_the_parallel_sweeps(rng, parallel):
     X, y = data(rng)
@@ -127,17 +160,31 @@ def test_mini_batches_reach_the_fixed_point_of_the_parallel_sweeps(rng, parallel
     got = fit_epgpc_batches(X, y, *PRIOR, X[:4], batches=batches, parallel=parallel, trace=True)
     # forty rounds of a linear contraction
     np.testing.assert_allclose(got.site_precision, exact.site_precision, rtol=0, atol=1e-8)
-    assert got.trace[-1] == pytest.approx(exact.log_evidence, rel=1e-9, abs=0)
+    assert got.log_evidence == pytest.approx(exact.log_evidence, rel=1e-9, abs=0)
+    # at the fixed point the estimates of four batches that make up the data have the mean log Z
+    assert np.mean(got.trace[-4:]) == pytest.approx(exact.log_evidence, rel=1e-8, abs=0)
     assert got.n_improper == 0
 
 
 def test_a_list_is_refreshed_in_its_order(rng):
     X, y = data(rng, n=5)
-    a = fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[[0, 1]])
-    b = fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[[0], [1]])
-    c = fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[[1, 0]])
+    a = fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[[0, 1]], parallel=False)
+    b = fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[[0], [1]], parallel=False)
+    c = fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[[1, 0]], parallel=False)
     np.testing.assert_array_equal(a.site_precision, b.site_precision)
     assert np.max(np.abs(a.site_precision - c.site_precision)) > 1e-6
+
+
+def test_side_by_side_a_list_has_no_order_and_a_datum_counts_once(rng):
+    X, y = data(rng, n=5)
+    options = {"learn": ("variance", "Z"), "trace": True}
+    a, b, c = (fit_epgpc_batches(X, y, *PRIOR, X[:3], batches=[batch, [2]], **options)
+               for batch in ([0, 1], [1, 0], [1, 0, 1]))  # fmt: skip
+    for other in (b, c):
+        # the same sums in another order
+        np.testing.assert_allclose(other.site_precision, a.site_precision, rtol=1e-13, atol=0)
+        np.testing.assert_allclose(other.trace, a.trace, rtol=1e-13, atol=0)
+        assert other.hyper.variance == pytest.approx(a.hyper.variance, rel=1e-12, abs=0)
 
 
 def test_the_full_process_is_the_limit_of_inducing_points_at_the_data(rng):

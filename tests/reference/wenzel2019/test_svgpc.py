@@ -117,6 +117,22 @@ def test_no_other_gaussian_has_a_higher_bound(rng):
     assert np.all(np.diff(fit.trace) > -1e-9)
 
 
+@pytest.mark.parametrize("variance", [1.0, 50.0, 500.0])
+def test_the_ascent_settles_where_steps_of_rate_one_would_circle_around_the_maximum(rng, variance):
+    # at large variances a whole step overshoots by more than it corrects
+    X, y = data(rng, n=12)
+    hyper = Hyper(variance, LENGTHSCALES, 0.2, 1e-3, None)
+    fit = fit_svgpc(X, y, *hyper)
+    assert fit.converged
+    K = covariance(X, *hyper[:4])
+    eta = np.linalg.solve(fit.inducing_cov, fit.inducing_mean), -0.5 * np.linalg.inv(fit.inducing_cov)
+    inverse = np.linalg.inv(K)
+    found = svgpc_natural_gradient(*eta, np.arange(12), y, np.eye(12), np.zeros(12), inverse)
+    # a change of 1e-10, and the rounding of inverses of a condition of 1e4
+    assert np.max(np.abs(found.eta_1)) < 1e-8 * np.max(np.abs(eta[0]))
+    assert np.max(np.abs(found.eta_2)) < 1e-8 * np.max(np.abs(eta[1]))
+
+
 def test_inducing_points_at_the_data_are_the_full_process(rng):
     X, y = data(rng, n=10)
     X = 2.0 * X

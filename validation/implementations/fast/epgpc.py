@@ -12,13 +12,13 @@ from validation.implementations.common import (
     finite_or_none,
     refuse,
     refuse_callback,
+    refuse_learning,
     refuse_switches,
 )
 from validation.implementations.fast.svgpc import (
     learned,
     parameters,
     predictions,
-    refuse_learning,
     require_binary_probit,
 )
 from validation.problem import Problem
@@ -54,8 +54,8 @@ def _epgpc(
     refuse_callback(callback)
     arguments.integer(block_size, "block_size", at_least=1)
     stochastic = batches is not None or batch_size is not None or n_steps is not None
-    optimizer = optimizer or ("adam" if stochastic else "lbfgs")
     refuse_learning(learn, optimizer, stochastic)
+    search: Any = None
     settings: dict[str, Any] = {"block_size": block_size, "damping": damping}
     if stochastic:
         run = epgpc_svi.fit(
@@ -88,7 +88,7 @@ def _epgpc(
             settings |= {"learning": search.reason, "evaluations": search.n_evaluations}
         else:
             posterior = epgpc.fit(*parameters(problem), accelerate=accelerate, callback=callback, **batch)
-        iterations = posterior.iterations
+        iterations = len(search.trace) if search else posterior.iterations
     fields: dict[str, Any] = {}
     if problem.X_test is not None:
         fields = predictions(epgpc.predict(posterior, problem.X_test, block_size=block_size))
@@ -105,9 +105,9 @@ def _epgpc(
         inducing_cov=posterior.inducing_cov[None],
         gradients=binary_gradients(epgpc.gradients(posterior)) if gradients and not stochastic else None,
         local={"site_precision": posterior.site_precision, "site_shift": posterior.site_shift},
-        trace=posterior.trace,
+        trace=search.trace if search else posterior.trace,
         residual=finite_or_none(posterior.residual),
-        converged=posterior.converged,
+        converged=posterior.converged and (search is None or search.converged),
         n_improper=posterior.n_improper,
         iterations=iterations,
         settings=settings,

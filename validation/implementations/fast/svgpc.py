@@ -15,6 +15,7 @@ from validation.implementations.common import (
     finite_or_none,
     refuse,
     refuse_callback,
+    refuse_learning,
     refuse_switches,
 )
 from validation.problem import Problem
@@ -29,13 +30,12 @@ def require_binary_probit(problem: Problem, who: str) -> None:
         raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
 
 
-def refuse_learning(learn: Sequence[str], optimizer: str, stochastic: bool) -> None:
-    """L-BFGS-B takes all data, Adam mini-batches."""
-    arguments.choice(optimizer, ("adam", "lbfgs"), "optimizer")
-    if learn and optimizer == "adam" and not stochastic:
-        raise ValueError("optimizer: found 'adam' without batches, expected batch_size or batches, or 'lbfgs'")
-    if learn and optimizer == "lbfgs" and stochastic:
-        raise ValueError("optimizer: found 'lbfgs' with batches, expected 'adam'")
+def stopping(stop: float | str | None) -> float | None:
+    """What `fast` calls it: its None is its default, its 0 is never."""
+    if isinstance(stop, str):
+        arguments.choice(stop, ("default",), "stop")
+        return None
+    return 0.0 if stop is None else stop
 
 
 def parameters(problem: Problem) -> tuple[Any, ...]:
@@ -91,7 +91,7 @@ def _svgpc(
     learning_rate: float = 0.01,
     seed: int = 0,
     window: int = 5,
-    stop: float | None = None,
+    stop: float | str | None = "default",
     trace: bool = False,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
@@ -101,7 +101,6 @@ def _svgpc(
     refuse_callback(callback)
     arguments.integer(block_size, "block_size", at_least=1)
     stochastic = batches is not None or batch_size is not None or n_steps is not None
-    optimizer = optimizer or ("adam" if stochastic else "lbfgs")
     refuse_learning(learn, optimizer, stochastic)
     settings: dict[str, Any] = {"block_size": block_size}
     if stochastic:
@@ -116,7 +115,7 @@ def _svgpc(
             learning_rate=learning_rate,
             seed=seed,
             window=window,
-            stop=stop,
+            stop=stopping(stop),
             trace=trace,
             callback=callback,
         )
@@ -138,6 +137,7 @@ def _svgpc(
     else:
         batch: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "block_size": block_size}
         settings |= {"tolerance": tolerance, "accelerate": accelerate}
+        search: Any = None
         if learn:
             posterior, search = svgpc.fit_learning(*parameters(problem), learn=learn, **batch)
             problem = learned(problem, search.hyper, search.Z)
@@ -150,10 +150,10 @@ def _svgpc(
             "latent_cov": posterior.latent_var[:, None, None],
             "gradients": binary_gradients(svgpc.gradients(posterior)) if gradients else None,
             "local": {"site_precision": posterior.site_precision, "site_shift": posterior.site_shift},
-            "trace": posterior.trace,
+            "trace": search.trace if search else posterior.trace,
             "residual": finite_or_none(posterior.residual),
-            "converged": posterior.converged,
-            "iterations": posterior.iterations,
+            "converged": posterior.converged and (search is None or search.converged),
+            "iterations": len(search.trace) if search else posterior.iterations,
         }
         if problem.X_test is not None:
             fields |= predictions(svgpc.predict(posterior, problem.X_test, block_size=block_size))

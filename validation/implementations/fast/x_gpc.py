@@ -1,8 +1,8 @@
-"""x-gpc of `fast`."""
+"""x-gpc of `fast`; with learn, hyper-parameters at the maximum of the fitted bound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,9 +14,11 @@ from validation.implementations.common import (
     finite_or_none,
     refuse,
     refuse_callback,
+    refuse_learning,
     refuse_switches,
     require_binary_logit,
 )
+from validation.implementations.fast.svgpc import learned, parameters
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -29,6 +31,9 @@ def _x_gpc(
     gradients: bool = True,
     block_size: int = 4096,
     accelerate: bool = True,
+    learn: Sequence[str] = (),
+    optimizer: str | None = None,
+    learning_iterations: int = 200,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     require_binary_logit(problem, "fast x-gpc")
@@ -36,22 +41,19 @@ def _x_gpc(
     refuse_switches(gradients=gradients, accelerate=accelerate)
     refuse_callback(callback)
     arguments.integer(block_size, "block_size", at_least=1)
-    posterior = x_gpc.fit(
-        problem.X,
-        problem.y,
-        problem.variance[0],
-        problem.lengthscales[0],
-        problem.noise[0],
-        problem.jitter[0],
-        None if problem.Z is None else problem.Z[0],
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        block_size=block_size,
-        accelerate=accelerate,
-        callback=callback,
-    )
-    predictions: dict[str, Any] = {}
+    refuse_learning(learn, optimizer, stochastic=False)
+    search: Any = None
     settings: dict[str, Any] = {"tolerance": tolerance, "block_size": block_size, "accelerate": accelerate}
+    limits: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "block_size": block_size}
+    if learn:
+        posterior, search = x_gpc.fit_learning(
+            *parameters(problem), learn=learn, learning_iterations=learning_iterations, **limits
+        )
+        problem = learned(problem, search.hyper, search.Z)
+        settings |= {"learning": search.reason, "evaluations": search.n_evaluations}
+    else:
+        posterior = x_gpc.fit(*parameters(problem), accelerate=accelerate, callback=callback, **limits)
+    predictions: dict[str, Any] = {}
     if problem.X_test is not None:
         found = x_gpc.predict(posterior, problem.X_test, block_size=block_size)
         predictions = {
@@ -73,10 +75,10 @@ def _x_gpc(
         inducing_cov=posterior.inducing_cov[None],
         gradients=binary_gradients(x_gpc.gradients(posterior)) if gradients else None,
         local={"c": np.abs(posterior.c)},
-        trace=posterior.trace,
+        trace=search.trace if search else posterior.trace,
         residual=finite_or_none(posterior.residual),
-        converged=posterior.converged,
-        iterations=posterior.iterations,
+        converged=posterior.converged and (search is None or search.converged),
+        iterations=len(search.trace) if search else posterior.iterations,
         settings=settings,
         **predictions,
     )

@@ -1,9 +1,8 @@
-"""x-gpc-svi of `fast`, and learning by batches."""
+"""x-gpc-svi of `fast`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,9 @@ import numpy as np
 from fast.methods import x_gpc_svi
 from validation import arguments
 from validation.implementations.common import refuse_callback, refuse_switches, require_binary_logit
+from validation.implementations.fast.svgpc import learned, stopping
 from validation.problem import Problem
 from validation.solution import Solution
-
-
-def learned_problem(problem: Problem, hyper: Any, Z: Any) -> Problem:
-    """The problem as solved: a one-latent prior with learned values."""
-    return replace(
-        problem,
-        variance=np.array([hyper.variance]),
-        lengthscales=np.asarray(hyper.lengthscales)[None],
-        noise=np.array([hyper.noise]),
-        Z=None if Z is None else np.asarray(Z)[None],
-    )
 
 
 def _x_gpc_svi(
@@ -38,7 +27,7 @@ def _x_gpc_svi(
     learning_rate: float = 0.01,
     seed: int = 0,
     window: int = 5,
-    stop: float | None = None,
+    stop: float | str | None = "default",
     trace: bool = False,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
@@ -65,7 +54,7 @@ def _x_gpc_svi(
         learning_rate=learning_rate,
         seed=seed,
         window=window,
-        stop=stop,
+        stop=stopping(stop),
         trace=trace,
         callback=callback,
     )
@@ -91,7 +80,7 @@ def _x_gpc_svi(
         }
         settings["quadrature_error"] = found.quadrature_error
     return Solution(
-        problem=learned_problem(problem, posterior.hyper, posterior.Z) if learn else problem,
+        problem=learned(problem, posterior.hyper, posterior.Z),
         implementation="fast",
         method="x-gpc-svi",
         log_evidence=x_gpc_svi.bound(posterior, problem.X, problem.y),

@@ -9,7 +9,7 @@ import numpy as np
 
 from reference.wenzel2019.epgpc import epgpc_gradients
 from reference.wenzel2019.fit_epgpc import fit_epgpc, fit_epgpc_batches
-from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
+from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_learning, refuse_switches
 from validation.implementations.reference.svgpc import probit_predictions, require_binary_probit
 from validation.implementations.reference.x_gpc_svi import as_gradients, as_learned, names, prior_of
 from validation.problem import Problem
@@ -25,8 +25,9 @@ def _epgpc(
     batches: Sequence[Any] | None = None,
     batch_size: int | None = None,
     n_steps: int | None = None,
-    parallel: bool = False,
+    parallel: bool = True,
     learn: Sequence[str] = (),
+    optimizer: str | None = None,
     learning_rate: float = 0.01,
     seed: int = 0,
     trace: bool = False,
@@ -37,9 +38,11 @@ def _epgpc(
     refuse(tolerance, max_iterations)
     refuse_switches(parallel=parallel, trace=trace, gradients=gradients)
     refuse_callback(callback)
+    stochastic = batches is not None or batch_size is not None or n_steps is not None
+    refuse_learning(learn, optimizer, stochastic)
     prior = prior_of(problem)
     data = problem.X, problem.y_sign, *prior
-    if batches is None and batch_size is None:
+    if not stochastic:
         fit = fit_epgpc(*data, tolerance, max_iterations, damping, learn, callback)
     else:
         fit = fit_epgpc_batches(

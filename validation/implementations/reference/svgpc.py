@@ -9,13 +9,12 @@ import numpy as np
 
 from reference.wenzel2019.fit_svgpc import fit_svgpc, fit_svgpc_svi, predict_probit
 from reference.wenzel2019.svgpc import svgpc_gradients
-from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
+from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_learning, refuse_switches
 from validation.implementations.reference.x_gpc_svi import (
     as_gradients,
     as_learned,
     names,
     prior_of,
-    variational_evidence,
 )
 from validation.problem import Problem
 from validation.solution import Solution
@@ -53,6 +52,7 @@ def _svgpc(
     init_batches: Sequence[Any] | None = None,
     rate: Any = 0.1,
     learn: Sequence[str] = (),
+    optimizer: str | None = None,
     learning_rate: float = 0.01,
     seed: int = 0,
     window: int = 5,
@@ -65,9 +65,11 @@ def _svgpc(
     refuse(tolerance, max_iterations)
     refuse_switches(trace=trace, gradients=gradients)
     refuse_callback(callback)
+    stochastic = batches is not None or batch_size is not None or n_steps is not None
+    refuse_learning(learn, optimizer, stochastic)
     prior = prior_of(problem)
     data = problem.X, problem.y_sign, *prior
-    if batches is None and batch_size is None:
+    if not stochastic:
         fit: Any = fit_svgpc(*data, tolerance=tolerance, max_iterations=max_iterations, learn=learn)
         local = {}
     else:
@@ -95,7 +97,7 @@ def _svgpc(
         method="svgpc",
         log_evidence=fit.elbo,
         log_evidence_kind="lower bound",
-        evidence_prior_model=variational_evidence(problem),
+        evidence_prior_model="full",
         latent_mean=fit.latent_mean[:, None],
         latent_cov=fit.latent_var[:, None, None],
         inducing_mean=fit.inducing_mean[None],

@@ -1,8 +1,8 @@
-"""x-gpc of `reference`."""
+"""x-gpc of `reference`; with learn, hyper-parameters at the maximum of the fitted bound."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ from validation.implementations.common import (
     finite_or_none,
     refuse,
     refuse_callback,
+    refuse_learning,
     refuse_switches,
     require_binary_logit,
     two_columns,
 )
+from validation.implementations.reference.x_gpc_svi import learned_x_gpc
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -27,12 +29,24 @@ def _x_gpc(
     tolerance: float = 1e-10,
     max_iterations: int = 10_000,
     gradients: bool = True,
+    learn: Sequence[str] = (),
+    optimizer: str | None = None,
+    learning_iterations: int = 200,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     require_binary_logit(problem, "reference x-gpc")
     refuse(tolerance, max_iterations)
     refuse_switches(gradients=gradients)
     refuse_callback(callback)
+    refuse_learning(learn, optimizer, stochastic=False)
+    if learn:
+        return learned_x_gpc(
+            problem,
+            learn=learn,
+            tolerance=tolerance,
+            learning_iterations=learning_iterations,
+            gradients=gradients,
+        )
     Z = None if problem.Z is None else problem.Z[0]
     prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
     fit = wenzel2019.fit_xgpc(

@@ -109,7 +109,6 @@ def _x_gpc_svi(
         method="x-gpc-svi",
         log_evidence=fit.elbo,
         log_evidence_kind="lower bound",
-        evidence_prior_model=variational_evidence(problem),
         latent_mean=fit.latent_mean[:, None],
         latent_cov=fit.latent_var[:, None, None],
         inducing_mean=fit.inducing_mean[None],
@@ -130,19 +129,16 @@ def learned_x_gpc(
     problem: Problem,
     *,
     learn: Sequence[str],
-    optimizer: str = "lbfgs",
     tolerance: float = 1e-10,
-    max_iterations: int = 200,
+    learning_iterations: int = 200,
     gradients: bool = True,
 ) -> Solution:
-    """x-gpc with hyper-parameters at the maximum of the fitted bound, by L-BFGS-B; max_iterations are the search's."""
+    """x-gpc with hyper-parameters at the maximum of the fitted bound, by L-BFGS-B."""
     require_binary_logit(problem, "reference x-gpc")
-    refuse(tolerance, max_iterations)
-    if optimizer != "lbfgs":
-        raise ValueError(f"optimizer: found {optimizer!r}, expected 'lbfgs'; x-gpc-svi learns by Adam")
+    refuse(tolerance, learning_iterations)
     prior = prior_of(problem)
     found = optimise_hyperparameters(
-        problem.X, problem.y_sign, *prior, learn=learn, tolerance=tolerance, max_iterations=max_iterations
+        problem.X, problem.y_sign, *prior, learn=learn, tolerance=tolerance, max_iterations=learning_iterations
     )
     solved = as_learned(problem, found.hyper, names(learn))
     fit = found.fit
@@ -153,7 +149,6 @@ def learned_x_gpc(
         method="x-gpc",
         log_evidence=fit.elbo,
         log_evidence_kind="lower bound",
-        evidence_prior_model=variational_evidence(problem),
         latent_mean=fit.latent_mean[:, None],
         latent_cov=fit.latent_var[:, None, None],
         inducing_mean=fit.inducing_mean[None],
