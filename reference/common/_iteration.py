@@ -1,0 +1,60 @@
+"""When an iteration that converges linearly has arrived: distances from changes and their ratios."""
+
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def change(new: Array, old: Array, floor: float = 0.0) -> float:
+    """Largest change of an entry, relative to the largest entry of the array or to the floor."""
+    scale = max(float(np.max(np.abs(new))), floor)
+    return float(np.max(np.abs(new - old))) / scale if scale > 0.0 else 0.0
+
+
+class Arrival:
+    """Estimates the distance to a fixed point as r max(1, ρ/(1 - ρ)), r the last change and ρ the contraction.
+
+    ρ is the largest ratio of successive changes within the last five, held once changes are below 1e-9 or no longer
+    fall, where rounding would blur it.
+    """
+
+    def __init__(self, tolerance: float) -> None:
+        """Nothing seen yet."""
+        self.tolerance = tolerance
+        self.changes: list[float] = []
+        self.rho = np.inf
+        self.residual = np.inf
+
+    @property
+    def converged(self) -> bool:
+        """Whether the distance is below the tolerance."""
+        return bool(self.residual < self.tolerance)
+
+    @property
+    def stalled(self) -> bool:
+        """Whether 200 iterations brought no smaller change: only rounding moves the iterates."""
+        seen = self.changes
+        return len(seen) > 200 and min(seen[-200:]) >= min(seen[:-200])
+
+    def see(self, moved: float) -> None:
+        """Take in the change of one more iteration."""
+        self.changes.append(moved)
+        self.rho = self._contraction()
+        if moved == 0.0:
+            self.residual = 0.0
+        else:
+            self.residual = moved * max(1.0, self.rho / (1.0 - self.rho)) if self.rho < 1.0 else np.inf
+
+    def _contraction(self) -> float:
+        seen = self.changes
+        if len(seen) < 3:
+            return np.inf
+        if seen[-1] == 0.0:
+            return 0.0
+        if max(seen[-3:]) < 1e-14:
+            return 0.5  # there at once: what moves is rounding and says nothing of a contraction
+        largest = max(after / before for before, after in pairwise(seen[-6:]) if before > 0.0)
+        return self.rho if self.rho < 1.0 and (seen[-1] < 1e-9 or largest >= 1.0) else largest

@@ -1,0 +1,1 @@
+"""Izmailov and Kropotov (2016), Faster variational inducing input Gaussian process classification."""

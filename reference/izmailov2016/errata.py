@@ -1,0 +1,153 @@
+"""Misprints of izmailov2016 as runnable code; each has a test in which it fails and the corrected form passes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gamma, kv
+
+from reference.common.ledger import equation
+from reference.common.logistic import log_sigmoid
+from reference.izmailov2016 import _prior
+from reference.izmailov2016._prior import Prior
+from reference.izmailov2016._search import REACH, maximise
+from reference.izmailov2016.algorithm1 import Adapted, Variational
+from reference.izmailov2016.jaakkola_jordan import (
+    QuadraticBound,
+    jj_collapsed_bound,
+    jj_collapsed_gradient,
+    jj_optimal_covariance,
+    jj_optimal_mean,
+)
+from reference.izmailov2016.sparse import marginal_moments
+
+Array = NDArray[np.float64]
+
+
+@equation("izmailov2016", "u2.3-matern", as_printed=True)
+def kernel_matern_as_printed(X1: Array, X2: Array, smoothness: float, length: float) -> Array:
+    """The Matérn covariance of izmailov2016, section 2.3, with the argument of K_ν as it stands in the extracted text.
+
+        ... K_ν( √(2ν) ‖x - x'‖ l )
+
+    The length multiplies the distance there and divides it in the factor before. k(x, x') then tends to l^(-2ν) as x'
+    tends to x, where a correlation must tend to 1. In the extracted text, l stands on the line of the distance; the
+    fraction's bar may have been lost by the extraction, so the print itself may be right. At l = 1 both agree.
+
+    Parameters
+    ----------
+    X1 : (a, d)               first points
+    X2 : (b, d)               second points
+    smoothness : float        ν
+    length : float            l
+    """
+    r = np.sqrt(np.sum((X1[:, None, :] - X2[None, :, :]) ** 2, axis=2))
+    nu, apart = smoothness, r > 0.0
+    s = np.sqrt(2.0 * nu) * np.where(apart, r, 1.0)
+    return np.where(apart, 2.0 ** (1.0 - nu) / gamma(nu) * (s / length) ** nu * kv(nu, s * length), 1.0)
+
+
+@equation("izmailov2016", "u4.1-jj", as_printed=True)
+def jaakkola_jordan_bound_as_printed(t: Array, xi: Array) -> QuadraticBound:
+    """The bound of section 4.1 of izmailov2016 with its λ(ξ) = tanh(ξ)/(4ξ).
+
+    The slope of t/2 - λt² at t = ξ is then ½ - tanh(ξ)/2 = σ(-2ξ), where that of log σ is σ(-ξ): the parabola crosses
+    the curve at t² = ξ² and lies above it for smaller |t|. The text keeps tanh(ξ_t) and ½ apart elsewhere: the print
+    is to blame.
+
+    Parameters
+    ----------
+    t : (n,)                  arguments
+    xi : (n,)                 ξ, not 0
+    """
+    lam = np.tanh(xi) / (4.0 * xi)
+    return QuadraticBound(0.5 * (t - xi) + log_sigmoid(xi) - lam * (t**2 - xi**2), lam)
+
+
+@equation("izmailov2016", "u4.1-Lambda", as_printed=True)
+def lambda_matrix_as_printed(xi: Array) -> Array:
+    """Diagonal of Λ(ξ) of section 4.1 of izmailov2016 with its λ(ξ) = tanh(ξ)/(4ξ); xi (n,), not 0."""
+    return np.tanh(xi) / (4.0 * xi)
+
+
+@equation("izmailov2016", "alg1-stage1", as_printed=True)
+def vi_jj_stage_one_as_printed(
+    inducing_mean: Array, inducing_cov: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_xx: Array, n_upd: int
+) -> Variational:
+    """First stage of algorithm 1 of izmailov2016, letter by letter.
+
+        m_t, S_t ← k_tᵀK_mm⁻¹μ̃, K_tt + k_tᵀK_mm⁻¹(Σ̃ - K_mm)K_mm⁻¹k_t
+        ξ̃_t² ← m_t² + S_t²
+
+    S_t is given the variance, which (10) calls S_t², and is squared once more: ξ is not that of (15), and the rounds
+    do not end at the maximum of (14). The exponent is lost in print or in the extraction of the first line.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      μ
+    inducing_cov : (m, m)     Σ
+    y_sign : (n,)             y, labels -1 or +1
+    K_ZZ : (m, m)             K_mm
+    K_XZ : (n, m)             K_nm
+    k_xx : (n,)               diagonal of K_nn
+    n_upd : int               rounds
+    """
+    mu, Sigma = inducing_mean, inducing_cov
+    xi = np.zeros(len(y_sign))
+    for _ in range(n_upd):
+        m_t, S_t = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)
+        xi = np.sqrt(m_t**2 + S_t**2)
+        mu, Sigma = jj_optimal_mean(xi, y_sign, K_ZZ, K_XZ), jj_optimal_covariance(xi, K_ZZ, K_XZ)
+    return Variational(mu, Sigma, xi)
+
+
+@equation("izmailov2016", "alg1-stage2", as_printed=True)
+def vi_jj_stage_two_as_printed(
+    X: Array, y_sign: Array, hyper: Prior, xi: Array, learn: Sequence[str], n_fun: int
+) -> Adapted:
+    """Second stage of algorithm 1 of izmailov2016, letter by letter: θ = minimize(Ĵ(·, ξ)).
+
+    Ĵ is a lower bound on the evidence; its minimum is of no use, and section 4.1 itself speaks of maximising it. What
+    is meant is the routine's name, whose argument must be -Ĵ.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             y, labels -1 or +1
+    hyper : Prior             θ, where the search starts
+    xi : (n,)                 ξ
+    learn : names             of "variance", "lengthscales", "noise"
+    n_fun : int               evaluations
+    """
+    names = tuple(learn)
+
+    def objective(where: Array) -> tuple[float, Array]:
+        there = _prior.moved(hyper, names, where)
+        K = _prior.matrices(X, there)
+        slopes = _prior.through_kernel(jj_collapsed_gradient(xi, y_sign, *K).slopes, X, there, names)
+        return -jj_collapsed_bound(xi, y_sign, *K), -_prior.log_slopes(there, names, slopes)
+
+    start = _prior.coordinates(hyper, names)
+    found = maximise(objective, start, np.full(len(start), REACH), n_fun)
+    return Adapted(_prior.moved(hyper, names, found.where), xi, -found.value, found.evaluations)
+
+
+@equation("izmailov2016", "u4.2-xi", as_printed=True)
+def taylor_xi_slope_as_printed(xi: Array, latent_mean: Array, latent_var: Array, y_sign: Array) -> Array:
+    """Derivative of the approximate bound in ξ as section 4.2 of izmailov2016 has it: zero where ξ_i = m_i.
+
+        ∂/∂ξ_i = g''(ξ_i) (ξ_i - m_i) + g''(ξ_i) (m_i - ξ_i) + ½ g'''(ξ_i) (m_i - ξ_i)²
+
+    "Differentiating with respect to μ, Σ and ξ and setting the derivatives to zero" gives ξ_i = m_i only without
+    S_i², that is if (16) is taken at f_i = m_i and not in the mean over q(f_i), which adds ½ g'''(ξ_i) S_i².
+
+    Parameters
+    ----------
+    xi : (n,)                 ξ
+    latent_mean : (n,)        m_i
+    latent_var : (n,)         S_i², without effect here
+    y_sign : (n,)             y, labels -1 or +1
+    """
+    z = y_sign * xi
+    third = y_sign * np.exp(log_sigmoid(z) + log_sigmoid(-z)) * np.tanh(0.5 * z)
+    return 0.5 * third * (latent_mean - xi) ** 2 + 0.0 * latent_var

@@ -1,0 +1,464 @@
+"""Loops: fixed points of the five methods, hyper-parameters, predictions and gradients. No equation lives here."""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._iteration import Arrival, change
+from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
+from reference.common.probit import probit_probability
+from reference.izmailov2016 import _prior
+from reference.izmailov2016._prior import Inputs, Matrices, Prior
+from reference.izmailov2016.algorithm1 import (
+    Variational,
+    taylor_stage_one,
+    vi_jj,
+    vi_jj_full,
+    vi_jj_hybrid,
+    vi_jj_init,
+    vi_jj_stage_one,
+    vi_taylor,
+)
+from reference.izmailov2016.bound import LIKELIHOODS, elbo, elbo_gradient, expectations
+from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound, jj_collapsed_gradient
+from reference.izmailov2016.model import REMEDY_Z, predictive_probability
+from reference.izmailov2016.sparse import marginal_moments, predict_latent
+from reference.izmailov2016.svi import StepState, svi_adadelta, svi_lbfgs
+from reference.izmailov2016.taylor import taylor_collapsed_bound, taylor_collapsed_gradient
+
+Array = NDArray[np.float64]
+
+METHODS = ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor")
+
+
+class VIFit(NamedTuple):
+    """Where a method ended."""
+
+    inducing_mean: Array  # (m,)    μ; the latent values at the data if Z is None
+    inducing_cov: Array  # (m, m)   Σ
+    xi: Array | None  # (n,)        none for svi
+    latent_mean: Array  # (n,)
+    latent_var: Array  # (n,)       noise included
+    elbo: float  # every constant included; for vi-taylor an approximation of a bound
+    trace: Array  # (iterations,)
+    residual: float  # estimated relative distance to the fixed point
+    converged: bool
+    iterations: int
+    hyper: Prior  # as learned
+
+
+class VIState(NamedTuple):
+    """What a callback is told after every iteration towards a fixed point."""
+
+    iteration: int
+    elbo: float
+    residual: float
+    inducing_mean: Array
+    inducing_cov: Array
+
+
+class VIPrediction(NamedTuple):
+    """Predictions at the test points."""
+
+    latent_mean: Array  # (t,)
+    latent_var: Array  # (t,)         noise included
+    probability: Array  # (t, 2)      of -1 and +1
+    probability_mass: Array  # (t,)   before normalising
+
+
+class _Ascent(NamedTuple):
+    q: Variational
+    trace: Array
+    residual: float
+    converged: bool
+    iterations: int
+
+
+def _fixed_point(
+    K: Matrices,
+    start: Variational,
+    update: Callable[[Variational], tuple[Variational, float]],
+    value: Callable[[Variational], float],
+    tolerance: float,
+    max_iterations: int,
+    callback: Callable[[VIState], None] | None,
+) -> _Ascent:
+    """Updates until the estimated distance of μ and Σ to the fixed point is below tolerance.
+
+    An update gives the new q and the rate of its step: the distance is measured as if that had been whole. μ is
+    measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way.
+    """
+    kappa = K.K_XZ @ factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
+    q, arrival = start, Arrival(tolerance)
+    trace: list[float] = []
+    while not arrival.converged and len(trace) < max_iterations and not arrival.stalled:
+        new, rate = update(q)
+        uncancelled = 0.5 * float(np.max(np.sum(np.abs(new.inducing_cov @ kappa.T), axis=1)))
+        moved = max(
+            change(new.inducing_mean, q.inducing_mean, 0.01 * uncancelled), change(new.inducing_cov, q.inducing_cov)
+        )
+        arrival.see(moved / rate)
+        q = new
+        trace.append(value(q))
+        if callback is not None:
+            callback(VIState(len(trace), trace[-1], arrival.residual, q.inducing_mean, q.inducing_cov))
+    return _Ascent(q, np.array(trace), arrival.residual, arrival.converged, len(trace))
+
+
+def _svi_update(
+    K: Matrices, y_sign: Array, likelihood: str
+) -> tuple[Callable[[Variational], tuple[Variational, float]], Callable[[Variational], float]]:
+    """A natural-gradient step on (11), halved where the bound would fall; and the bound.
+
+    In (Σ⁻¹μ, Σ⁻¹) a whole step goes to (κᵀ(p - 2 s m), K_mm⁻¹ - 2 κᵀdiag(s)κ), with p, s of `elbo_gradient`: the
+    maximum of (11) is its fixed point. As s < 0, Σ stays positive definite.
+    """
+    K_inverse = factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
+    kappa = K.K_XZ @ K_inverse
+    rate = ceiling = 1.0
+    last = np.inf
+
+    def value(q: Variational) -> float:
+        return elbo(q.inducing_mean, q.inducing_cov, y_sign, *K, likelihood)
+
+    def update(q: Variational) -> tuple[Variational, float]:
+        nonlocal rate, ceiling, last
+        moments = marginal_moments(q.inducing_mean, q.inducing_cov, *K)
+        data = expectations(*moments, y_sign, likelihood)
+        precision = K_inverse - 2.0 * (kappa.T * data.by_var) @ kappa
+        shift = kappa.T @ (data.by_mean - 2.0 * data.by_var * moments.latent_mean)
+        old = factorise(q.inducing_cov, "inducing_cov", REMEDY_Z).inverse
+        now = value(q)
+        while True:
+            mixed = (1.0 - rate) * old + rate * precision
+            Sigma = factorise(0.5 * (mixed + mixed.T), "precision of q(u)", REMEDY_Z).inverse
+            mu = Sigma @ ((1.0 - rate) * old @ q.inducing_mean + rate * shift)
+            new = Variational(mu, Sigma, q.xi)
+            # near the fixed point the bound changes by rounding only
+            if value(new) >= now - 1e-11 * (1.0 + abs(now)) or rate < 1e-6:
+                break
+            rate *= 0.5
+        # there a whole step may overshoot by more than the distance, unseen by the bound: such rates are given up
+        moved = change(new.inducing_cov, q.inducing_cov) / rate
+        if moved > last and abs(value(new) - now) < 1e-6 * (1.0 + abs(now)):
+            ceiling = max(0.5 * ceiling, 0.01)
+        last = moved
+        used, rate = rate, min(ceiling, 2.0 * rate)
+        return new, used
+
+    return update, value
+
+
+def _settle(
+    method: str,
+    given: Inputs,
+    likelihood: str,
+    tolerance: float,
+    max_iterations: int,
+    callback: Callable[[VIState], None] | None,
+    start: Variational | None = None,
+) -> VIFit:
+    """The fixed point of a method at given hyper-parameters."""
+    X, y_sign, hyper = given
+    K = _prior.matrices(X, hyper)
+    if start is None:
+        # q(u) = p(u) for (11), algorithm 1's start for the others
+        mu, Sigma = vi_jj_init(len(K.K_ZZ))
+        start = Variational(mu, K.K_ZZ if method == "svi" else Sigma, np.zeros(len(X)))
+
+    def value(q: Variational) -> float:
+        if method == "vi-taylor":
+            return taylor_collapsed_bound(q.xi, y_sign, *K, likelihood)
+        return jj_collapsed_bound(q.xi, y_sign, *K)
+
+    def update(q: Variational) -> tuple[Variational, float]:
+        if method == "vi-taylor":
+            return taylor_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, 1, likelihood), 1.0
+        return vi_jj_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, 1), 1.0
+
+    pair = _svi_update(K, y_sign, likelihood) if method == "svi" else (update, value)
+    found = _fixed_point(K, start, *pair, tolerance, max_iterations, callback)
+    q = found.q
+    return VIFit(
+        q.inducing_mean,
+        q.inducing_cov,
+        None if method == "svi" else q.xi,
+        *marginal_moments(q.inducing_mean, q.inducing_cov, *K),
+        float(found.trace[-1]),
+        found.trace,
+        found.residual,
+        found.converged,
+        found.iterations,
+        hyper,
+    )
+
+
+def _check_common(method: str, likelihood: Any, callback: Any) -> None:
+    if method not in METHODS:
+        raise ValueError(f"name: found {method!r}, expected one of {', '.join(METHODS)}")
+    allowed = LIKELIHOODS if method in ("svi", "vi-taylor") else ("logit",)
+    if likelihood not in allowed:
+        raise ValueError(f"likelihood: found {likelihood!r}, expected {' or '.join(map(repr, allowed))} for {method}")
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback: found {callback!r}, expected a callable or None")
+
+
+def fit_vi(
+    name: str,
+    X: Array,
+    y_sign: Array,
+    hyper: Prior,
+    likelihood: str = "logit",
+    learn: Sequence[str] = (),
+    n_upd: int = 3,
+    n_fun: int = 5,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    callback: Callable[[Any], None] | None = None,
+) -> VIFit:
+    """A method of izmailov2016 on all data: its fixed point, after learning hyper-parameters if asked to.
+
+    svi maximises (11) over μ and Σ (natural gradients; with learn first L-BFGS-B over μ, L and θ); vi-jj, vi-jj-full
+    and vi-jj-hybrid iterate (15), (12), (13), which is the maximum of (14) for each of them; vi-taylor iterates ξ =
+    m, (17), (18). With learn, the method's own algorithm finds θ; then q(u) and ξ are brought to the fixed point at
+    that θ.
+
+    Parameters
+    ----------
+    name : str                "svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid" or "vi-taylor"
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1; one class alone is allowed
+    hyper : Prior             variance > 0, lengthscales (d,) > 0, noise >= 0 (on each latent value at data and test
+                              points), jitter >= 0 (on K_ZZ; on K_XX if Z is None), Z (m, d) or None for the full GP,
+                              kernel, smoothness
+    likelihood : str          "logit"; "probit" for svi and vi-taylor
+    learn : names             of "variance", "lengthscales", "noise"
+    n_upd : int               rounds of the first stage of algorithm 1
+    n_fun : int               evaluations of its second stage
+    tolerance : float         wanted relative distance to the fixed point; with learn also the relative change of the
+                              bound at which learning ends
+    max_iterations : int      iterations at which either loop gives up; `converged` is then False
+    callback : callable       called after every iteration
+
+    Returns
+    -------
+    VIFit                     with learn, trace and iterations are those of learning
+
+    Raises
+    ------
+    ValueError                for bad input, by name
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    """
+    _check_common(name, likelihood, callback)
+    given = _prior.checked(X, y_sign, hyper)
+    names = _prior.check_learn(learn, given.hyper)
+    n_upd, n_fun = _check.count(n_upd, "n_upd"), _check.count(n_fun, "n_fun")
+    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
+    max_iterations = _check.count(max_iterations, "max_iterations")
+    stopping = tolerance, max_iterations
+    if not names:
+        start = None
+        if name == "vi-jj-full":  # its own search first
+            start = vi_jj_full(*given, (), tolerance, max_iterations).q
+        return _settle(name, given, likelihood, *stopping, callback, start)
+    if name == "svi":
+        search = svi_lbfgs(*given, names, likelihood, *stopping)
+        learned, trace, iterations = search.parameters.hyper, search.trace, search.iterations
+        arrived = search.iterations < max_iterations
+    else:
+        if name == "vi-jj-full":
+            found = vi_jj_full(*given, names, *stopping, callback)
+        elif name == "vi-taylor":
+            found = vi_taylor(*given, names, n_upd, n_fun, *stopping, callback, likelihood)
+        else:
+            algorithm = vi_jj if name == "vi-jj" else vi_jj_hybrid
+            found = algorithm(*given, names, n_upd, n_fun, *stopping, callback)
+        learned, trace, iterations, arrived = found.hyper, found.trace, found.iterations, found.converged
+    fit = _settle(name, given._replace(hyper=learned), likelihood, tolerance, 10_000, None)
+    return fit._replace(trace=trace, iterations=iterations, converged=bool(fit.converged and arrived))
+
+
+def fit_svi_batches(
+    X: Array,
+    y_sign: Array,
+    hyper: Prior,
+    likelihood: str = "logit",
+    batches: Sequence[Any] | None = None,
+    batch_size: int = 100,
+    n_steps: int | None = None,
+    rate: float = 1.0,
+    learn: Sequence[str] = (),
+    seed: int = 0,
+    trace: bool = False,
+    callback: Callable[[StepState], None] | None = None,
+) -> VIFit:
+    """svi by AdaDelta on mini-batches, from μ = 0, L = I; see `svi.svi_adadelta`.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1
+    hyper : Prior             as in `fit_vi`
+    likelihood : str          "logit" or "probit"
+    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
+    batch_size : int          at most n are taken
+    n_steps : int or None     steps; None: as many as batches, or 1000
+    rate : float              learning rate, > 0
+    learn : names             of "variance", "lengthscales", "noise"
+    seed : int                of the drawn mini-batches
+    trace : bool              whether the mini-batch's estimate of the bound is worked out after each step
+    callback : callable       called with a StepState after each step
+
+    Returns
+    -------
+    VIFit                     elbo from all data at the end; residual is the relative change in the last step;
+    converged is
+                              False, for there is no stopping rule
+
+    Raises
+    ------
+    ValueError                for bad input, an empty or foreign mini-batch, divergence
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
+    """
+    _check_common("svi", likelihood, callback)
+    given = _prior.checked(X, y_sign, hyper)
+    names = _prior.check_learn(learn, given.hyper)
+    rate = _check.scalar(rate, "rate", zero_allowed=False)
+    n = len(given.X)
+    if batches is None:
+        size = min(_check.count(batch_size, "batch_size"), n)
+        steps = 1000 if n_steps is None else _check.count(n_steps, "n_steps")
+        rng = np.random.default_rng(seed)
+        plan = [rng.choice(n, size, replace=False) for _ in range(steps)]
+    else:
+        plan = [_check_batch(batch, n, f"batches[{t}]") for t, batch in enumerate(batches)]
+        steps = len(plan) if n_steps is None else _check.count(n_steps, "n_steps")
+        if not 0 < steps <= len(plan):
+            raise ValueError(f"n_steps: found {steps}, expected at most {len(plan)}, the number of batches, and one")
+        plan = list(islice(plan, steps))
+    last: list[Any] = []
+
+    def watch(state: StepState) -> None:
+        last[:-1] = []
+        last.append(state.parameters)
+        if callback is not None:
+            callback(state)
+
+    run = svi_adadelta(*given, plan, rate, names, likelihood, bool(trace), watch)
+    mu, L, learned = run.parameters
+    Sigma = L @ L.T
+    K = _prior.matrices(given.X, learned)
+    residual = np.inf
+    if len(last) > 1:
+        before = last[-2]
+        residual = max(change(mu, before.inducing_mean), change(Sigma, before.inducing_chol @ before.inducing_chol.T))
+    moments = marginal_moments(mu, Sigma, *K)
+    value = elbo(mu, Sigma, given.y_sign, *K, likelihood)
+    return VIFit(mu, Sigma, None, *moments, value, run.trace, residual, False, len(plan), learned)
+
+
+def _check_batch(batch: Any, n: int, name: str) -> NDArray[np.intp]:
+    """Indices into n data, at least one."""
+    found = np.asarray(batch)
+    if found.ndim != 1 or len(found) == 0:
+        raise ValueError(f"{name}: found shape {found.shape}, expected a list of at least one index")
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
+    if np.min(found) < 0 or np.max(found) >= n:
+        outside = found[(found < 0) | (found >= n)][0]
+        raise ValueError(f"{name}: found index {outside}, expected 0 to {n - 1}")
+    return found.astype(np.intp)
+
+
+def predict(fit: VIFit, X: Array, X_test: Array, likelihood: str = "logit") -> VIPrediction:
+    """Latent law and class probabilities at test points, for any method of the paper.
+
+    Parameters
+    ----------
+    fit : VIFit               with its hyper
+    X : (n, d)                training inputs
+    X_test : (t, d)           test inputs; t = 0 gives empty arrays
+    likelihood : str          "logit" or "probit"
+
+    Returns
+    -------
+    VIPrediction              latent_mean, latent_var (t,), probability (t, 2), probability_mass (t,)
+
+    Raises
+    ------
+    ValueError                for bad input, a fit of another size
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular, or so close to it that a predictive variance is negative
+    """
+    X = _check.points(X, "X")
+    tests = _check.points(X_test, "X_test", X.shape[1], allow_empty=True)
+    hyper = fit.hyper
+    K_ZZ = _prior.matrices(X, hyper).K_ZZ
+    if fit.inducing_mean.shape != (len(K_ZZ),):
+        raise ValueError(f"fit: found inducing_mean of shape {fit.inducing_mean.shape}, expected ({len(K_ZZ)},)")
+    K_TZ = _prior.cross(tests, X, hyper)
+    k_tt = np.full(len(tests), hyper.variance + hyper.noise)
+    latent = predict_latent(fit.inducing_mean, fit.inducing_cov, K_ZZ, K_TZ, k_tt)
+    if np.any(latent.latent_var < 0.0):
+        matrix, advice = _prior.remedy(hyper)
+        raise NotPositiveDefiniteError(
+            f"{matrix} {K_ZZ.shape}: found latent variance {np.min(latent.latent_var):.3g} at row "
+            f"{np.argmin(latent.latent_var)} of X_test by rounding, expected >= 0; {advice}"
+        )
+    if likelihood == "probit":
+        columns = probit_probability(*latent)
+        mass = np.sum(columns, axis=1)
+        return VIPrediction(*latent, columns / mass[:, None], mass)
+    found = predictive_probability(*latent)
+    columns = np.stack([1.0 - found.probability, found.probability], axis=1)
+    return VIPrediction(*latent, columns, found.probability_mass)
+
+
+def gradients(
+    name: str, fit: VIFit, X: Array, y_sign: Array, likelihood: str = "logit", learn: Sequence[str] = _prior.FIELDS
+) -> dict[str, Any]:
+    """Derivatives in the parameters of the prior of what a method maximises, at its fixed point.
+
+    For svi those of (11) at fixed μ, Σ, for vi-jj* those of (14) at fixed ξ: as all of these are at their maximum,
+    the total ones. For vi-taylor those of (19) at fixed ξ, which its second stage climbs; ξ maximises nothing.
+
+    Parameters
+    ----------
+    name : str                the method
+    fit : VIFit               what it gave
+    X : (n, d)                inputs
+    y_sign : (n,)             labels
+    likelihood : str          "logit" or "probit"
+    learn : names             the fields wanted, of "variance", "lengthscales", "noise", "Z"
+
+    Returns
+    -------
+    {"variance": float, "lengthscales": (d,), "noise": float, "Z": (m, d) unless the GP is full}
+
+    Raises
+    ------
+    ValueError                for bad input, a fit of another size
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    """
+    _check_common(name, likelihood, None)
+    given = _prior.checked(X, y_sign, fit.hyper)
+    X, y_sign, hyper = given
+    K = _prior.matrices(X, hyper)
+    if fit.inducing_mean.shape != (len(K.K_ZZ),) or fit.latent_mean.shape != y_sign.shape:
+        raise ValueError(
+            f"fit: found inducing_mean of shape {fit.inducing_mean.shape} and latent_mean of shape "
+            f"{fit.latent_mean.shape}, expected ({len(K.K_ZZ)},) and {y_sign.shape}"
+        )
+    if name == "svi":
+        L = cholesky(fit.inducing_cov, "inducing_cov", REMEDY_Z)
+        slopes = elbo_gradient(fit.inducing_mean, L, y_sign, *K, 1.0, likelihood).slopes
+    elif fit.xi is None:
+        raise ValueError(f"fit: found no xi, expected a fit of {name}")
+    elif name == "vi-taylor":
+        slopes = taylor_collapsed_gradient(fit.xi, y_sign, *K, likelihood)
+    else:
+        slopes = jj_collapsed_gradient(fit.xi, y_sign, *K).slopes
+    return _prior.through_kernel(slopes, X, hyper, learn)
