@@ -133,6 +133,7 @@ def _prepare(
     Z: ArrayLike | None,
     prior_model: str,
     X_test: ArrayLike | None,
+    smoothness: ArrayLike | None,
 ) -> _Model:
     if likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
@@ -141,8 +142,8 @@ def _prepare(
         raise ValueError(f"n_classes: found {n_classes}, expected 2 for the binary likelihood 'probit'")
     n_latents = 1 if likelihood == "probit" else n_classes
     setting = check(
-        X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test
-    )  # fmt: skip
+        X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
     walls = _walls(setting.y, n_classes, n_latents)
     if walls.datum.size > MAX_DIMENSION:
         raise ValueError(
@@ -174,19 +175,21 @@ def log_evidence(
     seed: int,
     target_error: float = 0.01,
     max_proposals: int = 4_000_000,
+    smoothness: ArrayLike | None = None,
 ) -> Evidence:
     """log p(y) of a probit likelihood, to a standard error of target_error where max_proposals allow.
 
     likelihood "probit", "multinomial-probit" or "threshold" (epsilon = 0); X (n, d), y (n,) ints below n_classes;
     variance, noise, jitter () or (L,), lengthscales (d,) or (L, d), Z (m, d) or (L, m, d), prior_model "full" or
-    "fitc": as in `sample_exact`. seed fixes all randomness. Costs a hundredth and less of exact draws.
+    "fitc", smoothness None, () or (L,): as in `sample_exact`. seed fixes all randomness. Costs a hundredth and less of
+    exact draws.
 
     Raises ValueError on bad input and, with acceptance and dimension, where the weights seen cannot vouch for their
     mean; NotPositiveDefiniteError for a singular prior.
     """
     model = _prepare(
-        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, None
-    )  # fmt: skip
+        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, None, smoothness
+    )
     rngs = spawn_generators(seed, PURPOSES)
     found = log_probability(rngs["evidence"], model.tilting, target_error=target_error, max_proposals=max_proposals)
     return Evidence(
@@ -212,6 +215,7 @@ def sample_exact(
     target_error: float = 0.01,
     max_proposals: int = 20_000_000,
     callback: Callable[[Proposals], object] | None = None,
+    smoothness: ArrayLike | None = None,
 ) -> ExactDraws:
     """Independent draws from p(f | y) and log p(y) of a probit likelihood: Durante (2019) by Botev (2017).
 
@@ -220,6 +224,7 @@ def sample_exact(
     variance, noise, jitter : () or (L,); lengthscales : (d,) or (L, d); noise is part of every latent value at data
         and test points, jitter stands on K_XX ("full") or K_ZZ ("fitc")
     Z : (m, d) or (L, m, d), needed by prior_model "fitc"; prior_model "full" does not look at it
+    smoothness : () or (L,), of Matérn kernels; None for the squared exponential
     n_draws : independent draws, >= 4; seed fixes all randomness, one generator per purpose
     target_error : standard error of log p(y); more proposals are made for it if those of the draws do not reach it,
         as far as max_proposals allow
@@ -236,8 +241,8 @@ def sample_exact(
     _count("n_draws", n_draws, 4)
     _scalar("target_error", target_error, positive=True)
     model = _prepare(
-        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test
-    )  # fmt: skip
+        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
     rngs = spawn_generators(seed, PURPOSES)
     drawn = draw_truncated(rngs["truncated"], model.tilting, n_draws, max_proposals=max_proposals, callback=callback)
     found = drawn.probability

@@ -21,11 +21,12 @@ from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
 from gibbs.errors import Array, _array, _cholesky, _count, _inputs
 from gibbs.generators import Generators, spawn_generators, spawn_streams
-from gibbs.kernels import squared_exponential
+from gibbs.kernels import covariance
 from gibbs.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.starts import start_factors
 
 PRIOR_MODELS = ("full", "fitc")
+_PER_LATENT = ("variance", "lengthscales", "smoothness", "noise", "jitter", "Z")
 
 # Absolute error of `argmax_probability` where standard deviations of the classes differ by less than 500 times;
 # beyond that the smaller ones are raised to 1/500 of the largest, which moves a probability by less than 1e-5.
@@ -173,11 +174,13 @@ def check(
     Z: ArrayLike | None,
     prior_model: str,
     X_test: ArrayLike | None,
+    smoothness: ArrayLike | None = None,
 ) -> Setting:
     """Checked labels and prior covariances of n_latents independent latent functions.
 
     X (n, d), y (n,) ints below n_classes; variance, noise, jitter () or (L,); lengthscales (d,) or (L, d); Z (m, d),
-    (L, m, d) or None; prior_model "full" (Z is not looked at) or "fitc"; X_test (t, d) or None.
+    (L, m, d) or None; prior_model "full" (Z is not looked at) or "fitc"; X_test (t, d) or None; smoothness () or (L,)
+    of Matérn kernels, None for the squared exponential.
     Raises ValueError on bad input and NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
     inputs = _inputs("X", X)
@@ -194,14 +197,25 @@ def check(
     labels = _labels(y, n, n_classes)
     arrays = {"X": inputs, "y": labels.astype(np.float64), "variance": amplitude, "lengthscales": scales,
               "noise": noises, "jitter": jitters, "X_test": test}  # fmt: skip
+    orders: list[float | None] = [None] * n_latents
+    if smoothness is not None:
+        arrays["smoothness"] = _per_latent("smoothness", smoothness, n_latents, positive=True)
+        orders = arrays["smoothness"].tolist()
     inducing = None
     if prior_model == "fitc":
         inducing = _inducing(Z, n_latents, d)
         arrays["Z"] = inducing
-    columns = (amplitude, scales, noises, jitters, *(() if inducing is None else (inducing,)))
+    columns = [arrays[name] for name in _PER_LATENT if name in arrays]
     shared = all(bool(np.all(column == column[:1])) for column in columns)
     blocks = [
-        _block(inputs, test, amplitude[k], scales[k], noises[k], jitters[k], None if inducing is None else inducing[k])
+        _block(
+            inputs,
+            test,
+            (amplitude[k], scales[k], orders[k]),
+            noises[k],
+            jitters[k],
+            None if inducing is None else inducing[k],
+        )
         for k in range(1 if shared else n_latents)
     ]
 
@@ -224,12 +238,13 @@ def _inducing(Z: ArrayLike | None, n_latents: int, d: int) -> Array:
 
 
 def _block(
-    X: Array, X_test: Array, variance: float, scales: Array, noise: float, jitter: float, Z: Array | None
+    X: Array, X_test: Array, kernel: tuple[float, Array, float | None], noise: float, jitter: float, Z: Array | None
 ) -> LatentPrior:
-    """The prior of one latent function, without the leading axis."""
+    """The prior of one latent function, without the leading axis: kernel is variance, lengthscales, smoothness."""
+    variance = kernel[0]
 
     def k(left: Array, right: Array) -> Array:
-        return squared_exponential(left, right, variance, scales)
+        return covariance(left, right, *kernel)
 
     k_tt = np.full(X_test.shape[0], variance + noise)
     if Z is None:

@@ -191,12 +191,14 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 500_000_000,
+    smoothness: ArrayLike | None = None,
 ) -> MultiLatentChains:
     """Sample p(f, h | y) of the probit GP: likelihood "multinomial-probit" (L = n_classes) or "probit" (two, L = 1).
 
     X (n, d); y (n,) ints below n_classes, a class may be absent; variance, noise, jitter () or (L,); lengthscales
     (d,) or (L, d); Z (m, d) or (L, m, d), used by prior_model "fitc"; X_test (t, d) or None. noise is part of every
-    latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
+    latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX. smoothness: None for the squared
+    exponential, () or (L,) for Matérn kernels.
     n_chains run side by side from overdispersed starts; each gives n_draws draws, one every `thin` sweeps, after
     n_warmup sweeps ("auto": until the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail
     effective sizes of latents, their squares and the log joint reach target_ess. seed fixes all randomness, one
@@ -214,7 +216,9 @@ def sample(
         raise ValueError(f"n_classes: found {n_classes!r}, expected 2 for the likelihood 'probit'")
     chosen = known_moves(moves, MOVES)
     n_latents = 1 if likelihood == "probit" else n_classes
-    setting = check(X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test)
+    setting = check(
+        X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
     gain, root = smoother(setting.prior.K_XX)
     model = _Probit(conditionals(setting.prior, 1.0), gain, root, setting.y, chosen)
     settings = {"model": f"{likelihood} {prior_model}", "n_classes": int(n_classes), "moves": chosen}

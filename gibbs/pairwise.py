@@ -120,11 +120,14 @@ def prepare(
     Z: ArrayLike | None = None,
     prior_model: str = "fitc",
     X_test: ArrayLike | None = None,
+    *,
+    smoothness: ArrayLike | None = None,
 ) -> PairwiseModel:
     """Checked inputs in white coordinates.
 
     X (n, d); y (n,) ints below n_classes; variance, noise, jitter () or (C,); lengthscales (d,) or (C, d); Z (m, d) or
-    (C, m, d) for prior_model "fitc"; "full" is Z = X, the noise then the variance of f given u; X_test (t, d) or None.
+    (C, m, d) for prior_model "fitc"; "full" is Z = X, the noise then the variance of f given u; X_test (t, d) or None;
+    smoothness () or (C,) of Matérn kernels, None for the squared exponential.
     Raises ValueError on bad input, and where two latent values have no variance given u: there is no Φ without one.
     """
     _count("n_classes", n_classes, 2)
@@ -134,7 +137,7 @@ def prepare(
     inducing = inputs if prior_model == "full" else Z
     test = np.empty((0, inputs.shape[1])) if X_test is None else _inputs("X_test", X_test, inputs.shape[1], empty=True)
     settings = (n_classes, n_classes, variance, lengthscales, noise, jitter, inducing, "fitc")
-    setting = check(inputs, y, *settings, test)
+    setting = check(inputs, y, *settings, test, smoothness)
     prior = setting.prior
     assert prior.K_ZZ is not None
     assert prior.K_ZX is not None
@@ -143,7 +146,7 @@ def prepare(
     # Cov(f*, u) as that of data at the test points
     white_test = np.zeros((n_classes, len(test), factor.shape[1]))
     if len(test):
-        cross = check(test, np.zeros(len(test), dtype=np.int64), *settings, None).prior.K_ZX
+        cross = check(test, np.zeros(len(test), dtype=np.int64), *settings, None, smoothness).prior.K_ZX
         assert cross is not None
         white_test = np.stack([solve_triangular(c, K, lower=True).T for c, K in zip(factor, cross, strict=True)])
     cond_var = np.maximum(np.einsum("lnn->ln", prior.K_XX) - np.square(white_rows).sum(axis=2), 0.0)
@@ -297,18 +300,21 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 2_000_000_000,
+    smoothness: ArrayLike | None = None,
 ) -> PairwiseChains:
     """Sample u of the pairwise model, villacampa2017 (7), n_classes = C >= 2, L = C.
 
-    X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test: see `prepare`. n_chains from starts
-    twice as wide as the posterior; each gives n_draws draws, one every `thin` sweeps, after n_warmup; seed fixes all
-    randomness. callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chain.run`. A sweep is one path and
-    one slice, O(r n C² m) for each of the path's steps. Raises ValueError on bad input, NotPositiveDefiniteError if
-    K_ZZ has no Cholesky factor.
+    X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness: see `prepare`.
+    n_chains from starts twice as wide as the posterior; each gives n_draws draws, one every `thin` sweeps, after
+    n_warmup; seed fixes all randomness. callback, checkpoint, checkpoint_every, max_kept_bytes: see
+    `gibbs.chain.run`. A sweep is one path and one slice, O(r n C² m) for each of the path's steps. Raises ValueError
+    on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
     _count("n_chains", n_chains, 1)
     _count("n_draws", n_draws, 4)
-    model = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test)
+    model = prepare(
+        X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness=smoothness
+    )
     peak = _peak(model.loadings)
     rngs = spawn_generators(seed, PURPOSES)
     sampler = _Sampler(model.loadings, peak, peak.step).tuned(rngs["tune"])

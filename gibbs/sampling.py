@@ -22,7 +22,7 @@ from gibbs.diagnostics import (
 )
 from gibbs.errors import Array, _cholesky, _count, _inputs, _lengthscales, _scalar, _signs
 from gibbs.generators import Generators, spawn_streams
-from gibbs.kernels import squared_exponential
+from gibbs.kernels import covariance
 from gibbs.logit import (
     Moments,
     _each,
@@ -211,9 +211,10 @@ class _Common(NamedTuple):
     lengthscales: Array
     noise: float
     jitter: float
+    smoothness: float | None
 
     def kernel(self, X1: Array, X2: Array) -> Array:
-        return squared_exponential(X1, X2, self.variance, self.lengthscales)
+        return covariance(X1, X2, self.variance, self.lengthscales, self.smoothness)
 
 
 def _common(
@@ -224,6 +225,7 @@ def _common(
     noise: float,
     jitter: float,
     X_test: ArrayLike | None,
+    smoothness: float | None,
 ) -> _Common:
     inputs = _inputs("X", X)
     d = inputs.shape[1]
@@ -235,15 +237,25 @@ def _common(
         _lengthscales(lengthscales, d),
         _scalar("noise", noise, positive=False),
         _scalar("jitter", jitter, positive=False),
+        None if smoothness is None else _scalar("smoothness", smoothness, positive=True),
     )
 
 
-def full_covariance(X: ArrayLike, variance: float, lengthscales: ArrayLike, noise: float, jitter: float) -> Array:
+def full_covariance(
+    X: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    *,
+    smoothness: float | None = None,
+) -> Array:
     """K_XX (n, n) = k(X, X) + (noise + jitter) I of the full GP.
 
-    X (n, d); variance > 0; lengthscales (d,) > 0; noise, jitter >= 0. Raises ValueError on bad input.
+    X (n, d); variance > 0; lengthscales (d,) > 0; noise, jitter >= 0; smoothness > 0 of a Matérn kernel, None for the
+    squared exponential. Raises ValueError on bad input.
     """
-    p = _common(X, np.ones(np.shape(X)[0]), variance, lengthscales, noise, jitter, None)
+    p = _common(X, np.ones(np.shape(X)[0]), variance, lengthscales, noise, jitter, None, smoothness)
     return p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.X.shape[0])
 
 
@@ -277,22 +289,23 @@ def sample_full(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 500_000_000,
+    smoothness: float | None = None,
 ) -> LogitChains:
     """Sample p(f, ω | y) of the full GP with binary logit likelihood: wenzel2019, section 5.1.
 
-    X (n, d), y_sign (n,) of -1 and +1, X_test (t, d) or None; k = variance · SE(lengthscales (d,)); noise is part of
-    every latent value at data and test points, jitter stands on K_XX only. n_chains >= 1 run side by side from
-    overdispersed starts; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until the
-    chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents, their
-    squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a chain
-    is the same whatever n_chains.
+    X (n, d), y_sign (n,) of -1 and +1, X_test (t, d) or None; k = variance · SE(lengthscales (d,)), or the Matérn
+    kernel of that smoothness; noise is part of every latent value at data and test points, jitter stands on K_XX
+    only. n_chains >= 1 run side by side from overdispersed starts; each gives n_draws draws, one every `thin` sweeps,
+    after n_warmup sweeps ("auto": until the chains agree, at most max_warmup), or more, up to max_draws, until bulk
+    and tail effective sizes of latents, their squares and the log joint reach target_ess. seed fixes all randomness,
+    one stream per purpose and chain: a chain is the same whatever n_chains.
     moves: further exact moves after each Gibbs sweep, out of "scale" and "ellipse".
     callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the averages): see
     `gibbs.chain.run`. Time O(r n³) per sweep and as much again per draw; memory O(n² + r (n + t)) and the budget.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
-    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test)
+    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
     K_XX = p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.y_sign.size)
     chol_K = _cholesky("K_XX", K_XX, "raise noise or jitter, or remove duplicate rows of X")
     k_tt = np.full(p.X_test.shape[0], p.variance + p.noise)
@@ -324,20 +337,23 @@ def sample_fitc(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 500_000_000,
+    smoothness: float | None = None,
 ) -> LogitChains:
     """Sample p(u, f, ω | y) of the model whose f_i are independent given u = f(Z): FITC with logit likelihood.
 
     Z (m, d): inducing inputs, jitter on the diagonal of K_ZZ only. u is drawn with f integrated out, then f given u.
     X (n, d), y_sign (n,), variance, lengthscales, noise, X_test, n_chains, n_draws, n_warmup, thin, target_ess,
-    max_draws, max_warmup, seed, moves, callback, checkpoint, checkpoint_every, max_kept_bytes: as in `sample_full`.
+    max_draws, max_warmup, seed, moves, callback, checkpoint, checkpoint_every, max_kept_bytes, smoothness: as in
+    `sample_full`.
     Time O(r n m²) per sweep.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
-    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test)
+    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
     inducing = _inputs("Z", Z, p.X.shape[1])
-    white = fitc_white(p.X, inducing, p.variance, p.lengthscales, p.noise, p.jitter)
-    test = fitc_white(p.X_test, inducing, p.variance, p.lengthscales, p.noise, p.jitter)
+    kernel = (p.variance, p.lengthscales, p.noise, p.jitter)
+    white = fitc_white(p.X, inducing, *kernel, smoothness=smoothness)
+    test = fitc_white(p.X_test, inducing, *kernel, smoothness=smoothness)
     model = _Fitc(
         white.factor, white.white_rows, white.cond_var, test.white_rows, test.cond_var, p.y_sign, _moves(moves)
     )
@@ -356,16 +372,24 @@ class FitcWhite(NamedTuple):
 
 
 def fitc_white(
-    X: ArrayLike, Z: ArrayLike, variance: float, lengthscales: ArrayLike, noise: float, jitter: float
+    X: ArrayLike,
+    Z: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    *,
+    smoothness: float | None = None,
 ) -> FitcWhite:
     """White rows and conditional variances of f(X) given u = f(Z).
 
-    X (n, d), Z (m, d), variance, lengthscales (d,), noise in every f(x), jitter on K_ZZ. A conditional variance that
+    X (n, d), Z (m, d), variance, lengthscales (d,), noise in every f(x), jitter on K_ZZ, smoothness of a Matérn kernel
+    or None. A conditional variance that
     rounding leaves below zero by less than 1e-6 of the prior variance is zero. Raises ValueError on bad input and
     NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
     inputs = _inputs("X", X, empty=True)
-    p = _common(np.zeros((1, inputs.shape[1])), np.ones(1), variance, lengthscales, noise, jitter, None)
+    p = _common(np.zeros((1, inputs.shape[1])), np.ones(1), variance, lengthscales, noise, jitter, None, smoothness)
     inducing = _inputs("Z", Z, inputs.shape[1])
     K_ZZ = p.kernel(inducing, inducing) + p.jitter * np.eye(inducing.shape[0])
     chol_ZZ = _cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
@@ -393,6 +417,8 @@ def _sample(
     arrays = {"X": p.X, "X_test": p.X_test, "y_sign": p.y_sign, "lengthscales": p.lengthscales}
     if Z is not None:
         arrays["Z"] = Z
+    if p.smoothness is not None:
+        arrays["smoothness"] = np.array(p.smoothness)
     settings = {
         "model": f"logit {kind}", "variance": p.variance, "noise": p.noise, "jitter": p.jitter, "moves": model.moves,
         "n_chains": int(n_chains), "plan": [str(value) for value in plan], "seed": int(seed),

@@ -45,6 +45,7 @@ SCALED_STEPS, ELLIPSE_STEPS = 10, 2  # steps of a move in one sweep
 _TURN = 1.5  # angle of a whole path: nearly the quarter turn that forgets a Gaussian
 _MOST_KICKS = 150
 _LEAST_STEP = 1e-6
+ADAPTATION = 400  # sweeps of n_warmup "auto" in which steps and reference are adapted; chains are compared after them
 _REFITS = (0.1, 0.25, 0.5)  # shares of the warm-up after which the reference is fitted again to the draws since
 _PROBABILITY_DRAWS = 8192  # draws, evenly spread, are enough for class probabilities, which cost as much as sweeps
 
@@ -73,7 +74,8 @@ class SoftmaxChains(NamedTuple):
     acceptance: dict[str, Array]  # (r,) per move after warm-up; of "ellipse" the mean |sin angle| of a step
     step_size: dict[str, float]  # adapted; `scaled` 1 is an independent prior draw
     collapsed: tuple[str, ...]  # moves whose step shrank to its least value, or that accepted less than a tenth of aim
-    gate: bool  # >= 4 chains, all moving, none collapsed, >= 100 autocorrelation times, Convergence.gate of all
+    # >= 4 chains, all moving, none collapsed, >= 100 autocorrelation times, Convergence.gate of all; warm-up and target
+    gate: bool
     settled: bool  # False: a chain stands still, or a step collapsed
     latent_draws: Array  # (r, s, n, C), every `keep_every`-th
     log_joint: Array  # (r, s) log p(y | f) + log p(differences between classes)
@@ -85,6 +87,7 @@ class SoftmaxChains(NamedTuple):
     n_warmup: int
     keep_every: int  # draws per kept draw
     target_reached: bool  # False: max_draws was reached before target_ess
+    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
 
 
 class _Softmax:
@@ -185,6 +188,13 @@ class _Softmax:
         new["fit_count"], new["fit_sum"], new["fit_square"] = np.zeros(1), np.zeros(p), np.zeros((p, p))
         new["tuned"] = np.zeros(1)
 
+    def monitor(self, state: State) -> State:
+        """What the end of an automatic warm-up is judged by; while steps are adapted the chains never agree."""
+        kept = self.record(state).kept
+        sweep = state["sweep"][0]
+        adapting = np.full(len(state["white"]), sweep if sweep <= self.n_warmup else 0.0)  # a trend, in every window
+        return {"contrast": kept["contrast"], "log_joint": kept["log_joint"], "adapting": adapting}
+
     def record(self, state: State) -> Record:
         white, latent = state["white"], state["latent"]
         diagonal = np.log(np.diagonal(self.target.factor)).sum() + 0.5 * white.shape[1] * np.log(2.0 * np.pi)
@@ -248,46 +258,51 @@ def sample(
     *,
     n_chains: int = 32,
     n_draws: int,
-    n_warmup: int,
+    n_warmup: int | str,
     thin: int = 1,
     target_ess: float | None = None,
     max_draws: int | None = None,
+    max_warmup: int = 25_600,
     seed: int,
     moves: Sequence[str] = ("flow",),
     callback: Callable[[Progress], object] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 500_000_000,
+    smoothness: ArrayLike | None = None,
 ) -> SoftmaxChains:
     """Sample p(f | y) under p(y | f) = exp f_y / Σ_j exp f_j, riihimaki2013 (1).
 
     X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
     (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None.
     noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
-    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps, or more, up to
-    max_draws, until bulk and tail effective sizes of latents, their squares, differences between classes and the log
-    joint reach target_ess; seed fixes all randomness. moves, one or more of: "scaled" (Neal's Metropolis-Hastings, ten
-    steps a sweep, adapted towards an acceptance of 0.25), "ellipse" (elliptical slice sampling, two steps a sweep) and
-    "flow" (Hamiltonian paths around a Gaussian fitted in the warm-up, adapted towards 0.85). Time O(r p²) a step and
-    O(p³) for each of four fits of the Gaussian, p = n (C - 1); memory O(p² + r s n C). callback, checkpoint,
-    checkpoint_every, max_kept_bytes: see `gibbs.chain.run`.
+    smoothness: None for the squared exponential, () or (C,) for Matérn kernels.
+    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": 400
+    of adaptation, then until the chains agree, at most max_warmup in all), or more, up to max_draws, until bulk and
+    tail effective sizes of latents, their squares, differences between classes and the log joint reach target_ess;
+    seed fixes all randomness. moves, one or more of: "scaled" (Neal's Metropolis-Hastings, ten steps a sweep, adapted
+    towards an acceptance of 0.25), "ellipse" (elliptical slice sampling, two steps a sweep) and "flow" (Hamiltonian
+    paths around a Gaussian fitted in the warm-up, adapted towards 0.85). Time O(r p²) a step and O(p³) for each of
+    four fits of the Gaussian, p = n (C - 1); memory O(p² + r s n C). callback, checkpoint, checkpoint_every,
+    max_kept_bytes: see `gibbs.chain.run`.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.
     """
     _count("n_classes", n_classes, 2)
     _count("n_chains", n_chains, 1)
     _count("n_draws", n_draws, 4)
-    _count("n_warmup", n_warmup, 0)
-    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws)
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
     check_plan(plan)
     chosen = known_moves(moves, MOVES)
     if not chosen:
         raise ValueError(f"moves: found {moves!r}, expected at least one out of {MOVES}")
-    setting = check(X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test)
+    setting = check(
+        X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
     laws = conditionals(setting.prior, 0.0)
     target, law = make_target(setting.prior.K_XX, setting.y), shift_law(setting.prior.K_XX)
     stride = max(1, n_chains * n_draws // _PROBABILITY_DRAWS)
-    model = _Softmax(laws, target, law, chosen, n_warmup, stride)
+    model = _Softmax(laws, target, law, chosen, ADAPTATION if isinstance(n_warmup, str) else n_warmup, stride)
     settings = {
         "model": f"softmax {prior_model}", "n_classes": int(n_classes), "moves": chosen, "n_chains": int(n_chains),
         "plan": [str(value) for value in plan], "seed": int(seed), "max_kept_bytes": int(max_kept_bytes),
@@ -304,6 +319,7 @@ def sample(
         rngs,
         **plan._asdict(),
         accumulate=model.block_sums,
+        monitor=model.monitor,
         effective=effective,
         callback=callback,
         checkpoint=checkpoint,
@@ -375,7 +391,7 @@ def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> Softma
         acceptance=acceptance,
         step_size=steps,
         collapsed=collapsed,
-        gate=n_chains >= 4 and settled and trusted and finished.target_reached,
+        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
         settled=settled,
         latent_draws=np.moveaxis(kept["latent"], 2, 3),
         log_joint=kept["log_joint"],
@@ -387,4 +403,5 @@ def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> Softma
         n_warmup=finished.n_warmup,
         keep_every=keep_every,
         target_reached=finished.target_reached,
+        warmed_up=finished.warmed_up,
     )

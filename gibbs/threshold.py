@@ -174,12 +174,14 @@ def sample(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 500_000_000,
+    smoothness: ArrayLike | None = None,
 ) -> MultiLatentChains:
     """Sample p(f | y) under p(y | f) = (1 - ε) [f_y is the largest] + ε/C: villacampa2017 (13), villacampa2020 (2).
 
     X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
     (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None; epsilon in [0, 1).
     noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
+    smoothness: None for the squared exponential, () or (C,) for Matérn kernels.
     n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until
     the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents,
     their squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a
@@ -196,7 +198,9 @@ def sample(
     chosen = known_moves(moves, MOVES)
     if not chosen:
         raise ValueError(f"moves: found {moves!r}, expected at least one out of {MOVES}")
-    setting = check(X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test)
+    setting = check(
+        X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
     laws = conditionals(setting.prior, 0.0)
     identity = np.eye(setting.y.size)
     precision = np.stack([cho_solve((chol, True), identity) for chol in laws.chol_cov])

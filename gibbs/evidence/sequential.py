@@ -21,6 +21,8 @@ from gibbs.evidence.result import LogEvidence
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _MOST = 40_000_000  # entries of one island's particles: 320 MB
+_WORK = 1.5e10  # entries met by a round: about a minute
+_HOPELESS = 4.0  # a need of so many times the largest round is not worth a try
 
 
 def _covariance(cov: Array, y: Labels) -> Array:
@@ -120,8 +122,9 @@ def log_evidence_margins(
 
     covariance (D, D), D = n (n_classes - 1) rows in the order of the data; epsilon in [0, 1). n_particles in each of
     n_islands >= 4 islands; while the error is above target_error (nats), particles are multiplied by up to 8,
-    max_rounds rounds in all, and only the last counts; `trusted` says whether it was met. rng: how many numbers it
-    gives is not fixed. Time O(particles D²), one island of particles in memory.
+    max_rounds rounds in all, and only the last counts; `trusted` says whether it was met. A round takes a minute at
+    most, and where even four of the largest would not do, none is made: `detail` has the `needed_particles`. rng: how
+    many numbers it gives is not fixed. Time O(particles D²), one island of particles in memory.
 
     Raises ValueError on bad input, NotPositiveDefiniteError for a singular covariance.
     """
@@ -139,6 +142,8 @@ def log_evidence_margins(
     _cholesky("covariance", G, remedy)
     order = _order(G, walls)
     chol = _cholesky("covariance", G[np.ix_(order, order)], remedy)
+    D = len(chol)
+    largest = int(min(_MOST / D, _WORK / (n_islands * D * (0.5 * D + 50.0))))
     size, rounds = n_particles, 0
     while True:
         rounds += 1
@@ -150,10 +155,11 @@ def log_evidence_margins(
         trusted = error <= target_error and spread <= 0.5
         if trusted or rounds == max_rounds:
             break
-        factor = int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
-        if size * factor * len(chol) > _MOST:
+        # islands nats apart know little of their own error, but that they are too small they do know
+        needed = size * 1.3 * max(error / target_error, 2.0 * spread) ** 2
+        if size >= largest or needed > _HOPELESS * largest:
             break
-        size *= factor
+        size = min(int(np.clip(np.ceil(needed), 2 * size, 8 * size)), largest)
     value = float(logsumexp(log_z) - np.log(n_islands))
     left_out = [float(logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1)) for k in range(n_islands)]
     return LogEvidence(
@@ -162,7 +168,12 @@ def log_evidence_margins(
         mean_log=float(log_z.mean()),
         bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # jackknife
         trusted=trusted,
-        detail={"island_spread": spread, "rounds": float(rounds), "n_particles": float(size * n_islands)},
+        detail={
+            "island_spread": spread,
+            "rounds": float(rounds),
+            "n_particles": float(size * n_islands),
+            "needed_particles": float(size * n_islands * max(1.0, error / target_error, 2.0 * spread) ** 2),
+        },
     )
 
 

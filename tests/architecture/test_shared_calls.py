@@ -12,6 +12,7 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
+import scipy.optimize
 import scipy.special
 from scipy.integrate import quad
 from scipy.linalg import lapack
@@ -26,13 +27,15 @@ ROADS = {
     "fast": sorted((ROOT / "fast").rglob("*.py")),
     "gibbs": sorted(set((ROOT / "gibbs").rglob("*.py")) - set(EVIDENCE.glob("*.py"))),
     **{file.stem: [file] for file in EVIDENCE.glob("*.py") if file.stem not in ("__init__", "result")},
-    "quadrature": [ROOT / "validation" / "implementations" / "quadrature.py"],
+    "quadrature": sorted((ROOT / "validation" / "implementations").glob("quadrature*.py")),
 }
 # Of NumPy itself only functions that approximate; sums, products and reshaping are no approximations.
 _NAMES = (
     *("exp", "expm1", "exp2", "log", "log1p", "log2", "log10", "logaddexp", "logaddexp2", "sqrt", "hypot", "power"),
     *("sin", "cos", "tan", "sinh", "cosh", "tanh", "arctan", "arctan2", "arcsinh", "arccosh", "arctanh", "sinc", "i0"),
 )
+# modules, and what only arranges entries
+NO_APPROXIMATION = {"blas", "lapack", "distance", "array_stats", "block_diag"}
 ELEMENTARY = {f"numpy.{name}" for name in _NAMES}
 
 
@@ -70,7 +73,7 @@ def approximates(name):
     if name.startswith("numpy."):
         return name in ELEMENTARY or (name.startswith("numpy.linalg.") and name[13].islower())
     parts = name.split(".")
-    return len(parts) > 2 and parts[-1][0].islower() and parts[-1] not in {"blas", "lapack", "distance", "array_stats"}
+    return len(parts) > 2 and parts[-1][0].islower() and parts[-1] not in NO_APPROXIMATION
 
 
 def shared_calls():
@@ -119,6 +122,23 @@ def _ndtri(p):
     )  # fmt: skip
 
 
+def _besselk(nu, x):
+    with mpmath.workdps(60):  # hundreds of digits take many seconds here, and nothing cancels
+        return mpmath.besselk(nu, x)
+
+
+def _ndtri_exp(y):
+    """x with log Φ(x) = y; the root is the only one, and the secant only starts where SciPy says it is."""
+    start = mpmath.mpf(float(scipy.special.ndtri_exp(float(y))))
+    # log Φ flattens to zero above: there its complement is solved for
+    high = y > mpmath.log(mpmath.mpf(1) / 2)
+
+    def gap(x):
+        return _log_ndtr(-x) - mpmath.log(-mpmath.expm1(y)) if high else _log_ndtr(x) - y
+
+    return mpmath.findroot(gap, (start * (1 - mpmath.mpf("1e-9")), start * (1 + mpmath.mpf("1e-9"))), maxsteps=40)
+
+
 # name -> (call, the same in mpmath, arguments, limit). The limits are in relative error. Elementary functions are good
 # to about one unit in the last place, 2.2e-16, of which four are allowed for any platform's library; special functions
 # to some tens of units. A wrong branch or a lost tail is wrong in the first digits.
@@ -156,6 +176,39 @@ SCALAR = {
     ),
     "scipy.special.ndtri": (
         scipy.special.ndtri, _ndtri, [1e-300, 1e-100, 1e-17, 1e-5, 0.02425, 0.1, 0.3, 0.7, 0.97], 64 * EPS,
+    ),
+    "scipy.special.ndtri_exp": (
+        # relative error is asked for, so not at the median, where x itself vanishes
+        scipy.special.ndtri_exp, _ndtri_exp,
+        [-1e8, -1e4, -700.0, -100.0, -37.0, -5.0, -2.0, -1.0, -0.5, -1e-2, -1e-6, -1e-14, -1e-17], 256 * EPS,
+    ),
+    "scipy.special.log_softmax": (
+        # two classes, the log probability of the first
+        lambda x, y: scipy.special.log_softmax([x, y])[0], lambda x, y: -mpmath.log(1 + mpmath.exp(y - x)),
+        [(0.0, -1e3), (0.0, -3.0), (0.0, 0.0), (0.3, 0.0), (-3.0, 0.0), (-1e3, 1e3), (1e308, -1e308)], 16 * EPS,
+    ),
+    "scipy.special.softmax": (
+        lambda x, y: scipy.special.softmax([x, y])[0], lambda x, y: 1 / (1 + mpmath.exp(y - x)),
+        # the difference of two numbers of size 1e3 is exact here
+        [(0.0, -1e3), (0.0, 700.0), (0.0, 3.0), (0.0, 0.0), (0.3, 0.0), (-3.0, 0.0), (1e3, 999.5)], 8 * EPS,
+    ),
+    "scipy.special.gamma": (
+        scipy.special.gamma, mpmath.gamma, [1e-300, 1e-8, 0.3, 0.5, 1.0, 1.5, 2.5, 7.25, 25.0, 100.0, 170.5], 16 * EPS,
+    ),
+    "scipy.special.gammaln": (
+        # log Γ vanishes at 1 and 2: the error is relative elsewhere
+        scipy.special.gammaln, mpmath.loggamma, [1e-300, 1e-8, 0.3, 0.5, 1.5, 2.5, 7.25, 25.0, 1e3, 1e8], 16 * EPS,
+    ),
+    "scipy.special.kv": (
+        scipy.special.kv, _besselk,
+        # orders and arguments of Matérn kernels; x^-ν turns one rounding of x into ν of them, up to 25 here
+        [(0.3, 1e-8), (0.3, 2.0), (0.5, 1.0), (1.0, 1e-3), (1.7, 0.1), (3.2, 0.5), (3.2, 40.0), (7.5, 1e-6), (7.5, 3.0),
+         (24.9, 1e-3), (24.9, 10.0), (24.9, 300.0), (0.01, 600.0)], 512 * EPS,
+    ),
+    "scipy.special.kve": (
+        scipy.special.kve, lambda nu, x: _besselk(nu, x) * mpmath.exp(x),
+        [(0.3, 1e-8), (0.5, 1.0), (1.0, 1e-3), (3.2, 0.5), (3.2, 40.0), (7.5, 3.0), (24.9, 10.0), (24.9, 3e3),
+         (0.01, 1e4)], 128 * EPS,
     ),
     "scipy.special.erfcx": (
         scipy.special.erfcx, lambda x: mpmath.exp(x * x) * mpmath.erfc(x),
@@ -264,10 +317,16 @@ def _inverse(matrix, rhs):
     return np.linalg.inv(matrix) @ rhs
 
 
+def _dpotri(matrix, rhs):
+    lower = np.tril(lapack.dpotri(np.linalg.cholesky(matrix), lower=1)[0])
+    return (lower + np.tril(lower, -1).T) @ rhs
+
+
 SOLVE = {
     "scipy.linalg.cho_solve": _cho_solve,
     "numpy.linalg.solve": np.linalg.solve,
     "numpy.linalg.inv": _inverse,
+    "scipy.linalg.lapack.dpotri": _dpotri,
 }
 
 
@@ -289,6 +348,32 @@ def test_the_smallest_eigenvalue_is_exact_to_rounding_of_the_largest(matrix, con
     # eigenvalues of symmetric matrices are perfectly conditioned: n eps of the largest in size
     assert abs(found[0] - float(truth[0])) <= len(matrix) * EPS * float(truth[-1])
     assert float(truth[-1] / truth[0]) <= condition
+
+
+@pytest.mark.parametrize(("matrix", "condition"), MATRICES)
+def test_eigenvectors_are_orthonormal_and_rebuild_the_matrix(matrix, condition):
+    values, vectors = np.linalg.eigh(matrix)
+    with mpmath.workdps(60):
+        V, A = mp_matrix(vectors), mp_matrix(matrix)
+        truth = mpmath.eigsy(A, eigvals_only=True)
+        # backward stable: some n eps, of the largest entry where the matrix is rebuilt
+        limit = 4 * len(matrix) * EPS
+        assert float(largest(V.T * V - mpmath.eye(len(matrix)))) <= limit
+        assert float(largest(V * mpmath.diag(list(values)) * V.T - A) / largest(A)) <= limit
+    # eigenvalues are perfectly conditioned, so the small ones have absolute accuracy only
+    np.testing.assert_allclose(values, [float(x) for x in sorted(truth)], rtol=0, atol=limit * values[-1])
+    assert values[-1] / values[0] <= condition
+
+
+def test_least_squares_are_those_of_the_exact_normal_equations():
+    x = np.linspace(-1.0, 2.0, 12)
+    A, b = np.vander(x, 5), np.cos(3.0 * x)
+    found = np.linalg.lstsq(A, b, rcond=None)[0]
+    with mpmath.workdps(60):
+        M, right = mp_matrix(A), mp_matrix(b[:, None])
+        truth = mpmath.lu_solve(M.T * M, M.T * right)
+    # the residual is not small: n eps times the squared condition of A
+    assert relative_gap(found[:, None], truth) <= len(x) * EPS * np.linalg.cond(A) ** 2
 
 
 def test_logsumexp_neither_overflows_nor_loses_small_terms():
@@ -313,9 +398,47 @@ def test_adaptive_quadrature_meets_a_gaussian_integral_of_the_logistic():
     assert abs(value - float(truth)) <= error + 4 * EPS
 
 
+def test_the_norm_is_the_exact_one_for_vectors_and_rows():
+    rows = np.cos(np.arange(60.0)).reshape(3, 20) * np.array([[1e-140], [1.0], [1e140]])
+    with mpmath.workdps(60):
+        truth = [mpmath.sqrt(mpmath.fsum(mpmath.mpf(float(x)) ** 2 for x in row)) for row in rows]
+        for found in ([np.linalg.norm(row) for row in rows], np.linalg.norm(rows, axis=1)):
+            # a root of a sum of 20 positive squares
+            assert max(abs(mpmath.mpf(float(f)) / t - 1) for f, t in zip(found, truth, strict=True)) <= 20 * EPS
+
+
+def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
+    A = hilbert_like(6, 1e-2)
+    b = np.cos(np.arange(6.0))
+
+    def bowl(x):
+        """½ x'Ax - b'x + Σ x⁴/4: strictly convex."""
+        return 0.5 * x @ A @ x - b @ x + 0.25 * (x**4).sum(), A @ x - b + x**3
+
+    for edge in (np.inf, 0.6):
+        found = scipy.optimize.minimize(
+            bowl, np.zeros(6), jac=True, method="L-BFGS-B", bounds=[(-edge, edge)] * 6,
+            options={"gtol": 1e-9, "ftol": 1e-15, "maxiter": 500},
+        )  # fmt: skip
+        with mpmath.workdps(30):
+            matrix, right, x = mp_matrix(A), mp_matrix(b[:, None]), mpmath.matrix(6, 1)
+            # coordinate by coordinate, each the root of a cubic, clipped: converges for a convex function in a box
+            for _ in range(400):
+                for i in range(6):
+                    rest = right[i] - sum(matrix[i, j] * x[j] for j in range(6) if j != i)
+                    a = mpmath.sqrt(rest**2 / 4 + matrix[i, i] ** 3 / 27)  # Cardano
+                    root = sum(mpmath.sign(t) * mpmath.cbrt(abs(t)) for t in (rest / 2 + a, rest / 2 - a))
+                    x[i] = max(-edge, min(edge, root))
+        # slope below 1e-9 at a curvature of at least 1e-2
+        np.testing.assert_allclose(found.x, [float(v) for v in x], rtol=0, atol=1e-7)
+        assert np.isinf(edge) or np.count_nonzero(np.abs(found.x) == edge) in range(1, 6)
+
+
 TESTED = {
     *SCALAR, *CHOLESKY, *TRIANGULAR, *SOLVE,
-    "numpy.linalg.eigvalsh", "scipy.special.logsumexp", "scipy.integrate.quad",
+    "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm",
+    "numpy.linalg.lstsq",
+    "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize",
 }  # fmt: skip
 
 

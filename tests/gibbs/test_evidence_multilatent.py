@@ -105,6 +105,18 @@ def test_both_routes_agree_on_labelling_errors_where_no_enumeration_reaches(rng)
     assert bridge.trusted
 
 
+def test_an_evidence_out_of_reach_is_given_up_at_once_and_not_trusted(rng):
+    # sixty data with labelling errors under a prior of variance e^8: each datum met late contradicts most particles
+    X = rng.normal(size=(60, 2))
+    cov = np.stack([squared_exponential(X, X, np.exp(8.0), SCALES) + 0.5 * np.eye(60)] * 3)
+    y = np.array([(np.linalg.cholesky(K) @ rng.standard_normal(60)) for K in cov]).argmax(axis=0)
+    y[::8] = (y[::8] + 1) % 3
+    found = sequential.log_evidence(rng, cov, y, 0.1, target_error=0.02)
+    assert not found.trusted
+    assert found.detail["rounds"] <= 2.0  # the default allows four
+    assert found.detail["needed_particles"] > 4.0 * found.detail["n_particles"]
+
+
 def test_the_covariances_of_the_margins_are_those_of_the_definition(rng):
     y, L, n = np.array([2, 0, 1, 0]), 3, 4
     cov = np.stack([(lambda a: a @ a.T)(rng.standard_normal((n, n))) for _ in range(L)])

@@ -276,6 +276,18 @@ def test_steps_settle_near_the_acceptance_they_aim_at_and_do_not_change_after_th
     assert np.all(chains.movement > 0.5)
 
 
+def test_an_automatic_warm_up_ends_after_the_adaptation_when_the_chains_agree():
+    settings = (X2, Y2, 3, VARIANCES, SCALES, NOISE, JITTER)
+    found = softmax.sample(*settings, n_chains=8, n_draws=100, n_warmup="auto", seed=4)
+    # looks are after 100, 200, 400, 800 ... sweeps; up to 400 the steps still change
+    assert found.n_warmup in (800, 1600)
+    assert found.warmed_up
+    short = softmax.sample(*settings, n_chains=8, n_draws=10, n_warmup="auto", max_warmup=400, seed=4)
+    assert short.n_warmup == 400
+    assert not short.warmed_up
+    assert not short.gate
+
+
 def test_chains_that_stand_still_are_reported():
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 3
@@ -321,6 +333,6 @@ def test_bad_input_is_refused_by_name():
     with pytest.raises(ValueError, match="y:"):
         softmax.sample(X2, np.array([0, 3]), *good[2:], **run)
     with pytest.raises(ValueError, match="n_warmup"):
-        softmax.sample(*good, **run | {"n_warmup": "auto"})
+        softmax.sample(*good, **run | {"n_warmup": "soon"})
     with pytest.raises(NotPositiveDefiniteError, match="K_XX"):
         softmax.sample(np.zeros((2, 2)), Y2, 3, VARIANCES, SCALES, 0.0, 0.0, **run)

@@ -11,6 +11,7 @@ from scipy.special import expit, ndtr
 from scipy.stats import multivariate_normal, norm
 
 from validation import Problem, problems, solve
+from validation.implementations.quadrature_rule import matern_correlation
 
 LINK = {"logit": expit, "probit": ndtr}
 
@@ -334,15 +335,37 @@ def test_one_point_without_the_other_label_is_no_problem_at_all():
     ("changes", "match"),
     [
         (
-            {"n": 3, "X": (0.0, 1.0, 2.0), "likelihood": "softmax"},
-            r"likelihood: found 'softmax', expected logit or probit",
+            {"n": 3, "likelihood": "softmax", "n_classes": 3, "y": (0, 1, 2)},
+            r"X: found n \(C - 1\) = 6, expected at most 4",
         ),
-        ({"kernel": "matern", "smoothness": 1.5}, r"kernel: found 'matern', expected 'se'"),
+        ({"n": 3, "likelihood": "threshold"}, r"X: found n = 3, expected n <= 2"),
     ],
 )
 def test_a_problem_beyond_quadrature_is_refused(changes, match):
     with pytest.raises(ValueError, match=match):
         solve("quadrature", "exact", make(2.0, **changes))
+
+
+@pytest.mark.parametrize("order", [0.01, 0.4, 0.5, 1.5, 3.2, 30.0, 1e3])
+def test_the_matern_correlation_is_the_bessel_function_of_its_definition(order):
+    for s in np.sqrt(2.0 * order) * np.array([1e-12, 1e-3, 0.1, 1.0, 3.0, 20.0]):
+        with mpmath.workdps(60):
+            nu, at = mpmath.mpf(order), mpmath.mpf(float(s))
+            truth = float(2 / mpmath.gamma(nu) * (at / 2) ** nu * mpmath.besselk(nu, at))
+        # logarithms of size ν log ν and more are summed: at ν = 1000 that is some 1e4 units of 1e-16
+        assert matern_correlation(order, s) == pytest.approx(truth, rel=1e-14 * (10.0 + order), abs=0)
+    assert matern_correlation(order, 0.0) == 1.0
+    assert matern_correlation(order, 1e9) == 0.0
+
+
+def test_a_binary_probit_with_a_matern_kernel_is_a_normal_orthant():
+    problem = make(2.5, "probit", noise=0.3, jitter=0.1, kernel="matern", smoothness=1.5)
+    r = np.sqrt(3.0) * np.abs(problem.X - problem.X.T) / problem.lengthscales[0, 0]
+    K = 2.5 * (1.0 + r) * np.exp(-r) + 1.4 * np.eye(2)  # the closed form; noise, jitter and the probit's unit
+    signs = problem.y_sign
+    truth = np.log(multivariate_normal(cov=signs[:, None] * K * signs).cdf(np.zeros(2)))
+    found = solve("quadrature", "exact", problem)
+    assert found.log_evidence == pytest.approx(truth, abs=1e-7)  # a rule of 8 digits, and SciPy's
 
 
 def test_more_than_three_points_are_refused(make_problem):

@@ -1,6 +1,7 @@
 """The judge's own truth for n <= 3: a product trapezoidal rule over the latent values of a binary problem.
 
-Problems of several classes, n <= 2, go to `quadrature_orthant` (threshold rule and multinomial probit).
+Problems of several classes go to `quadrature_orthant` (threshold rule and multinomial probit, n <= 2) and
+`quadrature_softmax` (n (C - 1) <= 4).
 
 The posterior is a density in at most three dimensions. In coordinates in which the prior is standard normal the
 integrand decays like a Gaussian and is analytic in a strip, so that the trapezoidal rule converges exponentially
@@ -21,6 +22,8 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, ndtr
 from validation import arguments
 from validation.implementations.common import NotPositiveDefiniteError, cholesky, two_columns
 from validation.implementations.quadrature_orthant import LIKELIHOODS, solve_orthant
+from validation.implementations.quadrature_rule import kernel, spacing
+from validation.implementations.quadrature_softmax import solve_softmax
 from validation.problem import Problem
 from validation.solution import Solution
 from validation.solve import check_options
@@ -59,14 +62,14 @@ answer.methods = methods  # type: ignore[attr-defined]
 
 
 def _solve(problem: Problem, *, digits: float = 8.0) -> Solution:
+    if problem.likelihood == "softmax":
+        return solve_softmax(problem, digits=digits)
     if problem.likelihood in LIKELIHOODS:
         return solve_orthant(problem, digits=digits)
     if problem.likelihood not in _LIKELIHOODS:
         raise ValueError(f"likelihood: found {problem.likelihood!r}, expected logit or probit for quadrature")
     if problem.n > 3:
         raise ValueError(f"X: found n = {problem.n}, expected n <= 3 for quadrature")
-    if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for quadrature")
     if not 3.0 <= arguments.real(digits, "digits") <= 12.0:
         raise ValueError(f"digits: found {digits!r}, expected 3 to 12")
     prior = _prior(problem)
@@ -100,11 +103,6 @@ def _solve(problem: Problem, *, digits: float = 8.0) -> Solution:
     )
 
 
-def _kernel(problem: Problem, A: Array, B: Array) -> Array:
-    difference = (A[:, None] - B[None]) / problem.lengthscales[0]
-    return problem.variance[0] * np.exp(-0.5 * (difference**2).sum(-1))
-
-
 class _Prior(NamedTuple):
     K: Array  # (n, n) prior covariance of the latent values, under the problem's prior model
     K_test: Array  # (t, n)
@@ -118,17 +116,17 @@ def _prior(problem: Problem) -> _Prior:
     X_test = problem.X_test if problem.X_test is not None else np.empty((0, problem.d))
     k_test = np.full(len(X_test), problem.variance[0] + noise)
     if problem.Z is None:
-        K = _kernel(problem, X, X) + (noise + jitter) * np.eye(problem.n)
-        return _Prior(K, _kernel(problem, X_test, X), k_test, K, K)
+        K = kernel(problem, 0, X, X) + (noise + jitter) * np.eye(problem.n)
+        return _Prior(K, kernel(problem, 0, X_test, X), k_test, K, K)
     Z = problem.Z[0]
-    K_uu = _kernel(problem, Z, Z) + jitter * np.eye(len(Z))
-    K_u = _kernel(problem, Z, X)
+    K_uu = kernel(problem, 0, Z, Z) + jitter * np.eye(len(Z))
+    K_u = kernel(problem, 0, Z, X)
     if problem.prior_model == "full":
-        K = _kernel(problem, X, X) + noise * np.eye(problem.n)
-        return _Prior(K, _kernel(problem, X_test, X), k_test, K_u, K_uu)
+        K = kernel(problem, 0, X, X) + noise * np.eye(problem.n)
+        return _Prior(K, kernel(problem, 0, X_test, X), k_test, K_u, K_uu)
     root = cholesky(K_uu, "K_ZZ", "raise jitter or remove duplicate rows of Z")
     white = solve_triangular(root, K_u, lower=True)  # (m, n)
-    white_test = solve_triangular(root, _kernel(problem, Z, X_test), lower=True)  # (m, t)
+    white_test = solve_triangular(root, kernel(problem, 0, Z, X_test), lower=True)  # (m, t)
     K = white.T @ white
     np.fill_diagonal(K, problem.variance[0] + noise)
     return _Prior(K, white_test.T @ white, k_test, K_u, K_uu)
@@ -149,14 +147,14 @@ def _integrate(problem: Problem, prior: _Prior, digits: float) -> dict[str, Arra
     test_cond = np.maximum(test_cond, 0.0)  # rounding at test points that are data
 
     # the direction that is stretched most decides
-    spacing = _spacing(likelihood, np.sqrt(np.linalg.eigvalsh(prior.K)[-1]), digits)
-    half = int(np.ceil(_RADIUS / spacing))
+    step = spacing(likelihood.strip, np.sqrt(np.linalg.eigvalsh(prior.K)[-1]), digits)
+    half = int(np.ceil(_RADIUS / step))
     if (2 * half + 1) ** n > _MOST_NODES:
         raise ValueError(
             f"variance: found {problem.variance[0]:.6g}, for which {digits:.3g} digits need {2 * half + 1}^{n} nodes, "
             f"expected at most {_MOST_NODES:.0e}; lower digits"
         )
-    axis = spacing * np.arange(-half, half + 1)
+    axis = step * np.arange(-half, half + 1)
     link = [_smoothed_link(likelihood, w, v, digits) for w, v in zip(white_test, test_cond, strict=True)]
 
     # one slab of the grid at a time: n = 3 has some millions of nodes
@@ -176,7 +174,7 @@ def _integrate(problem: Problem, prior: _Prior, digits: float) -> dict[str, Arra
     mean = share @ np.array(means)
     cov = np.einsum("s,snm->nm", share, np.array(seconds)) - np.outer(mean, mean)
     return {
-        "log_evidence": log_total + n * np.log(spacing / np.sqrt(2.0 * np.pi)),
+        "log_evidence": log_total + n * np.log(step / np.sqrt(2.0 * np.pi)),
         "latent_mean": root @ mean,
         "latent_cov": np.diag(root @ cov @ root.T).copy(),
         "test_latent_mean": white_test @ mean,
@@ -187,21 +185,6 @@ def _integrate(problem: Problem, prior: _Prior, digits: float) -> dict[str, Arra
     }
 
 
-def _spacing(likelihood: _Likelihood, stretch: float, digits: float) -> float:
-    """Spacing in units of white that leaves 10^-digits, where f = stretch * white.
-
-    The error is about 20 exp(a²/2 - 2π a/spacing) for a strip of half-width a: the Gaussian grows off the axis, and 20
-    is what moments add. 4/digits is fine enough for the prior alone, and differs with digits: two rules that coincide
-    would state no error.
-    """
-    widest = 4.0 / digits
-    if stretch == 0.0:
-        return widest
-    needed = np.log(20.0) + digits * np.log(10.0)
-    half_width = min(likelihood.strip / stretch, np.sqrt(2.0 * needed))
-    return float(min(widest, 2.0 * np.pi * half_width / (needed + 0.5 * half_width**2)))
-
-
 def _smoothed_link(likelihood: _Likelihood, weight: Array, cond: float, digits: float) -> Callable[[Array], Array]:
     """E[p(y=1 | s + √cond ξ)] as a function of s, through a cubic spline on a fine grid.
 
@@ -210,10 +193,10 @@ def _smoothed_link(likelihood: _Likelihood, weight: Array, cond: float, digits: 
     reach = float(np.linalg.norm(weight)) * _RADIUS * np.sqrt(len(weight)) * 1.01 + 1.0
     grid = np.linspace(-reach, reach, int(np.ceil(reach / 0.02)) * 2 + 1)
     sd = np.sqrt(cond)
-    spacing = _spacing(likelihood, sd, digits)
-    half = int(np.ceil(_RADIUS / spacing))
-    xi = spacing * np.arange(-half, half + 1)
-    density = np.exp(-0.5 * xi**2) * spacing / np.sqrt(2.0 * np.pi)
+    step = spacing(likelihood.strip, sd, digits)
+    half = int(np.ceil(_RADIUS / step))
+    xi = step * np.arange(-half, half + 1)
+    density = np.exp(-0.5 * xi**2) * step / np.sqrt(2.0 * np.pi)
     values = np.zeros_like(grid)
     for x, w in zip(xi, density, strict=True):
         values += w * likelihood.of(grid + sd * x)

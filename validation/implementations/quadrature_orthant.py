@@ -21,6 +21,7 @@ from scipy.special import ndtr, owens_t, sici
 
 from validation import arguments
 from validation.implementations.common import cholesky
+from validation.implementations.quadrature_rule import kernel
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -35,7 +36,7 @@ _RADIUS = 7.5
 _MOST_NODES = 2e7
 
 
-class _Prior(NamedTuple):
+class LatentPrior(NamedTuple):
     """One latent: covariances of h at the data, and between h and what is asked for."""
 
     cov: Array  # (n, n) of h
@@ -57,18 +58,16 @@ class _Part(NamedTuple):
 def solve_orthant(problem: Problem, *, digits: float = 8.0) -> Solution:
     """Evidence, moments and class probabilities of `multinomial-probit` or `threshold`, n <= 2, errors in settings.
 
-    Raises ValueError for another likelihood, n > 2, a kernel that is not "se", or values so strongly correlated that
+    Raises ValueError for another likelihood, n > 2, or values so strongly correlated that
     the rule would need more than some 10^7 nodes.
     """
     if problem.likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {problem.likelihood!r}, expected one of {LIKELIHOODS} for quadrature")
     if problem.n > 2:
         raise ValueError(f"X: found n = {problem.n}, expected n <= 2 for quadrature with several classes")
-    if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for quadrature")
     if not 3.0 <= arguments.real(digits, "digits") <= 12.0:
         raise ValueError(f"digits: found {digits!r}, expected 3 to 12")
-    priors = [_prior(problem, latent) for latent in range(problem.n_classes)]
+    priors = [latent_prior(problem, latent) for latent in range(problem.n_classes)]
     fine = _answer(problem, priors, digits)
     coarse = _answer(problem, priors, digits * 2.0 / 3.0)
     rounding = 1e2 * np.finfo(float).eps * max(float(np.linalg.cond(p.cov)) for p in priors)
@@ -90,27 +89,25 @@ def solve_orthant(problem: Problem, *, digits: float = 8.0) -> Solution:
 # -- the prior of one latent -----------------------------------------------------------------------------------
 
 
-def _prior(problem: Problem, latent: int) -> _Prior:
-    variance, lengthscales = problem.variance[latent], problem.lengthscales[latent]
-    noise, jitter = problem.noise[latent], problem.jitter[latent]
+def latent_prior(problem: Problem, latent: int) -> LatentPrior:
+    """Covariances of one latent function under the problem's prior model, its noise included."""
+    variance, noise, jitter = problem.variance[latent], problem.noise[latent], problem.jitter[latent]
     link = 1.0 if problem.likelihood == "multinomial-probit" else 0.0
 
-    def kernel(A: Array, B: Array) -> Array:
-        scaled = (A[:, None] - B[None]) / lengthscales
-        found: Array = variance * np.exp(-0.5 * (scaled**2).sum(-1))
-        return found
+    def k(A: Array, B: Array) -> Array:
+        return kernel(problem, latent, A, B)
 
     X, X_test = problem.X, problem.X_test if problem.X_test is not None else np.empty((0, problem.d))
-    K, test = kernel(X, X) + noise * np.eye(problem.n), kernel(X_test, X)
+    K, test = k(X, X) + noise * np.eye(problem.n), k(X_test, X)
     inducing, inducing_cov = np.empty((0, problem.n)), np.empty((0, 0))
     if problem.Z is None:
         K = K + jitter * np.eye(problem.n)
     else:
         Z = problem.Z[latent]
-        inducing, inducing_cov = kernel(Z, X), kernel(Z, Z) + jitter * np.eye(len(Z))
+        inducing, inducing_cov = k(Z, X), k(Z, Z) + jitter * np.eye(len(Z))
         if problem.prior_model == "fitc":
             root = cholesky(inducing_cov, "K_ZZ", "raise jitter or remove duplicate rows of Z")
-            white, white_test = np.linalg.solve(root, inducing), np.linalg.solve(root, kernel(Z, X_test))
+            white, white_test = np.linalg.solve(root, inducing), np.linalg.solve(root, k(Z, X_test))
             test, K = white_test.T @ white, white.T @ white
             np.fill_diagonal(K, variance + noise)
     n, t, m = problem.n, len(X_test), len(inducing)
@@ -118,13 +115,13 @@ def _prior(problem: Problem, latent: int) -> _Prior:
     np.fill_diagonal(target_cov, np.concatenate([np.diag(K), np.full(t, variance + noise), np.zeros(m)]))
     target_cov[n + t :, n + t :] = inducing_cov
     test_var = np.full(t, variance + noise + link)
-    return _Prior(K + link * np.eye(n), np.vstack([K, test, inducing]), target_cov, test, test_var)
+    return LatentPrior(K + link * np.eye(n), np.vstack([K, test, inducing]), target_cov, test, test_var)
 
 
 # -- subsets of believed labels --------------------------------------------------------------------------------
 
 
-def _answer(problem: Problem, priors: list[_Prior], digits: float) -> dict[str, Any]:
+def _answer(problem: Problem, priors: list[LatentPrior], digits: float) -> dict[str, Any]:
     n, t, C, epsilon = problem.n, problem.t, problem.n_classes, problem.epsilon
     parts: list[_Part] = []
     for size in range(n, -1, -1):
@@ -159,7 +156,7 @@ def _answer(problem: Problem, priors: list[_Prior], digits: float) -> dict[str, 
     return found
 
 
-def _part(problem: Problem, priors: list[_Prior], subset: NDArray[np.int64], digits: float) -> _Part:
+def _part(problem: Problem, priors: list[LatentPrior], subset: NDArray[np.int64], digits: float) -> _Part:
     """Everything given that the labels of `subset` are the largest, and the probability of that."""
     y, C, k = problem.y[subset], problem.n_classes, len(priors[0].target_cov)
     covs = [prior.cov[np.ix_(subset, subset)] for prior in priors]
@@ -302,7 +299,7 @@ def bivariate_cdf(h: Array, k: Array, rho: float) -> Array:
 
 
 def _chosen(
-    priors: list[_Prior],
+    priors: list[LatentPrior],
     subset: NDArray[np.int64],
     y: NDArray[np.int64],
     nodes: Array,

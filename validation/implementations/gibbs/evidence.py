@@ -22,8 +22,9 @@ def probit_routes(
     p = problem
     n_latents = 1 if p.likelihood == "probit" else p.n_classes
     setting = check(
-        p.X, p.y, p.n_classes, n_latents, p.variance, p.lengthscales, p.noise, p.jitter, p.Z, p.prior_model, None
-    )
+        p.X, p.y, p.n_classes, n_latents, p.variance, p.lengthscales, p.noise, p.jitter, p.Z, p.prior_model, None,
+        p.smoothness,
+    )  # fmt: skip
     unit = 0.0 if p.likelihood == "threshold" else 1.0
     cov = setting.prior.K_XX + unit * np.eye(p.n)
     epsilon = p.epsilon if p.likelihood == "threshold" else 0.0

@@ -27,8 +27,6 @@ def _exact_probit(
         )
     if problem.epsilon:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}")
-    if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
     arguments.integer(seed, "seed", at_least=0)
     arguments.integer(n_draws, "n_draws", at_least=4)
     found = exact_probit.sample_exact(
@@ -48,6 +46,7 @@ def _exact_probit(
         target_error=target_error,
         max_proposals=max_proposals,
         callback=callback,
+        smoothness=problem.smoothness,
     )
     names = ["latent_mean", "latent_cov"]
     if found.inducing_mean is not None:

@@ -13,7 +13,7 @@ from gibbs.ensemble import sample_ensemble
 from gibbs.evidence import annealed, bridge, chib
 from gibbs.evidence.result import LogEvidence
 from validation import arguments
-from validation.implementations.common import require_binary_logit, two_columns
+from validation.implementations.common import two_columns
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route, run_settings
 from validation.problem import Problem
@@ -21,6 +21,17 @@ from validation.solution import Solution
 
 # "chains": bridge sampling and Chib's method from the draws; "all": annealed particles besides, which never see them
 EVIDENCE = ("none", "chains", "all")
+
+
+def _require_logit(problem: Problem, who: str) -> None:
+    """Refuse another likelihood; both kernels are sampled."""
+    if problem.likelihood != "logit":
+        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'logit' for {who}")
+
+
+def _smoothness(problem: Problem) -> float | None:
+    """Order of the Matérn kernel; None for the squared exponential."""
+    return None if problem.smoothness is None else float(problem.smoothness[0])
 
 
 def _gibbs_logit(
@@ -42,7 +53,7 @@ def _gibbs_logit(
     checkpoint_every: int = 1000,
     max_kept_bytes: int = 500_000_000,
 ) -> Solution:
-    require_binary_logit(problem, "gibbs gibbs-logit")
+    _require_logit(problem, "gibbs gibbs-logit")
     arguments.choice(evidence, EVIDENCE, "evidence")
     arguments.integer(seed, "seed", at_least=0)
     prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
@@ -54,9 +65,11 @@ def _gibbs_logit(
     }  # fmt: skip
     if problem.prior_model == "fitc":
         assert problem.Z is not None  # the problem has seen to it
-        chains = sampling.sample_fitc(problem.X, problem.y_sign, problem.Z[0], *prior, X_test, **run)
+        chains = sampling.sample_fitc(
+            problem.X, problem.y_sign, problem.Z[0], *prior, X_test, smoothness=_smoothness(problem), **run
+        )
     else:
-        chains = sampling.sample_full(problem.X, problem.y_sign, *prior, X_test, **run)
+        chains = sampling.sample_full(problem.X, problem.y_sign, *prior, X_test, smoothness=_smoothness(problem), **run)
     routes = _log_evidence(problem, chains, prior, seed, evidence, target_error)
     best = best_route(routes)
     # an entry that never changes has no effective size: left out here, it shows in `settled`
@@ -131,7 +144,7 @@ def _log_evidence(
     if problem.prior_model == "fitc":
         assert problem.Z is not None
         assert chains.inducing_draws is not None
-        white = sampling.fitc_white(problem.X, problem.Z[0], *prior)
+        white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
         K_ZZ, K_XZ = white.factor @ white.factor.T, white.white_rows @ white.factor.T
         matrices = (K_ZZ, K_XZ, np.full(problem.n, prior[0] + prior[2]), problem.y_sign)
         found["bridge"] = bridge.log_evidence_fitc(second, *matrices, chains.latent_draws)
@@ -139,7 +152,7 @@ def _log_evidence(
         if evidence == "all":
             found["annealed"] = annealed.log_evidence_fitc(first, *matrices, target_error=target_error)
     else:
-        K_XX = sampling.full_covariance(problem.X, *prior)
+        K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
         found["bridge"] = bridge.log_evidence_full(second, K_XX, problem.y_sign, chains.latent_draws)
         found["chib"] = chib.log_evidence_full(K_XX, problem.y_sign, chains.omega_draws)
         if evidence == "all":
@@ -150,15 +163,15 @@ def _log_evidence(
 def _ensemble_logit(
     problem: Problem, *, seed: int = 0, n_walkers: int = 32, n_draws: int = 6000, n_warmup: int = 500
 ) -> Solution:
-    require_binary_logit(problem, "gibbs ensemble-logit")
+    _require_logit(problem, "gibbs ensemble-logit")
     arguments.integer(seed, "seed", at_least=0)
     prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
     if problem.prior_model == "fitc":
         assert problem.Z is not None
-        white = sampling.fitc_white(problem.X, problem.Z[0], *prior)
+        white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
         K_XX = white.white_rows @ white.white_rows.T + np.diag(white.cond_var)
     else:
-        K_XX = sampling.full_covariance(problem.X, *prior)
+        K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
     found = sample_ensemble(
         np.random.default_rng(seed), K_XX, problem.y_sign, n_walkers=n_walkers, n_draws=n_draws, n_warmup=n_warmup
     )

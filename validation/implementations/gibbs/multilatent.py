@@ -101,10 +101,11 @@ def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str
     """Refuse what the method cannot answer; the arguments that all samplers with several latents share."""
     if problem.likelihood not in likelihoods:
         raise ValueError(f"likelihood: found {problem.likelihood!r}, expected one of {likelihoods} for {who}")
-    if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
     arguments.integer(seed, "seed", at_least=0)
-    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test")
+    names = (
+        "X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",
+        "smoothness",
+    )  # fmt: skip
     return {name: getattr(problem, name) for name in names}
 
 

@@ -34,11 +34,10 @@ def _gibbs_pairwise(
         raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
     if problem.epsilon != 0.0:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}: (7) has no labelling errors")
-    if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
     arguments.integer(seed, "seed", at_least=0)
     arguments.choice(evidence, EVIDENCE, "evidence")
-    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test")
+    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",
+             "smoothness")  # fmt: skip
     inputs = {name: getattr(problem, name) for name in names}
     lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
     chains = pairwise.sample(**inputs, **lengths, seed=seed, callback=callback)

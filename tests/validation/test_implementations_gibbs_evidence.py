@@ -1,0 +1,67 @@
+"""log Z of probit and threshold chains: both routes against quadrature, for every likelihood, prior and error rate."""
+
+import numpy as np
+import pytest
+
+from gibbs import multinomial_probit, threshold
+from validation import Problem, solve
+from validation.implementations.gibbs.evidence import probit_routes
+
+X = np.array([[0.0, 0.3], [0.8, -0.4]])
+
+
+def problem(likelihood, prior_model="full", epsilon=0.0, **changes):
+    C = 2 if likelihood == "probit" else 3
+    fields = {
+        "name": "two", "X": X, "y": np.array([0, C - 1]), "n_classes": C, "likelihood": likelihood,
+        "variance": 3.0 if C == 2 else np.array([3.0, 1.0, 5.0]), "lengthscales": np.array([0.9, 1.4]), "noise": 0.4,
+        "jitter": 1e-3, "Z": np.array([[0.2, 0.0], [-0.7, 0.4]]) if prior_model == "fitc" else None,
+        "prior_model": prior_model, "epsilon": epsilon,
+    }  # fmt: skip
+    return Problem(**(fields | changes))
+
+
+def chains_of(p):
+    inputs = (p.X, p.y, p.n_classes, p.variance, p.lengthscales, p.noise, p.jitter, p.Z, p.prior_model)
+    run = {"n_chains": 16, "n_draws": 400, "n_warmup": 50, "seed": 2, "smoothness": p.smoothness}
+    if p.likelihood == "threshold":
+        return threshold.sample(*inputs, epsilon=p.epsilon, **run)
+    return multinomial_probit.sample(*inputs, likelihood=p.likelihood, **run)
+
+
+CASES = [
+    problem("probit"),
+    problem("probit", "fitc"),
+    problem("multinomial-probit"),
+    problem("multinomial-probit", "fitc", kernel="matern", smoothness=1.5),
+    problem("threshold"),
+    problem("threshold", "fitc", 0.2),
+]
+
+
+@pytest.mark.parametrize("asked", CASES, ids=lambda p: f"{p.likelihood}-{p.prior_model}-{p.epsilon}")
+def test_both_routes_meet_quadrature(asked):
+    truth = solve("quadrature", "exact", asked)
+    routes = probit_routes(asked, chains_of(asked), 7, "all", 0.04)
+    assert set(routes) == {"bridge", "sequential"}
+    for found in routes.values():
+        assert found.trusted
+        assert found.standard_error <= 0.04
+        # two-sided, Bonferroni at 1e-4 over twelve statistics: 4.5
+        assert abs(found.value - truth.log_evidence) < 4.5 * found.standard_error
+
+
+def test_only_the_routes_asked_for_are_taken_and_a_seed_fixes_them():
+    asked = CASES[4]
+    chains = chains_of(asked)
+    assert probit_routes(asked, chains, 7, "none", 0.04) == {}
+    first, again, other = (probit_routes(asked, chains, seed, "chains", 0.04) for seed in (7, 7, 8))
+    assert set(first) == {"bridge"}
+    assert first["bridge"].value == again["bridge"].value != other["bridge"].value
+
+
+def test_an_error_that_cannot_be_reached_is_not_trusted():
+    asked = CASES[4]
+    found = probit_routes(asked, chains_of(asked), 7, "chains", 1e-6)["bridge"]
+    assert not found.trusted
+    assert found.standard_error > 1e-6
