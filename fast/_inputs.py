@@ -12,6 +12,8 @@ _REAL_KINDS = "fiub"  # float, int, unsigned, bool
 # theta falls as 1 / sqrt(variance): rounding costs eps sqrt(variance) relative, a standard deviation of a million on
 # the scale of the logit leaves nine digits
 _LARGEST_PRIOR_VARIANCE = 1e12
+# rougher is white noise for any two numbers of float64, smoother cannot be told from the squared exponential
+_SMOOTHNESS = (1e-2, 500.0)
 
 
 class Hyper(NamedTuple):
@@ -21,6 +23,7 @@ class Hyper(NamedTuple):
     lengthscales: FloatArray
     noise: float
     jitter: float
+    smoothness: float | None = None  # of a Matérn kernel; None: squared exponential
 
 
 def real_array(name: str, value: Any, ndim: int) -> np.ndarray[Any, Any]:
@@ -82,8 +85,8 @@ def whole(name: str, value: Any) -> int:
     return int(value)
 
 
-def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int) -> Hyper:
-    """The parameters of the prior over functions of d inputs."""
+def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int, smoothness: Any = None) -> Hyper:
+    """The parameters of the prior over functions of d inputs; smoothness None: the squared exponential."""
     lengths = real_array("lengthscales", lengthscales, 1)
     if lengths.shape != (d,):
         raise ValueError(f"lengthscales: found shape {lengths.shape}, expected ({d},)")
@@ -95,7 +98,10 @@ def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int) -> 
         lengths,
         scalar("noise", noise, positive=False),
         scalar("jitter", jitter, positive=False),
+        None if smoothness is None else scalar("smoothness", smoothness, positive=True),
     )
+    if checked.smoothness is not None and not _SMOOTHNESS[0] <= checked.smoothness <= _SMOOTHNESS[1]:
+        raise ValueError(f"smoothness: found {checked.smoothness!r}, expected {_SMOOTHNESS[0]:g} to {_SMOOTHNESS[1]:g}")
     for name in ("variance", "noise", "jitter"):
         if getattr(checked, name) > _LARGEST_PRIOR_VARIANCE:
             raise ValueError(f"{name}: found {getattr(checked, name)!r}, expected at most {_LARGEST_PRIOR_VARIANCE:g}")

@@ -38,7 +38,7 @@ def batch_gradients(
     ----------
     kernel                    k(., Z)
     X : (b, d)
-    K_XZ : (b, m)             k(X, Z); overwritten
+    K_XZ : (b, m)             k(X, Z)
     K_ZZ : (m, m)             k(Z, Z), no jitter on the diagonal
     rows : (b, m)             row i is a_i
     slope : (b,)              e_i, the scale n / b in it
@@ -48,7 +48,30 @@ def batch_gradients(
     weights : (m,)            p
     """
     inverse, _ = dtrtri(factor, lower=1)  # R^-1, strict upper triangle zero like that of R
-    inner = inverse.T @ inverse  # S
+    spread = inverse.T @ inverse  # S
+    return moment_gradients(kernel, X, K_XZ, K_ZZ, rows, slope, site_precision, chol_K, spread, weights)
+
+
+def moment_gradients(
+    kernel: PreparedKernel,
+    X: FloatArray,
+    K_XZ: FloatArray,
+    K_ZZ: FloatArray,
+    rows: FloatArray,
+    slope: FloatArray,
+    site_precision: FloatArray,
+    chol_K: FloatArray,
+    spread: FloatArray,
+    weights: FloatArray,
+) -> Gradients:
+    """`batch_gradients` for q(v) given by its covariance S.
+
+    Parameters
+    ----------
+    kernel, X, K_XZ, K_ZZ, rows, slope, site_precision, chol_K, weights    see `batch_gradients`
+    spread : (m, m)           S; overwritten
+    """
+    inner = spread
     pull = rows - rows @ inner
     pull *= site_precision[:, None]
     pull += np.multiply.outer(slope, weights)  # U
@@ -61,12 +84,10 @@ def batch_gradients(
     inner -= cross.T
     inner *= 0.5
     pull = dtrsm(1.0, chol_K, pull.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
-    pull *= K_XZ
-    part = kernel.pull_back(pull, X)
+    part = kernel.pull_back_entries(pull, X, K_XZ)
     outer = dtrsm(1.0, chol_K, inner.T, side=0, lower=1, trans_a=1, overwrite_b=1)
     outer = dtrsm(1.0, chol_K, outer, side=1, lower=1, overwrite_b=1).T
-    outer *= K_ZZ
-    prior = kernel.pull_back(outer, kernel.Z)
+    prior = kernel.pull_back_entries(outer, kernel.Z, K_ZZ)
     by_noise = -0.5 * float(site_precision.sum())
     # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
     return Gradients(

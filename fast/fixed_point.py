@@ -22,6 +22,9 @@ _PATIENCE = 50  # sweeps without a smaller step, after which rounding is what is
 _ROUNDED = 1e-9  # below this step, differences of successive points may show rounding rather than contraction
 _EPS = float(np.finfo(np.float64).eps)
 
+#: Moments of q(f_i) to the local parameters that maximise the bound.
+Update = Callable[[FloatArray, FloatArray], FloatArray]
+
 
 class Progress(NamedTuple):
     """What a callback sees after every sweep."""
@@ -50,10 +53,10 @@ class _Point(NamedTuple):
     state: Evaluation
 
 
-def _visit(evaluate: Callable[[FloatArray], Evaluation], x: FloatArray) -> _Point:
+def _visit(evaluate: Callable[[FloatArray], Evaluation], x: FloatArray, update: Update | None) -> _Point:
     """One sweep from x."""
     state = evaluate(np.exp(x))
-    updated = update_local(state.latent_mean, state.latent_var)
+    updated = (update or update_local)(state.latent_mean, state.latent_var)
     usable = np.isfinite(updated) & (updated > 0.0)
     if not usable.all():
         row = int(np.argmin(usable))
@@ -82,6 +85,7 @@ def ascend(
     max_iterations: int,
     accelerate: bool,
     callback: Callable[[Progress], None] | None,
+    update: Update | None = None,
 ) -> FixedPoint:
     """Iterate c <- g(c) until c is within the tolerance of the fixed point.
 
@@ -97,6 +101,7 @@ def ascend(
     max_iterations : int
     accelerate : bool        False: plain sweeps
     callback : callable      called with a Progress after every sweep
+    update : callable        moments of q(f_i) to c; default: `fast.polya_gamma.update_local`
 
     Raises
     ------
@@ -116,7 +121,7 @@ def ascend(
     trace: list[float] = []
     best_step, since_best = np.inf, 0
     while True:
-        point = _visit(evaluate, x)
+        point = _visit(evaluate, x, update)
         slack = 64.0 * _EPS * (n + abs(point.state.elbo))  # rounding of a sum of n terms of size one
         if point.state.elbo > slack:
             raise ValueError(f"elbo: found {point.state.elbo:.6g}, expected <= 0 up to rounding; lower variance")

@@ -19,7 +19,7 @@ import numpy as np
 from fast._blocks import block_edges, padded
 from fast._inputs import finite_rows
 from fast._types import FloatArray
-from fast.kernels import se_ard, se_ard_vjp
+from fast.kernels import PreparedKernel, entries_vjp
 from fast.linalg import solve_rows, squared_norms
 from fast.polya_gamma import pg_mean
 from fast.prior import FullPrior, SparsePrior
@@ -47,23 +47,46 @@ def sparse_gradients(
     weights : (m,)        p
     latent_mean : (n,)    A'p
     """
+    return quadratic_gradients(prior, pg_mean(c), 0.5 * prior.y_sign, factor, weights, latent_mean)
+
+
+def quadratic_gradients(
+    prior: SparsePrior,
+    site_precision: FloatArray,
+    site_shift: FloatArray,
+    factor: FloatArray,
+    weights: FloatArray,
+    latent_mean: FloatArray | None = None,
+) -> Gradients:
+    """Gradient of a collapsed bound whose data terms are site_shift f - site_precision f^2 / 2 + constants.
+
+    Parameters
+    ----------
+    prior                       the training data
+    site_precision : (n,)       theta for the Pólya-Gamma bound
+    site_shift : (n,)           y/2 for it
+    factor : (m, m)             R
+    weights : (m,)              p
+    latent_mean : (n,)          A'p; None: computed along the way
+    """
     hyper, Z = prior.hyper, prior.Z
     m, d = Z.shape
-    theta = pg_mean(c)
-    residual = 0.5 * prior.y_sign - theta * latent_mean
-    by_variance = by_noise = -0.5 * float(theta.sum())
+    by_variance = by_noise = -0.5 * float(site_precision.sum())
     by_length, by_Z = np.zeros(d), np.zeros((m, d))
-    for start, stop in block_edges(c.size, prior.block_size):
-        rows = prior.rows(start, stop)
+    kernel = PreparedKernel(Z, hyper.variance, hyper.lengthscales, hyper.smoothness)
+    for start, stop in block_edges(site_precision.size, prior.block_size):
+        rows, theta = prior.rows(start, stop), site_precision[start:stop]
+        mean = rows @ weights if latent_mean is None else latent_mean[start:stop]
         work = np.zeros((padded(stop - start), m))
         work[: stop - start] = rows
         work = solve_rows(factor, solve_rows(factor, work), transposed=True)  # B^-1 a_i
-        work[: stop - start] = (rows - work[: stop - start]) * theta[start:stop, None]
-        work[: stop - start] += np.outer(residual[start:stop], weights)
+        weighted = work[: stop - start]
+        np.subtract(rows, weighted, out=weighted)
+        weighted *= theta[:, None]
+        weighted += np.multiply.outer(site_shift[start:stop] - theta * mean, weights)
         weighted = solve_rows(prior.chol_K, work, transposed=True)[: stop - start]
         block = finite_rows("X", prior.X[start:stop], start)
-        weighted *= se_ard(block, Z, hyper.variance, hyper.lengthscales)
-        part = se_ard_vjp(weighted, block, Z, hyper.variance, hyper.lengthscales)
+        part = kernel.pull_back_entries(weighted, block, kernel.cross_by_product(block))
         by_variance += part.variance
         by_length += part.lengthscales
         by_Z += part.X2
@@ -73,8 +96,7 @@ def sparse_gradients(
     # L^-T Q L^-1: rows of Q to rows of Q L^-1 (solve with L'), transpose, again
     half = np.ascontiguousarray(solve_rows(prior.chol_K, Q, transposed=True).T)
     weighted = -0.5 * solve_rows(prior.chol_K, half, transposed=True)
-    weighted *= se_ard(Z, Z, hyper.variance, hyper.lengthscales)
-    part = se_ard_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper.variance, hyper.lengthscales)
+    part = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
     # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
     return Gradients(by_variance + part.variance, by_length + part.lengthscales, by_noise, by_Z + 2.0 * part.X2)
 
@@ -95,8 +117,8 @@ def full_gradients(prior: FullPrior, c: FloatArray, factor: FloatArray, weights:
     for start, stop in block_edges(n, prior.block_size):
         weighted = np.outer(weights[start:stop], weights)
         weighted -= scaled[start:stop] @ scaled.T
-        weighted *= 0.5 * se_ard(prior.X[start:stop], prior.X, hyper.variance, hyper.lengthscales)
-        part = se_ard_vjp(weighted, prior.X[start:stop], prior.X, hyper.variance, hyper.lengthscales)
+        weighted *= 0.5
+        part = entries_vjp(weighted, prior.X[start:stop], prior.X, hyper)
         by_variance += part.variance
         by_length += part.lengthscales
     by_noise = 0.5 * (float(weights @ weights) - float(squared_norms(scaled).sum()))

@@ -1,4 +1,5 @@
-"""The squared exponential kernel with one lengthscale per input, and its vector-Jacobian product.
+"""The squared exponential kernel with one lengthscale per input, the Matérn kernel on the same distances, and their
+vector-Jacobian products.
 
 Distances are sums of squared differences, never |x|^2 + |z|^2 - 2 x.z: with lengthscales small against the spread
 of the data the latter loses (spread / lengthscale)^2 in relative accuracy. Differences are taken before anything is
@@ -13,8 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial.distance import cdist
 
+from fast._inputs import Hyper
 from fast._types import FloatArray
 from fast.ledger import equation
+from fast.matern import matern_slope, matern_value
 
 # Distance of an input from the centre of Z, in lengthscales, up to which |t - t'|^2 may come from |t|^2 and t.t'.
 _NEAR = 16.0
@@ -31,8 +34,10 @@ class KernelGradient(NamedTuple):
 class PreparedKernel:
     """k(., Z) with what does not depend on its first argument computed once, for many small batches."""
 
-    def __init__(self, Z: FloatArray, variance: float, lengthscales: FloatArray) -> None:
-        self.Z, self.variance, self.lengthscales = Z, variance, lengthscales
+    def __init__(
+        self, Z: FloatArray, variance: float, lengthscales: FloatArray, smoothness: float | None = None
+    ) -> None:
+        self.Z, self.variance, self.lengthscales, self.smoothness = Z, variance, lengthscales, smoothness
         mantissa, exponent = np.frexp(lengthscales)
         self._shift, self._weights = -exponent, mantissa**-2.0
         self._scaled = self._scale(Z)
@@ -58,7 +63,7 @@ class PreparedKernel:
         -|t - t'|^2 / 2 = t.t' - |t|^2 / 2 - |t'|^2 / 2 in units of the lengthscales from the centre of Z. Where nothing
         is farther out than 16 of them its rounding moves k by less than 4 eps 256 d, relative; else: `cross`.
         """
-        t = self._units(X)
+        t = self._units(X) if self.smoothness is None else None
         if t is None:
             return self.cross(X)
         left = np.empty((X.shape[0], t.shape[1] + 2))
@@ -78,6 +83,20 @@ class PreparedKernel:
             near = max(t.max(), -t.min()) <= _NEAR  # False for NaN too
         return t if near else None
 
+    def pull_back_entries(self, gradient: FloatArray, X: FloatArray, K_XZ: FloatArray) -> KernelGradient:
+        """Pull a gradient (b, m) with respect to the entries of k(X, Z) back; it is overwritten.
+
+        K_XZ (b, m) is k(X, Z). The lengthscales and Z see the slope h of the kernel, `fast.matern.matern_slope`; for
+        the squared exponential h = k. Time O(b m d).
+        """
+        if self.smoothness is None:
+            gradient *= K_XZ
+            return self.pull_back(gradient, X)
+        by_variance = float(np.vdot(gradient, K_XZ)) / self.variance
+        gradient *= matern_slope(self._squared(X), self.variance, self.smoothness)
+        part = se_ard_vjp(gradient, X, self.Z, self.variance, self.lengthscales)
+        return KernelGradient(by_variance, part.lengthscales, part.X2)
+
     def pull_back(self, weighted: FloatArray, X: FloatArray) -> KernelGradient:
         """`se_ard_vjp` by matrix products where distances may come from one, see `cross_by_product`."""
         t = self._units(X)
@@ -91,9 +110,15 @@ class PreparedKernel:
         by_input /= self.lengthscales
         return KernelGradient(float(of_Z.sum()) / self.variance, by_length, by_input)
 
+    def _squared(self, X: FloatArray) -> FloatArray:
+        squared: FloatArray = cdist(self._scale(X), self._scaled, "sqeuclidean", w=self._weights)
+        return squared
+
     def cross(self, X: FloatArray) -> FloatArray:
         """k(X, Z): (b, m). Time O(b m d)."""
-        k: FloatArray = cdist(self._scale(X), self._scaled, "sqeuclidean", w=self._weights)
+        k = self._squared(X)
+        if self.smoothness is not None:
+            return matern_value(k, self.variance, self.smoothness)
         k *= -0.5
         np.exp(k, out=k)
         k *= self.variance
@@ -126,8 +151,33 @@ def se_ard(X1: FloatArray, X2: FloatArray, variance: float, lengthscales: FloatA
     return PreparedKernel(X2, variance, lengthscales).cross(X1)
 
 
+def matern(X1: FloatArray, X2: FloatArray, variance: float, lengthscales: FloatArray, smoothness: float) -> FloatArray:
+    """The Matérn kernel of any smoothness, see `fast.matern`. Time O(a b d), memory O(a b).
+
+    Parameters
+    ----------
+    X1 : (a, d)
+    X2 : (b, d)
+    variance : float       amplitude squared
+    lengthscales : (d,)    in the units of the inputs
+    smoothness : float     nu > 0
+
+    Returns
+    -------
+    (a, b)
+    """
+    return PreparedKernel(X2, variance, lengthscales, smoothness).cross(X1)
+
+
 @equation("wenzel2019", "u5-kernel")
-def gram(X: FloatArray, variance: float, lengthscales: FloatArray, noise: float, jitter: float) -> FloatArray:
+def gram(
+    X: FloatArray,
+    variance: float,
+    lengthscales: FloatArray,
+    noise: float,
+    jitter: float,
+    smoothness: float | None = None,
+) -> FloatArray:
     """K = k(X, X) + (noise + jitter) I, symmetric to the last bit: wenzel2019, section 5 with the additive noise.
 
     Time O(n^2 d), memory n^2.
@@ -137,12 +187,13 @@ def gram(X: FloatArray, variance: float, lengthscales: FloatArray, noise: float,
     X : (n, d)
     variance, lengthscales   of the kernel: float, (d,)
     noise, jitter : float    both go to the diagonal
+    smoothness : float       of a Matérn kernel; None: squared exponential
 
     Returns
     -------
     (n, n)
     """
-    K = se_ard(X, X, variance, lengthscales)
+    K = se_ard(X, X, variance, lengthscales) if smoothness is None else matern(X, X, variance, lengthscales, smoothness)
     K.flat[:: K.shape[0] + 1] += noise + jitter
     return K
 
@@ -175,3 +226,19 @@ def se_ard_vjp(
         by_input[:, j] = product.sum(axis=0) / lengthscales[j]
         by_length[j] = np.einsum("ab,ab->", product, step) / lengthscales[j]
     return KernelGradient(float(weighted.sum() / variance), by_length, by_input)
+
+
+def entries_vjp(gradient: FloatArray, X1: FloatArray, X2: FloatArray, hyper: Hyper) -> KernelGradient:
+    """Pull a gradient with respect to the entries of k(X1, X2) back; it is overwritten. Time O(a b d), memory O(a b).
+
+    Parameters
+    ----------
+    gradient : (a, b)
+    X1, X2 : (a, d), (b, d)
+    hyper                      variance, lengthscales, smoothness of the kernel
+    """
+    if hyper.smoothness is None:
+        gradient *= se_ard(X1, X2, hyper.variance, hyper.lengthscales)
+        return se_ard_vjp(gradient, X1, X2, hyper.variance, hyper.lengthscales)
+    kernel = PreparedKernel(X2, hyper.variance, hyper.lengthscales, hyper.smoothness)
+    return kernel.pull_back_entries(gradient, X1, kernel.cross(X1))

@@ -59,6 +59,7 @@ class Online:
     likelihood                          derivatives and value of the expected log density
     variance, lengthscales, noise       of the prior to start from; jitter on K_ZZ; Z (m, d)
     rate, learn, learning_rate          as in `fast.methods.x_gpc_svi.fit`
+    trace                               keep the estimate of the bound of each step in `estimate`
     factor (m, m), weights (m,)         R and p of a whitened q(v) = N(p, (R R')^-1) to start from; None: q = p
     """
 
@@ -74,6 +75,7 @@ class Online:
         rate: Any = "adaptive",
         learn: Iterable[str] = (),
         learning_rate: float = 0.01,
+        trace: bool = True,
         factor: FloatArray | None = None,
         weights: FloatArray | None = None,
     ) -> None:
@@ -82,7 +84,7 @@ class Online:
         packing = Packing(learn, hyper, Z)
         settings = Settings(
             1, checked_rate(rate), packing.names, _inputs.scalar("learning_rate", learning_rate, positive=True),
-            stop=None, trace=True,
+            stop=None, trace=bool(trace),
         )  # fmt: skip
         self._source = _Brought(Z.shape[1])
         state = State.prior(Kernel(hyper, Z))

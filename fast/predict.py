@@ -9,7 +9,7 @@ import numpy as np
 from fast._blocks import block_edges, padded
 from fast._inputs import Hyper, finite_rows
 from fast._types import FloatArray
-from fast.kernels import se_ard
+from fast.kernels import matern, se_ard
 from fast.ledger import equation
 from fast.linalg import solve_rows, squared_norms
 from fast.prior import whiten
@@ -58,7 +58,7 @@ def sparse_latent(
     mean, var = np.empty(X_test.shape[0]), np.empty(X_test.shape[0])
     for start, stop in block_edges(X_test.shape[0], block_size):
         block = finite_rows("X_test", X_test[start:stop], start)
-        rows, cond_var = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise)
+        rows, cond_var = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise, hyper.smoothness)
         mean[start:stop] = np.einsum("bm,m->b", rows, weights)
         work = np.zeros((padded(stop - start), rows.shape[1]))
         work[: stop - start] = rows
@@ -93,7 +93,10 @@ def full_latent(
     for start, stop in block_edges(X_test.shape[0], block_size):
         block = finite_rows("X_test", X_test[start:stop], start)
         work = np.zeros((padded(stop - start), X.shape[0]))
-        work[: stop - start] = se_ard(block, X, hyper.variance, hyper.lengthscales)
+        if hyper.smoothness is None:
+            work[: stop - start] = se_ard(block, X, hyper.variance, hyper.lengthscales)
+        else:
+            work[: stop - start] = matern(block, X, hyper.variance, hyper.lengthscales, hyper.smoothness)
         mean[start:stop] = np.einsum("bm,m->b", work[: stop - start], weights)
         work *= root
         explained = squared_norms(solve_rows(factor, work)[: stop - start])

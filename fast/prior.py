@@ -24,7 +24,7 @@ from fast._inputs import Hyper, finite_rows
 from fast._types import FloatArray
 from fast.bounds import collapsed_bound
 from fast.errors import NotPositiveDefiniteError
-from fast.kernels import gram, se_ard
+from fast.kernels import gram, matern, se_ard
 from fast.ledger import equation
 from fast.linalg import cholesky, solve_rows, solve_vector, squared_norms
 from fast.polya_gamma import pg_mean
@@ -59,7 +59,13 @@ class Global(NamedTuple):
 
 @equation("wenzel2019", "6")
 def whiten(
-    X: FloatArray, Z: FloatArray, chol_K: FloatArray, variance: float, lengthscales: FloatArray, noise: float
+    X: FloatArray,
+    Z: FloatArray,
+    chol_K: FloatArray,
+    variance: float,
+    lengthscales: FloatArray,
+    noise: float,
+    smoothness: float | None = None,
 ) -> Whitened:
     """Condition the latent values at X on u = L v: mean A'v, variance k_ii - |a_i|^2 + noise: wenzel2019 (6).
 
@@ -72,6 +78,7 @@ def whiten(
     Z : (m, d)
     chol_K : (m, m)   L, lower Cholesky factor of K_ZZ
     variance, lengthscales, noise   of the prior: float, (d,), float
+    smoothness : float              of a Matérn kernel; None: squared exponential
 
     Returns
     -------
@@ -79,7 +86,10 @@ def whiten(
     """
     b = X.shape[0]
     rows = np.zeros((padded(b), chol_K.shape[0]))
-    rows[:b] = se_ard(X, Z, variance, lengthscales)
+    if smoothness is None:
+        rows[:b] = se_ard(X, Z, variance, lengthscales)
+    else:
+        rows[:b] = matern(X, Z, variance, lengthscales, smoothness)
     rows = solve_rows(chol_K, rows)[:b]
     return Whitened(rows, np.maximum(variance - squared_norms(rows), 0.0) + noise)
 
@@ -114,7 +124,7 @@ class SparsePrior:
         self.X, self.y_sign, self.Z, self.hyper = X, y_sign, Z, hyper
         self.block_size = min(block_size, max(512, _CACHED_NUMBERS // m))
         self.chol_K = cholesky(
-            gram(Z, hyper.variance, hyper.lengthscales, 0.0, hyper.jitter),
+            gram(Z, hyper.variance, hyper.lengthscales, 0.0, hyper.jitter, hyper.smoothness),
             "K_ZZ",
             "raise jitter or remove duplicate rows of Z",
         )
@@ -136,7 +146,7 @@ class SparsePrior:
     def _compute(self, start: int, stop: int) -> Whitened:
         block = finite_rows("X", self.X[start:stop], start)
         hyper = self.hyper
-        return whiten(block, self.Z, self.chol_K, hyper.variance, hyper.lengthscales, hyper.noise)
+        return whiten(block, self.Z, self.chol_K, hyper.variance, hyper.lengthscales, hyper.noise, hyper.smoothness)
 
     def rows(self, start: int, stop: int) -> FloatArray:
         """a_i for start <= i < stop: (b, m), a view of the cache or fresh."""
@@ -175,7 +185,7 @@ class FullPrior:
 
     def __init__(self, X: Any, y_sign: FloatArray, hyper: Hyper, block_size: int) -> None:
         self.X, self.y_sign, self.hyper, self.block_size = finite_rows("X", X), y_sign, hyper, block_size
-        self.K = gram(self.X, hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter)
+        self.K = gram(self.X, hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, hyper.smoothness)
 
     @property
     def prior_var(self) -> FloatArray:

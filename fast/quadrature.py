@@ -46,8 +46,15 @@ def _series_weights(terms: int) -> FloatArray:
 _WEIGHTS = _series_weights(_TERMS)
 
 
-def _log_half_line(mean: FloatArray, scale: FloatArray, first: int) -> FloatArray:
-    """log of sum_{k>=first} (-1)^(k-first) T_k(mean), scale > 0."""
+def log_half_line_terms(mean: FloatArray, scale: FloatArray, first: int) -> FloatArray:
+    """log T_k(mean), k = first .. first + 23: (n, 24), falling with k.
+
+    Parameters
+    ----------
+    mean : (n,)
+    scale : (n,)     standard deviation, > 0
+    first : int      smallest k
+    """
     k = np.arange(first, first + _TERMS, dtype=np.float64)
     ratio = mean / scale
     z = ratio[:, None] + k * scale[:, None]
@@ -55,7 +62,12 @@ def _log_half_line(mean: FloatArray, scale: FloatArray, first: int) -> FloatArra
     # the scaled error function carries them.
     exponent = k * (mean[:, None] + 0.5 * k * (scale**2)[:, None]) + log_ndtr(np.maximum(-z, 0.0))
     scaled = np.log(0.5 * erfcx(np.maximum(z, 0.0) / _SQRT2)) - 0.5 * (ratio**2)[:, None]
-    log_terms = np.where(z > 0.0, scaled, exponent)
+    return np.where(z > 0.0, scaled, exponent)
+
+
+def _log_half_line(mean: FloatArray, scale: FloatArray, first: int) -> FloatArray:
+    """log of sum_{k>=first} (-1)^(k-first) T_k(mean), scale > 0."""
+    log_terms = log_half_line_terms(mean, scale, first)
     top = log_terms[:, :1]  # T_k falls with k
     return top[:, 0] + np.log(np.exp(log_terms - top) @ _WEIGHTS)
 

@@ -21,7 +21,7 @@ from fast._blocks import block_edges, padded
 from fast._inputs import finite_rows
 from fast._types import FloatArray
 from fast.hyper import Gradients
-from fast.kernels import se_ard, se_ard_vjp
+from fast.kernels import entries_vjp
 from fast.linalg import solve_rows, squared_norms
 from fast.prior import FullPrior, SparsePrior
 
@@ -67,8 +67,7 @@ def sparse_site_gradients(
         weighted += np.outer(slope_mean[part], weights)
         weighted = solve_rows(prior.chol_K, work, transposed=True)[: stop - start]
         block = finite_rows("X", prior.X[start:stop], start)
-        weighted *= se_ard(block, Z, hyper.variance, hyper.lengthscales)
-        pulled = se_ard_vjp(weighted, block, Z, hyper.variance, hyper.lengthscales)
+        pulled = entries_vjp(weighted, block, Z, hyper)
         by_variance += pulled.variance
         by_length += pulled.lengthscales
         by_Z += pulled.X2
@@ -83,8 +82,7 @@ def sparse_site_gradients(
     M.flat[:: m + 1] -= 0.5
     half = np.ascontiguousarray(solve_rows(prior.chol_K, M, transposed=True).T)
     weighted = solve_rows(prior.chol_K, half, transposed=True)
-    weighted *= se_ard(Z, Z, hyper.variance, hyper.lengthscales)
-    pulled = se_ard_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper.variance, hyper.lengthscales)
+    pulled = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
     # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
     return Gradients(by_variance + pulled.variance, by_length + pulled.lengthscales, by_noise, by_Z + 2.0 * pulled.X2)
 
@@ -124,8 +122,8 @@ def full_site_gradients(
     for start, stop in block_edges(n, prior.block_size):
         weighted = np.outer(weights[start:stop], weights)
         weighted -= scaled[start:stop] @ scaled.T
-        weighted *= 0.5 * se_ard(prior.X[start:stop], prior.X, hyper.variance, hyper.lengthscales)
-        part = se_ard_vjp(weighted, prior.X[start:stop], prior.X, hyper.variance, hyper.lengthscales)
+        weighted *= 0.5
+        part = entries_vjp(weighted, prior.X[start:stop], prior.X, hyper)
         by_variance += part.variance
         by_length += part.lengthscales
     by_noise = 0.5 * (float(weights @ weights) - float(squared_norms(scaled).sum()))

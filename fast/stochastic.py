@@ -95,7 +95,7 @@ class Kernel:
 
     def __init__(self, hyper: Hyper, Z: FloatArray, factor: Callable[..., FloatArray] = cholesky) -> None:
         self.hyper, self.Z = hyper, Z
-        self.of = PreparedKernel(Z, hyper.variance, hyper.lengthscales)
+        self.of = PreparedKernel(Z, hyper.variance, hyper.lengthscales, hyper.smoothness)
         self.K_ZZ = self.of.cross(Z)
         matrix = self.K_ZZ.copy()
         matrix.flat[:: matrix.shape[0] + 1] += hyper.jitter

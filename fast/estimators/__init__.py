@@ -4,5 +4,21 @@
 """
 
 from fast.estimators.binary import EPGPClassifier, SVGPClassifier, XGPClassifier
+from fast.estimators.izmailov import (
+    JJClassifier,
+    JJFullClassifier,
+    JJHybridClassifier,
+    SVIClassifier,
+    TaylorClassifier,
+)
 
-__all__ = ["EPGPClassifier", "SVGPClassifier", "XGPClassifier"]
+__all__ = [
+    "EPGPClassifier",
+    "JJClassifier",
+    "JJFullClassifier",
+    "JJHybridClassifier",
+    "SVGPClassifier",
+    "SVIClassifier",
+    "TaylorClassifier",
+    "XGPClassifier",
+]

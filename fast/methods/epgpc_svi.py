@@ -151,7 +151,7 @@ class SiteRun:
         self.rebuild()
 
     def set_kernel(self, hyper: Hyper, Z: FloatArray) -> None:
-        K_ZZ = gram(Z, hyper.variance, hyper.lengthscales, 0.0, hyper.jitter)
+        K_ZZ = gram(Z, hyper.variance, hyper.lengthscales, 0.0, hyper.jitter, hyper.smoothness)
         self.chol_K = cholesky(K_ZZ, "K_ZZ", "raise jitter or remove duplicate rows of Z")
         self.hyper, self.Z = hyper, Z
 

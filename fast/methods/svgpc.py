@@ -146,6 +146,7 @@ def converge(
     accelerate: bool = True,
     callback: Callable[[Progress], None] | None = None,
     start: tuple[FloatArray, FloatArray] | None = None,
+    expected: Callable[[FloatArray, FloatArray, FloatArray], LinkMoments] | None = None,
 ) -> SVGPCPosterior:
     """What `fit` does once data and prior are prepared.
 
@@ -154,13 +155,14 @@ def converge(
     prior                    from `prepare`
     tolerance, max_iterations, accelerate, callback    see `fit`
     start : pair of (n,)     sites to start from; default: none, q = p
+    expected : callable      (y_sign, m, v) -> LinkMoments of a log-concave likelihood; default: the probit
     """
     cond_var = cond_var_of(prior)
 
     def visit(site_precision: FloatArray, site_shift: FloatArray) -> Visit:
         sites = condition(prior, site_precision, site_shift)
         latent_var = sites.proj_var + cond_var
-        link = expected_log_probit(prior.y_sign, sites.proj_mean, latent_var)
+        link = (expected or expected_log_probit)(prior.y_sign, sites.proj_mean, latent_var)
         return Visit(
             site_precision,
             site_shift,
@@ -327,6 +329,7 @@ def learn_prior(
     learning_tolerance: float,
     block_size: int,
     memory_budget: int,
+    smoothness: float | None = None,
 ) -> tuple[Any, Learned]:
     """L-BFGS-B on an objective of sites, each evaluation converged from the sites of the one before.
 
@@ -338,13 +341,14 @@ def learn_prior(
     learn                                  names out of variance, lengthscales, noise, Z
     learning_iterations : int              of L-BFGS-B
     learning_tolerance : float             on the gradient in logarithms (Z as it is)
+    smoothness : float                     of a Matérn kernel; None: squared exponential
 
     Returns
     -------
     posterior at the best parameters, and how the search went
     """
     X = _inputs.inputs("X", X)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1])
+    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
     Z = None if Z is None else _inputs.finite_rows("Z", _inputs.inputs("Z", Z, X.shape[1])).copy()
     packing = Packing(learn, hyper, Z)
     if packing.size == 0:
@@ -352,7 +356,9 @@ def learn_prior(
     start: tuple[FloatArray, FloatArray] | None = None
 
     def posterior_at(hyper: Hyper, Z: FloatArray | None) -> Any:
-        prior = prepare(X, y, *hyper, Z, block_size=block_size, memory_budget=memory_budget)
+        prior = prepare(
+            X, y, *hyper[:4], Z, smoothness=hyper.smoothness, block_size=block_size, memory_budget=memory_budget
+        )
         return converge(prior, start=start)
 
     def evaluate(hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:

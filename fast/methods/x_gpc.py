@@ -91,6 +91,7 @@ def prepare(
     jitter: float,
     Z: Any = None,
     *,
+    smoothness: float | None = None,
     block_size: int = 4096,
     memory_budget: int = 2**30,
 ) -> Prior:
@@ -107,6 +108,7 @@ def prepare(
     noise : float           >= 0
     jitter : float          >= 0
     Z : (m, d) or None      None: full GP
+    smoothness : float      of a Matérn kernel; None: squared exponential
     block_size : int        data points handled at a time, at most (sparse: fewer if a block of A would leave the cache)
     memory_budget : int     bytes: A is kept if n m numbers fit, else computed again in every pass
 
@@ -116,7 +118,7 @@ def prepare(
     NotPositiveDefiniteError    K_ZZ is singular
     """
     X = _inputs.inputs("X", X)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1])
+    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
     y_sign = _inputs.labels(y, X.shape[0])
     block_size = _inputs.count("block_size", block_size)
     if Z is None:
@@ -288,7 +290,7 @@ def fit_learning(
         return fit(
             X,
             y,
-            *hyper,
+            *hyper[:4],
             Z,
             tolerance=tolerance,
             max_iterations=max_iterations,

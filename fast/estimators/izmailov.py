@@ -1,0 +1,281 @@
+"""Binary classifiers of izmailov2016: svi, vi-jj, vi-jj-full, vi-jj-hybrid and vi-taylor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray, IntArray
+from fast.defaults import default_lengthscales
+from fast.estimators._base import Fitted, GPClassifier, Start, cluster_centres
+from fast.estimators.binary import _NO_NOISE, _Predictor
+from fast.methods import svi, vi_jj, vi_taylor
+
+_PARAMETERS = """
+    Parameters
+    ----------
+    n_inducing : "auto", int or None     inducing points, centres of k-means; "auto": min(100, distinct rows); None: a
+                                         full GP. More than there are distinct rows: that many are used, with a warning
+    inducing_points : (m, d) or None     these instead
+    variance : float                     of the kernel, > 0: a start if learned
+    lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
+    smoothness : float or None           of a Matérn kernel; None: squared exponential
+    noise : float                        added to the variance of every latent value, >= 0
+    jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
+                                         up to three times, with a warning: `jitter_spent_` says by how much
+    learn : tuple of str                 learned parameters out of "variance", "lengthscales", "noise"; () for none{own}
+    tol : float                          relative change of the objective at which learning stops
+    max_iter : int                       iterations of learning
+    random_state : int, RandomState, None    of inducing points and of the order of the rows
+    verbose : int                        1: a line when training ends
+
+    Attributes
+    ----------
+    classes_ : (2,)                      labels; `decision_function` is positive where the second is more probable
+    variance_, lengthscales_, noise_     parameters as learned
+    inducing_points_ : (m, d) or None    as used
+    log_evidence_ : float                {evidence}
+    n_iter_, converged_, stop_reason_    how training ended
+    jitter_spent_ : float                jitter added beyond `jitter`
+    posterior_                           what the method returned
+"""
+_STAGES = """
+    n_upd : int                          closed updates before each search
+    n_fun : int                          evaluations of each search"""
+_BATCHES = """
+    batch_size : int                     rows of a mini-batch
+    rate : float                         factor on AdaDelta's steps"""
+_BOUND = "lower bound on log p(y), every constant in it"
+_TOL = "    tol : float                          relative change of the objective at which learning stops\n"
+_STEPS = _PARAMETERS.format(own=_BATCHES, evidence=_BOUND).replace(_TOL, "").replace("iterations of learning", "steps")
+
+
+class _Classifier(GPClassifier):
+    """Starts and inducing points of the five."""
+
+    variance: float
+    lengthscales: Any
+    smoothness: float | None
+    noise: float
+    learn: Any
+    tol: float
+    max_iter: int
+
+    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
+        d = X.shape[1]
+        if isinstance(self.lengthscales, str):
+            if self.lengthscales != "median":
+                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
+            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
+        else:
+            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
+        noise = self.noise or (_NO_NOISE if "noise" in self.learn else 0.0)
+        hyper = _inputs.hyper(self.variance, lengths, noise, self.jitter, d, self.smoothness)
+        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, self._inducing(X, rng))
+
+    def _inducing(self, X: Any, rng: np.random.RandomState) -> FloatArray | None:
+        spread = super()._inducing(X, rng)
+        if spread is None or self.inducing_points is not None:
+            return spread
+        distinct = np.unique(np.asarray(X, dtype=np.float64), axis=0)
+        if len(spread) >= len(distinct):
+            return spread  # every row is a centre
+        return cluster_centres(distinct, len(spread), rng)
+
+    def _learning(self) -> dict[str, Any]:
+        return {
+            "smoothness": self.smoothness,
+            "learn": tuple(self.learn),
+            "tolerance": self.tol,
+            "max_iterations": _inputs.count("max_iter", self.max_iter),
+        }
+
+    def _finish(self, fitted: Fitted, callback: Any) -> Fitted:
+        if callback is not None:
+            self._keep(fitted)
+            callback(self)
+        return fitted
+
+
+class _QuadraticClassifier(_Classifier):
+    """Training of the four that replace the likelihood by quadratics."""
+
+    _fit: Callable[..., Any]
+    _predict_with: Callable[..., Any]
+
+    def _options(self) -> dict[str, Any]:
+        return self._learning()
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        cls = type(self)
+        posterior = cls._fit(X, codes, *start, **self._options())
+        hyper = posterior.prior.hyper
+        learning = posterior.learning
+        ends = ("fixed point reached", "iteration limit reached")
+        reason = learning.reason if learning is not None and tuple(self.learn) else ends[not posterior.converged]
+        fitted = Fitted(
+            _Predictor(cls._predict_with, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
+            start.Z, posterior.elbo, posterior.iterations, posterior.converged, reason,
+        )  # fmt: skip
+        return self._finish(fitted, callback)
+
+
+class _StagedClassifier(_QuadraticClassifier):
+    """Those that alternate closed updates and searches."""
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        smoothness: float | None = None,
+        noise: float = 0.0,
+        jitter: float = 1e-6,
+        learn: Any = ("variance", "lengthscales"),
+        n_upd: int = 3,
+        n_fun: int = 5,
+        tol: float = 1e-5,
+        max_iter: int = 100,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_inducing = n_inducing
+        self.inducing_points = inducing_points
+        self.variance = variance
+        self.lengthscales = lengthscales
+        self.smoothness = smoothness
+        self.noise = noise
+        self.jitter = jitter
+        self.learn = learn
+        self.n_upd = n_upd
+        self.n_fun = n_fun
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _options(self) -> dict[str, Any]:
+        return self._learning() | {"n_upd": self.n_upd, "n_fun": self.n_fun}
+
+
+class JJClassifier(_StagedClassifier):
+    __doc__ = f"""Binary GP classification by Jaakkola and Jordan's bound, closed updates: vi-jj of izmailov2016.
+    {_PARAMETERS.format(own=_STAGES, evidence=_BOUND)}"""
+    _fit, _predict_with = staticmethod(vi_jj.fit), staticmethod(vi_jj.predict)
+
+
+class JJHybridClassifier(_StagedClassifier):
+    __doc__ = f"""As JJClassifier, the search over local parameters too: vi-jj-hybrid of izmailov2016.
+    {_PARAMETERS.format(own=_STAGES, evidence=_BOUND)}"""
+    _fit, _predict_with = staticmethod(vi_jj.fit_hybrid), staticmethod(vi_jj.predict)
+
+
+class TaylorClassifier(_StagedClassifier):
+    __doc__ = f"""Binary GP classification by a second-order expansion at the mode: vi-taylor of izmailov2016.
+    {_PARAMETERS.format(own=_STAGES, evidence="estimate of log p(y), every constant in it")}"""
+    _fit, _predict_with = staticmethod(vi_taylor.fit), staticmethod(vi_taylor.predict)
+
+
+class JJFullClassifier(_QuadraticClassifier):
+    __doc__ = f"""As JJClassifier, one search over parameters and local parameters: vi-jj-full of izmailov2016.
+    {_PARAMETERS.format(own="", evidence=_BOUND)}"""
+    _fit, _predict_with = staticmethod(vi_jj.fit_full), staticmethod(vi_jj.predict)
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        smoothness: float | None = None,
+        noise: float = 0.0,
+        jitter: float = 1e-6,
+        learn: Any = ("variance", "lengthscales"),
+        tol: float = 1e-7,
+        max_iter: int = 500,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_inducing = n_inducing
+        self.inducing_points = inducing_points
+        self.variance = variance
+        self.lengthscales = lengthscales
+        self.smoothness = smoothness
+        self.noise = noise
+        self.jitter = jitter
+        self.learn = learn
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+
+class SVIClassifier(_Classifier):
+    __doc__ = f"""Binary GP classification by AdaDelta on mini-batches of the variational bound: svi of izmailov2016.
+    {_STEPS}"""
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        smoothness: float | None = None,
+        noise: float = 0.0,
+        jitter: float = 1e-3,
+        learn: Any = ("variance", "lengthscales"),
+        batch_size: int = 50,
+        rate: float = 1.0,
+        max_iter: int = 1000,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self.n_inducing = n_inducing
+        self.inducing_points = inducing_points
+        self.variance = variance
+        self.lengthscales = lengthscales
+        self.smoothness = smoothness
+        self.noise = noise
+        self.jitter = jitter
+        self.learn = learn
+        self.batch_size = batch_size
+        self.rate = rate
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        if start.Z is None:
+            raise ValueError("n_inducing: found None with training on mini-batches, expected inducing points")
+
+        def after_step(progress: Any) -> None:
+            self._keep(self._fitted(progress.run, start.Z, np.nan, "in training"))
+            callback(self)
+
+        run = svi.fit_stochastic(
+            X,
+            codes,
+            *start,
+            smoothness=self.smoothness,
+            learn=tuple(self.learn),
+            batch_size=self.batch_size,
+            rate=self.rate,
+            n_steps=_inputs.count("max_iter", self.max_iter),
+            seed=int(rng.randint(np.iinfo(np.int32).max)),
+            callback=None if callback is None else after_step,
+        )
+        return self._fitted(run, start.Z, svi.bound(run, X, codes), f"{run.iterations} steps made")
+
+    def _fitted(self, run: Any, Z: FloatArray | None, log_evidence: float, reason: str) -> Fitted:
+        hyper = run.hyper
+        return Fitted(
+            _Predictor(svi.predict_run, run), run, hyper.variance, hyper.lengthscales, hyper.noise, Z, log_evidence,
+            run.iterations, True, reason,
+        )  # fmt: skip

@@ -1,0 +1,382 @@
+"""svi: the bound (11) of izmailov2016 maximised over mu, Sigma and parameters of the prior; logit or probit.
+
+In batch with the prior held the bound is concave in q(u), and natural gradients (`fast.methods.svgpc`, with the logit
+expectations) take it to its maximum. With batches: AdaDelta on mu, the raw entries of the Cholesky factor C of Sigma,
+and logarithms of the prior's parameters, all with the gradient of the batch estimate. In batch with learning: L-BFGS-B
+on the same vector, finished by natural gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dtrmm
+from scipy.optimize import minimize
+
+from fast import _inputs
+from fast._inputs import Hyper
+from fast._types import FloatArray
+from fast.ada_delta import AdaDeltaState, ada_delta_step
+from fast.errors import NotPositiveDefiniteError
+from fast.explicit_q import Expected, batch_bound, covariance_from_factor, start_of
+from fast.hyper import Gradients
+from fast.ledger import equation
+from fast.linalg import solve_rows, solve_vector, squared_norms
+from fast.logit import expected_log_logit
+from fast.methods import svgpc
+from fast.methods.svgpc import ProbitPrediction, SVGPCPosterior, probit_prediction
+from fast.methods.svgpc_svi import batch_source
+from fast.methods.x_gpc import prepare
+from fast.minibatch import Batch
+from fast.optim import Packing
+from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
+from fast.prior import FullPrior
+from fast.probit import expected_log_probit
+from fast.quadratic_search import checked_learn
+from fast.stochastic import Kernel
+
+EXPECTED: dict[str, Expected] = {"logit": expected_log_logit, "probit": expected_log_probit}
+
+
+class Progress(NamedTuple):
+    """What a callback sees after every step."""
+
+    iteration: int
+    n_steps: int
+    elbo: float  # batch estimate before the step
+    run: SVIRun
+
+
+@dataclass(frozen=True, eq=False)
+class SVIRun:
+    """q(u) = N(mu, C C') after some steps."""
+
+    kernel: Kernel
+    inducing_mean: FloatArray  # (m,)
+    chol_cov: FloatArray  # C, (m, m)
+    trace: FloatArray  # batch estimate of the bound before each step
+    likelihood: str
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """Sigma: (m, m)."""
+        return covariance_from_factor(self.chol_cov)
+
+    @property
+    def hyper(self) -> Hyper:
+        """Parameters of the prior."""
+        return self.kernel.hyper
+
+    @property
+    def iterations(self) -> int:
+        """Steps made."""
+        return self.trace.size
+
+
+def _expected(likelihood: str) -> Expected:
+    if likelihood not in EXPECTED:
+        raise ValueError(f"likelihood: found {likelihood!r}, expected {' or '.join(EXPECTED)}")
+    return EXPECTED[likelihood]
+
+
+class _Vector:
+    """mu, the lower triangle of C and logarithms of learned parameters as one vector."""
+
+    def __init__(self, hyper: Hyper, Z: FloatArray, learn: tuple[str, ...]) -> None:
+        self.packing = Packing(learn, hyper, None)
+        self.hyper, self.Z, self.m = hyper, Z, Z.shape[0]
+        self.lower = np.tril_indices(self.m)
+        self.parts = np.cumsum([self.m, self.lower[0].size])
+        self._kernel: Kernel | None = None
+
+    def pack(self, inducing_mean: FloatArray, chol_cov: FloatArray) -> FloatArray:
+        return np.concatenate([inducing_mean, chol_cov[self.lower], self.packing.vector(self.hyper, None)])
+
+    def unpack(self, vector: FloatArray) -> tuple[Kernel, FloatArray, FloatArray]:
+        mean, entries, logs = np.split(vector, self.parts)
+        chol_cov = np.zeros((self.m, self.m))
+        chol_cov[self.lower] = entries
+        if self._kernel is None or logs.size:
+            hyper = self.packing.parameters(logs, self.hyper, None)[0] if logs.size else self.hyper
+            self._kernel = Kernel(hyper, self.Z)
+        return self._kernel, mean, chol_cov
+
+    def evaluate(self, vector: FloatArray, expected: Expected, batch: Batch, scale: float) -> tuple[float, FloatArray]:
+        kernel, mean, chol_cov = self.unpack(vector)
+        learning = self.packing.size > 0
+        found = batch_bound(kernel, expected, batch.X, batch.y, scale, mean, chol_cov, learning=learning)
+        parts = [found.inducing_mean, found.chol_cov[self.lower]]
+        if found.prior is not None:
+            parts.append(self.packing.slope(found.prior, kernel.hyper))
+        return found.value, np.concatenate(parts)
+
+
+@equation("izmailov2016", "u3.2-svi")
+def fit_stochastic(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any,
+    *,
+    likelihood: str = "logit",
+    smoothness: float | None = None,
+    batch_size: int = 100,
+    n_steps: int | None = None,
+    batches: Sequence[Any] | None = None,
+    rate: float = 1.0,
+    learn: Iterable[str] = (),
+    seed: int = 0,
+    callback: Callable[[Progress], None] | None = None,
+) -> SVIRun:
+    """AdaDelta on batch estimates of (11) from mu = 0, Sigma = I: izmailov2016, 3.2 and 5.1.
+
+    Time a step O(b m (m + d) + m^3), whatever n; memory O(m^2 + batch).
+
+    Parameters
+    ----------
+    X : (n, d)               array or numpy.memmap; or, with y None, blocks (X_block, y_block) that can be read again
+    y : (n,)                 ints 0, 1; or None
+    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
+    lengthscales : (d,)      > 0
+    Z : (m, d)               kept
+    likelihood : str         "logit" or "probit"
+    smoothness : float       of a Matérn kernel; None: squared exponential
+    batch_size : int         data a step at most
+    n_steps : int            default: all of `batches`, else 10 000
+    batches : sequence       index arrays, one a step
+    rate : float             factor on AdaDelta's steps
+    learn                    names out of variance, lengthscales, noise
+    seed : int               order of the data
+    callback : callable      called with a Progress after every step
+
+    Raises
+    ------
+    ValueError                  bad input, by name; a run that leaves the finite numbers
+    NotPositiveDefiniteError    K_ZZ is singular
+    """
+    if Z is None:
+        raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
+    chosen, expected = checked_learn(learn), _expected(likelihood)
+    rate = _inputs.scalar("rate", rate, positive=True)
+    source, steps = batch_source(X, y, batch_size, batches, n_steps, seed)
+    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, source.d, smoothness)
+    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, source.d)).copy()
+    form = _Vector(hyper, Z, chosen)
+    vector = form.pack(*start_of(Z.shape[0]))
+    state = AdaDeltaState.start(vector.size)
+    trace: list[float] = []
+    for iteration in range(steps):
+        batch = source.draw()
+        value, slope = form.evaluate(vector, expected, batch, source.n / batch.y.size)
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            raise ValueError(
+                f"rate: found {rate!r}, with which step {iteration + 1} is not finite; expected a smaller one"
+            )
+        trace.append(value)
+        step, state = ada_delta_step(slope, state, rate)
+        vector = vector + step
+        if callback is not None:
+            callback(Progress(iteration + 1, steps, value, SVIRun(*form.unpack(vector), np.array(trace), likelihood)))
+    return SVIRun(*form.unpack(vector), np.array(trace), likelihood)
+
+
+@equation("izmailov2016", "u5.1-lbfgs-elbo")
+def fit(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    likelihood: str = "logit",
+    smoothness: float | None = None,
+    learn: Iterable[str] = (),
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+    callback: Callable[[Any], None] | None = None,
+) -> tuple[SVGPCPosterior, Hyper]:
+    """The maximum of (11) over q(u), and over parameters of the prior if some are learned: izmailov2016, 5.1.
+
+    Time a step 2 n m^2 + m^3/3 plus one quadrature a datum. Learning searches mu, C and logarithms together from mu =
+    0, C = I (a full GP: the logarithms, q(f) at its maximum).
+
+    Parameters
+    ----------
+    X, y, variance, lengthscales, noise, jitter, likelihood, smoothness, learn    see `fit_stochastic`
+    Z : (m, d) or None       None: full GP
+    tolerance : float        scaled distance from the maximum over q; with learning the relative change of the bound too
+    max_iterations : int     steps
+    block_size : int         data points handled at a time, at most
+    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every pass
+    callback : callable      called after every step
+
+    Returns
+    -------
+    posterior, parameters of the prior
+    """
+    chosen, expected = checked_learn(learn), _expected(likelihood)
+    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    settings: dict[str, Any] = {"block_size": block_size, "memory_budget": memory_budget}
+    prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, **settings)
+    converge = partial(svgpc.converge, max_iterations=max_iterations, expected=expected)
+    hyper = prior.hyper
+    if chosen and not isinstance(prior, FullPrior):
+        hyper = _search(prior, expected, chosen, tolerance, max_iterations)
+        prior = prepare(X, y, *hyper[:4], Z, smoothness=smoothness, **settings)
+    elif chosen:
+        posterior, found = svgpc.learn_prior(
+            converge,
+            lambda posterior: (posterior.elbo, gradients(posterior)),
+            X, y, *hyper[:4], None, smoothness=smoothness, learn=chosen, learning_iterations=max_iterations,
+            learning_tolerance=1e-6, **settings,
+        )  # fmt: skip
+        return posterior, found.hyper
+    return converge(prior, tolerance=tolerance, callback=callback), hyper
+
+
+def _search(prior: Any, expected: Expected, learn: tuple[str, ...], tolerance: float, max_iterations: int) -> Hyper:
+    """L-BFGS-B over mu, C and logarithms."""
+    form = _Vector(prior.hyper, prior.Z, learn)
+    blocks = [
+        Batch(_inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])
+        for start in range(0, prior.y_sign.size, 4096)
+    ]
+    whole = Batch(np.concatenate([b.X for b in blocks]), prior.y_sign)
+    worst = np.inf
+
+    def objective(vector: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal worst
+        try:
+            value, slope = form.evaluate(vector, expected, whole, 1.0)
+            refused = not (np.isfinite(value) and np.isfinite(slope).all())
+        except (ValueError, NotPositiveDefiniteError):
+            refused = True
+        if refused:
+            return -worst + 1e3 * (1.0 + abs(worst)), np.zeros(vector.size)
+        worst = min(worst, value)
+        return -value, -slope
+
+    end = minimize(
+        objective,
+        form.pack(*start_of(prior.Z.shape[0])),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": max_iterations,
+            "maxfun": 10 * max_iterations,
+            "ftol": tolerance,
+            "gtol": 1e-8,
+            "maxcor": 30,
+        },
+    )
+    return form.unpack(end.x)[0].hyper
+
+
+def gradients(posterior: SVGPCPosterior) -> Gradients:
+    """Gradient of (11) at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    return svgpc.gradients(posterior)
+
+
+def _predicted(likelihood: str, mean: FloatArray, var: FloatArray) -> Prediction | ProbitPrediction:
+    return logit_prediction(mean, var) if likelihood == "logit" else probit_prediction(mean, var)
+
+
+def predict(
+    posterior: SVGPCPosterior, X_test: Any, *, likelihood: str = "logit", block_size: int = 4096
+) -> Prediction | ProbitPrediction:
+    """Latent moments and class probabilities of a batch fit at test points.
+
+    Parameters
+    ----------
+    posterior            from `fit`
+    X_test : (t, d)      t may be 0
+    likelihood : str     "logit" or "probit"
+    block_size : int     test points at a time
+    """
+    prior, sites = posterior.prior, posterior.sites
+    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = _inputs.count("block_size", block_size)
+    if isinstance(prior, FullPrior):
+        found = full_latent(
+            X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, sites.weights, block_size
+        )
+    else:
+        found = sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, sites.factor, sites.weights, block_size)
+    return _predicted(likelihood, *found)
+
+
+def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance, noise included, of f under a stochastic q(u): (t,) each. Time O(t m (m + d)).
+
+    Parameters
+    ----------
+    run                  from `fit_stochastic`
+    X : (t, d)           t may be 0
+    block_size : int     points at a time
+    """
+    kernel = run.kernel
+    X = _inputs.inputs("X", X, run.hyper.lengthscales.size, allow_empty=True)
+    p = solve_vector(kernel.chol_K, run.inducing_mean)
+    mean, var = np.empty(X.shape[0]), np.empty(X.shape[0])
+    for start in range(0, X.shape[0], _inputs.count("block_size", block_size)):
+        part = slice(start, start + block_size)
+        rows = solve_rows(kernel.chol_K, kernel.of.cross(_inputs.finite_rows("X", X[part], start)))
+        open_var = np.maximum(run.hyper.variance - squared_norms(rows), 0.0) + run.hyper.noise
+        mean[part] = rows @ p
+        turned = solve_rows(kernel.chol_K, rows, transposed=True)  # kappa_i
+        half = dtrmm(1.0, run.chol_cov, turned.T, side=0, lower=1, trans_a=1).T
+        var[part] = open_var + squared_norms(half)
+    return mean, var
+
+
+def predict_run(run: SVIRun, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
+    """Latent moments and class probabilities of a stochastic run at test points.
+
+    Parameters
+    ----------
+    run                  from `fit_stochastic`
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    return _predicted(run.likelihood, *latent(run, X_test, block_size=block_size))
+
+
+def bound(run: SVIRun, X: Any, y: Any, *, block_size: int = 4096) -> float:
+    """The bound (11) on all data for the q(u) of a run, every constant in it. Time O(n m (m + d)).
+
+    Parameters
+    ----------
+    run                  from `fit_stochastic`
+    X : (n, d)           may be a numpy.memmap
+    y : (n,)             ints 0, 1
+    block_size : int     data at a time
+    """
+    X = _inputs.inputs("X", X, run.hyper.lengthscales.size)
+    y_sign = _inputs.labels(y, X.shape[0])
+    expected = _expected(run.likelihood)
+    # an empty sum of data leaves minus the divergence
+    nothing = np.empty((0, X.shape[1]))
+    q = (run.inducing_mean, run.chol_cov)
+    total = batch_bound(run.kernel, expected, nothing, np.empty(0), 1.0, *q, learning=False).value
+    for start in range(0, X.shape[0], _inputs.count("block_size", block_size)):
+        part = slice(start, start + block_size)
+        moments = latent(run, X[part], block_size=block_size)
+        total += float(expected(y_sign[part], *moments).value.sum())
+    return total

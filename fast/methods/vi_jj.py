@@ -1,0 +1,393 @@
+"""vi-jj, vi-jj-full, vi-jj-hybrid: Jaakkola and Jordan's bound for binary logit GP classification. izmailov2016, 4.1.
+
+With the parameters of the prior held all three have one fixed point, (12), (13) and (15): there the bound equals the
+Pólya-Gamma bound of x-gpc at c = xi. They differ in how parameters of the prior are learned: by L-BFGS-B at xi held, at
+xi moving too, or at both with closed updates of xi in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray
+from fast.fixed_point import FixedPoint, ascend
+from fast.hyper import Gradients
+from fast.ledger import equation
+from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
+from fast.prior import Evaluation, FullPrior
+from fast.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_slope, jj_local
+from fast.quadratic_search import (
+    N_FUN,
+    N_UPD,
+    Alternation,
+    Learning,
+    QuadraticPosterior,
+    alternate,
+    checked_learn,
+    initial_moments,
+    joint_search,
+    prepare,
+    stage_two,
+)
+from fast.quadratic_sweep import Prior, evaluate, gradients_at, moments, spread_of
+
+_ALL = 15_000  # evaluations and iterations of a search that goes to its end
+
+
+class Bound:
+    """Jaakkola and Jordan's quadratics, for `fast.quadratic_sweep`."""
+
+    def at(self, y_sign: FloatArray, xi: FloatArray) -> Quadratic:
+        """The bound at xi: (b,) each."""
+        return jaakkola_jordan(y_sign, xi)
+
+    def local(self, latent_mean: FloatArray, latent_var: FloatArray) -> FloatArray:
+        """(15): (b,)."""
+        return jj_local(latent_mean, latent_var)
+
+
+@equation("izmailov2016", "u4.1-Jhat-gradient")
+def local_gradient(xi: FloatArray, latent_mean: FloatArray, latent_var: FloatArray) -> FloatArray:
+    """Slope of the collapsed bound (14) in xi: lambda'(xi) (xi^2 - E f^2), zero at (15) and at xi = 0.
+
+    Parameters
+    ----------
+    xi : (n,)
+    latent_mean, latent_var : (n,)    of q(f_i) at its optimum given xi
+    """
+    return jj_coefficient_slope(xi) * (xi * xi - latent_mean * latent_mean - latent_var)
+
+
+def _plain(
+    state: Alternation, tolerance: float, max_iterations: int, callback: Callable[[Any], None] | None
+) -> tuple[list[float], float, bool]:
+    """Stage 1 alone, one visit of the data an update, until xi is within the tolerance of its fixed point."""
+    trace: list[float] = []
+    steps: list[float] = []
+    residual = np.inf
+    while len(trace) < max_iterations:
+        steps.append(state.update())
+        assert state.end is not None
+        trace.append(state.end.value)
+        if len(steps) > 3:  # the first step is from nowhere
+            rate = min(max(b / a for a, b in zip(steps[-3:], steps[-2:], strict=False) if a > 0.0), 1.0 - 1e-9)
+            residual = steps[-1] / (1.0 - rate)
+        residual = 0.0 if steps[-1] == 0.0 else residual
+        if callback is not None:
+            callback(state.end.value)
+        if residual <= tolerance:
+            return trace, residual, True
+    return trace, residual, False
+
+
+def _ascend(
+    prior: Prior,
+    xi: FloatArray,
+    tolerance: float,
+    max_iterations: int,
+    callback: Callable[[Any], None] | None,
+) -> FixedPoint:
+    """(12), (13), (15) to their fixed point with guarded mixing, from xi > 0."""
+    return ascend(
+        lambda local: evaluate(prior, Bound(), local), xi, tolerance, max_iterations, True, callback, update=jj_local
+    )
+
+
+def _posterior(
+    prior: Prior,
+    xi: FloatArray,
+    evaluation: Evaluation,
+    trace: FloatArray,
+    residual: float,
+    converged: bool,
+    learning: Learning | None,
+) -> QuadraticPosterior:
+    precision = jaakkola_jordan(prior.y_sign, xi).precision
+    return QuadraticPosterior(prior, evaluation, xi, precision, evaluation.elbo, trace, residual, converged, learning)
+
+
+def _positive(prior: Prior, xi: FloatArray) -> FloatArray:
+    """|xi|, and (15) for those at 0: a minimum of the bound in xi_i that no update of log xi would leave."""
+    size = np.abs(xi)
+    if (size == 0.0).any():
+        found = evaluate(prior, Bound(), size)
+        size = np.where(size == 0.0, jj_local(found.latent_mean, found.latent_var), size)
+    return size
+
+
+def _fit(
+    variant: str,
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any,
+    *,
+    smoothness: float | None,
+    learn: Iterable[str],
+    n_upd: int,
+    n_fun: int,
+    tolerance: float,
+    max_iterations: int,
+    accelerate: bool,
+    block_size: int,
+    memory_budget: int,
+    initial_xi: Any,
+    callback: Callable[[Any], None] | None,
+) -> QuadraticPosterior:
+    chosen = checked_learn(learn)
+    n_upd, n_fun = _inputs.count("n_upd", n_upd), _inputs.count("n_fun", n_fun)
+    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    prior = prepare(
+        X,
+        y,
+        variance,
+        lengthscales,
+        noise,
+        jitter,
+        Z,
+        smoothness=smoothness,
+        block_size=block_size,
+        memory_budget=memory_budget,
+    )
+    state = Alternation.start(prior, Bound())
+    if initial_xi is not None:
+        given = _inputs.real_array("initial_xi", initial_xi, 1)
+        if given.shape != (prior.y_sign.size,):
+            raise ValueError(f"initial_xi: found shape {given.shape}, expected ({prior.y_sign.size},)")
+        state.settle(np.abs(_inputs.finite_rows("initial_xi", given)))
+    learning: Learning | None = None
+    if variant == "jj" and not chosen and not accelerate:
+        trace, residual, converged = _plain(state, tolerance, max_iterations, callback)
+        assert state.end is not None
+        if isinstance(prior, FullPrior):
+            last = evaluate(prior, Bound(), state.xi)
+        else:
+            last = Evaluation(
+                state.end.factor, state.end.weights, *moments(prior, spread_of(state.end)), state.end.value
+            )
+        return _posterior(prior, state.xi, last, np.array(trace), residual, converged, None)
+    joint = partial(joint_search, learn=chosen, local_gradient=local_gradient)
+    if variant == "full":
+        if state.end is None:
+            state.update()
+        found = joint(state, max_evaluations=_ALL, max_iterations=max_iterations, tolerance=tolerance)
+        state.prior, state.xi = found.prior, found.xi
+        learning = Learning(
+            found.prior, found.xi, np.array([found.value]), 0.0, True, "joint search ended", found.n_evaluations
+        )
+    elif variant == "hybrid":
+        second = partial(joint, max_evaluations=n_fun, max_iterations=n_fun, tolerance=0.0)
+        learning = alternate(
+            state,
+            second,
+            n_upd=n_upd,
+            joint=True,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            callback=callback,
+        )
+    elif chosen:
+        learning = alternate(
+            state,
+            lambda state: stage_two(state, chosen, n_fun),
+            n_upd=n_upd,
+            joint=False,
+            tolerance=tolerance,
+            max_iterations=max_iterations,
+            callback=callback,
+        )
+    elif state.end is None:
+        state.xi = jj_local(*initial_moments(prior))
+    start = _positive(state.prior, state.xi)
+    end = _ascend(state.prior, start, tolerance, _ALL if learning else max_iterations, None if learning else callback)
+    trace_ = end.trace if learning is None or not chosen else learning.trace
+    return _posterior(
+        state.prior,
+        end.c,
+        end.evaluation,
+        trace_,
+        end.residual,
+        end.converged and (learning is None or learning.converged),
+        learning,
+    )
+
+
+@equation("izmailov2016", "alg1")
+def fit(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    smoothness: float | None = None,
+    learn: Iterable[str] = (),
+    n_upd: int = N_UPD,
+    n_fun: int = N_FUN,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    accelerate: bool = True,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+    initial_xi: Any = None,
+    callback: Callable[[Any], None] | None = None,
+) -> QuadraticPosterior:
+    """vi-jj: izmailov2016, Algorithm 1, from mu = 0, Sigma = I; then xi to its fixed point.
+
+    Without learning the updates (12), (13), (15) alone, which never lower the bound (14). Time an update 3/2 n m^2
+    + m^3/3 for n data, m inducing points; an evaluation of stage 2 O(n m (m + d) + m^3). Stable because B = I +
+    (positive semi-definite) is all that is factorised besides K_ZZ.
+
+    Parameters
+    ----------
+    X : (n, d)               real, finite; may be a numpy.memmap, read in blocks
+    y : (n,)                 ints 0, 1
+    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
+    lengthscales : (d,)      > 0
+    Z : (m, d) or None       kept as they are; None: full GP
+    smoothness : float       of a Matérn kernel; None: squared exponential
+    learn                    names out of variance, lengthscales, noise
+    n_upd : int              updates of stage 1
+    n_fun : int              evaluations of stage 2
+    tolerance : float        relative change of the bound (learning), relative distance of xi from the fixed point
+    max_iterations : int     of the alternation; without learning of updates
+    accelerate : bool        mix updates (memory O(n) for some twenty vectors), or plain updates; one fixed point
+    block_size : int         data points handled at a time, at most
+    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every visit
+    initial_xi : (n,)        where to start in place of mu = 0, Sigma = I
+    callback : callable      called after every iteration
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    K_ZZ is singular
+    """
+    return _fit(
+        "jj", X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, learn=learn, n_upd=n_upd,
+        n_fun=n_fun, tolerance=tolerance, max_iterations=max_iterations, accelerate=accelerate, block_size=block_size,
+        memory_budget=memory_budget, initial_xi=initial_xi, callback=callback,
+    )  # fmt: skip
+
+
+@equation("izmailov2016", "vi-jj-full")
+def fit_full(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    smoothness: float | None = None,
+    learn: Iterable[str] = (),
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+    initial_xi: Any = None,
+    callback: Callable[[Any], None] | None = None,
+) -> QuadraticPosterior:
+    """vi-jj-full: L-BFGS-B on (14) over xi and parameters of the prior at once; updates (15) finish what it leaves.
+
+    Parameters
+    ----------
+    X, y, variance, lengthscales, noise, jitter, Z, smoothness, learn, block_size, memory_budget    see `fit`
+    tolerance : float        relative change of the bound in a step of the search; relative distance of xi at the end
+    max_iterations : int     steps of the search
+    initial_xi : (n,)        default: (15) at mu = 0, Sigma = I
+    callback : callable      called after every finishing update
+    """
+    return _fit(
+        "full", X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, learn=learn, n_upd=1, n_fun=1,
+        tolerance=tolerance, max_iterations=max_iterations, accelerate=True, block_size=block_size,
+        memory_budget=memory_budget, initial_xi=initial_xi, callback=callback,
+    )  # fmt: skip
+
+
+@equation("izmailov2016", "vi-jj-hybrid")
+def fit_hybrid(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    smoothness: float | None = None,
+    learn: Iterable[str] = (),
+    n_upd: int = N_UPD,
+    n_fun: int = N_FUN,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+    initial_xi: Any = None,
+    callback: Callable[[Any], None] | None = None,
+) -> QuadraticPosterior:
+    """vi-jj-hybrid: stage 1 of Algorithm 1 and L-BFGS-B over xi and parameters of the prior in turn.
+
+    Parameters
+    ----------
+    X, y, variance, lengthscales, noise, jitter, Z, smoothness, learn, n_upd, n_fun, tolerance, max_iterations,
+    block_size, memory_budget, initial_xi, callback    see `fit`
+    """
+    return _fit(
+        "hybrid", X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, learn=learn, n_upd=n_upd,
+        n_fun=n_fun, tolerance=tolerance, max_iterations=max_iterations, accelerate=True, block_size=block_size,
+        memory_budget=memory_budget, initial_xi=initial_xi, callback=callback,
+    )  # fmt: skip
+
+
+def gradients(posterior: QuadraticPosterior) -> Gradients:
+    """Slope of the bound at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
+
+    Parameters
+    ----------
+    posterior    from `fit`, `fit_full` or `fit_hybrid`
+    """
+    found = posterior.evaluation
+    return gradients_at(posterior.prior, Bound(), posterior.xi, found.factor, found.weights)
+
+
+def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
+    """Latent moments and class probabilities E[sigma(f)] at test points. Time O(t m (m + d)), with n for m if full.
+
+    Parameters
+    ----------
+    posterior            from `fit`, `fit_full` or `fit_hybrid`
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    return logit_prediction(*latent(posterior, X_test, block_size=block_size))
+
+
+def latent(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance, noise included, of f at test points: (t,) each. izmailov2016, 3.1.
+
+    Parameters
+    ----------
+    posterior            with q(u) given by local quadratics
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    prior, found = posterior.prior, posterior.evaluation
+    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = _inputs.count("block_size", block_size)
+    if isinstance(prior, FullPrior):
+        return full_latent(
+            X_test, prior.X, prior.hyper, posterior.site_precision, found.factor, found.weights, block_size
+        )
+    return sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, found.factor, found.weights, block_size)

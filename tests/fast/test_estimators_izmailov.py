@@ -1,0 +1,95 @@
+"""The classifiers of izmailov2016: scikit-learn's own checks, and that they are the methods."""
+
+import pickle
+
+import numpy as np
+import pytest
+from sklearn.datasets import make_moons
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from fast.estimators import JJClassifier, JJFullClassifier, JJHybridClassifier, SVIClassifier, TaylorClassifier
+from fast.estimators._base import cluster_centres
+from fast.methods import svi, vi_jj, vi_taylor
+
+FITS = {
+    JJClassifier: vi_jj.fit,
+    JJFullClassifier: vi_jj.fit_full,
+    JJHybridClassifier: vi_jj.fit_hybrid,
+    TaylorClassifier: vi_taylor.fit,
+}
+CLASSIFIERS = (*FITS, SVIClassifier)
+
+
+@pytest.fixture(scope="module")
+def moons():
+    return make_moons(100, noise=0.25, random_state=0)
+
+
+@parametrize_with_checks(
+    [
+        JJClassifier(max_iter=3),
+        JJFullClassifier(max_iter=20),
+        JJHybridClassifier(max_iter=3),
+        TaylorClassifier(max_iter=3),
+        SVIClassifier(max_iter=60),
+    ]
+)
+def test_scikit_learn_has_nothing_to_object(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("cls", FITS)
+def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, moons):
+    X, y = moons
+    settings = {"variance": 2.0, "lengthscales": [0.8, 1.1], "noise": 0.1, "jitter": 1e-6}
+    model = cls(inducing_points=X[:15], **settings, learn=(), smoothness=1.5, tol=1e-10, max_iter=500).fit(X, y)
+    posterior = FITS[cls](
+        X, y, 2.0, np.array([0.8, 1.1]), 0.1, 1e-6, X[:15], smoothness=1.5, tolerance=1e-10, max_iterations=500
+    )
+    found = (vi_taylor if cls is TaylorClassifier else vi_jj).predict(posterior, X[:7])
+    # one and the same computation
+    np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)
+    assert model.log_evidence_ == posterior.elbo
+
+
+@pytest.mark.parametrize("cls", CLASSIFIERS)
+def test_it_learns_predicts_and_survives_a_pickle(cls, moons):
+    X, y = moons
+    names = np.array(["low", "high"])[y]
+    model = cls(n_inducing=12, random_state=0, max_iter=300 if cls is SVIClassifier else 20).fit(X, names)
+    assert model.score(X, names) > 0.85
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
+def test_inducing_points_are_centres_of_k_means(moons):
+    X, y = moons
+    model = JJClassifier(n_inducing=6, random_state=0, learn=()).fit(X, y)
+    Z = model.inducing_points_
+    nearest = ((X[:, None] - Z[None]) ** 2).sum(axis=2).argmin(axis=1)
+    # each centre is the mean of the rows that are nearest to it
+    np.testing.assert_allclose(Z, [X[nearest == k].mean(axis=0) for k in range(6)], rtol=0, atol=1e-3)
+    assert cluster_centres(X, 3, np.random.RandomState(0)).shape == (3, 2)
+
+
+def test_a_callback_sees_a_classifier_that_predicts(moons):
+    X, y = moons
+    seen = []
+    SVIClassifier(n_inducing=5, max_iter=4, random_state=0).fit(
+        X, y, callback=lambda model: seen.append(model.predict_proba(X)[0, 1])
+    )
+    assert len(seen) == 4
+    model = JJClassifier(n_inducing=5, random_state=0, learn=())
+    model.fit(X, y, callback=lambda found: seen.append(found.predict_proba(X)[0, 1]))
+    assert len(seen) == 5
+
+
+def test_what_cannot_be_trained_is_refused_by_name(moons):
+    X, y = moons
+    with pytest.raises(ValueError, match="n_inducing: found None"):
+        SVIClassifier(n_inducing=None).fit(X, y)
+    with pytest.raises(ValueError, match="learn: found 'Z'"):
+        JJClassifier(learn=("Z",)).fit(X, y)
+    with pytest.raises(ValueError, match="lengthscales: found 'long'"):
+        TaylorClassifier(lengthscales="long").fit(X, y)
+    assert svi.EXPECTED.keys() == {"logit", "probit"}

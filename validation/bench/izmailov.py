@@ -1,0 +1,172 @@
+"""vi-jj of `fast`: an iteration against its floor, memory while it reads a memory map, exponents of its cost."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import numpy as np
+from scipy.linalg.blas import dsyrk, dtrsm
+from scipy.linalg.lapack import dpotrf
+
+from fast.methods import vi_jj
+from fast.quadratic_search import Alternation, prepare, stage_one, stage_two
+from validation.bench.measure import Row, best_of
+
+_LEARN = ("variance", "lengthscales")
+
+
+def _state(n: int, m: int, d: int) -> Alternation:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
+    state = Alternation.start(prepare(X, y, 2.0, np.full(d, 2.0), 0.1, 1e-6, X[:m].copy()), vi_jj.Bound())
+    stage_one(state, 2)
+    return state
+
+
+def _floor(state: Alternation, n: int, m: int, d: int) -> tuple[Callable[[], None], Callable[[], None]]:
+    """The calls of one update, and of one evaluation of stage 2 with its gradient, that nothing can spare."""
+    prior = state.prior
+    block = prior.block_size
+    rows = np.concatenate([prior.rows(s, min(s + block, n)) for s in range(0, n, block)])  # type: ignore[union-attr]
+    assert state.end is not None
+    factor = state.end.factor
+    signs, xi = prior.y_sign, state.xi
+    points, centres = np.asarray(prior.X), np.asarray(prior.X[:m].T)
+    buffer = np.empty((block, m))
+
+    def update() -> None:
+        B = np.eye(m, order="F")
+        for start in range(0, n, block):
+            part = slice(start, min(start + block, n))
+            half = buffer[: part.stop - start]
+            half[:] = rows[part]
+            half = dtrsm(1.0, factor, half.T, side=0, lower=1, overwrite_b=1).T
+            half @ signs[:m]
+            np.vecdot(half, half)
+            root = np.sqrt(np.tanh(xi[part]) / xi[part])
+            np.multiply(rows[part], root[:, None], out=buffer[: part.stop - start])
+            B = dsyrk(1.0, buffer[: part.stop - start].T, beta=1.0, c=B, lower=1, overwrite_c=1)
+            signs[part] @ rows[part]
+        dpotrf(B, lower=1)
+
+    def evaluation() -> None:
+        B = np.eye(m, order="F")
+        for start in range(0, n, block):
+            part = slice(start, min(start + block, n))
+            K = np.exp(points[part] @ centres)
+            a = dtrsm(1.0, factor, K.T, side=0, lower=1, overwrite_b=1).T
+            np.vecdot(a, a)
+            a *= xi[part, None]
+            B = dsyrk(1.0, a.T, beta=1.0, c=B, lower=1, overwrite_c=1)
+            signs[part] @ a
+        dpotrf(B, lower=1)
+        for start in range(0, n, block):
+            part = slice(start, min(start + block, n))
+            work = dtrsm(1.0, factor, rows[part].T, side=0, lower=1).T
+            work = dtrsm(1.0, factor, work.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
+            work *= xi[part, None]
+            work = dtrsm(1.0, factor, work.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
+            work *= np.exp(points[part] @ centres)
+            work.T @ points[part]
+            work.sum(axis=1) @ points[part]
+
+    return update, evaluation
+
+
+def iteration(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 3) -> Iterable[Row]:
+    """One update, and one whole iteration of Algorithm 1 (three updates, a search of about five evaluations)."""
+    state = _state(n, m, d)
+    update, evaluation = _floor(state, n, m, d)
+    calls = (
+        f"an update, in blocks: copy and triangular solve ({m}, {m}) \\ ({m}, b), squared norms, two products with a "
+        f"vector, scale (b, {m}), dsyrk ({m}, b); tanh ({n},); Cholesky ({m}, {m})",
+        f"an evaluation with its gradient, in blocks: product (b, {d}) x ({d}, {m}) and exp, twice; triangular solve "
+        f"({m}, {m}) \\ ({m}, b), four times; scale, dsyrk ({m}, b); product ({m}, b) x (b, {d}); Cholesky ({m}, {m})",
+    )
+    count = 0
+
+    def whole() -> None:
+        nonlocal count
+        stage_one(state, 3)
+        count = stage_two(state, _LEARN, 5).n_evaluations
+
+    whole()  # how many evaluations a search makes
+
+    def floor() -> None:
+        for _ in range(3):
+            update()
+        for _ in range(count):
+            evaluation()
+
+    one, bare_one, ours, bare = best_of([lambda: stage_one(state, 1), update, whole, floor], repeats)
+    yield Row("vi-jj/iteration", f"update, n = {n}, m = {m}", 1e3 * one, "ms", "", None)
+    yield Row("vi-jj/iteration", "update: floor", 1e3 * bare_one, "ms", "", None, calls[:1])
+    yield Row("vi-jj/iteration", "update: ratio", one / bare_one, "", "<= 1.5", one / bare_one <= 1.5)
+    yield Row("vi-jj/iteration", f"iteration, 3 updates, {count} evaluations", 1e3 * ours, "ms", "", None)
+    yield Row("vi-jj/iteration", "iteration: floor", 1e3 * bare, "ms", "", None, calls)
+    yield Row("vi-jj/iteration", "iteration: ratio", ours / bare, "", "<= 1.5", ours / bare <= 1.5)
+
+
+def exponents(*, repeats: int = 3) -> Iterable[Row]:
+    """Slopes of log time on log n and on log m, of an update: 1 and at most 2 by its cost n m^2 + m^3/3."""
+    for letter, sizes in (
+        ("n", [(n, 100) for n in (8_000, 16_000, 32_000, 64_000)]),
+        ("m", [(16_000, m) for m in (64, 128, 256, 512)]),
+    ):
+        states = [_state(n, m, 8) for n, m in sizes]
+        seconds = best_of([lambda state=state: stage_one(state, 1) for state in states], repeats)  # type: ignore[misc]
+        sides = [n if letter == "n" else m for n, m in sizes]
+        slope = float(np.polyfit(np.log(sides), np.log(seconds), 1)[0])
+        limit = 1.2 if letter == "n" else 2.2
+        for side, time in zip(sides, seconds, strict=True):
+            yield Row("vi-jj/exponents", f"{letter} = {side}", 1e3 * time, "ms", "", None)
+        yield Row("vi-jj/exponents", f"exponent in {letter}", slope, "", f"<= {limit}", slope <= limit)
+
+
+_TRAIN = """
+import sys
+import numpy as np
+from fast.methods import vi_jj
+from fast.quadratic_sweep import gradients_at
+
+def anonymous():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) / 1024
+
+n, d, folder = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+X = np.memmap(folder + "/X.bin", dtype=np.float64, mode="r", shape=(n, d))
+y = np.memmap(folder + "/y.bin", dtype=np.int8, mode="r", shape=(n,))
+Z = np.array(X[:200])
+before, peak = anonymous(), 0.0
+
+def look(value):
+    global peak
+    peak = max(peak, anonymous())
+
+found = vi_jj.fit(X, y, 2.0, np.full(d, 4.0), 0.1, 1e-6, Z, accelerate=False, max_iterations=2, memory_budget=0,
+                  callback=look)
+look(0.0)
+print(peak - before)
+"""
+
+
+def memory_map(*, n: int = 2_000_000, d: int = 10) -> Iterable[Row]:
+    """Growth of anonymous memory over two updates and the final moments, in a process of its own (Linux)."""
+    if not Path("/proc/self/status").exists():
+        return
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        with open(Path(folder, "X.bin"), "wb") as inputs, open(Path(folder, "y.bin"), "wb") as labels:
+            for _ in range(0, n, 10**5):
+                part = rng.standard_normal((10**5, d))
+                part.tofile(inputs)
+                (part[:, 0] > 0).astype(np.int8).tofile(labels)
+        command = [sys.executable, "-c", _TRAIN, str(n // 10**5 * 10**5), str(d), folder]
+        grown = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    what = f"{n} x {d} memory map, m = 200: growth of anonymous memory"
+    yield Row("vi-jj/memory", what, grown, "MB", "< 200", grown < 200.0)
