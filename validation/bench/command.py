@@ -15,8 +15,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from validation.bench import izmailov, x_gpc, x_gpc_svi
 from validation.bench import peers as peer_programs
-from validation.bench import x_gpc, x_gpc_svi
 from validation.bench.measure import Row
 from validation.solve import versions
 
@@ -25,6 +25,9 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "x-gpc-svi/step": x_gpc_svi.step,
     "x-gpc-svi/length": x_gpc_svi.step_against_n,
     "x-gpc-svi/memory": x_gpc_svi.memory_map,
+    "vi-jj/iteration": izmailov.iteration,
+    "vi-jj/exponents": izmailov.exponents,
+    "vi-jj/memory": izmailov.memory_map,
     "gibbs/polya-gamma": x_gpc.polya_gamma,
     "gibbs/chains": x_gpc.chains,
     "peers": peer_programs.peers,
