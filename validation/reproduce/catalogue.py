@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import importlib
 
-MODULES = tuple(f"validation.reproduce.wenzel2019.{name}" for name in ("fig1", "table1", "fig3"))
+MODULES = (
+    "validation.reproduce.wenzel2019.fig1",
+    "validation.reproduce.wenzel2019.table1",
+    "validation.reproduce.wenzel2019.fig3",
+    "validation.reproduce.izmailov2016.curves",
+)
 
 
 def load() -> None:

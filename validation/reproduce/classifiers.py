@@ -18,3 +18,17 @@ def binary_classifier(method: str, *, n_inducing: int, batch_size: int, seed: in
         "epgpc": estimators.EPGPClassifier,
     }
     return table[method](n_inducing=n_inducing, batch_size=batch_size, training="minibatch", random_state=seed)
+
+
+TRACTABLE = {
+    "svi": estimators.SVIClassifier,
+    "vi-jj": estimators.JJClassifier,
+    "vi-jj-full": estimators.JJFullClassifier,
+    "vi-jj-hybrid": estimators.JJHybridClassifier,
+    "vi-taylor": estimators.TaylorClassifier,
+}
+
+
+def tractable_classifier(method: str, *, n_inducing: int, max_iter: int, seed: int) -> Any:
+    """A classifier of izmailov2016 by method id: n_inducing cluster centres, at most max_iter iterations, seed."""
+    return TRACTABLE[method](n_inducing=n_inducing, max_iter=max_iter, random_state=seed)

@@ -161,3 +161,38 @@ def inducing_point_study(
         curves[int(m)] = performance_against_time(make_model(int(m)), X, y, X_test, y_test, clock=clock)
         say(f"m = {m}: error {curves[m].error[-1]:.4f} after {curves[m].seconds[-1]:.1f} s")
     return curves
+
+
+@equation("izmailov2016", "u5.2-curves")
+def accuracy_against_time(
+    make_model: Callable[[int], Any],
+    budgets: Sequence[int],
+    X: Array,
+    y: NDArray[np.int64],
+    X_test: Array,
+    y_test: NDArray[np.int64],
+    *,
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[Array, Array]:
+    """Seconds of training and share of right test labels after so many iterations: izmailov2016, section 5.2.
+
+    Each budget is a run of its own from the same start, so that the curve holds for methods that give nothing away
+    before they end; the time of a run counts whole.
+
+    Parameters
+    ----------
+    make_model : callable  iterations -> a classifier that makes at most so many
+    budgets : ints         iterations, rising
+    X, y, X_test, y_test   training and held-out rows, standardised
+    clock : callable       seconds
+    """
+    if not len(budgets) or list(budgets) != sorted(set(budgets)) or budgets[0] < 1:
+        raise ValueError(f"budgets: found {list(budgets)}, expected rising numbers of iterations from 1")
+    seconds, accuracy = [], []
+    for budget in budgets:
+        model = make_model(int(budget))
+        started = clock()
+        model.fit(X, y)
+        seconds.append(clock() - started)
+        accuracy.append(1.0 - scores(model.predict_proba(X_test), y_test)[0])
+    return np.array(seconds), np.array(accuracy)

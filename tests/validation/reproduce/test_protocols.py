@@ -10,6 +10,7 @@ from sklearn.metrics import log_loss, zero_one_loss
 from validation import datasets
 from validation.datasets.splits import kfold
 from validation.reproduce.protocols import (
+    accuracy_against_time,
     cross_validate,
     inducing_point_study,
     performance_against_time,
@@ -148,3 +149,35 @@ def test_the_study_has_a_curve_for_each_number_of_inducing_points():
 def test_a_study_without_sizes_is_refused():
     with pytest.raises(ValueError, match="sizes: found none"):
         inducing_point_study(Ticking, (), np.zeros((1, 1)), np.zeros(1, int), np.zeros((1, 1)), np.zeros(1, int))
+
+
+class Budgeted:
+    """A classifier that takes three seconds an iteration and is right on the first rows, one for each iteration."""
+
+    now = 0.0
+
+    def __init__(self, iterations):
+        self.iterations = iterations
+
+    def fit(self, X, y):
+        Budgeted.now += 3.0 * self.iterations
+        return self
+
+    def predict_proba(self, X):
+        Budgeted.now += 1000.0  # predicting takes long, and must not count
+        right = np.arange(X.shape[0]) < self.iterations
+        return np.column_stack([~right, right]).astype(np.float64)
+
+
+@pytest.mark.verifies("izmailov2016", "u5.2-curves", route="classifiers and a clock whose every reading is known")
+def test_accuracy_is_that_of_a_run_of_each_length_and_its_time_that_of_the_run():
+    X, y = np.zeros((8, 1)), np.ones(8, dtype=np.int64)
+    seconds, accuracy = accuracy_against_time(Budgeted, (1, 2, 6), X, y, X, y, clock=lambda: Budgeted.now)
+    np.testing.assert_array_equal(seconds, [3.0, 6.0, 18.0])
+    np.testing.assert_array_equal(accuracy, [1 / 8, 2 / 8, 6 / 8])
+
+
+@pytest.mark.parametrize("budgets", [(), (2, 1), (1, 1), (0, 1)])
+def test_budgets_that_do_not_rise_are_refused(budgets):
+    with pytest.raises(ValueError, match="budgets: found"):
+        accuracy_against_time(Budgeted, budgets, np.zeros((1, 1)), np.zeros(1, int), np.zeros((1, 1)), np.zeros(1, int))

@@ -1,0 +1,1 @@
+"""Experiments of izmailov2016: section 5."""
