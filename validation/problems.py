@@ -244,38 +244,38 @@ def _classes(name: str, make: Callable[[], Problem], purpose: str, cost: float) 
 
 
 _RECIPES: dict[str, Recipe] = {
-    "two-points": Recipe(lambda: _few(2, 2.0, 0.0), "two data, full GP: quadrature knows all", 3.0),
-    "three-points": Recipe(lambda: _few(3, np.exp(4.0), 0.3), "three data at log variance 4, with noise", 4.0),
+    "two-points": Recipe(lambda: _few(2, 2.0, 0.0), "two data, full GP: quadrature knows all", 5.0),
+    "three-points": Recipe(lambda: _few(3, np.exp(4.0), 0.3), "three data at log variance 4, with noise", 12.0),
     "three-points-fitc": Recipe(
-        lambda: _few(3, np.exp(2.0), 0.2, Z=[-1.0, 1.2]), "three data given two inducing values: the FITC prior", 4.0
+        lambda: _few(3, np.exp(2.0), 0.2, Z=[-1.0, 1.2]), "three data given two inducing values: the FITC prior", 5.0
     ),
-    "toy": Recipe(lambda: _toy(24, 1, 1.0, 0.1, seed=4), "drawn from the model, log variance 1", 8.0),
-    "toy-steep": Recipe(lambda: _toy(24, 2, 4.0, 0.05, seed=5), "drawn from the model, log variance 4", 12.0),
+    "toy": Recipe(lambda: _toy(24, 1, 1.0, 0.1, seed=4), "drawn from the model, log variance 1", 6.0),
+    "toy-steep": Recipe(lambda: _toy(24, 2, 4.0, 0.05, seed=5), "drawn from the model, log variance 4", 3.0),
     "toy-sparse": Recipe(
-        lambda: _toy(60, 2, 2.5, 0.05, seed=6, m=8), "drawn from the model, log variance 2.5, 8 inducing points", 12.0
+        lambda: _toy(60, 2, 2.5, 0.05, seed=6, m=8), "drawn from the model, log variance 2.5, 8 inducing points", 3.0
     ),
     "toy-spread": Recipe(
-        lambda: _toy(16, 3, 2.0, 0.0, seed=7, spread=3.0), "points far apart, no noise: K_XX is well conditioned", 1.0
+        lambda: _toy(16, 3, 2.0, 0.0, seed=7, spread=3.0), "points far apart, no noise: K_XX is well conditioned", 2.0
     ),
     "iris": Recipe(
         lambda: _real("iris", ("versicolor", "virginica"), 60, 40, 1.0, 1.0, 0.01),
         "iris, versicolor against virginica: overlapping classes, full GP",
-        15.0,
+        4.0,
     ),
     "wine": Recipe(
         lambda: _real("wine", ("class_0", "class_1"), 90, 40, 2.0, 2.0, 0.05, m=15),
         "wine, class 0 against 1: 13 features, 15 inducing points",
-        12.0,
+        4.0,
     ),
     "digits": Recipe(
         lambda: _real("digits", ("3", "8"), 120, 150, 4.0, 2.0, 0.1, m=24),
         "digits, 3 against 8: 52 features, log variance 4",
-        15.0,
+        6.0,
     ),
     "breast-cancer": Recipe(
         lambda: _real("breast_cancer", ("malignant", "benign"), 300, 169, 2.0, 2.0, 0.05, m=24),
         "breast cancer: 30 features, 300 patients, 24 inducing points",
-        18.0,
+        8.0,
     ),
     "iris-steep": Recipe(
         lambda: _real("iris", ("versicolor", "virginica"), 70, 30, 5.0, 0.5, 0.2),

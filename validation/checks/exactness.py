@@ -12,16 +12,19 @@ from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, 
 from validation.checks.subjects import (
     CERTIFICATES,
     DRAWN,
+    EVIDENCES,
     LARGER,
     PLAIN,
     REAL,
     SEED,
     SUBJECTS,
     TINY,
+    Evidence,
     Subject,
     certificates,
     certified,
     chain,
+    exact,
 )
 from validation.compare import z_statistics
 from validation.problem import Problem
@@ -65,11 +68,11 @@ def _register(subject: Subject) -> None:
         problems=TINY,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        exact = context.solve("quadrature", "exact", problem)
+        truth = exact(context, problem)
         chains = chain(context, subject.sampler, problem)
-        assert exact.log_evidence is not None
+        assert truth.log_evidence is not None
         for route, value, error in routes(chains):
-            yield _evidence_test(value, error, exact.log_evidence, 0.0, f"gibbs {route}", exact.label)
+            yield _evidence_test(value, error, truth.log_evidence, 0.0, f"gibbs {route}", truth.label)
 
     @check(
         f"exactness/{subject.sampler}/log_evidence_routes",
@@ -119,7 +122,7 @@ def _register(subject: Subject) -> None:
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         chains = chain(context, subject.sampler, problem)
-        ensemble = context.solve("gibbs", "ensemble-logit", problem, seed=SEED)
+        ensemble = context.solve("gibbs", "ensemble-logit", problem, seed=SEED, n_draws=2500)
         for quantity in ("latent_mean", "latent_cov"):
             yield tested(ensemble, chains, quantity)
 
@@ -127,7 +130,7 @@ def _register(subject: Subject) -> None:
 def _register_moment(subject: Subject, quantity: str, question: str) -> None:
     @check(f"exactness/{subject.sampler}/{quantity}", paper=subject.paper, question=question, problems=TINY)
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        yield tested(chain(context, subject.sampler, problem), context.solve("quadrature", "exact", problem), quantity)
+        yield tested(chain(context, subject.sampler, problem), exact(context, problem), quantity)
 
 
 def routes(chains: Solution) -> Iterable[tuple[str, float, float]]:
@@ -179,11 +182,40 @@ def _register_certificate(sampler: str, quantity: str, question: str) -> None:
     problems=certificates("exact-probit")[0].problems,
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    draws, exact = certified(context, certificates("exact-probit")[0], problem)
-    assert exact.log_evidence is not None
+    draws, truth = certified(context, certificates("exact-probit")[0], problem)
+    assert truth.log_evidence is not None
     assert draws.log_evidence is not None
     assert draws.log_evidence_se is not None
-    yield _evidence_test(draws.log_evidence, draws.log_evidence_se, exact.log_evidence, 0.0, draws.label, exact.label)
+    yield _evidence_test(draws.log_evidence, draws.log_evidence_se, truth.log_evidence, 0.0, draws.label, truth.label)
+
+
+def _evidences(context: Context, entry: Evidence, problem: Problem) -> Iterable[Outcome]:
+    found = context.solve("gibbs", entry.sampler, problem, seed=SEED, **entry.options)
+    if entry.truth == "quadrature":
+        truth: Solution | None = exact(context, problem, entry.digits)
+    else:
+        truth = context.stored(problem)
+    if truth is None or truth.log_evidence is None:
+        yield Skipped(f"{problem.name}: found no stored log Z; `triad truth --stored {problem.name}` makes it")
+        return
+    label = truth.label if entry.truth == "quadrature" else f"stored {truth.label}"
+    for route, value, error in routes(found):
+        yield _evidence_test(
+            value, error, truth.log_evidence, truth.log_evidence_se or 0.0, f"gibbs {entry.sampler} {route}", label
+        )
+
+
+def _register_evidences(sampler: str) -> None:
+    of_problem = {entry.problem: entry for entry in EVIDENCES if entry.sampler == sampler}
+
+    @check(
+        f"exactness/{sampler}/log_evidence_routes",
+        paper=certificates(sampler)[0].paper,
+        question="Do both routes to log Z meet quadrature, exact draws or the stored chains?",
+        problems=tuple(of_problem),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return _evidences(context, of_problem[problem.name], problem)
 
 
 def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None:
@@ -195,13 +227,15 @@ def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         found = context.solve("gibbs", sampler, problem, seed=SEED, **options)
-        exact = context.solve("quadrature", "exact", problem)
+        truth = exact(context, problem, certificates(sampler)[0].digits)
         for quantity in ("latent_mean", "latent_cov", "probabilities"):
-            yield tested(found, exact, quantity)
+            yield tested(found, truth, quantity)
 
 
 for _plain in PLAIN:
     _register_plain(*_plain)
+for _name in dict.fromkeys(entry.sampler for entry in EVIDENCES):
+    _register_evidences(_name)
 for _subject in SUBJECTS:
     _register(_subject)
     for _quantity, _question in _MOMENTS.items():

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from validation.checks.core import Context
 from validation.problem import Problem
 from validation.solution import Solution
-from validation.truth import stored_truth
 
 # n <= 3: quadrature knows everything about these
 TINY = ("two-points", "three-points", "three-points-fitc")
@@ -40,29 +39,32 @@ class Chains(NamedTuple):
     thin: int
 
 
-# Sweeps per kept draw in a quick run, by measurement: strong coupling and log variances of 4 make chains mix slowly,
-# and a draw that is kept costs as much as a sweep. So thinned, 24 000 draws meet the gate of 10 000 effective ones.
-_THIN = {"toy-steep": 4, "toy-sparse": 4, "iris": 2, "wine": 2, "digits": 3, "breast-cancer": 3, "iris-steep": 10}
+# Problems whose long chains run in every run: those that cost seconds. For the rest they are stored.
+LIVE = (*TINY, "toy")
 
 
 def lengths(problem: Problem, *, quick: bool) -> Chains:
     """How long the chains of a problem run; where they miss the gate all the same, its check says so."""
-    thin = _THIN.get(problem.name, 1)
+    thin = 4 if problem.n > 24 else 1  # a kept draw costs as much as a sweep, and more data mix more slowly
     if quick:
         return Chains(n_chains=16, n_draws=1500, n_warmup=300, thin=thin)
     return Chains(n_chains=16, n_draws=5000, n_warmup=1000, thin=2 * thin)
 
-
-# annealed particles see no chain at all, but cost a minute beyond some forty latent values
-_ANNEALED = (*TINY, "toy", "toy-steep")
 
 # one seed for all truths: a rerun gives the same numbers, and no check chooses its own
 SEED = 20190127
 
 
 def chain(context: Context, sampler: str, problem: Problem) -> Solution:
-    """The Gibbs truth of a problem, with its routes to log Z."""
-    evidence = "all" if problem.name in _ANNEALED else "chains"
+    """The Gibbs truth of a problem, with its routes to log Z: stored, but for LIVE problems and what is not stored.
+
+    `exactness/.../stored` holds stored chains against fresh ones.
+    """
+    stored = None if problem.name in LIVE else context.stored(problem)
+    if stored is not None and stored.method == sampler:
+        return stored
+    # annealed particles see no chain at all, but cost the most
+    evidence = "all" if problem.name in TINY else "chains"
     return context.solve(
         "gibbs", sampler, problem, seed=SEED, evidence=evidence, **lengths(problem, quick=context.quick)._asdict()
     )
@@ -85,6 +87,7 @@ class Certificate(NamedTuple):
     paper       key of the paper that describes it
     truth       "quadrature" or "exact-probit": whose moments are right; a quick run takes the stored draws of the
                 latter, which `exactness/exact-probit/stored` holds against fresh ones
+    digits      of the quadrature: beyond what any chain resolves, below its own eight, which cost up to ten times more
     problems    names of problems in every run; `full` those that a full run adds
     options     of the sampler in a quick run; a full run takes `longer`
     """
@@ -96,6 +99,7 @@ class Certificate(NamedTuple):
     full: tuple[str, ...] = ()
     options: Mapping[str, Any] = MappingProxyType({})
     longer: Mapping[str, Any] = MappingProxyType({})
+    digits: float = 6.0
 
 
 # 32 chains x 60 draws: paths that follow the walls make every draw count, so 2 % differences show after two seconds
@@ -149,6 +153,16 @@ CERTIFICATES = (
         _SHORT,
         _LONG,
     ),
+    Certificate(
+        "mh-softmax",
+        "riihimaki2013",
+        "quadrature",
+        ("two-points-3-softmax",),
+        options=_TINY_CHAINS | {"evidence": "none"},
+        longer=_LONG | {"evidence": "none"},
+        # a rule in four dimensions: its cost goes with the fourth power of the digits, and chains resolve three
+        digits=5.0,
+    ),
 )
 
 # The moves that follow walls make a sweep nearly an independent draw, which hides a wrong conditional beside them; so
@@ -159,6 +173,11 @@ PLAIN: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
         "gibbs-threshold",
         "two-points-3-errors",
         {"n_chains": 32, "n_draws": 600, "n_warmup": 200, "moves": ("components",)},
+    ),
+    (
+        "mh-softmax",
+        "two-points-3-softmax",
+        {"n_chains": 32, "n_draws": 600, "n_warmup": 200, "moves": ("scaled", "ellipse"), "evidence": "none"},
     ),
 )
 
@@ -175,19 +194,50 @@ def as_probit(problem: Problem) -> Problem:
     return problem.replace(name=f"{problem.name}-probit", likelihood="probit")
 
 
+def exact(context: Context, problem: Problem, digits: float | None = None) -> Solution:
+    """Quadrature, with its own eight digits or as many as asked for."""
+    options = {} if digits is None else {"digits": digits}
+    return context.solve("quadrature", "exact", problem, **options)
+
+
 def certified(context: Context, certificate: Certificate, problem: Problem) -> tuple[Solution, Solution]:
     """What the sampler says of a problem, and the truth it is held against."""
     question = as_probit(problem)
     options = certificate.options if context.quick else certificate.longer
     found = context.solve("gibbs", certificate.sampler, question, seed=SEED, **options)
     if certificate.truth == "quadrature":
-        return found, context.solve("quadrature", "exact", question)
+        return found, exact(context, question, certificate.digits)
     return found, exact_draws(context, question)
 
 
 def exact_draws(context: Context, problem: Problem) -> Solution:
     """Independent draws, enough not to be the weaker side of a comparison: in a quick run those that are stored."""
-    stored = stored_truth(problem) if context.quick else None
+    stored = context.stored(problem) if context.quick else None
     if stored is not None and stored.method == "exact-probit":
         return stored
     return context.solve("gibbs", "exact-probit", problem, seed=SEED, n_draws=4000 if context.quick else 20_000)
+
+
+# -- log Z of chains -------------------------------------------------------------------------------------------------
+
+
+class Evidence(NamedTuple):
+    """log Z of a sampler on one problem, by all its routes: "quadrature", "stored" (exact draws, or other chains)."""
+
+    sampler: str
+    problem: str
+    truth: str
+    options: Mapping[str, Any]
+    digits: float | None = None
+
+
+_FOR_EVIDENCE = MappingProxyType({"n_chains": 32, "n_draws": 150, "n_warmup": 30, "evidence": "all"})
+EVIDENCES = (
+    Evidence("gibbs-probit", "two-points-3", "quadrature", _FOR_EVIDENCE),
+    Evidence("gibbs-probit", "toy-3", "stored", _FOR_EVIDENCE),
+    Evidence("gibbs-threshold", "two-points-3-threshold", "quadrature", _FOR_EVIDENCE),
+    Evidence("gibbs-threshold", "two-points-3-errors", "quadrature", _FOR_EVIDENCE),
+    Evidence("gibbs-threshold", "toy-3-threshold", "stored", _FOR_EVIDENCE),
+    Evidence("mh-softmax", "two-points-3-softmax", "quadrature", _FOR_EVIDENCE, 5.0),
+    Evidence("mh-softmax", "toy-3-softmax", "stored", _FOR_EVIDENCE | {"target_error": 0.05}),
+)

@@ -9,14 +9,14 @@ import numpy as np
 
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.exactness import tested
-from validation.checks.subjects import CERTIFICATES, SEED, SUBJECTS, as_probit, chain
+from validation.checks.subjects import CERTIFICATES, LARGER, LIVE, SEED, SUBJECTS, as_probit, chain
 from validation.problem import Problem
 from validation.solution import Solution
 from validation.truth import store
 from validation.truth.make import ROUTES
 
 # what a quick run leaves out: sixty data, some seconds of exact draws each
-SLOW = ("iris-3", "iris-3-threshold", "iris-probit")
+SLOW = ("iris-3", "iris-3-threshold", "iris-3-softmax", "iris-probit", *LARGER)
 
 PAPERS = {"mh-softmax": "riihimaki2013"} | {entry.sampler: entry.paper for entry in (*SUBJECTS, *CERTIFICATES)}
 
@@ -36,10 +36,13 @@ def question_of(problem: Problem, method: str) -> Problem:
 def fresh(context: Context, problem: Problem, method: str) -> Solution:
     """A short run that shares nothing with the stored one but the code: another seed, other lengths."""
     route = ROUTES[method]
-    if method == "gibbs-logit":  # the chains that all checks of the problem share
-        return chain(context, method, problem)
+    if method == "gibbs-logit":
+        if problem.name in LIVE:  # the chains that all checks of the problem share
+            return chain(context, method, problem)
+        short = {"n_chains": 16, "n_draws": 150 if context.quick else 2000, "n_warmup": 80, "thin": 2}
+        return context.solve("gibbs", method, problem, seed=SEED, evidence="none", **short)
     if route.kind == "independent":
-        return context.solve("gibbs", method, problem, seed=SEED, n_draws=1000 if context.quick else 10_000)
+        return context.solve("gibbs", method, problem, seed=SEED, n_draws=400 if context.quick else 10_000)
     lengths: dict[str, Any] = {"n_chains": 32, "n_draws": 60 if context.quick else 1000, "n_warmup": 50}
     if method == "mh-softmax":
         lengths |= {"evidence": "none", "n_draws": 150 if context.quick else 1000}

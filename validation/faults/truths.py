@@ -18,6 +18,7 @@ def _fault(
     target: str,
     make: Callable[[Any], Any],
     problem: str = "two-points-3",
+    checks: tuple[str, ...] = ("*latent_*", "probabilities"),
 ) -> Fault:
     return Fault(
         f"{method}/classes-{name}",
@@ -27,7 +28,7 @@ def _fault(
         (target,),
         make,
         (problem,),
-        (f"exactness/{method}/*",),
+        tuple(f"exactness/{method}/{name}" for name in checks),
     )
 
 
@@ -100,6 +101,7 @@ FAULTS = (
         "the label's value is drawn without its lower limit, the largest of the others",
         "gibbs.multinomial_probit:draw_above",
         lambda original: lambda rng, mean, sd, bound: original(rng, mean, sd, np.subtract(bound, 1e3)),
+        checks=("plain_sweeps",),
     ),
     _fault(
         "gibbs-probit",

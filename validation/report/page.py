@@ -78,7 +78,7 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
     Parameters
     ----------
     run : Run         what `validation.checks.runner.run` gave
-    coverage : list   of the ledger, one entry for each paper; None leaves the section out
+    coverage : list   of the ledger, one entry for each paper; None says that it was not collected
     now : datetime    when the run ended, by default this moment
     """
     folder = Path(__file__).parent

@@ -164,6 +164,9 @@ def make_truth(
     second: str | None = None,
     second_ess: float | None = None,
     max_draws: int = MAX_DRAWS,
+    first_draws: int | None = None,
+    thin: int = 1,
+    options: Mapping[str, Any] | None = None,
     listen: Listener | None = None,
     callback: Callable[[Any], None] | None = None,
 ) -> Truth:
@@ -173,18 +176,25 @@ def make_truth(
     second       a name of ROUTES, "none", or None for the best that can answer
     second_ess   effective draws of the second route, by default a fifth of target_ess; it may take up to four times
                  the draws of the first, and is compared with the errors that it has then
+    first_draws  draws per chain to begin with, where it is known that fewer will not do
+    thin         sweeps per draw of chains, of both routes: a kept draw may cost as much as a sweep
+    options      of the first sampler, in place of those of its route
     listen       told of every `Attempt`; callback is handed to the samplers
     """
     if not arguments.real(target_ess, "target_ess") > 0.0:
         raise ValueError(f"target_ess: found {target_ess!r}, expected a number > 0")
     arguments.integer(seed, "seed", at_least=0)
     arguments.integer(max_draws, "max_draws", at_least=4)
+    arguments.integer(thin, "thin", at_least=1)
+    if first_draws is not None:
+        arguments.integer(first_draws, "first_draws", at_least=4)
     hear: Listener = listen or (lambda attempt: None)
     name, route = find_route(method, problem, "method")
     chosen = _second(second, name, problem)
     if chosen is not None and chosen[0] == name:
         raise ValueError(f"second: found {second!r}, the first route itself, expected another one")
-    sampled = _run(problem, name, route, target_ess, seed, max_draws, hear, callback)
+    route = _with_options(route, {**(options or {}), **({"thin": thin} if thin > 1 else {})})
+    sampled = _run(problem, name, route, target_ess, seed, max_draws, hear, callback, first_draws)
     met, reason = gate(sampled.solution, route, sampled.n_draws, target_ess)
     agreement: dict[str, Any] = {"second_route": "none"}
     if chosen is not None:
@@ -193,6 +203,7 @@ def make_truth(
         other_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
         hear(Attempt("second", chosen[0], 0))
         most = min(max_draws, max(1000, 4 * sampled.n_draws))
+        chosen = chosen[0], _with_options(chosen[1], {"thin": thin} if thin > 1 else {})
         other = _run(problem, *chosen, asked, other_seed, most, hear, callback)
         z = agreement_statistics(sampled.solution, other.solution)
         agreement = {
@@ -298,6 +309,7 @@ def _run(
     max_draws: int,
     hear: Listener,
     callback: Callable[[Any], None] | None,
+    first_draws: int | None = None,
 ) -> _Sampled:
     """Run a route, with twice the draws each time, until its gate is met or max_draws a chain are spent."""
     began = time.perf_counter()
@@ -305,7 +317,7 @@ def _run(
         hear(Attempt("run", name, 0))
         return _Sampled(solve(route.implementation, route.method, problem), 0, time.perf_counter() - began)
     n_draws = int(np.ceil(target_ess / (1 if route.kind == "independent" else route.n_chains)))
-    n_draws = max(4 if route.kind == "independent" else 50, n_draws)
+    n_draws = max(4 if route.kind == "independent" else 50, n_draws, first_draws or 0)
     if route.kind == "chains":
         n_draws = min(n_draws, max_draws)
     options: dict[str, Any] = {**route.options, "seed": seed}
@@ -323,6 +335,13 @@ def _run(
             return _Sampled(solution, n_draws, seconds)
         hear(Attempt("extend", name, n_draws, solution.ess, solution.r_hat))
         n_draws = min(_more(solution, target_ess) * n_draws, max_draws)
+
+
+def _with_options(route: Route, options: Mapping[str, Any]) -> Route:
+    """A route with further options; quadrature and ensembles know nothing of chains."""
+    if route.kind != "chains" or route.method == "ensemble-logit":
+        return route
+    return route._replace(options=MappingProxyType({**route.options, **options}))
 
 
 def _more(solution: Solution, target_ess: float) -> int:

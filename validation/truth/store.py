@@ -23,11 +23,20 @@ SEED = 20251019
 
 
 class Recipe(NamedTuple):
-    """How a stored truth is made: the route, its effective draws, and the second route (None: the best there is)."""
+    """How a stored truth is made.
+
+    method, target_ess    the route, and its effective draws
+    second                the second route; None: the best there is
+    first_draws, thin     where it is known that chains need them: draws per chain to begin with, sweeps per draw
+    options               of the first sampler, in place of those of its route
+    """
 
     method: str
     target_ess: float
     second: str | None = None
+    first_draws: int | None = None
+    thin: int = 1
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 _EXACT = Recipe("exact-probit", 20_000)
@@ -36,6 +45,14 @@ _STEEP = Recipe("exact-probit", 10_000)
 _ERRORS = Recipe("gibbs-threshold", 4_000)
 # log Z by three routes is part of the file; Pólya-Gamma sweeps without further moves are the second route
 _LOGIT = Recipe("gibbs-logit", 10_000)
+
+
+def _longer(thin: int, target_ess: float = 10_000, first_draws: int = 1500) -> Recipe:
+    """Beyond some forty data annealed particles take minutes: log Z from the draws, by two routes."""
+    options = MappingProxyType({"evidence": "chains"})
+    return Recipe("gibbs-logit", target_ess, None, first_draws, thin, options)
+
+
 # log Z by bridge sampling is part of the file; elliptical slices alone are the second route
 _SOFTMAX = Recipe("mh-softmax", 5_000)
 
@@ -44,15 +61,23 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
     {
         "toy": _LOGIT,
         "toy-steep": _LOGIT,
+        "toy-sparse": _longer(4),
+        "iris": _longer(2),
+        "wine": _longer(2),
+        "digits": _longer(3),
+        "breast-cancer": _longer(3),
+        "breast-cancer-full": _longer(2, 4_000),
         "toy-probit": _EXACT,
         "toy-steep-probit": _EXACT,
         "toy-sparse-probit": _EXACT,
         "iris-probit": _EXACT,
         "toy-3-softmax": _SOFTMAX,
         "toy-4-steep-softmax": _SOFTMAX,
+        "iris-3-softmax": _SOFTMAX,
         "toy-3": _EXACT,
         "toy-3-threshold": _EXACT,
         "toy-3-errors": _ERRORS,
+        "toy-3-sparse-errors": _ERRORS,
         "toy-4-steep": _STEEP,
         "toy-4-steep-threshold": _STEEP,
         "toy-3-sparse": _EXACT,
@@ -119,6 +144,9 @@ def regenerate(name: str, *, listen: Listener | None = None, callback: Any = Non
         target_ess=recipe.target_ess,
         seed=SEED,
         second=recipe.second,
+        first_draws=recipe.first_draws,
+        thin=recipe.thin,
+        options=recipe.options,
         listen=listen,
         callback=callback,
     )

@@ -132,9 +132,13 @@ def test_chains_and_coverage_are_there(html):
     assert text.count("not met") >= 1  # the legend of the gate
 
 
-def test_without_coverage_there_is_no_ledger(fake_run):
-    html = render(fake_run({}), None)
-    assert "Ledger" not in html
+def test_without_coverage_the_page_says_that_it_was_not_collected(fake_run, html):
+    without = render(fake_run({}), None)
+    assert "Ledger coverage not collected" in without
+    assert "Ledger of equations" not in without
+    assert 'href="#ledger"' not in without
+    assert "not collected" not in html
+    html = without
     assert "Problems" in html  # the fact in the head, even without a section
 
 

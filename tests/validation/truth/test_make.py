@@ -21,8 +21,10 @@ class Sampler:
     def __init__(self, problem: Problem, shift: float = 0.0) -> None:
         self.problem, self.shift = problem, shift
         self.asked: list[tuple[str, str, int | None, int | None]] = []
+        self.options: list[dict[str, Any]] = []
 
     def __call__(self, implementation: str, method: str, problem: Problem, **options: Any) -> Solution:
+        self.options.append(options)
         self.asked.append((implementation, method, options.get("n_draws"), options.get("seed")))
         exact = implementation == "quadrature"
         n_draws = options.get("n_draws", 0)
@@ -101,6 +103,17 @@ def test_a_second_sampler_gets_another_seed(sampler):
     assert second not in (0, 5)
 
 
+def test_both_chains_are_thinned_and_only_the_first_has_options_of_its_own(sampler):
+    truth = make_truth(
+        problems.get("toy"), "gibbs-logit", target_ess=100, thin=3, first_draws=400, options={"evidence": "chains"}
+    )
+    first, second, *_ = sampler.options
+    assert (first["n_draws"], first["thin"], first["evidence"]) == (400, 3, "chains")
+    assert (second["thin"], second["evidence"]) == (3, "none")
+    assert truth.card.route == "gibbs gibbs-logit evidence=chains thin=3, 16 chains x 400 draws"
+    assert ROUTES["gibbs-logit"].options["evidence"] == "all"
+
+
 def test_a_file_keeps_moments_and_log_z_but_no_draws(problem, sampler):
     truth = make_truth(problem, "gibbs-threshold", target_ess=100, second="none")
     assert set(truth.solution.local) == {"log_evidence_bridge"}
@@ -117,6 +130,8 @@ def test_a_file_keeps_moments_and_log_z_but_no_draws(problem, sampler):
         ("gibbs-threshold", {"second": "gibbs-threshold"}, r"second: found .*, the first route itself"),
         ("gibbs-threshold", {"target_ess": 0.0}, r"target_ess: found 0.0, expected a number > 0"),
         ("gibbs-threshold", {"seed": -1}, r"seed: found -1"),
+        ("gibbs-threshold", {"thin": 0}, r"thin: found 0"),
+        ("gibbs-threshold", {"first_draws": 1}, r"first_draws: found 1"),
     ],
 )
 def test_what_cannot_be_done_is_refused_before_any_work(problem, sampler, method, options, message):

@@ -8,6 +8,7 @@ from scipy.stats import norm
 
 from validation import problems, solve
 from validation.checks.core import digest
+from validation.checks.subjects import DRAWN, REAL
 from validation.compare import z_statistics
 from validation.truth import store
 
@@ -53,8 +54,18 @@ def test_a_stored_truth_has_every_moment_with_its_error_and_no_draws(name):
 
 def test_the_stored_files_are_small_and_none_is_left_over():
     files = list(store.folder().iterdir())
-    assert sum(file.stat().st_size for file in files) < 1_000_000
+    assert sum(file.stat().st_size for file in files) < 1_500_000
     assert {file.name for file in files} == {f"{name}{end}" for name in ALL for end in (".npz", ".toml")}
+
+
+def test_every_quick_logit_problem_beyond_quadrature_has_its_truth_with_two_routes_to_log_z():
+    for name in (*DRAWN, *REAL):
+        found = store.stored_truth(problems.get(name))
+        assert found is not None
+        assert found.method == "gibbs-logit"
+        routes = [key for key in found.local if key.startswith("log_evidence_")]
+        assert len(routes) >= 2
+        assert found.settings["gate"]
 
 
 @pytest.mark.parametrize("name", ["toy-probit", "toy-3-sparse", "toy-3-threshold"])

@@ -1,0 +1,78 @@
+"""Faults of log Z: the routes of the samplers for the probit, the threshold rule and the softmax."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.special import log_ndtr
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str, name: str, description: str, target: str, make: Callable[[Any], Any], problem: str = "two-points-3"
+) -> Fault:
+    return Fault(
+        f"{method}/log-evidence-{name}",
+        "gibbs",
+        method,
+        description,
+        (target,),
+        make,
+        (problem,),
+        (f"exactness/{method}/log_evidence_routes",),
+    )
+
+
+def _without_determinant(original: Any) -> Any:
+    return lambda d, chol: original(d, chol) + np.log(np.diagonal(chol)).sum()
+
+
+def _without_walls(original: Any) -> Any:
+    def log_ratio(problem: Any, fit: Any, white: Any, wrong: Any) -> Any:
+        return original(problem, fit, white, wrong) - log_ndtr(fit.cut_mean - problem.cuts(white)).sum(axis=1)
+
+    return log_ratio
+
+
+def _without_errors(original: Any) -> Any:
+    def island(rng: Any, chol: Any, walls: int, epsilon: float, *rest: Any) -> Any:
+        return original(rng, chol, walls, 0.0, *rest)
+
+    return island
+
+
+FAULTS = (
+    _fault(
+        "gibbs-probit",
+        "margins-independent",
+        "particles: the margins are taken for independent, as if each datum and class had a prior of its own",
+        "gibbs.evidence.sequential:_covariance",
+        lambda original: lambda cov, y: np.diag(np.diagonal(original(cov, y))),
+    ),
+    _fault(
+        "gibbs-probit",
+        "walls-forgotten",
+        "bridge: the density of a proposal lacks the probabilities of its cuts",
+        "gibbs.evidence.fitted:_log_ratio",
+        _without_walls,
+    ),
+    _fault(
+        "gibbs-threshold",
+        "without-errors",
+        "particles: every label binds, whatever epsilon says",
+        "gibbs.evidence.sequential:_island",
+        _without_errors,
+        "two-points-3-errors",
+    ),
+    _fault(
+        "mh-softmax",
+        "density-without-determinant",
+        "bridge: Gaussian densities lack their determinants",
+        "gibbs.evidence.softmax_bridge:_log_normal",
+        _without_determinant,
+        "two-points-3-softmax",
+    ),
+)

@@ -1,0 +1,118 @@
+"""Faults of the chains for the softmax: the shift of all classes, the moves, labels and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+_METHOD = "mh-softmax"
+_MOMENTS = tuple(
+    f"exactness/{_METHOD}/{name}"
+    for name in ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov", "probabilities")
+)
+_PLAIN = (f"exactness/{_METHOD}/plain_sweeps",)
+
+
+def _fault(
+    name: str,
+    description: str,
+    targets: tuple[str, ...],
+    make: Callable[[Any], Any],
+    checks: tuple[str, ...] = _MOMENTS,
+) -> Fault:
+    return Fault(
+        f"{_METHOD}/{name}",
+        "gibbs",
+        _METHOD,
+        description,
+        targets,
+        make,
+        ("two-points-3-softmax",),
+        checks,
+    )
+
+
+def _prior_shift(original: Any) -> Any:
+    def law(cov: Any) -> Any:
+        found = original(cov)
+        return found._replace(cov=cov[0], root=np.linalg.cholesky(cov[0]))
+
+    return law
+
+
+def _reference_energy(original: Any) -> Any:
+    def energy(white_ref: Any, target: Any, reference: Any) -> Any:
+        potential, gradient = original(white_ref, target, reference)
+        # the acceptance forgets what the likelihood adds; the kicks keep it
+        return 0.5 * np.square(white_ref).sum(axis=1) + 0.0 * potential, gradient
+
+    return energy
+
+
+def _walk(original: Any) -> Any:
+    """ξ + ε η accepted by the likelihood alone: the prior is in neither."""
+
+    def scaled(rng: Any, white: Any, target: Any, step_size: float, n_steps: int) -> Any:
+        log_lik, accepted = target.log_likelihood(white), np.zeros(len(white))
+        for _ in range(n_steps):
+            proposal = white + step_size * rng.standard_normal(white.shape)
+            new = target.log_likelihood(proposal)
+            take = np.log(rng.random(len(white))) < new - log_lik
+            white, log_lik = np.where(take[:, None], proposal, white), np.where(take, new, log_lik)
+            accepted += take
+        return white, accepted / n_steps
+
+    return scaled
+
+
+def _without_residual(original: Any) -> Any:
+    def conditionals(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return found._replace(test_var=0.8 * found.test_var)
+
+    return conditionals
+
+
+FAULTS = (
+    _fault(
+        "shift-of-prior-covariance",
+        "the common shift is drawn with the prior covariance of one class, as if the contrasts said nothing of it",
+        ("gibbs.softmax:shift_law",),
+        _prior_shift,
+    ),
+    _fault(
+        "shift-of-equal-classes",
+        "the common shift has mean zero whatever the kernels of the classes",
+        ("gibbs.softmax:shift_mean", "gibbs.softmax_moves:shift_mean"),
+        lambda original: lambda latent_values, law: -latent_values.mean(axis=-2),
+    ),
+    _fault(
+        "energy-of-reference",
+        "a path is accepted by the energy of the Gaussian that it turns around, without the likelihood",
+        ("gibbs.softmax_moves:energy",),
+        _reference_energy,
+    ),
+    _fault(
+        "labels-exchanged",
+        "every label is taken for the next class",
+        ("gibbs.softmax:make_target",),
+        lambda original: lambda cov, y: original(cov, (y + 1) % len(cov)),
+    ),
+    _fault(
+        "residual-variance-shrunk",
+        "test latents keep four fifths of their variance given those at the data",
+        ("gibbs.softmax:conditionals",),
+        _without_residual,
+    ),
+    _fault(
+        "scaled-step-not-scaled",
+        "Neal's proposal without its factor √(1 - ε²): the prior is forgotten",
+        ("gibbs.softmax:scaled_move",),
+        _walk,
+        _PLAIN,
+    ),
+)
