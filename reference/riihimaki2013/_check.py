@@ -1,0 +1,58 @@
+"""Checks of what enters this package: argument, what was found, what was expected."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common._check import array, count, points
+
+__all__ = ["choice", "count", "data", "fraction", "tolerance"]
+
+Array = NDArray[np.float64]
+
+
+def choice(value: Any, expected: Sequence[str], name: str) -> None:
+    """One of some texts."""
+    if not isinstance(value, str) or value not in expected:
+        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(expected)}")
+
+
+def fraction(value: Any, name: str) -> None:
+    """A number in (0, 1]."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0.0 < value <= 1.0:
+        raise ValueError(f"{name}: found {value!r}, expected a number in (0, 1]")
+
+
+def tolerance(value: Any) -> None:
+    """A number in (0, 1)."""
+    if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
+        raise ValueError(f"tolerance: found {value!r}, expected a number in (0, 1)")
+
+
+def data(X: Any, y: Any, n_classes: Any, prior: Any) -> tuple[Array, NDArray[np.int64], Any]:
+    """Inputs (n, d), labels (n,) and the hyper-parameters of n_classes classes, or a ValueError."""
+    X = points(X, "X")
+    n, d = X.shape
+    if count(n_classes, "n_classes") < 2:
+        raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
+    labels = np.asarray(y)
+    if labels.shape != (n,):
+        raise ValueError(f"y: found shape {labels.shape}, expected ({n},)")
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"y: found dtype {labels.dtype}, expected whole numbers")
+    if np.any(labels < 0) or np.any(labels >= n_classes):
+        wrong = labels[(labels < 0) | (labels >= n_classes)][0]
+        raise ValueError(f"y: found the label {wrong}, expected 0..{n_classes - 1}")
+    shapes = {"variance": (n_classes,), "lengthscales": (n_classes, d), "noise": (n_classes,), "jitter": (n_classes,)}
+    checked = []
+    for name, value in zip(shapes, prior, strict=True):
+        found = array(value, name, len(shapes[name]))
+        if found.shape != shapes[name]:
+            raise ValueError(f"{name}: found shape {found.shape}, expected {shapes[name]}")
+        zero_allowed = name in ("noise", "jitter")
+        if np.any(found < 0.0) or (not zero_allowed and np.any(found == 0.0)):
+            raise ValueError(f"{name}: found {np.min(found):.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
+        checked.append(found)
+    return X, labels.astype(np.int64), type(prior)(*checked)

@@ -1,0 +1,200 @@
+"""Section 3.2: how each variant proposes a site from a marginal, nested EP and its independent-class twin.
+
+A kind keeps the parameters of its sites; `visit` computes the full step from one marginal, moves its parameters by the
+damped step, and says how large the full step was in the coordinates in which the marginal is standard normal.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.errors import NotPositiveDefiniteError
+from reference.riihimaki2013.inner_ep import Inner, change_of_site, inner_ep, inner_log_normaliser, inner_posterior
+from reference.riihimaki2013.sites import (
+    Augmented,
+    Moments,
+    Site,
+    augmented_tilted,
+    cavity,
+    damp_inner_sites,
+    iep_site_update,
+    outer_site,
+)
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Step(NamedTuple):
+    """A site after its damped step, and the size of the full one."""
+
+    site: Site
+    change: float
+
+
+class Kind(Protocol):
+    """What a variant of EP must be able to do."""
+
+    independent: bool
+
+    def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:
+        """Cavity of datum i from its marginal, None if it is no distribution."""
+
+    def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
+        """One damped step of the site of datum i; None if it was left as it is."""
+
+    def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
+        """log Z_q̂ of datum i from its cavity with the parameters as they are."""
+
+    def local(self) -> dict[str, Array]:
+        """The parameters, by name."""
+
+
+class InnerOptions(NamedTuple):
+    """How the inner algorithm is run."""
+
+    inner: str = "converged"
+    inner_schedule: str = "sequential"
+    inner_damping: float = 1.0
+
+    def run(self, cavity_mean: Array, cavity_cov: Array, y_i: int, alpha: Array, beta: Array) -> Inner:
+        """The inner algorithm from alpha (c-1,), beta (c-1,) on cavity_mean (c,), cavity_cov (c, c), label y_i."""
+        return inner_ep(cavity_mean, cavity_cov, y_i, alpha, beta, self.inner, self.inner_schedule, self.inner_damping)
+
+
+def largest_change(w: Augmented, alpha: Array, beta: Array, d_alpha: Array, d_beta: Array) -> float:
+    """The largest change of the scalar sites, each where its g_j has mean 0 and variance 1 under q̂(w).
+
+    Parameters
+    ----------
+    w : Augmented                     cavity of w
+    alpha, beta : (c-1,)              sites before the change
+    d_alpha, d_beta : (c-1,)          the change
+    """
+    q = inner_posterior(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)
+    m = w.B_tilde.T @ q.mean
+    v = np.sum(w.B_tilde * (q.cov @ w.B_tilde), axis=0)
+    return max(
+        change_of_site(float(a), float(b), float(p), float(s)) for a, b, p, s in zip(d_alpha, d_beta, m, v, strict=True)
+    )
+
+
+def dense_cavity(mean: Array, cov: Array, site: Site) -> Moments | None:
+    """Cavity of a marginal mean (c,), cov (c, c) without a site; None if it is no distribution."""
+    try:
+        return cavity(mean, cov, site.precision, site.location)
+    except NotPositiveDefiniteError:
+        return None
+
+
+def scalar_cavities(mean: Array, cov: Array, precision: Array, location: Array) -> Moments | None:
+    """Cavities class by class: mean (c,), diagonal of cov (c, c), precision (c,), location (c,) of the site."""
+    left = 1.0 / np.diag(cov) - precision
+    if np.any(left <= 0.0):
+        return None
+    return Moments((mean / np.diag(cov) - location) / left, np.diag(1.0 / left))
+
+
+class NestedEP:
+    """Nested EP: the sites are α̃, β̃, damped themselves."""
+
+    independent = False
+
+    def __init__(self, y: Labels, n_classes: int, damping: float, options: InnerOptions) -> None:
+        """y (n,) labels, n_classes, damping of the outer step, options of the inner algorithm."""
+        self.y, self.damping, self.options = y, damping, options
+        self.alpha = np.zeros((len(y), n_classes - 1))
+        self.beta = np.zeros((len(y), n_classes - 1))
+
+    def site(self, i: int) -> Site:
+        """The outer site of datum i."""
+        return outer_site(self.alpha[i], self.beta[i], int(self.y[i]))
+
+    def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:
+        """Of datum i."""
+        return dense_cavity(mean, cov, self.site(i))
+
+    def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
+        """Inner EP on the cavity from the present α̃_i, β̃_i."""
+        left = self.cavity(i, mean, cov)
+        if left is None:
+            return None
+        y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
+        found = self.options.run(left.mean, left.cov, y, alpha, beta)
+        w = augmented_tilted(left.mean, left.cov, y)
+        change = largest_change(w, alpha, beta, found.alpha - alpha, found.beta - beta)
+        self.alpha[i], self.beta[i] = damp_inner_sites(alpha, beta, found.alpha, found.beta, self.damping)
+        return Step(self.site(i), change)
+
+    def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
+        """log Z_q̂ of appendix A."""
+        w = augmented_tilted(cavity_mean, cavity_cov, int(self.y[i]))
+        return inner_log_normaliser(w, self.alpha[i], self.beta[i])
+
+    def local(self) -> dict[str, Array]:
+        """α̃ and β̃."""
+        return {"alpha_tilde": self.alpha, "beta_tilde": self.beta}
+
+
+class NestedIEP:
+    """Nested EP for independent classes: diagonal sites τ, ν, damped; the inner sites are kept beside them."""
+
+    independent = True
+
+    def __init__(self, y: Labels, n_classes: int, damping: float, options: InnerOptions) -> None:
+        """y (n,) labels, n_classes, damping of the outer step, options of the inner algorithm."""
+        self.y, self.damping, self.options = y, damping, options
+        self.precision, self.location = np.zeros((2, len(y), n_classes))
+        self.alpha, self.beta = np.zeros((2, len(y), n_classes - 1))
+
+    def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:
+        """Of datum i."""
+        return scalar_cavities(mean, cov, self.precision[i], self.location[i])
+
+    def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
+        """Inner EP on the diagonal cavity; its means and variances are matched."""
+        left = self.cavity(i, mean, cov)
+        if left is None:
+            return None
+        y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
+        found = self.options.run(left.mean, left.cov, y, alpha, beta)
+        change = 0.0
+        if self.options.inner == "incremental":
+            w = augmented_tilted(left.mean, left.cov, y)
+            change = largest_change(w, alpha, beta, found.alpha - alpha, found.beta - beta)
+        self.alpha[i], self.beta[i] = found.alpha, found.beta
+        proposal = iep_site_update(found.mean[:-1], found.cov[:-1, :-1], left.mean, left.cov)
+        return damped_diagonal(self, i, mean, cov, np.maximum(proposal.precision, 0.0), proposal.location, change)
+
+    def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
+        """log Z_q̂ of appendix A on the diagonal cavity."""
+        w = augmented_tilted(cavity_mean, cavity_cov, int(self.y[i]))
+        return inner_log_normaliser(w, self.alpha[i], self.beta[i])
+
+    def local(self) -> dict[str, Array]:
+        """α̃ and β̃ of the inner runs."""
+        return {"alpha_tilde": self.alpha, "beta_tilde": self.beta}
+
+
+def damped_diagonal(
+    kind: Any, i: int, mean: Array, cov: Array, precision: Array, location: Array, change: float = 0.0
+) -> Step:
+    """Move the diagonal site i of a kind towards precision (c,), location (c,) by its damping.
+
+    Parameters
+    ----------
+    kind : object             has precision (n, c), location (n, c), damping
+    i : int                   datum
+    mean : (c,)               of its marginal
+    cov : (c, c)              of its marginal
+    precision : (c,)          of the full step
+    location : (c,)           of the full step
+    change : float            a change to be counted too
+    """
+    d_precision, d_location = precision - kind.precision[i], location - kind.location[i]
+    for k, var in enumerate(np.diag(cov)):
+        change = max(change, change_of_site(float(d_precision[k]), float(d_location[k]), float(mean[k]), float(var)))
+    kind.precision[i] += kind.damping * d_precision
+    kind.location[i] += kind.damping * d_location
+    return Step(Site(np.diag(kind.precision[i]), kind.location[i].copy()), change)

@@ -1,0 +1,266 @@
+"""Sections 3.1 and 3.2 and appendix B: the Gaussian posterior that the sites make, and the order of its refreshes."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import solve_triangular
+
+from reference.common.errors import cholesky
+from reference.common.ledger import equation
+from reference.riihimaki2013.sites import Moments, Site
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+_A = "raise jitter or noise, or lower damping"
+
+
+class Posterior(NamedTuple):
+    """q(f) of all latent values, class-major."""
+
+    mean: Array  # (cn,)
+    cov: Array  # (cn, cn)
+    log_det: float  # log|I + KT|
+
+
+def stack_blocks(site_precision: Array) -> Array:
+    """T (cn, cn), class-major, with the blocks site_precision (n, c, c) of each datum: T[(k,i), (l,i)]."""
+    n, c, _ = site_precision.shape
+    T = np.zeros((c, n, c, n))
+    for i in range(n):
+        T[:, i, :, i] = site_precision[i]
+    return T.reshape(c * n, c * n)
+
+
+def marginals(mean: Array, cov: Array, n: int) -> Moments:
+    """Means (n, c) and covariances (n, c, c) of each datum: mean (cn,) and cov (cn, cn) class-major, n data."""
+    c = len(mean) // n
+    blocks = cov.reshape(c, n, c, n)
+    return Moments(mean.reshape(c, n).T, np.stack([blocks[:, i, :, i] for i in range(n)]))
+
+
+def _root_and_factor(K: Array, site_precision: Array) -> tuple[Array, Array]:
+    """S with SS' = T, and the Cholesky factor of I + S'KS."""
+    values, vectors = np.linalg.eigh(site_precision)
+    # what lies below zero is the rounding of a null direction
+    S = stack_blocks(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
+    return S, cholesky(np.eye(len(K)) + S.T @ K @ S, "I + S'KS", _A)
+
+
+def m_matrix(K: Array, site_precision: Array) -> Array:
+    """M = T(I + KT)⁻¹ = S(I + S'KS)⁻¹S' (cn, cn) for sites of any form T = SS'.
+
+    Parameters
+    ----------
+    K : (cn, cn)              prior covariance, class-major
+    site_precision : (n, c, c)    Π_i, positive semidefinite
+    """
+    S, factor = _root_and_factor(K, site_precision)
+    half = solve_triangular(factor, S.T, lower=True)
+    return half.T @ half
+
+
+@equation("riihimaki2013", "4")
+def ep_posterior(K: Array, site_precision: Array, site_location: Array) -> Posterior:
+    """q_EP(f) ∝ p(f) Π_i exp(-½f_i'Π_if_i + ν_i'f_i): (4) of riihimaki2013.
+
+    With any square root T = SS', which the sites have one datum at a time, and A = I + S'KS,
+    covariance K - KSA⁻¹S'K and mean (covariance) ν: K may be singular. |I + KT| = |A|.
+
+    Parameters
+    ----------
+    K : (cn, cn)              prior covariance, class-major
+    site_precision : (n, c, c)    Π_i, positive semidefinite
+    site_location : (n, c)    ν_i
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if the sites are not positive semidefinite
+    """
+    S, factor = _root_and_factor(K, site_precision)
+    V = solve_triangular(factor, S.T @ K, lower=True)
+    cov = K - V.T @ V
+    return Posterior(cov @ site_location.T.ravel(), cov, 2.0 * float(np.sum(np.log(np.diag(factor)))))
+
+
+@equation("riihimaki2013", "16")
+def posterior_from_inner_sites(alpha: Array, beta: Array, y: Labels, K: Array) -> Moments:
+    """q(f) ∝ p(f) Π_i ∫N(u_i|0,1) Π_{j≠y_i} N(u_i + f_y - f_j|α⁻¹β, α⁻¹)du_i: (16) of riihimaki2013, as it stands.
+
+    f and all u_i in one Gaussian, multiplied by its n(c - 1) scalar sites; the u_i are then left out.
+
+    Parameters
+    ----------
+    alpha : (n, c-1)          α̃
+    beta : (n, c-1)           β̃
+    y : (n,)                  labels
+    K : (cn, cn)              prior covariance, not singular
+    """
+    n, c = len(y), len(K) // len(y)
+    size = c * n + n
+    precision, shift = np.zeros((size, size)), np.zeros(size)
+    precision[: c * n, : c * n] = np.linalg.inv(K)
+    precision[c * n :, c * n :] = np.eye(n)
+    for i in range(n):
+        others = np.delete(np.arange(c), y[i])
+        for place, j in enumerate(others):
+            direction = np.zeros(size)
+            direction[int(y[i]) * n + i], direction[j * n + i], direction[c * n + i] = 1.0, -1.0, 1.0
+            precision += alpha[i, place] * np.outer(direction, direction)
+            shift += beta[i, place] * direction
+    cov = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+    return Moments((cov @ shift)[: c * n], cov[: c * n, : c * n])
+
+
+@equation("riihimaki2013", "B-site")
+def stacked_site_matrix(pi: Array) -> Array:
+    """T = D - DR(R'DR)⁻¹R'D: appendix B of riihimaki2013.
+
+    Parameters
+    ----------
+    pi : (n, c)               π_i
+
+    Returns
+    -------
+    (cn, cn)                  class-major
+    """
+    n, c = pi.shape
+    D, R = np.diag(pi.T.ravel()), np.tile(np.eye(n), (c, 1))
+    return D - D @ R @ np.linalg.solve(R.T @ D @ R, R.T @ D)
+
+
+class BlockForm(NamedTuple):
+    """M, and log-determinants of the factors on the way to it."""
+
+    M: Array  # (cn, cn)
+    log_det_a: float
+    log_det_p: float
+
+
+def _block_form(pi: Array, K: Array) -> BlockForm:
+    n, c = pi.shape
+    B, log_det_a = np.zeros((c, n, n)), 0.0
+    for k in range(c):  # the blocks of A are factorised one by one
+        root = np.sqrt(pi[:, k])
+        block = K[k * n : (k + 1) * n, k * n : (k + 1) * n]
+        factor = cholesky(np.eye(n) + root[:, None] * block * root, f"A, class {k}", _A)
+        half = solve_triangular(factor, np.diag(root), lower=True)
+        B[k] = half.T @ half
+        log_det_a += 2.0 * float(np.sum(np.log(np.diag(factor))))
+    P = cholesky(np.sum(B, axis=0), "P", _A)
+    BR = B.reshape(c * n, n)
+    half = solve_triangular(P, BR.T, lower=True)
+    M = -half.T @ half
+    for k in range(c):
+        M[k * n : (k + 1) * n, k * n : (k + 1) * n] += B[k]
+    return BlockForm(M, log_det_a, 2.0 * float(np.sum(np.log(np.diag(P)))))
+
+
+@equation("riihimaki2013", "B-M")
+def posterior_m_matrix(pi: Array, K: Array) -> Array:
+    """M = B - BRP⁻¹R'B, B = D^½A⁻¹D^½, P = R'BR, A = I + D^½KD^½: appendix B of riihimaki2013.
+
+    Parameters
+    ----------
+    pi : (n, c)               π_i, the diagonal of D
+    K : (cn, cn)              block-diagonal prior covariance
+
+    Returns
+    -------
+    (cn, cn)                  M = T(I + KT)⁻¹
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if a block of A, or P, has no factor
+    """
+    return _block_form(pi, K).M
+
+
+@equation("riihimaki2013", "B-det")
+def ep_log_determinant(pi: Array, K: Array) -> float:
+    """log|I + KT| = log|A| - log|R'DR| + log|P|: appendix B of riihimaki2013.
+
+    Parameters
+    ----------
+    pi : (n, c)               π_i
+    K : (cn, cn)              block-diagonal prior covariance
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if a block of A, or P, has no factor
+    """
+    form = _block_form(pi, K)
+    return form.log_det_a - float(np.sum(np.log(np.sum(pi, axis=1)))) + form.log_det_p
+
+
+@equation("riihimaki2013", "B-marginals")
+def training_marginals(K: Array, location: Array, M: Array, n: int) -> Moments:
+    """μ_i and Σ_i of every datum: (26) and (27) of riihimaki2013 with K in place of K_* and K_**.
+
+    Parameters
+    ----------
+    K : (cn, cn)              prior covariance
+    location : (cn,)          ν, class-major
+    M : (cn, cn)              T(I + KT)⁻¹
+    n : int                   number of data
+
+    Returns
+    -------
+    Moments                   means (n, c), covariances (n, c, c)
+    """
+    KM = K @ M
+    return marginals(K @ location - KM @ (K @ location), K - KM @ K, n)
+
+
+class Swept(NamedTuple):
+    """Sites and posterior after one outer iteration."""
+
+    site_precision: Array
+    site_location: Array
+    posterior: Posterior
+
+
+Visit = Callable[[int, Array, Array], Site | None]
+"""Datum, mean (c,) and covariance (c, c) of its marginal; its new site, or None to leave it."""
+
+
+@equation("riihimaki2013", "u3.1-schedule")
+def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit: Visit, schedule: str) -> Swept:
+    """One outer iteration: section 3.1 of riihimaki2013.
+
+    "parallel": every site is updated from one posterior, which is then refreshed. "sequential": the posterior follows
+    each site by a rank-c update, and is recomputed from the sites at the end.
+
+    Parameters
+    ----------
+    K : (cn, cn)              prior covariance
+    site_precision : (n, c, c)    Π_i before
+    site_location : (n, c)    ν_i before
+    visit : callable          (i, mean, cov) of a marginal to the new Site, or None to leave the site as it is
+    schedule : str            "parallel" or "sequential"
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if the sites leave no distribution
+    ValueError                for another schedule
+    """
+    if schedule not in ("parallel", "sequential"):
+        raise ValueError(f"schedule: found {schedule!r}, expected 'parallel' or 'sequential'")
+    n, c = site_location.shape
+    precision, location = site_precision.copy(), site_location.copy()
+    mean, cov, _ = ep_posterior(K, precision, location)
+    for i in range(n):
+        mine = i + n * np.arange(c)
+        site = visit(i, mean[mine], cov[np.ix_(mine, mine)])
+        if site is None:
+            continue
+        if schedule == "sequential":
+            d_precision, d_location = site.precision - precision[i], site.location - location[i]
+            columns = cov[:, mine]
+            shrink = np.linalg.inv(np.eye(c) + d_precision @ columns[mine])
+            mean = mean + columns @ shrink @ (d_location - d_precision @ mean[mine])
+            cov = cov - columns @ shrink @ d_precision @ columns.T
+        precision[i], location[i] = site
+    return Swept(precision, location, ep_posterior(K, precision, location))

@@ -1,0 +1,137 @@
+"""Appendix B and section 5.2: latent values at a test point, and class probabilities from them."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp, ndtr
+
+from reference.common.errors import cholesky
+from reference.common.ledger import equation
+from reference.riihimaki2013._line import probit_line
+from reference.riihimaki2013._product import product_rule
+from reference.riihimaki2013.inner_ep import inner_ep, inner_log_normaliser
+from reference.riihimaki2013.quadrature_ep import cavity_covariance_g
+from reference.riihimaki2013.sites import augmented_tilted, difference_matrix
+
+Array = NDArray[np.float64]
+
+DEFAULT_NODES = {1: 100, 2: 40, 3: 20, 4: 12, 5: 8, 6: 6, 7: 5, 8: 4, 9: 3}
+
+
+@equation("riihimaki2013", "26")
+def predict_latent_mean(K_star: Array, location: Array, M: Array, K: Array) -> Array:
+    """E[f_*] = K_*ν - K_*MKν: (26) of riihimaki2013.
+
+    Parameters
+    ----------
+    K_star : (c, cn)          covariance of f_* and f
+    location : (cn,)          ν, class-major
+    M : (cn, cn)              T(I + KT)⁻¹
+    K : (cn, cn)              prior covariance
+    """
+    return K_star @ location - K_star @ M @ (K @ location)
+
+
+@equation("riihimaki2013", "27")
+def predict_latent_covariance(K_star_star: Array, K_star: Array, M: Array) -> Array:
+    """Cov[f_*] = K_** - K_*MK_*': (27) of riihimaki2013.
+
+    Parameters
+    ----------
+    K_star_star : (c, c)      prior covariance of f_*
+    K_star : (c, cn)          covariance of f_* and f
+    M : (cn, cn)              T(I + KT)⁻¹
+    """
+    return K_star_star - K_star @ M @ K_star.T
+
+
+def gaussian_rule(mean: Array, cov: Array, nodes: int | None) -> tuple[Array, Array]:
+    """Points (q, D) and weights (q,) against N(mean, cov): a product rule, or from D = 10 on a cubature of degree 3.
+
+    Parameters
+    ----------
+    mean : (D,)               mean of the Gaussian
+    cov : (D, D)              its covariance
+    nodes : int or None       per dimension; None: by a table that falls from 100 (D = 1) to 3 (D = 9)
+
+    Raises
+    ------
+    ValueError                for more than 1e6 points
+    NotPositiveDefiniteError  if cov is singular
+    """
+    D = len(mean)
+    if nodes is None and D not in DEFAULT_NODES:
+        root = cholesky(cov, "covariance of the integration variables", "raise jitter or noise") * np.sqrt(D)
+        return np.concatenate([mean + root.T, mean - root.T]), np.full(2 * D, 0.5 / D)
+    return product_rule(mean, cov, DEFAULT_NODES[D] if nodes is None else nodes)
+
+
+@equation("riihimaki2013", "25")
+def class_probability_from_g(mean: Array, cov: Array, label: int, nodes: int | None = None) -> float:
+    """p(y_* = label) = ∫ N(g|B'm, B'SB + 11') Π_kΦ(g_k) dg: the integral of (25) of riihimaki2013.
+
+    Parameters
+    ----------
+    mean : (c,)               m, mean of f_*
+    cov : (c, c)              S, its covariance
+    label : int               class
+    nodes : int or None       of `gaussian_rule`
+
+    Raises
+    ------
+    ValueError                for more than 1e6 points
+    """
+    B = difference_matrix(len(mean), label)
+    g, weights = gaussian_rule(B.T @ mean, cavity_covariance_g(cov, B), nodes)
+    return float(weights @ np.prod(ndtr(g), axis=1))
+
+
+@equation("riihimaki2013", "B-predict-prob")
+def predict_class_probabilities(mean: Array, cov: Array) -> Array:
+    """p(y_* = k) (c,) as normalisers of the inner algorithm on N(m, S), one for each class: appendix B.
+
+    They are approximations of one another's complement: their sum is one only nearly, and they come as they are.
+
+    Parameters
+    ----------
+    mean : (c,)               m, mean of f_*
+    cov : (c, c)              S, its covariance
+    """
+    c = len(mean)
+    raw = np.empty(c)
+    for k in range(c):
+        start = np.zeros(c - 1)
+        found = inner_ep(mean, cov, k, start, start)
+        raw[k] = np.exp(inner_log_normaliser(augmented_tilted(mean, cov, k), found.alpha, found.beta))
+    return raw
+
+
+def independent_class_probabilities(mean: Array, var: Array) -> Array:
+    """p(y_* = k) (c,) for independent f_*: E_s Π_jΦ((s - m_j)/√(1 + v_j)), s ~ N(m_k, 1 + v_k), by adaptive panels.
+
+    Parameters
+    ----------
+    mean : (c,)               m
+    var : (c,)                v
+    """
+    raw = np.empty(len(mean))
+    for k in range(len(mean)):
+        m, v = np.delete(mean, k), np.delete(var, k)
+        raw[k] = np.exp(probit_line(float(mean[k]), 1.0 + float(var[k]), m, np.sqrt(1.0 + v)).log_norm)
+    return raw
+
+
+def softmax_probabilities(mean: Array, cov: Array, nodes: int | None = None) -> Array:
+    """E[softmax(f_*)] (c,) for f_* ~ N(m, S), each class by a rule over its own differences; not normalised.
+
+    Parameters
+    ----------
+    mean : (c,)               m
+    cov : (c, c)              S
+    nodes : int or None       of `gaussian_rule`
+    """
+    raw = np.empty(len(mean))
+    for k in range(len(mean)):
+        B = difference_matrix(len(mean), k)
+        d, weights = gaussian_rule(B.T @ mean, B.T @ cov @ B, nodes)
+        raw[k] = weights @ np.exp(-logsumexp(np.pad(-d, ((0, 0), (1, 0))), axis=1))  # 1/(1 + Σ exp(-d))
+    return raw
