@@ -11,14 +11,24 @@ from fast.estimators.izmailov import (
     SVIClassifier,
     TaylorClassifier,
 )
+from fast.estimators.multiclass import (
+    LaplaceClassifier,
+    NestedEPClassifier,
+    NestedIEPClassifier,
+    VBProbitClassifier,
+)
 
 __all__ = [
     "EPGPClassifier",
     "JJClassifier",
     "JJFullClassifier",
     "JJHybridClassifier",
+    "LaplaceClassifier",
+    "NestedEPClassifier",
+    "NestedIEPClassifier",
     "SVGPClassifier",
     "SVIClassifier",
     "TaylorClassifier",
+    "VBProbitClassifier",
     "XGPClassifier",
 ]

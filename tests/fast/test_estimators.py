@@ -30,8 +30,14 @@ def moons():
     return X, y
 
 
-@parametrize_with_checks([cls() for cls in CLASSIFIERS] + [XGPClassifier(training="minibatch", max_iter=60)])
+@parametrize_with_checks([XGPClassifier()])
 def test_scikit_learn_has_nothing_to_object(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([SVGPClassifier(), EPGPClassifier(), XGPClassifier(training="minibatch", max_iter=60)])
+def test_scikit_learn_has_nothing_to_object_to_the_others(estimator, check):
     check(estimator)
 
 

@@ -25,16 +25,21 @@ def moons():
     return make_moons(100, noise=0.25, random_state=0)
 
 
+@parametrize_with_checks([JJClassifier(max_iter=3)])
+def test_scikit_learn_has_nothing_to_object(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.slow
 @parametrize_with_checks(
     [
-        JJClassifier(max_iter=3),
         JJFullClassifier(max_iter=20),
         JJHybridClassifier(max_iter=3),
         TaylorClassifier(max_iter=3),
         SVIClassifier(max_iter=60),
     ]
 )
-def test_scikit_learn_has_nothing_to_object(estimator, check):
+def test_scikit_learn_has_nothing_to_object_to_the_others(estimator, check):
     check(estimator)
 
 

@@ -1,0 +1,225 @@
+"""laplace and laplace-tkp: the Gaussian at the mode of a softmax model, and class probabilities as ratios of evidences.
+
+riihimaki2013, section 4.1; Williams and Barber (1998), Tierney and Kadane (1986).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray
+from fast.class_couplings import Coupled, evidence_gradients, marginal_covariances
+from fast.ledger import equation
+from fast.multiclass_predict import ClassPrediction, latent_law, normalised, predict_law
+from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
+from fast.outer_loop import OuterProgress
+from fast.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
+
+
+@dataclass(frozen=True, eq=False)
+class LaplacePosterior:
+    """The Gaussian at the mode."""
+
+    prior: MulticlassPrior
+    mode: Mode
+    posterior: Coupled  # weights are grad log p(y|f) at the mode
+    latent_mean: FloatArray  # (n, C) the mode
+    latent_cov: FloatArray  # (n, C, C)
+    pi: FloatArray  # (n, C)
+    log_evidence: float  # with every constant
+    residual: float
+    converged: bool
+    iterations: int
+    tolerance: float
+    max_iterations: int
+
+
+def converge(
+    prior: MulticlassPrior,
+    *,
+    tolerance: float = 1e-10,
+    max_iterations: int = 100,
+    callback: Callable[[OuterProgress], None] | None = None,
+    start: FloatArray | None = None,
+) -> LaplacePosterior:
+    """What `fit` does once data and prior are prepared.
+
+    Parameters
+    ----------
+    prior                                   from `prepare`
+    tolerance, max_iterations, callback     see `fit`
+    start : (n, C)                          weights b, f = K b, to start from; default zero
+    """
+    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, start=start)
+    at = mode.posterior._replace(weights=np.ascontiguousarray(mode.slope.T), mean=mode.latent)
+    found = LaplacePosterior(
+        prior,
+        mode,
+        at,
+        mode.latent,
+        marginal_covariances(mode.posterior),
+        mode.pi,
+        laplace_log_evidence(mode),
+        mode.residual,
+        mode.converged,
+        mode.iterations,
+        tolerance,
+        max_iterations,
+    )
+    if callback is not None:
+        callback(OuterProgress(mode.iterations, found.log_evidence, mode.residual, 0))
+    return found
+
+
+def fit(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    *,
+    shared: bool = False,
+    tolerance: float = 1e-10,
+    max_iterations: int = 100,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> LaplacePosterior:
+    """Laplace's approximation of the softmax model, hyper-parameters held. Time (4/3) C n^3 a Newton step.
+
+    Parameters
+    ----------
+    X : (n, d)                       real, finite
+    y : (n,)                         ints 0..C-1
+    n_classes : int                  C >= 2
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    shared : bool                    one parameter vector: gradients are summed over the classes
+    tolerance : float                on max |f - K grad log p(y|f)| / max(1, max |f|)
+    max_iterations : int             Newton steps
+    callback : callable              called with an OuterProgress at the end
+    """
+    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
+    return converge(prior, tolerance=tolerance, max_iterations=max_iterations, callback=callback)
+
+
+def _by_K(posterior: LaplacePosterior) -> Iterator[FloatArray]:
+    moved = mode_weights(posterior.mode, posterior.latent_cov)
+    for k, gradient in enumerate(evidence_gradients(posterior.prior, posterior.posterior)):
+        through_mode = np.multiply.outer(0.5 * moved[k], posterior.posterior.weights[k])
+        gradient += through_mode
+        gradient += through_mode.T
+        yield gradient
+
+
+def gradients(posterior: LaplacePosterior) -> ClassGradients:
+    """Total gradient of log Z, through the mode too. Time O(C n^3 + n^2 d).
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    return posterior.prior.pull_back(_by_K(posterior))
+
+
+def predict(
+    posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
+) -> ClassPrediction:
+    """Latent law and E[softmax(f*)] by a product rule over C - 1 differences.
+
+    Parameters
+    ----------
+    posterior                   from `fit`
+    X_test : (t, d)             t may be 0
+    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    block_size : int            test points at a time
+    """
+    return predict_law(
+        posterior.prior, posterior.posterior, X_test, prediction="softmax", prediction_nodes=prediction_nodes,
+        block_size=block_size,
+    )  # fmt: skip
+
+
+class _Extended:
+    """The data with one more point, its label to be set: what `find_mode` reads of a prior."""
+
+    def __init__(self, prior: MulticlassPrior, cross: list[FloatArray]) -> None:
+        n = prior.n
+        self.n, self.n_classes, self.kind = n + 1, prior.n_classes, prior.kind
+        self.y = np.append(prior.y, 0)
+        self.matrices = []
+        for k in prior.first:
+            K = np.empty((n + 1, n + 1))
+            K[:n, :n] = prior.K(int(k))
+            K[n, :n] = K[:n, n] = cross[int(k)]
+            K[n, n] = prior.test_var()[int(k)]
+            self.matrices.append(K)
+
+    def K(self, index: int) -> FloatArray:
+        """Covariance of a class at data and point.
+
+        Parameters
+        ----------
+        index : int    of the class
+        """
+        return self.matrices[self.kind[index]]
+
+
+class TKPPrediction(NamedTuple):
+    """Predictions at t points."""
+
+    prediction: ClassPrediction
+    scores: FloatArray  # (t, C) ratios of evidences, not normalised
+    converged: bool  # every mode was found
+
+
+@equation("riihimaki2013", "23", "u4.1.1-la-tkp")
+def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tuple[FloatArray, bool]:
+    """Z_LA of the data with one more point, for each label there, over Z_LA: (C,): riihimaki2013 (23), 4.1.1.
+
+    Each mode by its own Newton run, from the mode without the point. Time O(C^2 n^3).
+
+    Parameters
+    ----------
+    posterior                   from `fit`
+    cross : list of (n,)        cross-covariances of the point, one a class
+    """
+    extended: Any = _Extended(posterior.prior, cross)
+    start = np.vstack([posterior.mode.slope, np.zeros(extended.n_classes)])
+    ratios, all_converged = np.empty(extended.n_classes), True
+    for k in range(extended.n_classes):
+        extended.y[-1] = k
+        mode = find_mode(extended, tolerance=posterior.tolerance, max_iterations=posterior.max_iterations, start=start)
+        ratios[k] = np.exp(laplace_log_evidence(mode) - posterior.log_evidence)
+        all_converged = all_converged and mode.converged
+    return ratios, all_converged
+
+
+def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
+    """Class probabilities as ratios of Laplace evidences, normalised; the ratios themselves beside them.
+
+    Parameters
+    ----------
+    posterior          from `fit`
+    X_test : (t, d)    t may be 0
+    """
+    prior = posterior.prior
+    X_test = _inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
+    t, C = X_test.shape[0], prior.n_classes
+    scores, converged = np.empty((t, C)), True
+    for i in range(t):
+        cross = [row[0] for row in prior.cross(X_test[i : i + 1])]
+        scores[i], good = evidence_ratios(posterior, cross)
+        converged = converged and good
+    if t == 0:
+        empty = ClassPrediction(np.empty((0, C)), np.empty((0, C, C)), scores, np.empty(0))
+        return TKPPrediction(empty, scores, True)
+    law = latent_law(prior, posterior.posterior, X_test)
+    return TKPPrediction(normalised(law, scores), scores, converged)

@@ -1,0 +1,361 @@
+"""nested-ep: expectation propagation with all couplings between classes, multinomial probit. riihimaki2013, 3.2.
+
+Outer sites (alpha_i, beta_i), C - 1 pairs a datum, seen through g_i = B~'w_i; inner EP runs on all g_i at once.
+One outer iteration takes C factorisations I + D_k^1/2 K_k D_k^1/2, their inverses, one factorisation of P, and C solves
+with it. Hyper-parameters are held; `fast.multiclass_learning` moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast._types import BoolArray, FloatArray, IntArray
+from fast.class_couplings import Coupled, condition, evidence_gradients, marginal_covariances
+from fast.inner_ep import law_with, log_normaliser, log_site_ratios, run
+from fast.ledger import equation
+from fast.multiclass_predict import ClassPrediction, predict_law
+from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
+from fast.nested_sites import (
+    Differences,
+    OuterSites,
+    augmented_differences,
+    differences,
+    ep_log_evidence,
+    other_classes,
+    outer_sites,
+    projected_cavity,
+    proper_cavities,
+    site_matrices,
+)
+from fast.outer_loop import Outcome, OuterProgress, Pair, Proposal, check_options, iterate, residual_of
+from fast.sequential_posterior import SequentialPosterior
+
+
+class State(NamedTuple):
+    """What sites say of all data."""
+
+    sites: OuterSites
+    posterior: Coupled
+    cov: FloatArray  # (n, C, C) Sigma_i
+    projected: Differences  # h_i
+    law: Differences  # g_i
+    proper: BoolArray  # (n,) cavities that are distributions
+    log_evidence: float  # NaN if one is not
+
+
+@dataclass(frozen=True, eq=False)
+class NestedEPPosterior:
+    """q(f) and the sites where the iteration stopped."""
+
+    prior: MulticlassPrior
+    posterior: Coupled
+    latent_mean: FloatArray  # (n, C)
+    latent_cov: FloatArray  # (n, C, C)
+    alpha_tilde: FloatArray  # (n, C - 1)
+    beta_tilde: FloatArray  # (n, C - 1)
+    site_precision: FloatArray  # (n, C, C) Pi_i
+    site_location: FloatArray  # (n, C) nu_i
+    log_tilted_norm: FloatArray  # (n,) log Z_q of each datum
+    log_evidence: float | None  # log Z_EP, every constant in it; None: a cavity is no distribution
+    trace: FloatArray  # log Z_EP after each iteration
+    residual: float
+    converged: bool
+    n_improper: int
+    iterations: int
+
+
+def _state(prior: MulticlassPrior, others: IntArray, pair: Pair) -> State:
+    alpha_tilde, beta_tilde = pair
+    sites = outer_sites(prior.y, others, alpha_tilde, beta_tilde)
+    posterior = condition(prior, sites.precision, sites.location)
+    cov = marginal_covariances(posterior)
+    projected = differences(prior.y, others, posterior.mean, cov)
+    law = augmented_differences(projected, alpha_tilde, beta_tilde)
+    proper = proper_cavities(projected, alpha_tilde)
+    index = np.arange(alpha_tilde.shape[1])
+    value = np.nan
+    if proper.all():
+        ratios = log_site_ratios(law.mean, law.cov[:, index, index], alpha_tilde, beta_tilde)
+        value = ep_log_evidence(sites.location, posterior.mean, posterior.log_det, alpha_tilde, beta_tilde, ratios)
+    return State(sites, posterior, cov, projected, law, proper, value)
+
+
+@equation("riihimaki2013", "u3.2.3-incremental")
+def inner_proposal(
+    law: Differences,
+    cavity: Differences | None,
+    alpha_tilde: FloatArray,
+    beta_tilde: FloatArray,
+    *,
+    inner: str = "converged",
+    inner_schedule: str = "sequential",
+    inner_damping: float = 1.0,
+) -> Pair:
+    """Sites after inner EP that starts at the present ones, one sweep if incremental: riihimaki2013, section 3.2.3.
+
+    Parameters
+    ----------
+    law                     of g with the sites
+    cavity                  of g without; needed by a parallel inner schedule only
+    alpha_tilde, beta_tilde : (n, D)    inner sites
+    inner : str             "converged" or "incremental"
+    inner_schedule : str    "sequential" or "parallel"
+    inner_damping : float   share of the new site in an inner update
+    """
+    found = run(
+        alpha_tilde, beta_tilde, law, inner=inner, schedule=inner_schedule, damping=inner_damping, cavity=cavity
+    )
+    return found.alpha_tilde, found.beta_tilde
+
+
+def _proposal(state: State, pair: Pair, inner: str, inner_schedule: str, inner_damping: float) -> Proposal:
+    alpha_tilde, beta_tilde = pair
+    cavity = None
+    if inner_schedule == "parallel":
+        found = projected_cavity(state.projected, alpha_tilde, beta_tilde)
+        cavity = law_with(Differences(found.mean, found.cov))
+    new_alpha, new_beta = inner_proposal(
+        state.law,
+        cavity,
+        alpha_tilde,
+        beta_tilde,
+        inner=inner,
+        inner_schedule=inner_schedule,
+        inner_damping=inner_damping,
+    )
+    good = state.proper & np.isfinite(new_alpha).all(axis=1) & np.isfinite(new_beta).all(axis=1)
+    keep = good[:, None]
+    index = np.arange(alpha_tilde.shape[1])
+    return Proposal(
+        (np.where(keep, new_alpha, alpha_tilde), np.where(keep, new_beta, beta_tilde)),
+        state.law.mean,
+        state.law.cov[:, index, index],
+        int(good.size - np.count_nonzero(good)),
+    )
+
+
+@equation("riihimaki2013", "u3.1-schedule")
+def _sequential_pass(
+    prior: MulticlassPrior, others: IntArray, pair: Pair, damping: float, propose: Callable[[State, Pair], Proposal]
+) -> tuple[Pair, float, int]:
+    """One pass over the data in order, the posterior refreshed after each site."""
+    alpha_tilde, beta_tilde = pair[0].copy(), pair[1].copy()
+    sites = outer_sites(prior.y, others, alpha_tilde, beta_tilde)
+    coupled = condition(prior, sites.precision, sites.location)
+    running = SequentialPosterior(prior, coupled, sites.precision, sites.location)
+    residual, improper = 0.0, 0
+    for i in range(prior.n):
+        one = slice(i, i + 1)
+        y, other = prior.y[one], others[one]
+        mean, cov = running.marginal(i)
+        projected = differences(y, other, mean[None], cov[None])
+        law = augmented_differences(projected, alpha_tilde[one], beta_tilde[one])
+        proper = proper_cavities(projected, alpha_tilde[one])
+        here = (alpha_tilde[one], beta_tilde[one])
+        found = propose(State(sites, coupled, cov[None], projected, law, proper, np.nan), here)
+        improper += found.n_improper
+        residual = max(residual, residual_of(here, found))
+        alpha_tilde[one] = (1.0 - damping) * alpha_tilde[one] + damping * found.target[0]
+        beta_tilde[one] = (1.0 - damping) * beta_tilde[one] + damping * found.target[1]
+        new = outer_sites(y, other, alpha_tilde[one], beta_tilde[one])
+        running.update(i, new.precision[0], new.location[0])
+    return (alpha_tilde, beta_tilde), residual, improper
+
+
+def converge(
+    prior: MulticlassPrior,
+    *,
+    schedule: str = "parallel",
+    damping: float = 0.8,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    inner: str = "converged",
+    inner_schedule: str = "sequential",
+    inner_damping: float = 1.0,
+    accelerate: bool = True,
+    callback: Callable[[OuterProgress], None] | None = None,
+    start: Pair | None = None,
+) -> NestedEPPosterior:
+    """What `fit` does once data and prior are prepared.
+
+    Parameters
+    ----------
+    prior                         from `prepare`
+    schedule, damping, tolerance, max_iterations    see `fit`
+    inner, inner_schedule, inner_damping, accelerate, callback    see `fit`
+    start : pair of (n, C - 1)    alpha and beta to start from; default zero
+    """
+    check_options(
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        schedule=schedule,
+        inner=inner,
+        inner_schedule=inner_schedule,
+    )
+    if not 0.0 < inner_damping <= 1.0:
+        raise ValueError(f"inner_damping: found {inner_damping!r}, expected a number in (0, 1]")
+    others = other_classes(prior.y, prior.n_classes)
+
+    def propose(state: State, pair: Pair) -> Proposal:
+        return _proposal(state, pair, inner, inner_schedule, inner_damping)
+
+    shape = (prior.n, prior.n_classes - 1)
+    end = iterate(
+        lambda pair: _state(prior, others, pair),
+        propose,
+        (np.zeros(shape), np.zeros(shape)) if start is None else start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        damping=damping,
+        accelerate=accelerate,
+        objective=lambda state: state.log_evidence,
+        # one sweep has the fixed points of many
+        accelerated_propose=lambda state, pair: _proposal(state, pair, "incremental", "sequential", 1.0),
+        sequential=(lambda pair: _sequential_pass(prior, others, pair, damping, propose))
+        if schedule == "sequential"
+        else None,
+        callback=callback,
+    )
+    return _assemble(prior, end)
+
+
+def _assemble(prior: MulticlassPrior, end: Outcome) -> NestedEPPosterior:
+    (alpha_tilde, beta_tilde), state = end.sites, end.state
+    found = projected_cavity(state.projected, alpha_tilde, beta_tilde)
+    cavity = law_with(Differences(found.mean, found.cov))
+    log_norm = log_normaliser(cavity, state.law, alpha_tilde, beta_tilde)
+    return NestedEPPosterior(
+        prior,
+        state.posterior,
+        state.posterior.mean,
+        state.cov,
+        alpha_tilde,
+        beta_tilde,
+        site_matrices(state.sites.precision),
+        state.sites.location,
+        log_norm,
+        float(state.log_evidence) if np.isfinite(state.log_evidence) else None,
+        end.trace,
+        end.residual,
+        end.converged,
+        end.n_improper,
+        end.iterations,
+    )
+
+
+def fit(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    *,
+    shared: bool = False,
+    schedule: str = "parallel",
+    damping: float = 0.8,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    inner: str = "converged",
+    inner_schedule: str = "sequential",
+    inner_damping: float = 1.0,
+    accelerate: bool = True,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> NestedEPPosterior:
+    """Nested EP to its fixed point, hyper-parameters held. Sites start at zero.
+
+    Time an outer iteration (7/3) C n^3, memory C n^2 (one more n^2 for each distinct kernel).
+
+    Parameters
+    ----------
+    X : (n, d)                       real, finite
+    y : (n,)                         ints 0..C-1
+    n_classes : int                  C >= 2
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    shared : bool                    one parameter vector: gradients are summed over the classes
+    schedule : str                   "parallel": posterior refreshed after all sites; "sequential": after each
+    damping : float                  delta in (0, 1] on alpha and beta
+    tolerance : float                largest standardised change of a site in an undamped step
+    max_iterations : int             outer iterations; `converged` is False if they end the run
+    inner : str                      "converged": inner EP to its end in every visit; "incremental": one sweep
+    inner_schedule : str             inner updates one after the other ("sequential") or all at once ("parallel")
+    inner_damping : float            of the inner updates
+    accelerate : bool                guarded mixing of the steps where more than 50 are allowed; the end is the same
+    callback : callable              called with an OuterProgress after every iteration
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
+    """
+    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
+    return converge(
+        prior,
+        schedule=schedule,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        inner=inner,
+        inner_schedule=inner_schedule,
+        inner_damping=inner_damping,
+        accelerate=accelerate,
+        callback=callback,
+    )
+
+
+@equation("riihimaki2013", "B-gradient")
+def gradients(posterior: NestedEPPosterior) -> ClassGradients:
+    """Gradient of log Z_EP at the fixed point, sites held: riihimaki2013, appendix B. Time O(C n^3 + n^2 d).
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+
+
+def predict(
+    posterior: Any,
+    X_test: Any,
+    *,
+    prediction: str = "inner-ep",
+    prediction_nodes: int | None = None,
+    block_size: int = 1024,
+) -> ClassPrediction:
+    """Latent law and class probabilities at test points. Time 3 C t n^2, memory that of a block.
+
+    Parameters
+    ----------
+    posterior                   from `fit`
+    X_test : (t, d)             t may be 0
+    prediction : str            "inner-ep", or "quadrature" as a second route
+    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    block_size : int            test points at a time
+    """
+    return predict_law(
+        posterior.prior, posterior.posterior, X_test, prediction=prediction, prediction_nodes=prediction_nodes,
+        block_size=block_size,
+    )  # fmt: skip
+
+
+def one_outer_step(
+    prior: MulticlassPrior, alpha_tilde: FloatArray, beta_tilde: FloatArray, *, inner: str = "incremental"
+) -> Pair:
+    """Proposals from the posterior of given sites: one undamped outer iteration.
+
+    Parameters
+    ----------
+    prior                       from `prepare`
+    alpha_tilde, beta_tilde : (n, C - 1)    sites
+    inner : str                 "incremental" or "converged"
+    """
+    others = other_classes(prior.y, prior.n_classes)
+    state = _state(prior, others, (alpha_tilde, beta_tilde))
+    return _proposal(state, (alpha_tilde, beta_tilde), inner, "sequential", 1.0).target

@@ -1,0 +1,299 @@
+"""nested-iep: nested EP whose classes stay independent a posteriori. riihimaki2013, section 3.2.2.
+
+Inner EP runs on the full g_i under a diagonal cavity; only means and variances of the classes are matched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fast._types import BoolArray, FloatArray, IntArray
+from fast.class_couplings import Coupled, evidence_gradients, marginal_covariances
+from fast.independent_sites import Tilt, diagonal, settle_independent
+from fast.inner_ep import law_with, log_normaliser, parallel_refresh, run
+from fast.ledger import equation
+from fast.multiclass_predict import ClassPrediction, predict_law
+from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
+from fast.nested_sites import Differences, differences, other_classes, positive_factors, spread
+from fast.outer_loop import OuterProgress, Pair, check_options
+
+
+@dataclass(frozen=True, eq=False)
+class NestedIEPPosterior:
+    """q(f) and the sites where the iteration stopped."""
+
+    prior: MulticlassPrior
+    posterior: Coupled
+    latent_mean: FloatArray  # (n, C)
+    latent_cov: FloatArray  # (n, C, C), diagonal
+    alpha_tilde: FloatArray  # (n, C - 1) inner sites
+    beta_tilde: FloatArray  # (n, C - 1)
+    site_precision: FloatArray  # (n, C, C), diagonal
+    site_location: FloatArray  # (n, C)
+    log_tilted_norm: FloatArray  # (n,)
+    log_evidence: float | None
+    trace: FloatArray
+    residual: float
+    converged: bool
+    n_improper: int
+    iterations: int
+
+
+@equation("riihimaki2013", "u3.2.2-iep")
+def independent_update(
+    cavity_mean: FloatArray, cavity_var: FloatArray, y: IntArray, alpha_tilde: FloatArray, beta_tilde: FloatArray
+) -> Pair:
+    """tau = 1/Sigma_hat_kk - 1/v, nu = mu_hat_k/Sigma_hat_kk - m/v of the inner approximation: riihimaki2013, 3.2.2.
+
+    With N = (T^-1 + G)^-1 and q_k = (B N B')_kk, tau = q/(1 - v q) and nu = (t + m q)/(1 - v q), t = B (I + T G)^-1
+    (beta - T B'm): no difference of precisions. Time O(n C^3).
+
+    Parameters
+    ----------
+    cavity_mean, cavity_var : (n, C)    m, v
+    y : (n,)                            labels
+    alpha_tilde, beta_tilde : (n, C - 1)            inner sites
+    """
+    others = other_classes(y, cavity_mean.shape[1])
+    cavity = law_with(differences(y, others, cavity_mean, diagonal(cavity_var)))
+    a = np.sqrt(alpha_tilde)
+    inner = cavity.cov * a[:, :, None] * a[:, None, :]
+    index = np.arange(alpha_tilde.shape[1])
+    inner[:, index, index] += 1.0
+    factor, _ = positive_factors(inner)
+    half = np.linalg.solve(factor, a[:, :, None] * np.eye(alpha_tilde.shape[1]))  # N = half'half
+    q = np.empty_like(cavity_mean)
+    np.put_along_axis(q, others, np.einsum("nij,nij->nj", half, half), axis=1)
+    q[np.arange(y.size), y] = (half.sum(axis=2) ** 2).sum(axis=1)
+    pull = beta_tilde - alpha_tilde * cavity.mean
+    # (I + T G)^-1 = I - N G
+    inverse_pull = pull - np.einsum(
+        "nji,nj->ni", half, np.einsum("nij,nj->ni", half, np.einsum("nij,nj->ni", cavity.cov, pull))
+    )
+    t = spread(y, others, inverse_pull)
+    left = 1.0 - cavity_var * q
+    return q / left, (t + cavity_mean * q) / left
+
+
+class _Inner:
+    """Inner EP of every datum, warm-started where its last run ended."""
+
+    def __init__(self, y: IntArray, n_classes: int, inner: str, inner_schedule: str, inner_damping: float) -> None:
+        self.y, self.others = y, other_classes(y, n_classes)
+        self.alpha_tilde = np.zeros((y.size, n_classes - 1))
+        self.beta_tilde = np.zeros((y.size, n_classes - 1))
+        self.inner, self.schedule, self.damping = inner, inner_schedule, inner_damping
+
+    def cavity(self, rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Differences:
+        return law_with(differences(self.y[rows], self.others[rows], mean, diagonal(var)))
+
+    def tilt(self, rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
+        safe = np.where((var > 0.0).all(axis=1, keepdims=True) & np.isfinite(mean + var), var, 1.0)
+        centre = np.where(np.isfinite(mean), mean, 0.0)
+        cavity = self.cavity(rows, centre, safe)
+        alpha_tilde, beta_tilde = self.alpha_tilde[rows], self.beta_tilde[rows]
+        law = parallel_refresh(cavity, alpha_tilde, beta_tilde)
+        found = run(
+            alpha_tilde, beta_tilde, law, inner=self.inner, schedule=self.schedule, damping=self.damping, cavity=cavity
+        )
+        tau, nu = independent_update(centre, safe, self.y[rows], found.alpha_tilde, found.beta_tilde)
+        fine = (var > 0.0) & np.isfinite(tau) & np.isfinite(nu) & (tau >= 0.0)
+        good: BoolArray = np.logical_and.reduce(fine, axis=1)
+        self.alpha_tilde[rows[good]], self.beta_tilde[rows[good]] = found.alpha_tilde[good], found.beta_tilde[good]
+        return Tilt(tau, nu, good, found.largest)
+
+    def log_norm(self, mean: FloatArray, var: FloatArray) -> FloatArray:
+        cavity = self.cavity(np.arange(self.y.size), mean, var)
+        return log_normaliser(
+            cavity, parallel_refresh(cavity, self.alpha_tilde, self.beta_tilde), self.alpha_tilde, self.beta_tilde
+        )
+
+
+class Warm:
+    """What a search passes on: sites and inner sites."""
+
+    def __init__(self, pair: Pair, alpha_tilde: FloatArray, beta_tilde: FloatArray) -> None:
+        self.pair, self.alpha_tilde, self.beta_tilde = pair, alpha_tilde, beta_tilde
+
+
+def converge(
+    prior: MulticlassPrior,
+    *,
+    schedule: str = "parallel",
+    damping: float = 0.8,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    inner: str = "converged",
+    inner_schedule: str = "sequential",
+    inner_damping: float = 1.0,
+    accelerate: bool = True,
+    callback: Callable[[OuterProgress], None] | None = None,
+    start: Warm | None = None,
+) -> NestedIEPPosterior:
+    """What `fit` does once data and prior are prepared.
+
+    Parameters
+    ----------
+    prior    from `prepare`
+    schedule, damping, tolerance, max_iterations    see `fit`
+    inner, inner_schedule, inner_damping, accelerate, callback    see `fit`
+    start    where an earlier run ended; default zero
+    """
+    check_options(
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        schedule=schedule,
+        inner=inner,
+        inner_schedule=inner_schedule,
+    )
+    if not 0.0 < inner_damping <= 1.0:
+        raise ValueError(f"inner_damping: found {inner_damping!r}, expected a number in (0, 1]")
+    local = _Inner(prior.y, prior.n_classes, inner, inner_schedule, inner_damping)
+    pair: Pair = (np.zeros((prior.n, prior.n_classes)), np.zeros((prior.n, prior.n_classes)))
+    if start is not None:
+        pair, local.alpha_tilde, local.beta_tilde = start.pair, start.alpha_tilde.copy(), start.beta_tilde.copy()
+
+    def to_the_end(rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
+        chosen = local.inner, local.schedule, local.damping
+        local.inner, local.schedule, local.damping = "converged", "sequential", 1.0
+        found = local.tilt(rows, mean, var)
+        local.inner, local.schedule, local.damping = chosen
+        return found
+
+    end = settle_independent(
+        prior,
+        local.tilt,
+        local.log_norm,
+        start=pair,
+        schedule=schedule,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        accelerate=accelerate,
+        accelerated_tilt=to_the_end,
+        callback=callback,
+    )
+    state = end.state
+    return NestedIEPPosterior(
+        prior,
+        state.posterior,
+        state.mean,
+        marginal_covariances(state.posterior),
+        local.alpha_tilde,
+        local.beta_tilde,
+        diagonal(end.sites[0]),
+        end.sites[1],
+        local.log_norm(state.cavity_mean, np.maximum(state.cavity_var, 0.0)),
+        float(state.log_evidence) if np.isfinite(state.log_evidence) else None,
+        end.trace,
+        end.residual,
+        end.converged,
+        end.n_improper,
+        end.iterations,
+    )
+
+
+def warm(posterior: NestedIEPPosterior) -> Warm:
+    """Where to start a run at nearby parameters.
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    index = np.arange(posterior.site_location.shape[1])
+    pair = (posterior.site_precision[:, index, index], posterior.site_location)
+    return Warm(pair, posterior.alpha_tilde, posterior.beta_tilde)
+
+
+def fit(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    *,
+    shared: bool = False,
+    schedule: str = "parallel",
+    damping: float = 0.8,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    inner: str = "converged",
+    inner_schedule: str = "sequential",
+    inner_damping: float = 1.0,
+    accelerate: bool = True,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> NestedIEPPosterior:
+    """Nested EP with independent classes to its fixed point, hyper-parameters held. Time C n^3 an iteration.
+
+    Parameters
+    ----------
+    X : (n, d)                       real, finite
+    y : (n,)                         ints 0..C-1
+    n_classes : int                  C >= 2
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    shared : bool                    one parameter vector: gradients are summed over the classes
+    schedule : str                   "parallel" or "sequential"
+    damping : float                  in (0, 1] on tau and nu
+    tolerance : float                largest standardised change of a site, or of an inner site, in an undamped step
+    max_iterations : int             outer iterations
+    inner : str                      "converged" or "incremental" (one sweep)
+    inner_schedule : str             "sequential" or "parallel"
+    inner_damping : float            of the inner updates
+    accelerate : bool                guarded mixing of the steps where more than 50 are allowed
+    callback : callable              called with an OuterProgress after every iteration
+    """
+    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
+    return converge(
+        prior,
+        schedule=schedule,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        inner=inner,
+        inner_schedule=inner_schedule,
+        inner_damping=inner_damping,
+        accelerate=accelerate,
+        callback=callback,
+    )
+
+
+def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
+    """Gradient of log Z at the fixed point, sites held. Time O(C n^2 d).
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+
+
+def predict(
+    posterior: NestedIEPPosterior,
+    X_test: Any,
+    *,
+    prediction: str = "inner-ep",
+    prediction_nodes: int | None = None,
+    block_size: int = 1024,
+) -> ClassPrediction:
+    """Latent law and class probabilities at test points.
+
+    Parameters
+    ----------
+    posterior                   from `fit`
+    X_test : (t, d)             t may be 0
+    prediction : str            "inner-ep", or "quadrature": one integral a class
+    prediction_nodes : int      not used by independent classes
+    block_size : int            test points at a time
+    """
+    return predict_law(
+        posterior.prior, posterior.posterior, X_test, prediction=prediction, prediction_nodes=prediction_nodes,
+        block_size=block_size,
+    )  # fmt: skip

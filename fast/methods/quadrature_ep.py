@@ -1,0 +1,385 @@
+"""qep and qiep: EP for the multinomial probit with tilted moments by quadrature. riihimaki2013, sections 3.3 and 5.1.
+
+qep: all couplings between classes, a (C - 1)-dimensional rule a site; with a diagonal Lambda the posterior has the
+structure of nested EP, with a full one it has not: its algebra then takes (n C)^2 numbers and (n C)^3 operations.
+qiep: independent classes, the scheme of Seeger et al. (2006).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray, IntArray
+from fast.class_couplings import Coupled, condition, evidence_gradients, marginal_covariances
+from fast.dense_couplings import Dense, condition_dense, dense_covariance, dense_gradients
+from fast.independent_sites import Tilt, diagonal, settle_independent
+from fast.inner_ep import law_with
+from fast.multiclass_predict import ClassPrediction, predict_law
+from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
+from fast.nested_sites import (
+    Differences,
+    FullCavity,
+    differences,
+    full_cavity,
+    full_law,
+    integrated_sites,
+    other_classes,
+    outer_sites,
+    spread,
+)
+from fast.outer_loop import OuterProgress, Pair, Proposal, check_options, iterate, one_of, residual_of
+from fast.product_rule import product_rule
+from fast.quadrature_tilt import g_sites, independent_tilt, white_moments
+from fast.sequential_posterior import SequentialPosterior
+
+
+@dataclass(frozen=True, eq=False)
+class QuadratureEPPosterior:
+    """q(f) and the sites where the iteration stopped."""
+
+    prior: MulticlassPrior
+    posterior: Coupled | Dense
+    latent_mean: FloatArray  # (n, C)
+    latent_cov: FloatArray  # (n, C, C)
+    lambda_tilde: FloatArray | None  # (n, D, D); None for qiep
+    xi: FloatArray | None  # (n, D)
+    site_precision: FloatArray  # (n, C, C)
+    site_location: FloatArray  # (n, C)
+    log_tilted_norm: FloatArray  # (n,) log Z_hat of the rule at the final cavity
+    log_evidence: float | None
+    stationary: bool  # log Z is stationary in the sites, up to the rule's error
+    trace: FloatArray
+    residual: float
+    converged: bool
+    n_improper: int
+    iterations: int
+
+
+class _State(NamedTuple):
+    posterior: Coupled | Dense
+    location: FloatArray
+    cov: FloatArray
+    cavity: FullCavity
+    g_cavity: Differences
+    law: Differences
+    log_norm: FloatArray
+    found: Any  # moments of the rule at the cavity
+    log_evidence: float
+
+
+class _QEP:
+    """Everything that depends on the rule and on the shape of Lambda."""
+
+    def __init__(self, prior: MulticlassPrior, nodes: int, full: bool) -> None:
+        self.prior, self.nodes, self.full = prior, nodes, full
+        self.others = other_classes(prior.y, prior.n_classes)
+
+    def matrices(self, precision: FloatArray) -> FloatArray:
+        """Lambda as matrices, from what the iteration carries."""
+        return precision if self.full else diagonal(precision)
+
+    def posterior(self, pair: Pair) -> tuple[Coupled | Dense, FloatArray, FloatArray]:
+        """q(f), nu and marginal covariances."""
+        prior, y, others = self.prior, self.prior.y, self.others
+        if not self.full:
+            sites = outer_sites(y, others, *pair)
+            found = condition(prior, sites.precision, sites.location)
+            return found, sites.location, marginal_covariances(found)
+        sites_h = integrated_sites(*pair)
+        values, vectors = np.linalg.eigh(sites_h.precision)
+        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+        loads = np.stack([spread(y, others, roots[:, :, a]) for a in range(roots.shape[2])], axis=2)
+        location = spread(y, others, sites_h.location)
+        dense = condition_dense(prior, loads, location)
+        classes = range(prior.n_classes)
+        prior_var = np.column_stack([prior.K(k).diagonal() for k in classes])
+        return dense, location, dense_covariance(dense, [prior.K(k) for k in classes], prior_var)
+
+    def local(
+        self, rows: slice, mean: FloatArray, cov: FloatArray, pair: Pair
+    ) -> tuple[FullCavity, Differences, Differences, Any]:
+        """Cavities, laws of g and moments of the rule for some data."""
+        projected = differences(self.prior.y[rows], self.others[rows], mean, cov)
+        matrices = self.matrices(pair[0])
+        cavity = full_cavity(projected, integrated_sites(matrices, pair[1]))
+        g_cavity = law_with(Differences(cavity.mean, cavity.cov))
+        law = full_law(g_cavity, matrices, pair[1])
+        return cavity, g_cavity, law, white_moments(g_cavity, self.nodes)
+
+    def at(self, pair: Pair) -> _State:
+        """State of all data."""
+        posterior, location, cov = self.posterior(pair)
+        cavity, g_cavity, law, found = self.local(slice(None), posterior.mean, cov, pair)
+        value = np.nan
+        if cavity.proper.all():
+            value = 0.5 * float(np.vdot(location, posterior.mean)) - 0.5 * posterior.log_det
+            value += float((found.log_norm - cavity.log_site).sum())
+        return _State(posterior, location, cov, cavity, g_cavity, law, found.log_norm, found, value)
+
+    def propose(self, state: Any, pair: Pair) -> Proposal:
+        """Sites that the rule's moments ask for."""
+        return self.proposal(state.cavity, state.g_cavity, state.law, state.found, pair)
+
+    def proposal(self, cavity: FullCavity, g_cavity: Differences, law: Differences, found: Any, pair: Pair) -> Proposal:
+        """The same from its parts."""
+        sites = g_sites(g_cavity, found, full=self.full)
+        good = sites.good & cavity.proper & np.isfinite(sites.location).all(axis=1)
+        index = np.arange(pair[1].shape[1])
+        var = law.cov[:, index, index]
+        new = sites.precision if self.full else sites.precision[:, index, index]
+        shape = (slice(None),) + (None,) * (new.ndim - 1)
+        first = np.where(good[shape], new, pair[0])
+        second = np.where(good[:, None], sites.location, pair[1])
+        return Proposal((first, second), law.mean, var, int(good.size - np.count_nonzero(good)))
+
+    def gap(self, pair: Pair, found: Proposal) -> float:
+        """Largest standardised change; of the diagonal of Lambda if it is full."""
+        if not self.full:
+            return residual_of(pair, found)
+        old, new = (np.einsum("nii->ni", both) for both in (pair[0], found.target[0]))
+        return residual_of((old, pair[1]), found._replace(target=(new, found.target[1])))
+
+    def one_pass(self, pair: Pair, damping: float) -> tuple[Pair, float, int]:
+        """One pass over the data in order, the posterior refreshed after each site."""
+        first, second = pair[0].copy(), pair[1].copy()
+        prior, residual, improper = self.prior, 0.0, 0
+        running = None
+        if not self.full:
+            sites = outer_sites(prior.y, self.others, first, second)
+            start = condition(prior, sites.precision, sites.location)
+            running = SequentialPosterior(prior, start, sites.precision, sites.location)
+        for i in range(prior.n):
+            one = slice(i, i + 1)
+            if running is None:
+                posterior, _, covs = self.posterior((first, second))
+                mean, cov = posterior.mean[i], covs[i]
+            else:
+                mean, cov = running.marginal(i)
+            here = (first[one], second[one])
+            found = self.proposal(*self.local(one, mean[None], cov[None], here), here)
+            improper += found.n_improper
+            residual = max(residual, self.gap(here, found))
+            first[one] = (1.0 - damping) * first[one] + damping * found.target[0]
+            second[one] = (1.0 - damping) * second[one] + damping * found.target[1]
+            if running is not None:
+                new = outer_sites(prior.y[one], self.others[one], first[one], second[one])
+                running.update(i, new.precision[0], new.location[0])
+        return (first, second), residual, improper
+
+
+def _checked(
+    prior: MulticlassPrior, nodes: int, damping: float, tolerance: float, max_iterations: int, schedule: str
+) -> None:
+    check_options(
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        schedule=schedule,
+        inner="converged",
+        inner_schedule="sequential",
+    )
+    if _inputs.count("nodes", nodes) < 2:
+        raise ValueError(f"nodes: found {nodes}, expected at least 2")
+
+
+def fit_qep(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    *,
+    shared: bool = False,
+    schedule: str = "parallel",
+    damping: float = 0.8,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    nodes: int = 10,
+    lambda_: str = "diagonal",
+    accelerate: bool = True,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> QuadratureEPPosterior:
+    """EP with all couplings and (C - 1)-dimensional product rules, hyper-parameters held.
+
+    Parameters
+    ----------
+    X : (n, d)                       real, finite
+    y : (n,)                         ints 0..C-1
+    n_classes : int                  C >= 2
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    shared : bool                    one parameter vector: gradients are summed over the classes
+    schedule : str                   "parallel" or "sequential"
+    damping : float                  in (0, 1] on Lambda and xi
+    tolerance : float                largest standardised change of a site in an undamped step
+    max_iterations : int             outer iterations
+    nodes : int                      in each dimension; nodes^(C-1) at most a million
+    lambda_ : str                    "diagonal", or "full": exact moments, (n C)^3 operations
+    accelerate : bool                guarded mixing where more than 50 iterations are allowed (diagonal)
+    callback : callable              called with an OuterProgress after every iteration
+    """
+    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
+    one_of("lambda_", lambda_, ("diagonal", "full"))
+    _checked(prior, nodes, damping, tolerance, max_iterations, schedule)
+    D = prior.n_classes - 1
+    product_rule(D, nodes)
+    full = lambda_ == "full"
+    method = _QEP(prior, nodes, full)
+    start: Pair = (np.zeros((prior.n, D, D) if full else (prior.n, D)), np.zeros((prior.n, D)))
+    end = iterate(
+        method.at,
+        method.propose,
+        start,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        damping=damping,
+        accelerate=accelerate and not full,
+        objective=lambda state: state.log_evidence,
+        gap=method.gap,
+        sequential=(lambda pair: method.one_pass(pair, damping)) if schedule == "sequential" else None,
+        callback=callback,
+    )
+    state = end.state
+    matrices = method.matrices(end.sites[0])
+    sites = integrated_sites(matrices, end.sites[1])
+    columns = [spread(prior.y, method.others, sites.precision[:, :, a]) for a in range(D)]
+    half = np.stack(columns, axis=2)  # B S
+    rows = [spread(prior.y, method.others, half[:, k]) for k in range(prior.n_classes)]
+    return QuadratureEPPosterior(
+        prior,
+        state.posterior,
+        state.posterior.mean,
+        state.cov,
+        matrices,
+        end.sites[1],
+        np.stack(rows, axis=1),
+        state.location,
+        state.log_norm,
+        float(state.log_evidence) if np.isfinite(state.log_evidence) else None,
+        full,
+        end.trace,
+        end.residual,
+        end.converged,
+        end.n_improper,
+        end.iterations,
+    )
+
+
+def fit_qiep(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    *,
+    shared: bool = False,
+    schedule: str = "parallel",
+    damping: float = 0.8,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    nodes: int = 10,
+    accelerate: bool = True,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> QuadratureEPPosterior:
+    """EP with independent classes and the rules of Seeger et al. (2006), hyper-parameters held.
+
+    Parameters
+    ----------
+    X, y, n_classes, variance, lengthscales, noise, jitter, shared    see `fit_qep`
+    schedule, damping, tolerance, max_iterations, accelerate, callback    see `fit_qep`
+    nodes : int    of each one-dimensional rule, and in each dimension of the two-dimensional ones
+    """
+    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
+    _checked(prior, nodes, damping, tolerance, max_iterations, schedule)
+    others: IntArray = other_classes(prior.y, prior.n_classes)
+
+    def tilt(rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
+        fine = np.asarray((var > 0.0).all(axis=1) & np.isfinite(mean).all(axis=1), dtype=bool)
+        safe_mean, safe_var = np.where(fine[:, None], mean, 0.0), np.where(fine[:, None], var, 1.0)
+        found = independent_tilt(safe_mean, safe_var, prior.y[rows], others[rows], nodes)
+        return Tilt(found.precision, found.location, found.good & fine, np.zeros(rows.size))
+
+    def log_norm(mean: FloatArray, var: FloatArray) -> FloatArray:
+        return independent_tilt(mean, var, prior.y, others, nodes).log_norm
+
+    zero = np.zeros((prior.n, prior.n_classes))
+    end = settle_independent(
+        prior,
+        tilt,
+        log_norm,
+        start=(zero, zero),
+        schedule=schedule,
+        damping=damping,
+        tolerance=tolerance,
+        max_iterations=max_iterations,
+        accelerate=accelerate,
+        callback=callback,
+    )
+    state = end.state
+    return QuadratureEPPosterior(
+        prior,
+        state.posterior,
+        state.mean,
+        diagonal(state.var),
+        None,
+        None,
+        diagonal(end.sites[0]),
+        end.sites[1],
+        log_norm(state.cavity_mean, np.maximum(state.cavity_var, 0.0)),
+        float(state.log_evidence) if np.isfinite(state.log_evidence) else None,
+        True,
+        end.trace,
+        end.residual,
+        end.converged,
+        end.n_improper,
+        end.iterations,
+    )
+
+
+def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
+    """Gradient of log Z at the fixed point, sites held: exact up to the rule's error. None for a diagonal Lambda.
+
+    A diagonal Lambda matches no full set of moments, so log Z is not stationary in it.
+
+    Parameters
+    ----------
+    posterior    from `fit_qep` or `fit_qiep`
+    """
+    if not posterior.stationary:
+        return None
+    if isinstance(posterior.posterior, Dense):
+        return posterior.prior.pull_back(dense_gradients(posterior.posterior))
+    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+
+
+def predict(
+    posterior: QuadratureEPPosterior,
+    X_test: Any,
+    *,
+    prediction: str = "quadrature",
+    prediction_nodes: int | None = None,
+    block_size: int = 1024,
+) -> ClassPrediction:
+    """Latent law and class probabilities at test points.
+
+    Parameters
+    ----------
+    posterior                   from `fit_qep` or `fit_qiep`
+    X_test : (t, d)             t may be 0
+    prediction : str            "quadrature" or "inner-ep"
+    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    block_size : int            test points at a time
+    """
+    return predict_law(
+        posterior.prior, posterior.posterior, X_test, prediction=prediction, prediction_nodes=prediction_nodes,
+        block_size=block_size,
+    )  # fmt: skip

@@ -1,0 +1,231 @@
+"""The outer iteration of every EP method with several classes: damped steps in order, or a faster road to the same end.
+
+riihimaki2013, sections 3.1 and 3.2.3. A method gives `state_of` (sites to a state: posterior, marginals, log Z) and
+`propose` (a state to the sites that it wants). Plain steps follow the printed order one by one. With acceleration,
+guarded Anderson mixing (`fast.site_iteration`) comes first and plain steps only certify its end; a run that is allowed
+few iterations takes plain steps throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray
+from fast.inner_ep import standardised_change
+from fast.ledger import equation
+from fast.site_iteration import Visit, settle
+
+_PLAIN = 50  # iterations up to which a run follows the printed order
+_PATIENCE = 30  # certifying steps without a smaller residual, after which rounding is what is left
+_ROUNDED = 1e-7
+
+Pair = tuple[FloatArray, FloatArray]
+
+
+class Proposal(NamedTuple):
+    """Sites that a state wants, and how a change of each is measured."""
+
+    target: Pair  # arrays of the shape of the sites; where a site was skipped, the site itself
+    mean: FloatArray  # of the scalar that the site sees, of that shape
+    var: FloatArray
+    n_improper: int
+    extra: float = 0.0  # largest change of what a state keeps beside its sites
+
+
+class OuterProgress(NamedTuple):
+    """What a callback sees after every iteration."""
+
+    iteration: int
+    objective: float  # log Z of the new sites, or NaN
+    residual: float
+    n_improper: int
+
+
+class Outcome(NamedTuple):
+    """Where the iteration stopped."""
+
+    sites: Pair
+    state: Any
+    residual: float
+    converged: bool
+    n_improper: int  # over all iterations
+    iterations: int
+    trace: FloatArray  # log Z after each iteration
+
+
+@equation("riihimaki2013", "u3.2.3-damping")
+def damp(old: Pair, target: Pair, damping: float) -> Pair:
+    """Convex combination (1 - delta) old + delta proposal of natural parameters: riihimaki2013, section 3.2.3.
+
+    Parameters
+    ----------
+    old, target        pairs of arrays
+    damping : float    delta in (0, 1]
+    """
+    first = (1.0 - damping) * old[0] + damping * target[0]
+    second = (1.0 - damping) * old[1] + damping * target[1]
+    return (first, second) if damping < 1.0 else (target[0].copy(), target[1].copy())
+
+
+def residual_of(old: Pair, found: Proposal) -> float:
+    """Largest standardised change that an undamped step makes.
+
+    Parameters
+    ----------
+    old      sites
+    found    what they want
+    """
+    change = standardised_change(found.mean, found.var, found.target[0] - old[0], found.target[1] - old[1])
+    return max(float(change.max(initial=0.0)), found.extra)
+
+
+def check_options(
+    *, damping: float, tolerance: float, max_iterations: int, schedule: str, inner: str, inner_schedule: str
+) -> None:
+    """Refuse, by name, what no outer loop could do.
+
+    Parameters
+    ----------
+    damping : float           in (0, 1]
+    tolerance : float         > 0
+    max_iterations : int      >= 1
+    schedule : str            "parallel" or "sequential"
+    inner : str               "converged" or "incremental"
+    inner_schedule : str      "sequential" or "parallel"
+    """
+    if _inputs.scalar("damping", damping, positive=True) > 1.0:
+        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+    _inputs.scalar("tolerance", tolerance, positive=True)
+    _inputs.count("max_iterations", max_iterations)
+    one_of("schedule", schedule, ("parallel", "sequential"))
+    one_of("inner", inner, ("converged", "incremental"))
+    one_of("inner_schedule", inner_schedule, ("sequential", "parallel"))
+
+
+def one_of(name: str, value: object, names: tuple[str, ...]) -> None:
+    """Refuse a word that is not among the names.
+
+    Parameters
+    ----------
+    name : str               of the argument
+    value : object           what was given
+    names : tuple of str     what may be chosen
+    """
+    if value not in names:
+        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(map(repr, names))}")
+
+
+def iterate(
+    state_of: Callable[[Pair], Any],
+    propose: Callable[[Any, Pair], Proposal],
+    start: Pair,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    damping: float,
+    accelerate: bool,
+    objective: Callable[[Any], float],
+    accelerated_propose: Callable[[Any, Pair], Proposal] | None = None,
+    sequential: Callable[[Pair], tuple[Pair, float, int]] | None = None,
+    gap: Callable[[Pair, Proposal], float] = residual_of,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> Outcome:
+    """Iterate sites to their fixed point.
+
+    Parameters
+    ----------
+    state_of : callable               sites -> state
+    propose : callable                (state, sites) -> Proposal
+    start                             pair of arrays
+    tolerance : float                 on the largest standardised change
+    max_iterations : int              outer iterations
+    damping : float                   in (0, 1]
+    accelerate : bool                 mix first where more than 50 iterations are allowed
+    objective : callable              state -> log Z, NaN where there is none
+    accelerated_propose : callable    cheaper proposals with the same fixed point
+    sequential : callable             a whole sequential pass instead: sites -> (sites, residual, improper)
+    gap : callable                    (sites, Proposal) -> residual
+    callback : callable               called with an OuterProgress after every iteration
+    """
+    sites, improper, used = start, 0, 0
+    trace: list[float] = []
+    if accelerate and sequential is None and max_iterations > _PLAIN:
+        sites, improper, mixed = _mixed(
+            state_of, accelerated_propose or propose, start, tolerance, max_iterations, damping, objective, callback
+        )
+        used = mixed.size
+        trace = list(mixed)
+    state = state_of(sites) if sequential is None else None
+    best, since_best, residual, converged = np.inf, 0, np.inf, False
+    accelerated = used > 0
+    while used < max_iterations:
+        if sequential is not None:
+            sites, residual, skipped = sequential(sites)
+        else:
+            found = propose(state, sites)
+            residual, skipped = gap(sites, found), found.n_improper
+            sites = damp(sites, found.target, damping)
+        state = state_of(sites)
+        improper += skipped
+        used += 1
+        trace.append(objective(state))
+        if callback is not None:
+            callback(OuterProgress(used, trace[-1], residual, skipped))
+        converged = residual <= tolerance and skipped == 0
+        since_best = 0 if residual < best else since_best + 1
+        best = min(best, residual)
+        stalled = accelerated and since_best >= _PATIENCE and best <= _ROUNDED
+        if converged or stalled or not np.isfinite(residual):
+            break
+    if state is None:
+        state = state_of(sites)
+    return Outcome(sites, state, residual, converged, improper, used, np.array(trace))
+
+
+def _mixed(
+    state_of: Callable[[Pair], Any],
+    propose: Callable[[Any, Pair], Proposal],
+    start: Pair,
+    tolerance: float,
+    max_iterations: int,
+    damping: float,
+    objective: Callable[[Any], float],
+    callback: Callable[[OuterProgress], None] | None,
+) -> tuple[Pair, int, FloatArray]:
+    shape = start[0].shape
+
+    def visit(first: FloatArray, second: FloatArray) -> Visit:
+        pair = (first.reshape(shape), second.reshape(shape))
+        state = state_of(pair)
+        found = propose(state, pair)
+        value = objective(state)
+        return Visit(
+            first,
+            second,
+            found.target[0].ravel(),
+            found.target[1].ravel(),
+            found.var.ravel(),
+            value if np.isfinite(value) else 0.0,
+            found.n_improper,
+            None,
+        )
+
+    def report(progress: Any) -> None:
+        if callback is not None:
+            callback(OuterProgress(progress.iteration, progress.objective, progress.residual, progress.n_improper))
+
+    end = settle(
+        visit,
+        (start[0].ravel(), start[1].ravel()),
+        tolerance=tolerance,
+        max_iterations=max(1, max_iterations - 1),
+        damping=damping,
+        monotone=False,
+        callback=report,
+    )
+    pair = (end.visit.site_precision.reshape(shape), end.visit.site_shift.reshape(shape))
+    return pair, end.n_improper, end.trace
