@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation.bench import izmailov, x_gpc, x_gpc_svi
+from validation.bench import izmailov, nested_ep, x_gpc, x_gpc_svi
 from validation.bench import peers as peer_programs
 from validation.bench.measure import Row
 from validation.solve import versions
@@ -28,6 +28,9 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "vi-jj/iteration": izmailov.iteration,
     "vi-jj/exponents": izmailov.exponents,
     "vi-jj/memory": izmailov.memory_map,
+    "nested-ep/step": nested_ep.step,
+    "nested-ep/fixed-point": nested_ep.fixed_point,
+    "nested-ep/exponents": nested_ep.exponents,
     "gibbs/polya-gamma": x_gpc.polya_gamma,
     "gibbs/chains": x_gpc.chains,
     "peers": peer_programs.peers,
