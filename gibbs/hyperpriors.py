@@ -116,7 +116,8 @@ def check_hyperprior(
             continue
         if name not in given:
             raise ValueError(
-                f"hyperprior: found no entry for {name!r}, expected (family, df, scale) for what is learnt"
+                f"hyperprior: found no entry for {name!r}, expected (family, df, scale) for what is learnt, "
+                "such as ('half-student-t', 4, 2.0) or ('log-normal', 1.0, 2.0)"
             )
         family, df, scale = given[name]
         if family not in FAMILIES:

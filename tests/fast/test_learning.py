@@ -163,3 +163,22 @@ def test_a_search_that_stops_on_a_slope_is_not_called_converged():
     assert right.hyper.variance == pytest.approx(np.e, rel=1e-5, abs=0)  # slopes below 1e-6
     wrong = maximise(evaluate(True), packing, max_iterations=50, tolerance=1e-6)
     assert not wrong.converged
+
+
+@pytest.mark.parametrize("start", [0.0, 2.0])
+def test_a_search_does_not_leap_over_a_maximum_to_a_plateau(start):
+    from fast._inputs import hyper
+    from fast.batch_learning import maximise
+    from fast.hyper import Gradients
+
+    def evaluate(at, Z):
+        # a hill of height 100 at log variance 1, and beyond 6 a plain of height 70, higher than the start's 61
+        x = np.log(at.variance)
+        hill, plain = 100.0 * np.exp(-0.5 * (x - 1.0) ** 2), 35.0 * (1.0 + np.tanh(2.0 * (x - 6.0)))
+        slope = (1.0 - x) * hill + 70.0 / np.cosh(2.0 * (x - 6.0)) ** 2
+        return hill + plain, Gradients(slope / at.variance, np.zeros(1), 0.0, None)
+
+    packing = Packing(("variance",), hyper(np.exp(start), np.ones(1), 0.0, 1e-6, 1), None)
+    found = maximise(evaluate, packing, max_iterations=100, tolerance=1e-6)
+    assert found.converged
+    assert found.hyper.variance == pytest.approx(np.e, rel=1e-4, abs=0)  # the plain's slope at 1 is 6e-7 of the hill's

@@ -48,6 +48,10 @@ def reproduce(
         else:
             raise ValueError(f"--dataset: found {', '.join(dataset)}, expected what {name} takes: {_described(wanted)}")
     check_options(wanted, options)
+    try:
+        output.mkdir(parents=True, exist_ok=True)  # refused before the work, not after
+    except OSError as error:
+        raise ValueError(f"output: found {output} ({error.strerror}), expected a folder that can be written") from error
     errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
     outcome = wanted.run(**options, say=lambda text: errors.print(text, soft_wrap=True))
     for table in outcome.tables:

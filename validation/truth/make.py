@@ -317,7 +317,8 @@ def _run(
         hear(Attempt("run", name, 0))
         return _Sampled(solve(route.implementation, route.method, problem), 0, time.perf_counter() - began)
     n_draws = int(np.ceil(target_ess / (1 if route.kind == "independent" else route.n_chains)))
-    n_draws = max(4 if route.kind == "independent" else 50, n_draws, first_draws or 0)
+    # log Z of a chain by its paths needs 128 draws of each
+    n_draws = max(4 if route.kind == "independent" else 128, n_draws, first_draws or 0)
     if route.kind == "chains":
         n_draws = min(n_draws, max_draws)
     options: dict[str, Any] = {**route.options, "seed": seed}
