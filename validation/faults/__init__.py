@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validation.faults import evidence, probit, softmax, stochastic, threshold, truths, x_gpc
+from validation.faults import evidence, izmailov, probit, softmax, stochastic, threshold, truths, x_gpc
 from validation.selftest import Fault
 
 
@@ -11,6 +11,7 @@ def all_faults() -> tuple[Fault, ...]:
     return (
         x_gpc.FAULTS
         + stochastic.FAULTS
+        + izmailov.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS
