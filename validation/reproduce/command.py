@@ -47,6 +47,9 @@ def reproduce(
             options["dataset"] = dataset[0]
         else:
             raise ValueError(f"--dataset: found {', '.join(dataset)}, expected what {name} takes: {_described(wanted)}")
+    for key, default in wanted.options.items():  # one name serves where several could stand
+        if isinstance(default, tuple) and isinstance(options.get(key), (str, int)):
+            options[key] = (options[key],)
     check_options(wanted, options)
     try:
         output.mkdir(parents=True, exist_ok=True)  # refused before the work, not after

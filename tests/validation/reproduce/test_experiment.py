@@ -101,7 +101,19 @@ def test_the_page_loads_nothing_and_escapes_what_it_shows(tmp_path):
 def test_the_command_runs_prints_and_writes(registered, tmp_path):
     found = runner.invoke(
         cli.app,
-        ["reproduce", "paper2000", "fig9", "--dataset", "iris", "-o", "size=5", "--output", str(tmp_path)],
+        [
+            "reproduce",
+            "paper2000",
+            "fig9",
+            "--dataset",
+            "iris",
+            "-o",
+            "size=5",
+            "-o",
+            "names=b",
+            "--output",
+            str(tmp_path),
+        ],
     )
     assert found.exit_code == 0, found.output
     assert "note: fewer <rows> than the paper" in found.output
