@@ -12,6 +12,10 @@ _LIMIT = 1e-11
 _HALF_WIDTH = 10.0  # exp(-10²/2) = 2e-22: what lies outside is far below rounding
 
 
+class QuadratureError(ArithmeticError, ValueError):
+    """A quadrature that states a larger error than its user can take: the arguments ask for too much."""
+
+
 class Integral(NamedTuple):
     """An integral and the error its quadrature states."""
 
@@ -79,7 +83,7 @@ def gaussian_integral(
     Raises
     ------
     ValueError                if latent_var is negative or not finite
-    ArithmeticError           if the stated error is above 1e-11 of the value
+    QuadratureError           if the stated error is above 1e-11 of the value
     """
     mean, sd = float(latent_mean), _deviation(latent_var)
     if sd == 0.0:
@@ -93,9 +97,9 @@ def gaussian_integral(
 
     part = _sum_of_panels(scaled, _panels(mode, -mean / sd, sd), absolute=1e-18)
     if not part.error <= _LIMIT * part.value:
-        raise ArithmeticError(
-            f"quadrature at mean {mean:.6g}, variance {latent_var:.6g}: "
-            f"found error {part.error:.3g} on {part.value:.3g}, expected at most 1e-11 of it"
+        raise QuadratureError(
+            f"latent_var: found {latent_var:.6g} at mean {mean:.6g}, where quadrature has an "
+            f"error {part.error:.3g} on {part.value:.3g}, expected at most 1e-11 of it"
         )
     factor = exp(top - 0.5 * log(2.0 * pi))
     return Integral(factor * part.value, factor * part.error)
@@ -117,7 +121,7 @@ def gaussian_expectation(function: Callable[[float], float], latent_mean: float,
     Raises
     ------
     ValueError                if latent_var is negative or not finite
-    ArithmeticError           if the stated error is above 1e-11 of the integral of |function|
+    QuadratureError           if the stated error is above 1e-11 of the integral of |function|
     """
     mean, sd = float(latent_mean), _deviation(latent_var)
     if sd == 0.0:
@@ -130,8 +134,8 @@ def gaussian_expectation(function: Callable[[float], float], latent_mean: float,
     part = _sum_of_panels(weighted, points, absolute=1e-16)
     size = _sum_of_panels(lambda t: abs(weighted(t)), points, absolute=1e-16).value
     if not part.error <= _LIMIT * max(size, 1.0):
-        raise ArithmeticError(
-            f"quadrature at mean {mean:.6g}, variance {latent_var:.6g}: "
-            f"found error {part.error:.3g}, expected at most 1e-11 of {size:.3g}"
+        raise QuadratureError(
+            f"latent_var: found {latent_var:.6g} at mean {mean:.6g}, where quadrature has an "
+            f"error {part.error:.3g}, expected at most 1e-11 of {size:.3g}"
         )
     return part

@@ -185,7 +185,7 @@ def predictive_probability(latent_mean: Array, latent_var: Array) -> Predictive:
     Raises
     ------
     ValueError                if a variance is negative, or a number not finite
-    ArithmeticError           if the quadrature states an error above 1e-11
+    QuadratureError           if the quadrature states an error above 1e-11
     """
     means, variances = np.asarray(latent_mean, dtype=float), np.asarray(latent_var, dtype=float)
     if not np.all(np.isfinite(means)):

@@ -83,7 +83,7 @@ def predict_probability(latent_mean: Array, latent_var: Array) -> Probability:
     Raises
     ------
     ValueError                if a variance is negative or not finite, or a mean is not finite
-    ArithmeticError           if the quadrature states an error above 1e-11
+    QuadratureError           if the quadrature states an error above 1e-11
     """
     means, variances = np.asarray(latent_mean, dtype=float), np.asarray(latent_var, dtype=float)
     if not np.all(np.isfinite(means)):

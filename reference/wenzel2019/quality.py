@@ -36,7 +36,7 @@ def augmentation_gap(latent_mean: Array, latent_var: Array, c: Array) -> float:
     Raises
     ------
     ValueError                if an entry of latent_var is negative or not finite
-    ArithmeticError           if a quadrature states a relative error above 1e-11
+    QuadratureError           if a quadrature states a relative error above 1e-11
 
     Notes
     -----
