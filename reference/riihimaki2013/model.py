@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import ndtr
 
+from reference.common._probit_line import probit_line
 from reference.common.errors import factorise
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
-from reference.riihimaki2013._line import probit_line
 from reference.riihimaki2013._product import product_rule
 
 Array = NDArray[np.float64]

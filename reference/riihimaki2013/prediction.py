@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logsumexp, ndtr
 
+from reference.common._probit_line import probit_line
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
-from reference.riihimaki2013._line import probit_line
 from reference.riihimaki2013._product import product_rule
 from reference.riihimaki2013.inner_ep import inner_ep, inner_log_normaliser
 from reference.riihimaki2013.quadrature_ep import cavity_covariance_g

@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from reference.common._probit_line import probit_line
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
 from reference.riihimaki2013 import _check
-from reference.riihimaki2013._line import probit_line
 from reference.riihimaki2013.fit import (
     Gradients,
     Prediction,

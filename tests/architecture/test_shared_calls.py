@@ -407,6 +407,17 @@ def test_the_norm_is_the_exact_one_for_vectors_and_rows():
             assert max(abs(mpmath.mpf(float(f)) / t - 1) for f, t in zip(found, truth, strict=True)) <= 20 * EPS
 
 
+def test_log_determinants_are_those_of_the_matrix_in_many_digits():
+    for shrink in (1.0, 1e-6):
+        A = hilbert_like(6, shrink) * np.where(np.arange(6) == 0, -1.0, 1.0)  # one column turned: the sign is -1
+        sign, log_det = np.linalg.slogdet(A)
+        with mpmath.workdps(60):
+            truth = mpmath.det(mp_matrix(A))
+        assert sign == -1.0
+        # a pivot of an LU factorisation carries eps times the condition, at most 1e7 here
+        assert abs(mpmath.mpf(float(log_det)) - mpmath.log(-truth)) <= 1e8 * EPS
+
+
 def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
     A = hilbert_like(6, 1e-2)
     b = np.cos(np.arange(6.0))
@@ -436,7 +447,7 @@ def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
 
 TESTED = {
     *SCALAR, *CHOLESKY, *TRIANGULAR, *SOLVE,
-    "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm",
+    "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm", "numpy.linalg.slogdet",
     "numpy.linalg.lstsq",
     "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize",
 }  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from validation.faults import evidence, izmailov, probit, softmax, stochastic, threshold, truths, x_gpc
+from validation.faults import evidence, izmailov, probit, riihimaki, softmax, stochastic, threshold, truths, x_gpc
 from validation.selftest import Fault
 
 
@@ -12,6 +12,7 @@ def all_faults() -> tuple[Fault, ...]:
         x_gpc.FAULTS
         + stochastic.FAULTS
         + izmailov.FAULTS
+        + riihimaki.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS

@@ -1,0 +1,214 @@
+"""Faults of `fast`'s nested-ep, nested-iep, qep, qiep, vb-probit, laplace and laplace-tkp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    name: str,
+    description: str,
+    target: str,
+    make: Callable[[Any], Any],
+    quantities: tuple[str, ...] = ("log_evidence", "latent_*"),
+    raises: bool = False,
+) -> Fault:
+    return Fault(
+        f"{method}/{name}",
+        "fast",
+        method,
+        description,
+        (target,),
+        make,
+        ("two-points-3-softmax" if method.startswith("laplace") else "two-points-3",),
+        tuple(f"identity/{method}/{quantity}" for quantity in quantities),
+        raises,
+    )
+
+
+# -- nested EP -----------------------------------------------------------------------------------------------------
+
+
+def _common_value_fixed(original: Any) -> Any:
+    def augmented(projected: Any, alpha_tilde: Any, beta_tilde: Any) -> Any:
+        found = original(projected, alpha_tilde, beta_tilde)
+        return found._replace(cov=found.cov - 1.0 / (1.0 + alpha_tilde.sum(axis=1))[:, None, None])
+
+    return augmented
+
+
+def _without_square(original: Any) -> Any:
+    def evidence(location: Any, mean: Any, log_det: Any, alpha_tilde: Any, beta_tilde: Any, log_ratio: Any) -> Any:
+        found = original(location, mean, log_det, alpha_tilde, beta_tilde, log_ratio)
+        return found - 0.5 * float((beta_tilde.sum(axis=1) ** 2 / (1.0 + alpha_tilde.sum(axis=1))).sum())
+
+    return evidence
+
+
+def _without_cavity_mean(original: Any) -> Any:
+    def matched(cavity_mean: Any, cavity_var: Any) -> Any:
+        alpha, beta = original(cavity_mean, cavity_var)
+        return alpha, beta - alpha * cavity_mean
+
+    return matched
+
+
+_NESTED = (
+    _fault(
+        "nested-ep",
+        "common-value-held",
+        "the law of g is without 11'/s: the auxiliary value that all differences share is held at its mean",
+        "fast.methods.nested_ep:augmented_differences",
+        _common_value_fixed,
+        raises=True,
+    ),
+    _fault(
+        "nested-ep",
+        "class-left-out",
+        "P, the matrix that couples the classes, is summed over all classes but the last",
+        "fast.class_couplings:coupling_factor",
+        lambda original: lambda factors: original(factors[:-1]),
+        raises=True,
+    ),
+    _fault(
+        "nested-ep",
+        "square-dropped",
+        "log Z is without (1'beta)^2/(2 s)",
+        "fast.methods.nested_ep:ep_log_evidence",
+        _without_square,
+        ("log_evidence",),
+    ),
+    _fault(
+        "nested-ep",
+        "site-shift-without-mean",
+        "the location of an inner site is without alpha times the cavity's mean",
+        "fast.inner_ep:matched_site",
+        _without_cavity_mean,
+    ),
+    _fault(
+        "nested-iep",
+        "site-shift-without-mean",
+        "the location of an inner site is without alpha times the cavity's mean",
+        "fast.inner_ep:matched_site",
+        _without_cavity_mean,
+    ),
+)
+
+# -- Laplace -------------------------------------------------------------------------------------------------------
+
+
+def _curvature_halved(original: Any) -> Any:
+    return lambda prior, latent, terms: original(prior, latent, terms._replace(pi=0.5 * terms.pi))
+
+
+_LAPLACE = (
+    _fault(
+        "laplace",
+        "curvature-halved",
+        "W is half of what it is",
+        "fast.softmax_laplace:newton_step",
+        _curvature_halved,
+    ),
+    _fault(
+        "laplace",
+        "prior-at-mode-dropped",
+        "log Z is without -f'K^-1 f/2",
+        "fast.methods.laplace:laplace_log_evidence",
+        lambda original: lambda mode: original(mode) + 0.5 * float(np.vdot(mode.latent, mode.slope)),
+        ("log_evidence",),
+    ),
+    _fault(
+        "laplace",
+        "mode-held",
+        "the gradient of log Z is taken as if the mode did not move",
+        "fast.methods.laplace:mode_weights",
+        lambda original: lambda mode, cov: 0.0 * original(mode, cov),
+        ("gradient_*",),
+    ),
+    _fault(
+        "laplace-tkp",
+        "ratio-of-roots",
+        "the predictive score is the root of the ratio of evidences",
+        "fast.methods.laplace:evidence_ratios",
+        lambda original: lambda *arguments: (lambda scores, good: (np.sqrt(scores), good))(*original(*arguments)),
+        ("probabilit*",),
+    ),
+)
+
+# -- variational Bayes ---------------------------------------------------------------------------------------------
+
+
+def _turned(original: Any) -> Any:
+    def terms(mean: Any, y: Any, **options: Any) -> Any:
+        found = original(-mean, y, **options)
+        return found._replace(slope=-found.slope)
+
+    return terms
+
+
+def _half_variances(original: Any) -> Any:
+    def posterior(prior: Any, weights: Any) -> Any:
+        found = original(prior, weights)
+        return found._replace(factors=[one._replace(cond_var=0.5 * one.cond_var) for one in found.factors])
+
+    return posterior
+
+
+_VB = (
+    _fault(
+        "vb-probit",
+        "cone-turned",
+        "the label's auxiliary value is the smallest, not the largest",
+        "fast.methods.vb_probit:cone_terms",
+        _turned,
+        ("latent_mean", "probabilities"),
+    ),
+    _fault(
+        "vb-probit",
+        "determinant-dropped",
+        "the bound is without log|I + K|",
+        "fast.methods.vb_probit:vb_bound",
+        lambda original: lambda weights, mean, log_mass, log_det: original(weights, mean, log_mass, 0.0),
+        ("log_evidence",),
+    ),
+    _fault(
+        "vb-probit",
+        "variances-halved",
+        "q(f) has half its variances at the data",
+        "fast.methods.vb_probit:factorised_posterior",
+        _half_variances,
+        ("latent_cov",),
+    ),
+)
+
+# -- quadrature ----------------------------------------------------------------------------------------------------
+
+
+def _other_rule(original: Any) -> Any:
+    return lambda *arguments: original(*arguments[:-1], arguments[-1] - 1)
+
+
+_QUADRATURE = (
+    _fault(
+        "qep",
+        "one-node-less",
+        "the product rule has one node less in each dimension than was asked for",
+        "fast.methods.quadrature_ep:white_moments",
+        _other_rule,
+    ),
+    _fault(
+        "qiep",
+        "one-node-less",
+        "the rules have one node less than was asked for",
+        "fast.methods.quadrature_ep:independent_tilt",
+        _other_rule,
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*_NESTED, *_LAPLACE, *_VB, *_QUADRATURE)
