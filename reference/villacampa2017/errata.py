@@ -1,0 +1,97 @@
+r"""Misprints of villacampa2017: (36), (53), (56), (60) and (61) as runnable code, others in words.
+
+- (29) to (32), (37): the supplement defines υ_i as the row k_xZᵀ K_ZZ⁻¹ and uses it as the column K_ZZ⁻¹ k_Zx; the
+  inner products are printed υ V υᵀ and are υᵀ V υ.
+- (31), (32): C² υ V\ is V\ υ C² (`cavity.cavity`).
+- (36): the cross-covariance of the label's class stands before K_ZZ⁻¹ of class k; the second form, υ_kᵀ m\_k, is meant.
+- (41), (42): the middle expressions lack the matrix υυᵀ of the last ones.
+- (53): β appears with the sign that it has for the label's class; (40) gives it the other one.
+- (56): the logarithm of s̃_{i,k} is called s̃_{i,k}; (58) has it right.
+- (60): the last determinant lacks its logarithm.
+- (61): the laws of the cavity are subtracted from themselves, and class k is missing; (58) is meant.
+- (10), (12), (63): ∂ is missing before log Z_{i,k} and before θ_prior.
+- (7), (9): the products and sums are over k ≠ y_k; k ≠ y_i is meant.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.ledger import equation
+from reference.villacampa2017.cavity import Cavity
+from reference.villacampa2017.posterior import Gaussians
+
+Array = NDArray[np.float64]
+
+
+@equation("villacampa2017", "36", as_printed=True)
+def cavity_latent_mean_as_printed(k_xZ: Array, K_ZZ: Array, cavity_mean: Array) -> float:
+    r"""a_i^k = k_yᵀ K_k⁻¹ m\_k with the cross-covariance of the label's class: (36) of villacampa2017 as printed.
+
+    Parameters
+    ----------
+    k_xZ : (m,)               of the label's class
+    K_ZZ : (m, m)             of class k
+    cavity_mean : (m,)        of class k
+    """
+    return float(k_xZ @ np.linalg.inv(K_ZZ) @ cavity_mean)
+
+
+@equation("villacampa2017", "53", as_printed=True)
+def update_c2_other_as_printed(
+    beta: float, b_sum: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array
+) -> float:
+    r"""C² = β/√b + C¹ υᵀm\ + β/√b C¹ υᵀV\υ, b = b_y + b_k: (53) of villacampa2017 as printed.
+
+    Parameters
+    ----------
+    beta : float              β
+    b_sum : float             b_y + b_k
+    c1 : float                C¹
+    upsilon : (m,)            υ of class k
+    cavity_mean : (m,)        m\ of class k
+    cavity_cov : (m, m)       V\ of class k
+    """
+    slope = beta / np.sqrt(b_sum)
+    return float(slope + c1 * (upsilon @ cavity_mean) + slope * c1 * (upsilon @ cavity_cov @ upsilon))
+
+
+@equation("villacampa2017", "56", as_printed=True)
+def factor_scale_as_printed(log_tilted_norm: float, log_normaliser_cavity: float, log_normaliser: float) -> float:
+    r"""s̃_{i,k} = log Z_{i,k} + g(θ\) - g(θ): (56) of villacampa2017 as printed.
+
+    Parameters
+    ----------
+    log_tilted_norm : float         log Z_{i,k}
+    log_normaliser_cavity : float   g(θ\)
+    log_normaliser : float          g(θ)
+    """
+    return log_tilted_norm + log_normaliser_cavity - log_normaliser
+
+
+@equation("villacampa2017", "60", as_printed=True)
+def ep_log_evidence_from_moments_as_printed(posterior: Gaussians, K_ZZ: Array, log_scales: Array) -> float:
+    """Σ_k {½ log|V_k| + ½ m_kᵀV_k⁻¹m_k - ½ |K_k|} + Σ_i Σ_{k≠y_i} log s̃_{i,k}: (60) of villacampa2017 as printed.
+
+    Parameters
+    ----------
+    posterior : Gaussians     m (C, m) and V (C, m, m)
+    K_ZZ : (C, m, m)          prior covariances K_k
+    log_scales : (n, C)       log s̃_{i,k}, zero in the columns of the labels
+    """
+    total = float(np.sum(log_scales))
+    for m, V, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
+        total += 0.5 * float(np.linalg.slogdet(V)[1] + m @ np.linalg.solve(V, m) - np.linalg.det(K))
+    return total
+
+
+@equation("villacampa2017", "61", as_printed=True)
+def factor_log_scale_from_moments_as_printed(log_tilted_norm: float, cavity: Cavity) -> float:
+    r"""log s̃ = log Z + ½ log|V\| + ½ m\ᵀV\⁻¹m\ - ½ log|V\| - ½ m\ᵀV\⁻¹m\: (61) of villacampa2017 as printed.
+
+    Parameters
+    ----------
+    log_tilted_norm : float   log Z_{i,k}
+    cavity : Cavity           moments of the label's class without the factor
+    """
+    half = 0.5 * float(np.linalg.slogdet(cavity.cov)[1] + cavity.mean @ np.linalg.solve(cavity.cov, cavity.mean))
+    return log_tilted_norm + half - half

@@ -1,0 +1,304 @@
+"""Sections 2.2, 2.3.2 and G: the gradient of log Z_q, of all data or of a mini-batch, and two rules for steps."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.errors import factorise
+from reference.common.kernels import derivative_inputs, derivative_lengthscales, derivative_variance
+from reference.common.ledger import equation
+from reference.villacampa2017.cavity import Cavity, cavity
+from reference.villacampa2017.factors import posterior_of, probit_ratio
+from reference.villacampa2017.model import REMEDY
+from reference.villacampa2017.posterior import Coefficients
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Batch = NDArray[np.intp]
+
+
+class Direction(NamedTuple):
+    """Derivatives of all prior matrices with respect to one hyper-parameter."""
+
+    K_ZZ: Array  # (C, m, m)
+    K_XZ: Array  # (C, n, m)
+    k_xx: Array  # (C, n)
+
+
+class AdamState(NamedTuple):
+    """What Adam remembers."""
+
+    first: Array  # running mean of gradients
+    second: Array  # running mean of squared gradients
+    steps: int
+
+
+@equation("villacampa2017", "64")
+def prior_term_matrix(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array) -> Array:
+    """M_k = K⁻¹ - K⁻¹VK⁻¹ - K⁻¹mmᵀK⁻¹, a matrix (m, m): (64) of villacampa2017.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      m of one class
+    inducing_cov : (m, m)     V of the class
+    K_ZZ : (m, m)             its prior covariance K
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if K_ZZ is singular
+    """
+    inverse = factorise(K_ZZ, "K_ZZ", REMEDY).inverse
+    return inverse - inverse @ (inducing_cov + np.outer(inducing_mean, inducing_mean)) @ inverse
+
+
+@equation("villacampa2017", "63")
+def prior_term_gradient(matrix: Array, dK: Array) -> float:
+    """(η - η_prior)ᵀ ∂θ_prior/∂ξ = -½ trace(M_kᵀ ∂K_ZZ/∂ξ): (63) of villacampa2017, one class.
+
+    Parameters
+    ----------
+    matrix : (m, m)           M_k
+    dK : (m, m)               ∂K_ZZ/∂ξ
+    """
+    return float(-0.5 * np.sum(matrix * dK))
+
+
+@equation("villacampa2017", "u27-trace-rotation")
+def cyclic_trace(matrices: Sequence[Array]) -> float:
+    """trace(ABCD) as trace(DABC): below (64) of villacampa2017, for any number of factors.
+
+    Parameters
+    ----------
+    matrices : sequence       conformable matrices A, B, ..., D whose product is square
+    """
+    product = matrices[-1]
+    for matrix in matrices[:-1]:
+        product = product @ matrix
+    return float(np.trace(product))
+
+
+@equation("villacampa2017", "u25-direct-dependence")
+def direct_dlogz_dhyper(
+    cavities: Sequence[Cavity],
+    upsilon: Sequence[Array],
+    cond_var: Sequence[float],
+    d_upsilon: Sequence[Array],
+    d_cond_var: Sequence[float],
+) -> float:
+    r"""∂ log Z_{i,k}/∂ξ with m\ and V\ held: below (10) of villacampa2017. Pairs are (label's class, class k).
+
+        β/√b (m\_yᵀ dυ_y - m\_kᵀ dυ_k) - ½ βα̂/b Σ (ds + 2 υᵀV\ dυ),   b = b_y + b_k
+
+    Parameters
+    ----------
+    cavities : pair           moments m\ and V\
+    upsilon : pair of (m,)    υ_i
+    cond_var : pair           s_i
+    d_upsilon : pair of (m,)  ∂υ_i/∂ξ
+    d_cond_var : pair         ∂s_i/∂ξ
+    """
+    a = [float(u @ c.mean) for u, c in zip(upsilon, cavities, strict=True)]
+    b = [float(s + u @ c.cov @ u) for u, s, c in zip(upsilon, cond_var, cavities, strict=True)]
+    alpha, beta = probit_ratio(a[0], a[1], b[0], b[1])
+    d_a = [float(du @ c.mean) for du, c in zip(d_upsilon, cavities, strict=True)]
+    d_b = [
+        float(ds + 2.0 * u @ c.cov @ du) for u, du, ds, c in zip(upsilon, d_upsilon, d_cond_var, cavities, strict=True)
+    ]
+    b_sum = sum(b)
+    return float(beta / np.sqrt(b_sum) * (d_a[0] - d_a[1]) - 0.5 * beta * alpha / b_sum * sum(d_b))
+
+
+@equation("villacampa2017", "u18-minibatch-ratio")
+def minibatch_scale(n: int, batch_size: int) -> float:
+    """ρ = N/|M_j|: below (12) of villacampa2017.
+
+    Parameters
+    ----------
+    n : int                   number of data
+    batch_size : int          data in the mini-batch
+    """
+    return n / batch_size
+
+
+def _gradient(
+    coefficients: Coefficients,
+    y: Labels,
+    k_xx: Array,
+    K_XZ: Array,
+    K_ZZ: Array,
+    direction: Direction,
+    batch: Batch,
+) -> tuple[float, float]:
+    """The two parts of (10): prior, and data of a batch with weight 1."""
+    inverse = [factorise(K, "K_ZZ", REMEDY).inverse for K in K_ZZ]
+    upsilon = np.stack([cross @ K_inv for cross, K_inv in zip(K_XZ, inverse, strict=True)])
+    cond_var = k_xx - np.einsum("kim,kim->ki", K_XZ, upsilon)
+    q = posterior_of(coefficients, y, upsilon, K_ZZ)
+    prior = sum(
+        prior_term_gradient(prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k]), direction.K_ZZ[k])
+        for k in range(len(K_ZZ))
+    )
+    data = 0.0
+    for i in batch:
+        label = int(y[i])
+        for k in range(len(K_ZZ)):
+            if k == label:
+                continue
+            pair = (label, k)
+            sites = (
+                (coefficients.c1_label[i, k], coefficients.c2_label[i, k]),
+                (coefficients.c1_other[i, k], coefficients.c2_other[i, k]),
+            )
+            cavities = [
+                cavity(q.mean[j], q.cov[j], upsilon[j, i], float(c1), float(c2))
+                for j, (c1, c2) in zip(pair, sites, strict=True)
+            ]
+            d_upsilon = [inverse[j] @ (direction.K_XZ[j, i] - direction.K_ZZ[j] @ upsilon[j, i]) for j in pair]
+            d_cond_var = [
+                float(
+                    direction.k_xx[j, i]
+                    - 2.0 * upsilon[j, i] @ direction.K_XZ[j, i]
+                    + upsilon[j, i] @ direction.K_ZZ[j] @ upsilon[j, i]
+                )
+                for j in pair
+            ]
+            data += direct_dlogz_dhyper(
+                cavities,
+                [upsilon[j, i] for j in pair],
+                [float(cond_var[j, i]) for j in pair],
+                d_upsilon,
+                d_cond_var,
+            )
+    return float(prior), data
+
+
+@equation("villacampa2017", "10", "62")
+def ep_log_evidence_gradient(
+    coefficients: Coefficients, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, direction: Direction
+) -> float:
+    """∂ log Z_q/∂ξ = (η - η_prior)ᵀ ∂θ_prior/∂ξ + Σ_i Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ: (10) and (62) of villacampa2017.
+
+    The derivative of log Z_q where EP has converged; elsewhere an approximation of it.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
+    direction : Direction         derivatives of the last three with respect to ξ
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular
+    ValueError                    if a cavity is no distribution
+    """
+    return sum(_gradient(coefficients, y, k_xx, K_XZ, K_ZZ, direction, np.arange(len(y))))
+
+
+@equation("villacampa2017", "12")
+def minibatch_log_evidence_gradient(
+    coefficients: Coefficients, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, direction: Direction, batch: Batch
+) -> float:
+    """(η - η_prior)ᵀ ∂θ_prior/∂ξ + ρ Σ_{i∈M_j} Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ: (12) of villacampa2017.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
+    direction : Direction         derivatives of the last three with respect to ξ
+    batch : (b,)                  indices M_j, each once
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular
+    ValueError                    if a cavity is no distribution
+    """
+    prior, data = _gradient(coefficients, y, k_xx, K_XZ, K_ZZ, direction, batch)
+    return prior + minibatch_scale(len(y), len(batch)) * data
+
+
+def hyper_directions(X: Array, Z: Array, variance: Array, lengthscales: Array) -> dict[str, list[Direction]]:
+    """Derivatives of the prior with respect to each hyper-parameter of villacampa2017, jitter held.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    Z : (C, m, d)             inducing inputs
+    variance : (C,)           of each class
+    lengthscales : (C, d)     of each class
+
+    Returns
+    -------
+    dict                      variance: C, lengthscales: C d, noise: C, Z: C m d directions, in the order of the arrays
+    """
+    C, m, d = Z.shape
+    n = len(X)
+
+    def still() -> Direction:
+        return Direction(np.zeros((C, m, m)), np.zeros((C, n, m)), np.zeros((C, n)))
+
+    found: dict[str, list[Direction]] = {"variance": [], "lengthscales": [], "noise": [], "Z": []}
+    for k in range(C):
+        kernel = float(variance[k]), lengthscales[k]
+        at = still()
+        at.K_ZZ[k] = derivative_variance(Z[k], Z[k], *kernel)
+        at.K_XZ[k] = derivative_variance(X, Z[k], *kernel)
+        at.k_xx[k] = 1.0
+        found["variance"].append(at)
+        at = still()
+        at.k_xx[k] = 1.0
+        found["noise"].append(at)
+        by_ZZ, by_XZ = (derivative_lengthscales(A, Z[k], *kernel) for A in (Z[k], X))
+        for j in range(d):
+            at = still()
+            at.K_ZZ[k], at.K_XZ[k] = by_ZZ[j], by_XZ[j]
+            found["lengthscales"].append(at)
+        by_ZZ, by_XZ = (derivative_inputs(A, Z[k], *kernel) for A in (Z[k], X))
+        for p in range(m):  # z_pj moves column p of K_XZ, and row and column p of K_ZZ
+            for j in range(d):
+                at = still()
+                at.K_XZ[k][:, p] = by_XZ[j][:, p]
+                at.K_ZZ[k][:, p] = by_ZZ[j][:, p]
+                at.K_ZZ[k][p, :] += by_ZZ[j][:, p]
+                found["Z"].append(at)
+    return found
+
+
+@equation("villacampa2017", "u28-adaptive-learning-rate")
+def adaptive_learning_rate(gradient: Array, previous: Array, rates: Array) -> Array:
+    """Rates (h,), two per cent up where the gradient keeps its sign, halved elsewhere: section G of villacampa2017.
+
+    Parameters
+    ----------
+    gradient : (h,)           of this iteration
+    previous : (h,)           of the iteration before
+    rates : (h,)              rates of the iteration before
+    """
+    return np.where(np.sign(gradient) == np.sign(previous), 1.02, 0.5) * rates
+
+
+@equation("villacampa2017", "u29-adam")
+def adam_step(where: Array, gradient: Array, state: AdamState, learning_rate: float = 0.001) -> tuple[Array, AdamState]:
+    """Parameters (h,) after one step of Adam uphill, and what it remembers: section G of villacampa2017.
+
+    The constants are the defaults of Kingma and Ba (2015): 0.9, 0.999 and 1e-8.
+
+    Parameters
+    ----------
+    where : (h,)              parameters
+    gradient : (h,)           of what is maximised
+    state : AdamState         zero averages and no steps at first
+    learning_rate : float     step size
+    """
+    steps = state.steps + 1
+    first = 0.9 * state.first + 0.1 * gradient
+    second = 0.999 * state.second + 0.001 * gradient**2
+    step = (first / (1.0 - 0.9**steps)) / (np.sqrt(second / (1.0 - 0.999**steps)) + 1e-8)
+    return where + learning_rate * step, AdamState(first, second, steps)

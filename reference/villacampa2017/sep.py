@@ -1,0 +1,78 @@
+"""Section 2.3.1: stochastic expectation propagation, which keeps the product of all approximate factors alone."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.errors import factorise
+from reference.common.ledger import equation
+from reference.villacampa2017.posterior import (
+    Coefficients,
+    Natural,
+    aggregate_linear_coefficients,
+    aggregate_precision_coefficients,
+)
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+@equation("villacampa2017", "u15-sep-tied-factor")
+def sep_tied_factor(coefficients: Coefficients, y: Labels, upsilon: Array) -> list[Natural]:
+    """φ̃ = Π_i Π_{k≠y_i} φ̃_i^k as one precision (m, m) and shift (m,) a class: section 2.3.1 of villacampa2017.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    """
+    delta = aggregate_precision_coefficients(coefficients.c1_label, coefficients.c1_other, y)
+    mu_tilde = aggregate_linear_coefficients(coefficients.c2_label, coefficients.c2_other, y)
+    return [Natural((upsilon[k].T * delta[k]) @ upsilon[k], upsilon[k].T @ mu_tilde[k]) for k in range(len(upsilon))]
+
+
+def factor_counts(y: Labels, n_classes: int, count: str = "all") -> Array:
+    """n of the cavity q/φ̃^{1/n} for each class, (C,): section 2.3.1 of villacampa2017.
+
+    Parameters
+    ----------
+    y : (n,)                  labels, 0..C-1
+    n_classes : int           C
+    count : str               "all": the total number N(C - 1) of factors, as printed; "per-class": the number of those
+                              that touch the class, (C - 1) N_k + (N - N_k)
+
+    Raises
+    ------
+    ValueError                for another count
+    """
+    if count not in ("all", "per-class"):
+        raise ValueError(f"count: found {count!r}, expected all or per-class")
+    n = len(y)
+    if count == "all":
+        return np.full(n_classes, float(n * (n_classes - 1)))
+    own = np.bincount(y, minlength=n_classes).astype(np.float64)
+    return (n_classes - 1) * own + (n - own)
+
+
+@equation("villacampa2017", "u16-sep-cavity")
+def sep_cavity(posterior: Sequence[Natural], sites: Sequence[Natural], counts: Array) -> list[Natural]:
+    r"""q\ ∝ q/φ̃^{1/n}, natural parameters of each class: section 2.3.1 of villacampa2017.
+
+    Parameters
+    ----------
+    posterior : sequence      natural parameters of q(f̄^k)
+    sites : sequence          the tied factor, one part a class
+    counts : (C,)             n for each class
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if what remains is no distribution
+    """
+    found = []
+    for q, tied, n in zip(posterior, sites, counts, strict=True):
+        left = Natural(q.precision - tied.precision / n, q.shift - tied.shift / n)
+        factorise(left.precision, "cavity precision", "lower damping")
+        found.append(left)
+    return found

@@ -1,0 +1,119 @@
+"""Section 3: sampling-free integrals of the robust likelihood, and bounds that are met by an exact posterior."""
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal, norm
+
+from reference.villacampa2017.posterior import Gaussians
+from reference.villacampa2017.vi import (
+    record_jensen_gap,
+    robust_likelihood,
+    variational_elbo,
+    vi_latent_marginal,
+    vi_marginal_mean,
+    vi_marginal_variance,
+    vi_outer_bound,
+)
+
+EPSILON = 0.05
+
+
+@pytest.mark.verifies("villacampa2017", "13", route="law of total probability over the origin of the label")
+def test_the_robust_likelihood_is_a_mixture():
+    f = np.array([0.3, 1.2, -0.4])
+    got = [robust_likelihood(f, c, EPSILON) for c in range(3)]
+    np.testing.assert_allclose(got, [0.05 / 3, 0.95 + 0.05 / 3, 0.05 / 3], rtol=1e-14, atol=0)
+    assert sum(got) == pytest.approx(1.0, rel=1e-14)
+
+
+@pytest.mark.verifies("villacampa2017", "14", route="equality for the exact posterior of a Gaussian likelihood")
+def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_law():
+    K = np.array([[[1.3]], [[0.8]]])
+    target, var = np.array([0.7, -0.4]), np.array([0.5, 0.9])
+
+    def log_likelihood(values):
+        return float(np.sum(norm.logpdf(target, values[:, 0], np.sqrt(var))))
+
+    wanted = np.sum(norm.logpdf(target, 0.0, np.sqrt(K[:, 0, 0] + var)))
+    cov = 1.0 / (1.0 / K[:, 0, 0] + 1.0 / var)
+    posterior = Gaussians((cov * target / var)[:, None], cov[:, None, None])
+    # quadratic integrands are exact for any rule of two nodes
+    assert vi_outer_bound(posterior, log_likelihood, K, 3) == pytest.approx(wanted, rel=1e-12, abs=0)
+    shifted = posterior._replace(mean=posterior.mean + 0.3)
+    gap = np.sum(0.5 * 0.3**2 / cov)  # KL between Gaussians of equal covariance
+    assert vi_outer_bound(shifted, log_likelihood, K, 3) == pytest.approx(wanted - gap, rel=1e-12, abs=0)
+    with pytest.raises(ValueError, match="nodes"):
+        vi_outer_bound(Gaussians(np.zeros((4, 3)), np.stack([np.eye(3)] * 4)), log_likelihood, K, 20)
+
+
+@pytest.mark.verifies("villacampa2017", "16", route="affine map of a joint Gaussian, term by term")
+@pytest.mark.verifies("villacampa2017", "17", route="affine map of a joint Gaussian, term by term")
+@pytest.mark.verifies("villacampa2017", "u22-vi-latent-marginal", route="affine map of a joint Gaussian, term by term")
+def test_marginals_of_the_latent_values(model):
+    s = model
+    posterior = Gaussians(np.stack([s.mean] * 3), np.stack([s.cov] * 3))
+    whole = vi_latent_marginal(posterior, s.k_xx, s.K_XZ, s.K_ZZ)
+    for k in range(s.C):
+        for i in range(s.n):
+            u = s.upsilon[k, i]
+            mean = sum(u[j] * s.mean[j] for j in range(s.m))
+            var = s.cond_var[k, i] + sum(u[j] * u[t] * s.cov[j, t] for j in range(s.m) for t in range(s.m))
+            got = vi_marginal_mean(s.K_XZ[k, i], s.K_ZZ[k], s.mean)
+            np.testing.assert_allclose([got, whole.mean[i, k]], mean, rtol=1e-10, atol=1e-12)
+            got = vi_marginal_variance(s.k_xx[k, i], s.K_XZ[k, i], s.K_ZZ[k], s.cov)
+            np.testing.assert_allclose([got, whole.var[i, k]], var, rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.verifies("villacampa2017", "15", route="divergence and orthant probabilities by scipy")
+def test_the_variational_objective(model):
+    s = model
+    posterior = Gaussians(np.stack([s.mean, s.mean_other, 0.5 * s.mean]), np.stack([s.cov, s.cov_other, 0.7 * s.cov]))
+    data = 0.0
+    laws = vi_latent_marginal(posterior, s.k_xx, s.K_XZ, s.K_ZZ)
+    for i, y in enumerate(s.y):
+        others = [k for k in range(3) if k != y]
+        cov = np.diag(laws.var[i, others]) + laws.var[i, y]
+        win = multivariate_normal.cdf(laws.mean[i, y] - laws.mean[i, others], np.zeros(2), cov)
+        data += win * np.log(1 - EPSILON + EPSILON / 3) + (1 - win) * np.log(EPSILON / 3)
+    divergence = 0.0
+    for m, S, K in zip(posterior.mean, posterior.cov, s.K_ZZ, strict=True):
+        # E_q[log q] - E_q[log p] by entropies and a quadratic form
+        divergence -= multivariate_normal(m, S).entropy()
+        divergence -= multivariate_normal.logpdf(m, np.zeros(3), K) - 0.5 * np.trace(np.linalg.solve(K, S))
+    got = variational_elbo(posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ, EPSILON)
+    assert got == pytest.approx(data - divergence, rel=1e-8, abs=0)  # the bivariate normal's accuracy
+
+
+@pytest.mark.verifies("villacampa2017", "15", route="below the outer bound of the same law, two classes")
+def test_the_inner_bound_is_below_the_outer_one():
+    K = np.array([[[1.2]], [[0.9]]])
+    K_XZ = np.array([[[0.9], [0.4]], [[0.8], [-0.5]]])
+    k_xx, y = np.array([[1.5, 1.5], [1.3, 1.3]]), np.array([0, 1])
+    posterior = Gaussians(np.array([[0.4], [-0.3]]), np.array([[[0.7]], [[0.5]]]))
+    cond_var = k_xx - K_XZ[:, :, 0] ** 2 / K[:, 0]
+
+    def log_likelihood(values):
+        gap = K_XZ[0, :, 0] / K[0, 0, 0] * values[0, 0] - K_XZ[1, :, 0] / K[1, 0, 0] * values[1, 0]
+        win = norm.cdf(np.array([1, -1]) * gap / np.sqrt(cond_var.sum(axis=0)))
+        return float(np.sum(np.log((1 - EPSILON) * win + EPSILON / 2)))
+
+    outer = vi_outer_bound(posterior, log_likelihood, K, 30)
+    inner = variational_elbo(posterior, y, k_xx, K_XZ, K, EPSILON)
+    assert inner < outer - 0.05
+    # the same law without Jensen's second step: the difference of both is that of the data terms
+    marginal = vi_latent_marginal(posterior, k_xx, K_XZ, K)
+    win = norm.cdf(np.array([1, -1]) * (marginal.mean[:, 0] - marginal.mean[:, 1]) / np.sqrt(marginal.var.sum(axis=1)))
+    data = np.sum(win * np.log(1 - EPSILON / 2) + (1 - win) * np.log(EPSILON / 2))
+    zero = vi_outer_bound(posterior, lambda values: 0.0, K, 3)
+    assert inner == pytest.approx(data + zero, rel=1e-10, abs=0)
+
+
+@pytest.mark.verifies("villacampa2017", "u41-jensen-record", route="two classes in closed form")
+def test_the_two_averages_of_the_record():
+    mean, var = np.array([[0.4, -0.3], [-1.0, 0.2]]), np.array([[0.7, 0.5], [0.9, 0.6]])
+    win = norm.cdf((mean[:, 0] - mean[:, 1]) / np.sqrt(var.sum(axis=1)))  # both labels are 0
+    got = record_jensen_gap(mean, var, np.array([0, 0]), EPSILON)
+    outside = np.mean(np.log((1 - EPSILON) * win + EPSILON / 2))
+    inside = np.mean(win * np.log(1 - EPSILON / 2) + (1 - win) * np.log(EPSILON / 2))
+    np.testing.assert_allclose(got, [outside, inside], rtol=1e-11, atol=0)  # panels of 24 nodes
+    assert got.expected_log < got.log_expected
