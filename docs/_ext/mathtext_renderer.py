@@ -71,8 +71,26 @@ def hash_of(text: str) -> int:
     return value
 
 
+# what TeX knows and mathtext does not, in words that it knows; sizes of brackets are left to it
+_SPELLINGS = (
+    (r"\\tfrac\s*(\d)(\d)", r"\\frac{\1}{\2}"),
+    (r"\\ge(?![a-zA-Z])", r"\\geq"),
+    (r"\\le(?![a-zA-Z])", r"\\leq"),
+    (r"\\Bigg?[lr]?(?![a-zA-Z])", ""),
+    (r"\\[lr]Vert(?![a-zA-Z])", r"\\|"),
+    (r"\\[lr]vert(?![a-zA-Z])", "|"),
+    (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
+)
+
+
+def _spelt(source: str) -> str:
+    for pattern, words in _SPELLINGS:
+        source = re.sub(pattern, words, source)
+    return source
+
+
 def _lines(source: str) -> list[str]:
-    parts = re.split(r"\\\\", source)
+    parts = re.split(r"\\\\", _spelt(source))
     return [" ".join(part.replace("&", "").split()) for part in parts if part.strip()]
 
 
