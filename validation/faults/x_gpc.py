@@ -140,13 +140,13 @@ _FAST = (
     _fast(
         "columns-swapped",
         "p(y = 0) and p(y = 1) in each other's column",
-        ("fast.methods.x_gpc:log_class_probabilities",),
+        ("fast.predict:log_class_probabilities",),
         lambda original: lambda mean, var: original(mean, var)[:, ::-1],
     ),
     _fast(
         "plug-in-probabilities",
         "σ(mean) in place of E[σ(f)]: the predictive variance is ignored",
-        ("fast.methods.x_gpc:log_class_probabilities",),
+        ("fast.predict:log_class_probabilities",),
         lambda original: lambda mean, var: original(mean, 0.0 * var),
     ),
     _fast(
