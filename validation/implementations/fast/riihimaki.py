@@ -221,58 +221,8 @@ def _nested(
     )
 
 
-def _nested_ep(
-    problem: Problem,
-    *,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int | None = None,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    prediction: str = "inner-ep",
-    prediction_nodes: int | None = None,
-    learn: Sequence[str] = (),
-    optimizer: str = "lbfgs",
-    learn_tolerance: float = 1e-5,
-    sits_on: str = "field",
-    map_density: str = "value",
-    gradients: bool = True,
-    accelerate: bool = True,
-    trace: bool = False,
-    block_size: int = 1024,
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
-    options = {name: value for name, value in locals().items() if name != "problem"}
-    return _nested("nested-ep", nested_ep, lambda at: (at.alpha_tilde, at.beta_tilde), problem, **options)
-
-
-def _nested_iep(
-    problem: Problem,
-    *,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int | None = None,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    prediction: str = "inner-ep",
-    prediction_nodes: int | None = None,
-    learn: Sequence[str] = (),
-    optimizer: str = "lbfgs",
-    learn_tolerance: float = 1e-5,
-    sits_on: str = "field",
-    map_density: str = "value",
-    gradients: bool = True,
-    accelerate: bool = True,
-    trace: bool = False,
-    block_size: int = 1024,
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
-    options = {name: value for name, value in locals().items() if name != "problem"}
-    return _nested("nested-iep", nested_iep, nested_iep.warm, problem, **options)
+_nested_ep = partial(_nested, "nested-ep", nested_ep, lambda at: (at.alpha_tilde, at.beta_tilde))
+_nested_iep = partial(_nested, "nested-iep", nested_iep, nested_iep.warm)
 
 
 def _laplace_like(
