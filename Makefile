@@ -52,7 +52,7 @@ audit: $(VENV)/dev.stamp
 	$(THREADS) $(BIN)/triad audit --perturb
 
 docs: $(VENV)/dev.stamp
-	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
 
 bench: $(VENV)/run.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -173,7 +174,12 @@ def _vi_jj_full(
     )
 
 
-def _vi_jj_hybrid(
+def _staged(
+    method: str,
+    module: Any,
+    fit: Callable[..., Any],
+    kind: str,
+    likelihoods: tuple[str, ...],
     problem: Problem,
     *,
     n_upd: int = 3,
@@ -186,7 +192,8 @@ def _vi_jj_hybrid(
     block_size: int = 4096,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
-    _require_binary(problem, "fast vi-jj-hybrid", ("logit",))
+    """A method that alternates closed updates and searches."""
+    _require_binary(problem, f"fast {method}", likelihoods)
     options = {
         "n_upd": n_upd,
         "n_fun": n_fun,
@@ -196,45 +203,13 @@ def _vi_jj_hybrid(
         "block_size": block_size,
         "callback": callback,
     }
-    return _quadratic(
-        "vi-jj-hybrid",
-        vi_jj,
-        problem,
-        vi_jj.fit_hybrid,
-        options,
-        kind="lower bound",
-        moments=moments,
-        gradients=gradients,
-    )
+    if len(likelihoods) > 1:
+        options["likelihood"] = problem.likelihood
+    return _quadratic(method, module, problem, fit, options, kind=kind, moments=moments, gradients=gradients)
 
 
-def _vi_taylor(
-    problem: Problem,
-    *,
-    n_upd: int = 3,
-    n_fun: int = 5,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    learn: Sequence[str] = (),
-    moments: str = "diag",
-    gradients: bool = True,
-    block_size: int = 4096,
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
-    _require_binary(problem, "fast vi-taylor", ("logit", "probit"))
-    options = {
-        "likelihood": problem.likelihood,
-        "n_upd": n_upd,
-        "n_fun": n_fun,
-        "tolerance": tolerance,
-        "max_iterations": max_iterations,
-        "learn": learn,
-        "block_size": block_size,
-        "callback": callback,
-    }
-    return _quadratic(
-        "vi-taylor", vi_taylor, problem, vi_taylor.fit, options, kind="estimate", moments=moments, gradients=gradients
-    )
+_vi_jj_hybrid = partial(_staged, "vi-jj-hybrid", vi_jj, vi_jj.fit_hybrid, "lower bound", ("logit",))
+_vi_taylor = partial(_staged, "vi-taylor", vi_taylor, vi_taylor.fit, "estimate", ("logit", "probit"))
 
 
 def _svi(
