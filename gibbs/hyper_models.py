@@ -43,6 +43,7 @@ from gibbs.errors import Array, NotPositiveDefiniteError
 from gibbs.hyper_covariance import Design, Flags, covariance, factor, log_normal_density, one_block
 from gibbs.hyper_moves import hamiltonian_move, slice_move
 from gibbs.hyperpriors import Law, LogDensity, joint_log_density
+from gibbs.ledger import equation
 from gibbs.logit import draw_latent, draw_omega, scale_move
 
 Rows = NDArray[np.int64]
@@ -172,13 +173,14 @@ class HyperModel(NamedTuple):
 
     # -- moves -----------------------------------------------------------------------------------------------
 
+    @equation("riihimaki2013", "u4.2.1-hmc")
     def sufficient_move(
         self, rng: np.random.Generator, hyper: Array, values: Array, extra: Array | float, step_size: Array
     ) -> tuple[Array, Array, Array]:
         """θ | v ~ N(0, S(θ) + extra) by Hamiltonian steps: (hyper, acceptance (r, B), refused (r, B)).
 
         hyper (r, B, 2 + d); values v (r, B, c, n); extra: a number or (r, B, n); step_size (r, B). rng: see
-        `hamiltonian_move`.
+        `hamiltonian_move`. With v = f and extra 0, the softmax's, this is the second step of riihimaki2013, 4.2.1.
         """
 
         def density(log_hyper: Array) -> LogDensity:

@@ -9,6 +9,12 @@ MODULES = (
     "validation.reproduce.wenzel2019.table1",
     "validation.reproduce.wenzel2019.fig3",
     "validation.reproduce.izmailov2016.curves",
+    "validation.reproduce.riihimaki2013.table1",
+    "validation.reproduce.riihimaki2013.fig2",
+    "validation.reproduce.riihimaki2013.fig5",
+    "validation.reproduce.riihimaki2013.fig7",
+    "validation.reproduce.riihimaki2013.fig8",
+    "validation.reproduce.riihimaki2013.fig9",
 )
 
 

@@ -1,0 +1,1 @@
+"""Experiments of riihimaki2013: section 5."""

@@ -1,0 +1,191 @@
+"""riihimaki2013, section 5.3, Fig. 5 and 6: class probabilities and marginals on USPS 3 vs. 5 vs. 7."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation import arguments
+from validation.ledger.marker import equation
+from validation.problem import Problem
+from validation.report import figures
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.riihimaki2013 import setting
+from validation.solution import Solution
+
+Array = NDArray[np.float64]
+TRUTHS: Mapping[str, str] = MappingProxyType(
+    {
+        "nested-ep": "gibbs-probit",
+        "nested-iep": "gibbs-probit",
+        "vb-probit": "gibbs-probit",
+        "laplace": "mh-softmax",
+        "laplace-tkp": "mh-softmax",
+    }
+)
+
+
+class Pairs(NamedTuple):
+    """A method beside the chains with its likelihood: probabilities of the true labels, and one marginal."""
+
+    truth: str  # method id of the chains
+    training: Array  # (n,) of the method
+    training_truth: Array
+    training_truth_se: Array  # Monte Carlo standard errors of the chains
+    test: Array  # (t,)
+    test_truth: Array
+    test_truth_se: Array
+    mean: Array  # (C,) of f at one training point
+    cov: Array  # (C, C)
+    mean_truth: Array
+    cov_truth: Array
+
+
+@equation("riihimaki2013", "u5.3-usps")
+def usps_marginals(
+    problem: Problem,
+    point: int,
+    *,
+    methods: Sequence[str] = tuple(TRUTHS),
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+    say: Callable[[str], object] = lambda text: None,
+) -> dict[str, Pairs]:
+    """Predictive probabilities of the true labels against MCMC, training and test, and the marginal of f at one point.
+
+    riihimaki2013, section 5.3, Fig. 5 and 6. EP, IEP and VB are compared with Gibbs sampling of the multinomial probit
+    model, LA and LA-TKP with scaled Metropolis-Hastings of the softmax model.
+
+    Parameters
+    ----------
+    problem : Problem      multinomial probit; its test inputs and labels begin with those of the data
+    point : int            training point whose marginal is shown
+    methods : method ids   out of nested-ep, nested-iep, vb-probit, laplace, laplace-tkp
+    options : method id -> options    of single methods, those of the chains too
+    """
+    n = problem.n
+    if problem.X_test is None or problem.y_test is None or not np.array_equal(problem.X_test[:n], problem.X):
+        raise ValueError("X_test: found other rows than those of X first, expected the training inputs, then the test")
+    if not 0 <= arguments.integer(point, "point", at_least=0) < n:
+        raise ValueError(f"point: found {point}, expected a training row below {n}")
+    for method in methods:
+        arguments.choice(method, tuple(TRUTHS), "methods")
+    own = options or {}
+    solutions: dict[str, Solution] = {}
+    for method in (*methods, *dict.fromkeys(TRUTHS[method] for method in methods)):
+        say(f"{setting.NAMES[method]}: n = {n}")
+        solutions[method] = setting.answer(method, problem, **own.get(method, {}))
+    found = {}
+    for method in methods:
+        ours, truth = solutions[method], solutions[TRUTHS[method]]
+        p, q = (setting.of_labels(s, problem.y_test) for s in (ours, truth))
+        assert truth.probabilities_se is not None  # chains have them
+        se = truth.probabilities_se[np.arange(q.size), problem.y_test]
+        marginals = [
+            np.asarray(getattr(s, name)[point]) for s in (ours, truth) for name in ("latent_mean", "latent_cov")
+        ]
+        found[method] = Pairs(TRUTHS[method], p[:n], q[:n], se[:n], p[n:], q[n:], se[n:], *marginals)
+    return found
+
+
+@experiment(
+    "riihimaki2013",
+    "fig5",
+    "class probabilities and latent marginals of all methods on USPS 3 vs. 5 vs. 7",
+    "EP gives the most accurate probabilities; IEP underestimates them slightly at the training points; VB and LA "
+    "underestimate those of the test points, LA-TKP improves LA clearly (section 5.3, Fig. 5 and 6)",
+)
+def fig5(
+    *,
+    dataset: str = setting.THREE_DIGITS,
+    methods: Sequence[str] = tuple(TRUTHS),
+    n: int = 150,
+    n_test: int = 60,
+    log_variance: float = 4.0,
+    log_lengthscale: float = 2.0,
+    n_chains: int = 8,
+    n_draws: int = 400,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """All methods at log σ² = 4, log l = 2; the paper's sizes are n=1157 and n_test=1175."""
+    cut = setting.parts(dataset, n=n, n_test=n_test, seed=seed)
+    problem = setting.pose(cut, log_variance, log_lengthscale, training=True)
+    second = np.flatnonzero(cut.y == 1)  # Fig. 6: "the correct class label being 2"
+    lengths = {"n_chains": n_chains, "n_draws": n_draws, "seed": seed}
+    found = usps_marginals(
+        problem,
+        int(second[0]) if second.size else 0,
+        methods=methods,
+        options={"gibbs-probit": lengths | {"n_warmup": 200}, "mh-softmax": lengths},
+        say=say,
+    )
+    rows: list[tuple[object, ...]] = []
+    marginals: list[tuple[object, ...]] = []
+    pictures = []
+    for part in ("training", "test"):
+        panels = []
+        for method, pairs in found.items():
+            ours, truth, se = (getattr(pairs, f"{part}{end}") for end in ("", "_truth", "_truth_se"))
+            gap = ours - truth
+            rows.append(
+                (part, setting.NAMES[method], setting.NAMES[pairs.truth], gap.size, float(gap.mean()),
+                 float(np.abs(gap).mean()), float(np.abs(gap).max()), float(np.log(ours).mean()),
+                 float(np.log(truth).mean()), float(se.max()))
+            )  # fmt: skip
+            with figures.style():
+                panels.append(
+                    figures.scatter(
+                        setting.NAMES[method], truth, se, [figures.Cloud(setting.NAMES[method], ours, 0)],
+                        setting.NAMES[pairs.truth], f"fig5-{part}-{method}",
+                    )
+                )  # fmt: skip
+        pictures.append(Picture(f"p(true label), {part} points", ("method against chains",), tuple(panels)))
+    for method, pairs in found.items():
+        sd, sd_truth = (np.sqrt(np.diag(cov)) for cov in (pairs.cov, pairs.cov_truth))
+        marginals += [
+            (
+                setting.NAMES[method],
+                f"class {k + 1}",
+                *map(float, (pairs.mean[k], pairs.mean_truth[k], sd[k], sd_truth[k])),
+            )
+            for k in range(cut.n_classes)
+        ]
+    return Outcome(
+        {
+            "data": f"{dataset}: n = {problem.n}, {cut.y_test.size} test rows",
+            "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
+            "chains": f"{n_chains} of {n_draws} draws",
+            "seed": seed,
+        },
+        (
+            Table(
+                "probabilities",
+                (
+                    "part",
+                    "method",
+                    "against",
+                    "labels",
+                    "mean difference",
+                    "mean distance",
+                    "largest",
+                    "mean log p",
+                    "mean log p of the chains",
+                    "largest s.e. of the chains",
+                ),
+                tuple(rows),
+                "Probabilities of the true labels; a negative mean difference is underestimation",
+            ),
+            Table(
+                "marginal",
+                ("method", "latent", "mean", "mean of the chains", "sd", "sd of the chains"),
+                tuple(marginals),
+                "Marginal of f at one training point of the second class (Fig. 6)",
+            ),
+        ),
+        tuple(pictures),
+        (*cut.notes, "the paper's Fig. 5 and 6 print no numbers: the directions of the differences are to be compared"),
+    )
