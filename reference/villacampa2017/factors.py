@@ -9,7 +9,7 @@ from scipy.special import log_ndtr
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
-from reference.villacampa2017.cavity import Cavity, cavity, cavity_latent_mean
+from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.posterior import (
     Coefficients,
     Gaussians,
@@ -17,6 +17,16 @@ from reference.villacampa2017.posterior import (
     aggregate_linear_coefficients,
     aggregate_precision_coefficients,
     posterior_moments,
+)
+from reference.villacampa2017.scalar import (
+    Cavities,
+    Projected,
+    Tilted,
+    own_columns,
+    pairwise_tilted,
+    projections,
+    scalar_cavities,
+    site_of,
 )
 
 Array = NDArray[np.float64]
@@ -294,39 +304,48 @@ def ep_refine_factors(
     -------
     Refined                       coefficients, undamped; log Z_{i,k}; number of improper cavities
     """
-    n, C = coefficients.c1_label.shape
-    new = Coefficients(*(part.copy() for part in coefficients))
-    log_norm, n_improper = np.zeros((n, C)), 0
-    for i in range(n):
-        label = int(y[i])
-        for k in range(C):
-            if k == label:
-                continue
-            pair = []
-            for j, c1, c2 in (
-                (label, coefficients.c1_label[i, k], coefficients.c2_label[i, k]),
-                (k, coefficients.c1_other[i, k], coefficients.c2_other[i, k]),
-            ):
-                v = upsilon[j, i]
-                if c1 * (v @ posterior.cov[j] @ v) < 1.0:
-                    pair.append(cavity(posterior.mean[j], posterior.cov[j], v, float(c1), float(c2)))
-            if len(pair) < 2:
-                n_improper += 1
-                continue
-            v_label, v_other = upsilon[label, i], upsilon[k, i]
-            a = cavity_latent_mean(v_label, pair[0].mean), cavity_latent_mean(v_other, pair[1].mean)
-            b = (
-                float(cond_var[label, i] + v_label @ pair[0].cov @ v_label),
-                float(cond_var[k, i] + v_other @ pair[1].cov @ v_other),
-            )
-            log_norm[i, k] = pairwise_log_normaliser(*a, *b)
-            ratio, b_sum = probit_ratio(*a, *b), sum(b)
-            c1_label = update_c1(*ratio, b_sum, v_label, pair[0].cov)
-            c1_other = update_c1(*ratio, b_sum, v_other, pair[1].cov)
-            new.c1_label[i, k], new.c1_other[i, k] = c1_label, c1_other
-            new.c2_label[i, k] = update_c2_label(ratio.beta, b_sum, c1_label, v_label, *pair[0])
-            new.c2_other[i, k] = update_c2_other(ratio.beta, b_sum, c1_other, v_other, *pair[1])
-    return Refined(new, log_norm, n_improper)
+    label, other = pair_cavities(coefficients, projections(posterior, upsilon), y)
+    own = own_columns(y, len(upsilon))
+    improper = ~own & ~((label.left > 0.0) & (other.left > 0.0))
+    new, tilted = refined_pairs(label, other, y, cond_var)
+    kept = Coefficients(*(np.where(improper, old, part) for part, old in zip(new, coefficients, strict=True)))
+    return Refined(kept, np.where(improper, 0.0, tilted.log_norm), int(np.sum(improper)))
+
+
+def pair_cavities(coefficients: Coefficients, projected: Projected, y: Labels) -> tuple[Cavities, Cavities]:
+    """Both cavities of all factors, each (n, C): of the label's class, and of class k.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors of villacampa2017, each (n, C)
+    projected : Projected         moments of υᵀf̄ under q, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    """
+    at = np.arange(len(y)), y
+    of_label = Projected(projected.mean[at][:, None], projected.var[at][:, None])
+    return (
+        scalar_cavities(of_label, coefficients.c1_label, coefficients.c2_label),
+        scalar_cavities(projected, coefficients.c1_other, coefficients.c2_other),
+    )
+
+
+def refined_pairs(label: Cavities, other: Cavities, y: Labels, cond_var: Array) -> tuple[Coefficients, Tilted]:
+    """The factors that have the tilted moments, and log Z_{i,k} with its derivatives; zero in the labels' columns.
+
+    Parameters
+    ----------
+    label : Cavities          of the label's class, (n, C) or (n, 1)
+    other : Cavities          of class k, (n, C)
+    y : (n,)                  labels of villacampa2017, 0..C-1
+    cond_var : (C, n)         s_i^k
+    """
+    keep = ~own_columns(y, len(cond_var))
+    s_label = cond_var[y, np.arange(len(y))][:, None]
+    tilted = pairwise_tilted(label.mean, label.var + s_label, other.mean, other.var + cond_var.T)
+    c1_label, c2_label = site_of(tilted.slope, tilted.curvature, label)
+    c1_other, c2_other = site_of(-tilted.slope, tilted.curvature, other)
+    parts = (np.where(keep, part, 0.0) for part in (c1_label, c2_label, c1_other, c2_other))
+    return Coefficients(*parts), Tilted(*(np.where(keep, part, 0.0) for part in tilted))
 
 
 @equation("villacampa2017", "u11-parallel-updates")

@@ -131,7 +131,7 @@ def aggregate_precision_coefficients(c1_label: Array, c1_other: Array, y: Labels
     c1_other : (n, C)         C¹_{i,k}; what stands in the label's column is not read
     y : (n,)                  labels, 0..C-1
     """
-    return _aggregate(c1_label, c1_other, y)
+    return per_class(c1_label, c1_other, y)
 
 
 @equation("villacampa2017", "27")
@@ -144,16 +144,20 @@ def aggregate_linear_coefficients(c2_label: Array, c2_other: Array, y: Labels) -
     c2_other : (n, C)         C²_{i,k}; what stands in the label's column is not read
     y : (n,)                  labels, 0..C-1
     """
-    return _aggregate(c2_label, c2_other, y)
+    return per_class(c2_label, c2_other, y)
 
 
-def _aggregate(of_label: Array, of_other: Array, y: Labels) -> Array:
-    total = np.zeros(of_label.shape[::-1])
-    for i, label in enumerate(y):
-        for k in range(of_label.shape[1]):
-            if k != label:
-                total[k, i] += of_other[i, k]
-                total[label, i] += of_label[i, k]
+def per_class(of_label: Array, of_other: Array, y: Labels) -> Array:
+    """What the factors of villacampa2017 bring to each class, (C, n): a datum's own class gets a sum, others one term.
+
+    Parameters
+    ----------
+    of_label : (n, C)         part of factor (i, k) for the label's class; the label's column is not read
+    of_other : (n, C)         part of factor (i, k) for class k; the label's column is not read
+    y : (n,)                  labels, 0..C-1
+    """
+    own = np.arange(of_label.shape[1]) == y[:, None]
+    total: Array = np.where(own, np.sum(np.where(own, 0.0, of_label), axis=1)[:, None], of_other).T
     return total
 
 

@@ -5,9 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._largest import log_largest
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.villacampa2017._threshold import log_largest
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.posterior import Gaussians
 
@@ -95,11 +95,9 @@ def predictive_class_probability(latent_mean: Array, latent_var: Array) -> Array
     latent_mean : (t, C)      m*
     latent_var : (t, C)       v*
     """
-    raw = [
-        [np.exp(log_largest(mean, var, c)) for c in range(len(mean))]
-        for mean, var in zip(latent_mean, latent_var, strict=True)
-    ]
-    return np.array(raw).reshape(latent_mean.shape)
+    t, C = latent_mean.shape
+    raw = [np.exp(log_largest(latent_mean, latent_var, np.full(t, c))) for c in range(C)]
+    return np.stack(raw, axis=1)
 
 
 @equation("villacampa2017", "11")

@@ -7,8 +7,10 @@ from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.errata import update_c2_other_as_printed
 from reference.villacampa2017.evidence import factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors
-from reference.villacampa2017.fit import Prior, fit_ep, fit_sep, prior_matrices
+from reference.villacampa2017.fit import Prior, prior_matrices
 from reference.villacampa2017.sep import factor_counts
+from reference.villacampa2017.settings import Options
+from reference.villacampa2017.training import fit_ep, fit_sep
 
 NEAR = {"rtol": 0, "atol": 1e-8}  # both runs end within 1e-10 of the fixed point, in standardised coordinates
 
@@ -31,10 +33,10 @@ def test_ep_ends_where_refinement_moves_nothing(model, prior):
     fit = fit_ep(s.X, s.y, prior)
     assert fit.converged
     assert fit.n_improper == 0
-    again = ep_refine_factors(fit.coefficients, fit.posterior, s.y, s.upsilon, s.cond_var)
-    for new, old in zip(again.coefficients, fit.coefficients, strict=True):
+    again = ep_refine_factors(fit.sites, fit.posterior, s.y, s.upsilon, s.cond_var)
+    for new, old in zip(again.coefficients, fit.sites, strict=True):
         np.testing.assert_allclose(new, old, **NEAR)
-    scales = factor_log_scale_rank_one(again.log_norm, fit.coefficients, fit.posterior, s.y, s.upsilon)
+    scales = factor_log_scale_rank_one(again.log_norm, fit.sites, fit.posterior, s.y, s.upsilon)
     wanted = np.sum(scales)
     for m, V, K in zip(fit.posterior.mean, fit.posterior.cov, s.K_ZZ, strict=True):
         wanted += 0.5 * np.linalg.slogdet(V)[1] - 0.5 * np.linalg.slogdet(K)[1] + 0.5 * m @ np.linalg.solve(V, m)
@@ -45,7 +47,10 @@ def test_damping_and_mini_batches_leave_the_fixed_point(model, prior):
     s = model
     fit = fit_ep(s.X, s.y, prior)
     order = [[0, 1], [2, 4], [3], [1, 1, 4]] * 40
-    for other in (fit_ep(s.X, s.y, prior, damping=0.9), fit_ep(s.X, s.y, prior, damping=0.8, batches=order)):
+    for other in (
+        fit_ep(s.X, s.y, prior, damping=0.9),
+        fit_ep(s.X, s.y, prior, damping=0.8, options=Options(batches=order)),
+    ):
         np.testing.assert_allclose(other.posterior.mean, fit.posterior.mean, **NEAR)
         np.testing.assert_allclose(other.posterior.cov, fit.posterior.cov, **NEAR)
         assert other.log_evidence == pytest.approx(fit.log_evidence, rel=0, abs=1e-8)
@@ -85,9 +90,9 @@ def test_the_tied_version_has_one_fixed_point_and_one_batch_of_all_data_is_a_swe
     assert other.converged
     np.testing.assert_allclose(other.posterior.mean, fit.posterior.mean, **NEAR)
     assert other.log_evidence == pytest.approx(fit.log_evidence, rel=0, abs=1e-8)
-    two = fit_sep(s.X, s.y, prior, count, max_iterations=2)
-    whole = fit_sep(s.X, s.y, prior, count, batches=[range(s.n)] * 2)
-    for a, b in zip(two.tied, whole.tied, strict=True):
+    two = fit_sep(s.X, s.y, prior, count, options=Options(max_iterations=2))
+    whole = fit_sep(s.X, s.y, prior, count, options=Options(batches=[range(s.n)] * 2))
+    for a, b in zip(two.sites, whole.sites, strict=True):
         np.testing.assert_array_equal(a.precision, b.precision)
         np.testing.assert_array_equal(a.shift, b.shift)
     near = fit_ep(s.X, s.y, prior).posterior.mean
@@ -98,7 +103,7 @@ def test_the_printed_sign_of_the_other_class_moves_it_the_wrong_way(model, prior
     """With (53) as printed a label would raise the latent values of the classes it beats."""
     s = model
     fit = fit_ep(s.X[:1], s.y[:1], prior)
-    assert np.all(fit.coefficients.c2_other[0, 1:] < 0.0)
+    assert np.all(fit.sites.c2_other[0, 1:] < 0.0)
     assert update_c2_other_as_printed(0.8, 3.0, 0.2, s.upsilon[1, 0], np.zeros(s.m), s.K_ZZ[1]) > 0.0
 
 
@@ -116,10 +121,10 @@ def test_bad_input_is_refused_by_name(model, prior):
         ("y: ", {"y": s.y + 1}),
         ("damping", {"damping": 0.0}),
         ("damping", {"damping": 1.5}),
-        ("tolerance", {"tolerance": 0.0}),
-        ("max_iterations", {"max_iterations": 0}),
-        ("batches", {"batches": []}),
-        (r"batches\[0\]", {"batches": [[7]]}),
+        ("tolerance", {"options": Options(tolerance=0.0)}),
+        ("max_iterations", {"options": Options(max_iterations=0)}),
+        ("batches", {"options": Options(batches=[])}),
+        (r"batches\[0\]", {"options": Options(batches=[[7]])}),
         ("variance", {"prior": prior._replace(variance=-prior.variance)}),
         ("lengthscales", {"prior": prior._replace(lengthscales=np.ones((3, 1)))}),
         ("Z: ", {"prior": prior._replace(Z=np.ones((3, 3, 1)))}),

@@ -1,0 +1,149 @@
+"""The other EP: one approximate factor a datum for the exact factor (3), by quadrature in one dimension."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common._largest import largest
+from reference.common._probit_line import probit_line
+from reference.common.probit import mills_slope
+from reference.villacampa2017.posterior import Gaussians, posterior_moments
+from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections, scalar_cavities, site_of
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+_POINT = 1e-7  # a point mass is widened to this part of the widest Gaussian: 5e-15 of the result
+_NEGLIGIBLE = 1e-30  # weights of nodes that no digit of a moment sees
+_FAR = -10.0  # log Z_i; squared slopes are below 20 in units of the curvature: two digits are lost
+
+
+class DatumSites(NamedTuple):
+    """Natural parameters of one factor a datum along υ of every class, each (n, C)."""
+
+    site_precision: Array
+    site_shift: Array
+
+
+class RefinedDatum(NamedTuple):
+    """Factors after a sweep."""
+
+    sites: DatumSites
+    log_norm: Array  # (n,) log Z_i, zero for factors that were skipped
+    n_improper: int
+
+
+def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
+    """log Z_i = log P(f_y > f_k for all k ≠ y) and its derivatives in every mean (C,): (3) of villacampa2017.
+
+    Given f_y = t the others lie below it independently. With z_k = (t - mean_k)/√var_k, r = φ/Φ, and means over t
+    under N(t | mean_y, var_y) Π_k Φ(z_k), normalised:
+
+        slope_k = -E r(z_k)/√var_k,                 curvature_k = -(E r'(z_k) + Var r(z_k))/var_k
+        slope_y = E A,  A = Σ_k r(z_k)/√var_k,      curvature_y = -(E Σ_k r'(z_k)/var_k + Var A)
+
+    Parameters
+    ----------
+    mean : (C,)               of independent Gaussian latent values
+    var : (C,)                their variances, not all zero
+    y_i : int                 label, 0..C-1
+
+    Returns
+    -------
+    Tilted                    log_norm a number, slope with the sign of each class, curvature (C,)
+    """
+    sd = np.sqrt(var)
+    sd = np.maximum(sd, _POINT * np.max(sd))
+    others = np.delete(np.arange(len(mean)), y_i)
+    line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
+    seen = line.weights > _NEGLIGIBLE
+    weights = line.weights[seen]
+    first, second = mills_slope(line.z[seen])
+    scaled = first / sd[others]
+    total = np.sum(scaled, axis=1)
+    centre = weights @ scaled
+    slope, curvature = np.empty(len(mean)), np.empty(len(mean))
+    slope[others], slope[y_i] = -centre, np.sum(centre)
+    bend = weights @ (second / sd[others] ** 2)
+    curvature[others] = -bend - weights @ (scaled - centre) ** 2
+    curvature[y_i] = -np.sum(bend) - weights @ (total - np.sum(centre)) ** 2
+    # both are nonnegative; where the label is certain, rounding is all that is left
+    return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
+
+
+def tilted_of_data(cavities: Cavities, y: Labels, cond_var: Array) -> Tilted:
+    """log Z_i (n,) of every datum and its derivatives (n, C), as in `datum_tilted`.
+
+    All data at once by the densities of ties, whose curvature is a difference of squares; where those are large, one
+    datum after another.
+
+    Parameters
+    ----------
+    cavities : Cavities       of υᵀf̄, each (n, C)
+    y : (n,)                  labels of villacampa2017
+    cond_var : (C, n)         s_i^k
+    """
+    var = cavities.var + cond_var.T
+    found = largest(cavities.mean, var, y)
+    log_norm, slope, curvature = found.log_p, found.first.copy(), np.maximum(-found.curvature, 0.0)
+    for i in np.flatnonzero(log_norm < _FAR):
+        log_norm[i], slope[i], curvature[i] = datum_tilted(cavities.mean[i], var[i], int(y[i]))
+    return Tilted(log_norm, slope, curvature)
+
+
+def datum_posterior(sites: DatumSites, upsilon: Array, K_ZZ: Array) -> Gaussians:
+    """q(f̄) from the factors by (25) of villacampa2017, with the sites for Δ and μ̃.
+
+    Parameters
+    ----------
+    sites : DatumSites        each (n, C)
+    upsilon : (C, n, m)       υ_i^k
+    K_ZZ : (C, m, m)          prior covariances
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of K_ZZ is singular, or factors and prior leave no distribution
+    """
+    return posterior_moments(sites.site_precision.T, sites.site_shift.T, upsilon, K_ZZ)
+
+
+def refine_datum_sites(
+    sites: DatumSites, posterior: Gaussians, y: Labels, upsilon: Array, cond_var: Array
+) -> RefinedDatum:
+    """All factors by moment matching from the one q, all classes of a datum removed together.
+
+    A datum with a cavity that is no distribution in any class keeps its factor and is counted.
+
+    Parameters
+    ----------
+    sites : DatumSites        each (n, C)
+    posterior : Gaussians     q(f̄) of villacampa2017
+    y : (n,)                  labels, 0..C-1
+    upsilon : (C, n, m)       υ_i^k
+    cond_var : (C, n)         s_i^k
+    """
+    cavities = scalar_cavities(projections(posterior, upsilon), *sites)
+    proper = np.all(cavities.left > 0.0, axis=1)
+    new, log_norm = DatumSites(*(part.copy() for part in sites)), np.zeros(len(y))
+    if np.any(proper):
+        seen = Cavities(*(part[proper] for part in cavities))
+        tilted = tilted_of_data(seen, y[proper], cond_var[:, proper])
+        new.site_precision[proper], new.site_shift[proper] = site_of(tilted.slope, tilted.curvature, seen)
+        log_norm[proper] = tilted.log_norm
+    return RefinedDatum(new, log_norm, int(np.sum(~proper)))
+
+
+def datum_log_scales(log_norm: Array, sites: DatumSites, projected: Projected) -> Array:
+    r"""log s̃_i = log Z_i + Σ_k [g(θ\_k) - g(θ_k)], (n,): (58) of villacampa2017 for a factor that touches all classes.
+
+    Parameters
+    ----------
+    log_norm : (n,)           log Z_i
+    sites : DatumSites        each (n, C)
+    projected : Projected     moments of υᵀf̄ under q, each (n, C)
+    """
+    (c1, c2), (p, q) = sites, projected
+    left = 1.0 - c1 * q
+    lost = -0.5 * np.log(left) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / left
+    return log_norm + np.sum(lost, axis=1)

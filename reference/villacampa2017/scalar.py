@@ -1,0 +1,103 @@
+r"""Appendices C to E seen along υ: every factor acts on two projections υᵀf̄ alone, so all go through at once.
+
+Tests hold these scalars against `cavity` and `factors`, where the same equations stand for one factor with matrices.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_ndtr
+
+from reference.common.probit import mills_slope
+from reference.villacampa2017.posterior import Gaussians
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Projected(NamedTuple):
+    """Gaussians of υᵀf̄."""
+
+    mean: Array
+    var: Array
+
+
+class Cavities(NamedTuple):
+    """Gaussians of υᵀf̄ without one factor."""
+
+    mean: Array  # of no meaning where left is not positive
+    var: Array
+    left: Array  # 1 - C¹ υᵀVυ, the share of the projection's precision that stays
+
+
+class Tilted(NamedTuple):
+    """log Z of cavity times factor, and its derivatives in the mean of one latent value."""
+
+    log_norm: Array
+    slope: Array  # first derivative, for the label's class; the other class of a pair has the opposite
+    curvature: Array  # minus the second derivative, the same for both classes of a pair
+
+
+def projections(posterior: Gaussians, upsilon: Array) -> Projected:
+    """Moments of υ_iᵀf̄^k under q, each (n, C).
+
+    Parameters
+    ----------
+    posterior : Gaussians     q(f̄) of villacampa2017
+    upsilon : (C, n, m)       υ_i^k
+    """
+    mean = np.einsum("kim,km->ik", upsilon, posterior.mean)
+    return Projected(mean, np.einsum("kim,kim->ik", upsilon @ posterior.cov, upsilon))
+
+
+def scalar_cavities(projected: Projected, c1: Array, c2: Array) -> Cavities:
+    r"""υᵀm\ and υᵀV\υ: (29) to (32) of villacampa2017 multiplied by υ, shapes as c1.
+
+        υᵀV\υ = q/(1 - C¹q),   υᵀm\ = (p - C²q)/(1 - C¹q),   p = υᵀm,  q = υᵀVυ
+
+    Parameters
+    ----------
+    projected : Projected     p and q
+    c1 : (n, C)               C¹ of the factors to remove
+    c2 : (n, C)               their C²
+    """
+    left = 1.0 - c1 * projected.var
+    safe = np.where(left > 0.0, left, 1.0)
+    return Cavities((projected.mean - c2 * projected.var) / safe, projected.var / safe, left)
+
+
+def pairwise_tilted(mean_label: Array, var_label: Array, mean_other: Array, var_other: Array) -> Tilted:
+    """log Z_{i,k} = log Φ(α̂) and its derivatives: (34), (39) to (42) of villacampa2017 before υ enters.
+
+    Parameters
+    ----------
+    mean_label : array        a_y, cavity means of f_y
+    var_label : array         b_y, cavity variances of f_y
+    mean_other : array        a_k
+    var_other : array         b_k
+    """
+    b_sum = var_label + var_other
+    alpha = (mean_label - mean_other) / np.sqrt(b_sum)
+    first, second = mills_slope(alpha)
+    return Tilted(log_ndtr(alpha), first / np.sqrt(b_sum), -second / b_sum)
+
+
+def site_of(slope: Array, curvature: Array, cavity: Cavities) -> tuple[Array, Array]:
+    """C¹ and C² of factors with the tilted moments: (48), (49), (52) and (53) of villacampa2017.
+
+        C¹ = h/(1 - h v),   C² = (g + h e)/(1 - h v),   e, v: moments of the projection under the cavity
+
+    Parameters
+    ----------
+    slope : array             g, with the sign of the class
+    curvature : array         h
+    cavity : Cavities         e and v
+    """
+    rest = 1.0 - curvature * cavity.var
+    return curvature / rest, (slope + curvature * cavity.mean) / rest
+
+
+def own_columns(y: Labels, n_classes: int) -> NDArray[np.bool_]:
+    """(n, C), true in the columns of the labels y (n,) of n_classes classes: no factor stands there."""
+    return np.arange(n_classes) == y[:, None]

@@ -1,0 +1,130 @@
+"""SEP: what a loop over it needs, as `methods` has it for EP."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.errors import factorise
+from reference.villacampa2017.cavity import Cavity
+from reference.villacampa2017.derivatives import Pull, Weights, tied_pull
+from reference.villacampa2017.evidence import ep_log_evidence_from_moments, gaussian_log_normaliser
+from reference.villacampa2017.factors import refined_pairs
+from reference.villacampa2017.fit import Matrices
+from reference.villacampa2017.methods import Step, Value, at_labels, marginals
+from reference.villacampa2017.model import REMEDY
+from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural, natural_parameter_sum, per_class
+from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections
+from reference.villacampa2017.sep import factor_counts, sep_cavity, sep_tied_factor
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Batch = NDArray[np.intp]
+
+
+def _moments(theta: Natural) -> Cavity:
+    cov = factorise(theta.precision, "precision", "lower damping").inverse
+    return Cavity(cov @ theta.shift, cov)
+
+
+def sep_refine_factors(cavities: Gaussians, y: Labels, upsilon: Array, cond_var: Array) -> tuple[Coefficients, Tilted]:
+    """Coefficients of all factors and log Z_{i,k}, each (n, C), from one cavity a class: villacampa2017, 2.3.1.
+
+    Parameters
+    ----------
+    cavities : Gaussians      q(f̄^k) without one n-th of the tied factor
+    y : (n,)                  labels, 0..C-1
+    upsilon : (C, n, m)       υ_i^k
+    cond_var : (C, n)         s_i^k
+    """
+    seen = projections(cavities, upsilon)
+    of_label = at_labels(seen, y)
+    other = Cavities(*seen, np.ones_like(seen.mean))
+    return refined_pairs(Cavities(*of_label, np.ones_like(of_label.mean)), other, y, cond_var)
+
+
+class TiedEP:
+    """SEP of villacampa2017: factors tied, one precision and one shift kept a class.
+
+    A sweep replaces the part of the tied factor that its data stand for, r of it, by their refined factors:
+    T ← T + ρ (Σ new - r T), where r is the share of the data; with the count "per-class", of the factors of a class.
+    """
+
+    def __init__(self, y: Labels, n_classes: int, damping: float, count: str) -> None:
+        """Labels y (n,) of n_classes classes, damping ρ in (0, 1], count all or per-class."""
+        self.y, self.n_classes, self.damping, self.count = y, n_classes, damping, count
+        self.counts = factor_counts(y, n_classes, count)
+
+    def start(self, K: Matrices) -> list[Natural]:
+        """Factors of one, in the size of K."""
+        C, m, _ = K.K_ZZ.shape
+        return [Natural(np.zeros((m, m)), np.zeros(m)) for _ in range(C)]
+
+    def _natural(self, sites: list[Natural], K: Matrices) -> list[Natural]:
+        return [
+            natural_parameter_sum(Natural(factorise(each, "K_ZZ", REMEDY).inverse, np.zeros(len(each))), [tied])
+            for each, tied in zip(K.K_ZZ, sites, strict=True)
+        ]
+
+    def posterior(self, sites: list[Natural], K: Matrices) -> Gaussians:
+        """q(f̄) from sites and K."""
+        laws = [_moments(each) for each in self._natural(sites, K)]
+        return Gaussians(np.array([law.mean for law in laws]), np.array([law.cov for law in laws]))
+
+    def _cavities(self, sites: list[Natural], K: Matrices) -> Gaussians:
+        laws = [_moments(each) for each in sep_cavity(self._natural(sites, K), sites, self.counts)]
+        return Gaussians(np.array([law.mean for law in laws]), np.array([law.cov for law in laws]))
+
+    def step(self, sites: list[Natural], posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
+        """One sweep from sites and posterior, with K, over batch."""
+        data = self.y[batch], K.upsilon[:, batch]
+        refined, _ = sep_refine_factors(self._cavities(sites, K), *data, K.cond_var[:, batch])
+        target = sep_tied_factor(refined, *data)
+        shares = factor_counts(self.y[batch], self.n_classes, self.count) / self.counts
+        residual, new = 0.0, []
+        for k, old in enumerate(sites):
+            d_precision = target[k].precision - shares[k] * old.precision
+            d_shift = target[k].shift - shares[k] * old.shift
+            moved = posterior.cov[k] @ d_precision
+            left = d_shift - d_precision @ posterior.mean[k]
+            size = float(np.sum(moved * moved.T)), float(left @ posterior.cov[k] @ left)
+            residual = max(residual, *(np.sqrt(max(part, 0.0)) for part in size))  # below zero by rounding only
+            new.append(Natural(old.precision + self.damping * d_precision, old.shift + self.damping * d_shift))
+        return Step(new, float(residual), 0)
+
+    def value(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Value:
+        """log Z_q with n factors of one kind a class, from sites, posterior and K."""
+        cavities = self._cavities(sites, K)
+        _, tilted = sep_refine_factors(cavities, self.y, K.upsilon, K.cond_var)
+        total = ep_log_evidence_from_moments(posterior, K.K_ZZ, tilted.log_norm)
+        for k, count in enumerate(self.counts):
+            gap = gaussian_log_normaliser(cavities.mean[k], cavities.cov[k])
+            gap -= gaussian_log_normaliser(posterior.mean[k], posterior.cov[k])
+            total += float(count) * gap
+        return Value(total, tilted.log_norm)
+
+    def latents(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Projected:
+        """(66) and (67) at the data, from posterior and K; sites are not looked at."""
+        return marginals(posterior, K)
+
+    def pulls(
+        self, sites: list[Natural], posterior: Gaussians, K: Matrices, weights: Array, exact: bool
+    ) -> list[Pull] | None:
+        """(10), or the exact gradient, from sites, posterior and K; weights (n,) of the data's terms."""
+        cavities = self._cavities(sites, K)
+        _, tilted = sep_refine_factors(cavities, self.y, K.upsilon, K.cond_var)
+        spread = 0.5 * (tilted.slope**2 - tilted.curvature)
+        mean = weights * per_class(tilted.slope, -tilted.slope, self.y)
+        var = weights * per_class(spread, spread, self.y)
+        return [
+            tied_pull(
+                Weights(mean[k], var[k], var[k]),
+                posterior.mean[k],
+                posterior.cov[k],
+                cavities.mean[k],
+                cavities.cov[k],
+                float(self.counts[k]),
+                K.upsilon[k],
+                K.K_ZZ[k],
+                exact,
+            )
+            for k in range(self.n_classes)
+        ]

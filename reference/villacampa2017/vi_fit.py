@@ -1,0 +1,197 @@
+"""Section 3, baseline VI: the bound (15) maximised over q, hyper-parameters and inducing inputs, by (mini-)batches."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._learning import coordinates, log_slopes, moved
+from reference.common.errors import NotPositiveDefiniteError
+from reference.common.ledger import equation
+from reference.villacampa2017.fit import Prior
+from reference.villacampa2017.gfitc_search import (
+    checked_input,
+    every_row,
+    fields_to_learn,
+    first_row,
+    row_gradients,
+    search,
+)
+from reference.villacampa2017.gradients import AdamState, adam_step
+from reference.villacampa2017.posterior import Gaussians
+from reference.villacampa2017.training import planned_batches
+from reference.villacampa2017.vi import kl_to_prior
+from reference.villacampa2017.vi_ascent import (
+    SMALLEST_RATE,
+    Data,
+    VIFit,
+    VIState,
+    ascend,
+    gaussians_of,
+    natural_step,
+    naturals_of,
+    result,
+    step_size,
+)
+from reference.villacampa2017.vi_gradients import natural_target, vi_gradients
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+Batch = NDArray[np.intp]
+
+_STEPS = 250
+
+
+def _stochastic(
+    data: Data,
+    prior: Prior,
+    plan: Iterator[Batch],
+    rate: float,
+    learn: tuple[str, ...],
+    shared: bool,
+    learning_rate: float,
+    trace: bool,
+    callback: Callable[[VIState], None] | None,
+) -> VIFit:
+    """A natural-gradient step of fixed rate and, where asked for, a step of Adam on each mini-batch in turn."""
+    K = data.matrices(prior)
+    q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
+    theta = naturals_of(q)
+    size = len(coordinates(cast(Any, first_row(prior, shared)), learn))
+    adam = AdamState(np.zeros(size), np.zeros(size), 0)
+    values: list[float] = []
+    residual, iterations = np.inf, 0
+    for rows in plan:
+        target = natural_target(q, K, data.expected(q, K, rows), rows)
+        residual, _ = step_size(theta, target, q)
+        own = rate
+        while True:  # ends: a short enough step leaves a distribution
+            try:
+                tried = natural_step(theta, target, own)
+                new = gaussians_of(tried)
+                break
+            except NotPositiveDefiniteError:
+                if own < SMALLEST_RATE:
+                    raise
+                own *= 0.5
+        theta, q = tried, new
+        iterations += 1
+        if trace:
+            values.append(data.expected(q, K).value - kl_to_prior(q, K.K_ZZ))
+        if learn:
+            slopes = row_gradients(vi_gradients(*data[:2], prior, q, data.epsilon, rows, learn), shared)
+            row = cast(Any, first_row(prior, shared))
+            where, adam = adam_step(coordinates(row, learn), log_slopes(row, learn, slopes), adam, learning_rate)
+            prior = every_row(cast(Prior, moved(row, learn, where)), prior)
+            K = data.matrices(prior)
+        if callback is not None:
+            callback(VIState(iterations, residual, own))
+    return result(data, K, prior, q)._replace(trace=np.array(values), residual=residual, iterations=iterations)
+
+
+@equation("villacampa2017", "u21-vi-baseline")
+def vi_baseline(
+    X: Array,
+    y: Labels,
+    prior: Prior,
+    epsilon: float = 1e-3,
+    tolerance: float = 1e-10,
+    max_iterations: int = 10_000,
+    batches: Sequence[Any] | None = None,
+    batch_size: int | None = None,
+    n_steps: int | None = None,
+    learn: Sequence[str] = (),
+    shared: bool = False,
+    optimizer: str | None = None,
+    rate: float = 0.1,
+    learning_rate: float = 0.001,
+    learning_tolerance: float = 1e-5,
+    seed: int = 0,
+    trace: bool = False,
+    callback: Callable[[VIState], None] | None = None,
+) -> VIFit:
+    """VI: the bound (15) maximised over a Gaussian q for each class, and over the prior: section 3 of villacampa2017.
+
+    On all data by natural gradients that may not lower the bound, and L-BFGS over the prior with q at its maximum each
+    time, which is the joint maximum; on mini-batches by a natural-gradient step and a step of Adam in turn.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y : (n,)                  labels, 0..C-1; a class may be absent
+    prior : Prior             hyper-parameters and inducing inputs of all classes; the start where learned
+    epsilon : float           ε in (0, 1), probability of a label drawn at random
+    tolerance : float         residual at which the ascent ends
+    max_iterations : int      natural-gradient steps on all data after which it gives up
+    batches : index lists     one a step; steps are then of fixed rate
+    batch_size : int          or: so many data drawn without replacement in each step
+    n_steps : int             number of steps (250, or as many as batches); with "lbfgs", iterations (200)
+    learn : names             of "variance", "lengthscales", "noise", "Z"
+    shared : bool             one vector of hyper-parameters for all classes
+    optimizer : str           of what is learned, "lbfgs" or "adam", which without mini-batches takes all data in each
+                              step; None: "adam" where batches, batch_size or n_steps is given
+    rate : float              in (0, 1], of the natural-gradient steps on mini-batches; halved until q exists
+    learning_rate : float     Adam's
+    learning_tolerance : float    largest projected slope of a search that has converged
+    seed : int                of the drawn mini-batches
+    trace : bool              whether the bound of all data is worked out after each step
+    callback : callable       told a VIState after every step
+
+    Raises
+    ------
+    ValueError                for bad input
+    NotPositiveDefiniteError  if one of K_ZZ is singular
+    """
+    X, y, prior = checked_input(X, y, prior)
+    if not 0.0 < _check.scalar(epsilon, "epsilon", zero_allowed=False) < 1.0:
+        raise ValueError(f"epsilon: found {epsilon!r}, expected a probability in (0, 1)")
+    for name, value in (("tolerance", tolerance), ("learning_rate", learning_rate), ("rate", rate)):
+        _check.scalar(value, name, zero_allowed=False)
+    _check.scalar(learning_tolerance, "learning_tolerance", zero_allowed=False)
+    if rate > 1.0:
+        raise ValueError(f"rate: found {rate!r}, expected a number in (0, 1]")
+    _check.count(max_iterations, "max_iterations")
+    if optimizer not in (None, "lbfgs", "adam"):
+        raise ValueError(f"optimizer: found {optimizer!r}, expected lbfgs or adam")
+    in_parts = batches is not None or batch_size is not None
+    if optimizer == "lbfgs" and in_parts:
+        raise ValueError("optimizer: found 'lbfgs' with mini-batches, expected 'adam'")
+    learned = fields_to_learn(learn, prior)
+    if n_steps is not None and not learned and not in_parts:
+        raise ValueError(f"n_steps: found {n_steps!r} without learn, expected mini-batches or fields to learn")
+    data = Data(X, y, float(epsilon))
+    if in_parts or (learned and (optimizer == "adam" or (optimizer is None and n_steps is not None))):
+        planned = planned_batches(len(X), batches, batch_size, n_steps, seed)
+        if planned is None:  # all data in each step
+            plan: Iterator[Batch] = repeat(
+                np.arange(len(X)), _STEPS if n_steps is None else _check.count(n_steps, "n_steps")
+            )
+        else:
+            plan = planned[0]
+        return _stochastic(data, prior, plan, rate, learned, shared, learning_rate, trace, callback)
+    ascent = tolerance, max_iterations
+    if not learned:
+        return ascend(data, prior, None, *ascent, trace, callback)
+    last: list[Gaussians] = []  # where the search was before is near where it is now
+
+    def fit_at(there: Prior) -> VIFit:
+        fit = ascend(data, there, last[0] if last else None, *ascent, False, callback)
+        last[:] = [fit.posterior]
+        return fit
+
+    def evidence(there: Prior) -> tuple[float, dict[str, Any]]:
+        fit = fit_at(there)
+        return fit.elbo, vi_gradients(X, y, there, fit.posterior, data.epsilon, None, learned)
+
+    steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
+    found = search(evidence, prior, learned, shared, steps, learning_tolerance)
+    fit = fit_at(found.prior)
+    return fit._replace(
+        trace=found.trace,
+        residual=found.residual,
+        converged=found.converged and fit.converged,
+        iterations=found.iterations,
+    )

@@ -1,0 +1,378 @@
+"""Gradients away from fixed points by differences, schedules step by step, and what SEP's formula is not."""
+
+import numpy as np
+import pytest
+
+from reference.villacampa2017.cavity import Cavity, cavity
+from reference.villacampa2017.errata import sep_log_evidence_gradient_as_printed
+from reference.villacampa2017.factors import (
+    ep_refine_factors,
+    posterior_of,
+    probit_ratio,
+    update_c1,
+    update_c2_label,
+    update_c2_other,
+)
+from reference.villacampa2017.fit import Prior, prior_matrices, to_fixed_point
+from reference.villacampa2017.gradients import (
+    AdamState,
+    direct_dlogz_dhyper,
+    ep_log_evidence_gradient,
+    hyper_directions,
+    minibatch_log_evidence_gradient,
+    prior_term_gradient,
+    prior_term_matrix,
+)
+from reference.villacampa2017.methods import DatumEP, PairwiseEP
+from reference.villacampa2017.posterior import Coefficients
+from reference.villacampa2017.settings import Options
+from reference.villacampa2017.tied import TiedEP
+from reference.villacampa2017.training import (
+    Ascent,
+    State,
+    fit_ep,
+    fit_sep,
+    log_evidence_gradients,
+    minibatch_training_step,
+    training_schedule,
+)
+
+FIELDS = ("variance", "lengthscales", "noise", "Z")
+ENTRIES = [("variance", 0), ("variance", 1), ("lengthscales", 3), ("noise", 1), ("Z", 4), ("Z", 13)]
+
+
+@pytest.fixture
+def prior(model):
+    s = model
+    return Prior(s.variance, s.lengthscales, s.noise, s.jitter, s.Z)
+
+
+def moved(prior, field, entry, step):
+    fields = getattr(prior, field).copy()
+    fields.flat[entry] += step
+    return prior._replace(**{field: fields})
+
+
+def difference(function, prior, field, entry, step=1e-4):
+    """Central difference; errs by step² times a third derivative of size one."""
+    return (function(moved(prior, field, entry, step)) - function(moved(prior, field, entry, -step))) / (2 * step)
+
+
+def started(method, s, prior, sweeps):
+    K = prior_matrices(s.X, prior)
+    return K, to_fixed_point(method, method.start(K), K, 1e-12, sweeps)
+
+
+METHODS = {
+    "pairwise": lambda s: PairwiseEP(s.y, s.C, 0.9, "parallel"),
+    "datum": lambda s: DatumEP(s.y, s.C, 0.9, "parallel"),
+    "all": lambda s: TiedEP(s.y, s.C, 0.9, "all"),
+    "per-class": lambda s: TiedEP(s.y, s.C, 0.9, "per-class"),
+}
+
+
+@pytest.mark.parametrize("kind", METHODS)
+def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior, kind):
+    s, method = model, METHODS[kind](model)
+    K, run = started(method, s, prior, 2)  # far from convergence
+    assert not run.converged
+    exact = log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=True)
+    rule = log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K)
+
+    def held(there):
+        K = prior_matrices(s.X, there)
+        return method.value(run.sites, method.posterior(run.sites, K), K).log_evidence
+
+    wanted = np.array([difference(held, prior, *at) for at in ENTRIES])
+    got, other = (np.array([found[field].flat[entry] for field, entry in ENTRIES]) for found in (exact, rule))
+    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-8)
+    assert np.max(np.abs(other - wanted)) > 1e-4  # (10) needs convergence
+    # terms of the data scale with a mini-batch, the prior's do not: the mean over all single data is the whole
+    single = [
+        log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, np.array([i]), exact=True)
+        for i in range(s.n)
+    ]
+    for field in FIELDS:
+        mean = np.mean([found[field] for found in single], axis=0)
+        np.testing.assert_allclose(mean, exact[field], rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ["pairwise", "datum"])
+def test_at_a_fixed_point_of_ep_both_gradients_are_that_of_the_evidence(model, prior, kind):
+    s, method = model, METHODS[kind](model)
+    K, run = started(method, s, prior, 500)
+    assert run.converged
+    found = [
+        log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=exact) for exact in (False, True)
+    ]
+    for field in FIELDS:
+        np.testing.assert_allclose(found[0][field], found[1][field], rtol=0, atol=1e-9)
+
+    def anew(there):
+        K = prior_matrices(s.X, there)
+        end = to_fixed_point(method, run.sites, K, 1e-12, 500)
+        return method.value(end.sites, end.posterior, K).log_evidence
+
+    for field, entry in ENTRIES[::2]:
+        wanted = difference(anew, prior, field, entry)
+        assert found[0][field].flat[entry] == pytest.approx(wanted, rel=1e-6, abs=1e-8)
+
+
+def test_all_derivatives_at_once_are_those_of_the_printed_formulas_one_by_one(model, prior):
+    s = model
+    method = PairwiseEP(s.y, s.C, 0.9, "parallel")
+    sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)  # in no special state
+    K = prior_matrices(s.X, prior)
+    q = method.posterior(sites, K)
+    batch = np.array([0, 2, 3])
+    got = log_evidence_gradients(method, sites, q, s.X, prior, K, batch)
+    for field, directions in hyper_directions(s.X, s.Z, s.variance, s.lengthscales).items():
+        wanted = [
+            minibatch_log_evidence_gradient(sites, s.y, s.k_xx, s.K_XZ, s.K_ZZ, direction, batch)
+            for direction in directions
+        ]
+        np.testing.assert_allclose(got[field].ravel(), wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_refinement_along_projections_is_that_with_matrices(model):
+    """Appendices C to E as they stand, one factor at a time."""
+    s = model
+    sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
+    q = posterior_of(sites, s.y, s.upsilon, s.K_ZZ)
+    got = ep_refine_factors(sites, q, s.y, s.upsilon, s.cond_var).coefficients
+    for i, label in enumerate(s.y):
+        for k in set(range(s.C)) - {label}:
+            own, other = s.upsilon[label, i], s.upsilon[k, i]
+            left = cavity(q.mean[label], q.cov[label], own, s.c1_label[i, k], s.c2_label[i, k])
+            right = cavity(q.mean[k], q.cov[k], other, s.c1_other[i, k], s.c2_other[i, k])
+            b = s.cond_var[label, i] + own @ left.cov @ own, s.cond_var[k, i] + other @ right.cov @ other
+            ratio = probit_ratio(own @ left.mean, other @ right.mean, *b)
+            c1, d1 = update_c1(*ratio, sum(b), own, left.cov), update_c1(*ratio, sum(b), other, right.cov)
+            wanted = (
+                c1,
+                update_c2_label(ratio.beta, sum(b), c1, own, *left),
+                d1,
+                update_c2_other(ratio.beta, sum(b), d1, other, *right),
+            )
+            np.testing.assert_allclose([part[i, k] for part in got], wanted, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.verifies("villacampa2017", "10", route="central differences of SEP's log Z_q", printed=True)
+def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior):
+    s = model
+    method = TiedEP(s.y, s.C, 0.9, "all")
+    K, run = started(method, s, prior, 500)
+    assert run.converged
+    printed = sep_log_evidence_gradient_as_printed(run.sites, s.X, s.y, prior)
+    exact = log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=True)
+
+    def value(there, again):
+        K = prior_matrices(s.X, there)
+        end = to_fixed_point(method, run.sites, K, 1e-12, 500).sites if again else run.sites
+        return method.value(end, method.posterior(end, K), K).log_evidence
+
+    wanted = {("variance", 0): (-0.0582, -0.0161, 0.0040), ("noise", 1): (-0.0049, -0.0049, 0.0136)}
+    for (field, entry), (rule, held, anew) in wanted.items():
+        assert printed[field].flat[entry] == pytest.approx(rule, rel=0, abs=5.1e-5)  # digits that are given
+        by_holding = difference(lambda there: value(there, False), prior, field, entry)
+        assert by_holding == pytest.approx(held, rel=0, abs=5.1e-5)
+        assert exact[field].flat[entry] == pytest.approx(by_holding, rel=1e-6, abs=1e-8)
+        assert difference(lambda there: value(there, True), prior, field, entry) == pytest.approx(
+            anew, rel=0, abs=5.1e-5
+        )
+    # of EP the same formula is the derivative
+    pairwise = PairwiseEP(s.y, s.C, 0.9, "parallel")
+    _, of_ep = started(pairwise, s, prior, 500)
+
+    def anew_of_ep(there):
+        K = prior_matrices(s.X, there)
+        end = to_fixed_point(pairwise, of_ep.sites, K, 1e-12, 500)
+        return pairwise.value(end.sites, end.posterior, K).log_evidence
+
+    directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
+    for field, entry in wanted:
+        got = ep_log_evidence_gradient(of_ep.sites, s.y, s.k_xx, s.K_XZ, s.K_ZZ, directions[field][entry])
+        assert got == pytest.approx(difference(anew_of_ep, prior, field, entry), rel=1e-6, abs=1e-8)
+    # what is printed, from its parts: (63) and the direct dependence of every log Z under the cavities of SEP
+    cavities, q = method._cavities(run.sites, K), run.posterior
+    laws = [Cavity(*each) for each in zip(*cavities, strict=True)]
+    for field, entry in ENTRIES:
+        direction = directions[field][entry]
+        total = sum(
+            prior_term_gradient(prior_term_matrix(q.mean[k], q.cov[k], s.K_ZZ[k]), direction.K_ZZ[k])
+            for k in range(s.C)
+        )
+        for i, label in enumerate(s.y):
+            for k in set(range(s.C)) - {label}:
+                pair = (label, k)
+                d_upsilon = [
+                    np.linalg.solve(s.K_ZZ[j], direction.K_XZ[j, i] - direction.K_ZZ[j] @ s.upsilon[j, i]) for j in pair
+                ]
+                d_cond_var = [
+                    direction.k_xx[j, i]
+                    - 2 * s.upsilon[j, i] @ direction.K_XZ[j, i]
+                    + s.upsilon[j, i] @ direction.K_ZZ[j] @ s.upsilon[j, i]
+                    for j in pair
+                ]
+                at = [s.upsilon[j, i] for j in pair], [s.cond_var[j, i] for j in pair]
+                total += direct_dlogz_dhyper([laws[j] for j in pair], *at, d_upsilon, d_cond_var)
+        assert printed[field].flat[entry] == pytest.approx(total, rel=1e-7, abs=1e-10)
+
+
+@pytest.mark.verifies("villacampa2017", "u13-inner-outer-schemes", route="sentences of section 2.3")
+def test_the_three_schemes():
+    # (sweeps until convergence, exact gradient)
+    wanted = {"outer": (True, False), "inner-approximate": (False, False), "inner-exact": (False, True)}
+    for scheme, move in wanted.items():
+        assert training_schedule(scheme, 3) == (move,) * 3
+    with pytest.raises(ValueError, match="scheme"):
+        training_schedule("inner", 3)
+
+
+@pytest.mark.verifies("villacampa2017", "u17-minibatch-schedule", route="its sentences, step by step from definitions")
+def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior):
+    s = model
+    method = PairwiseEP(s.y, s.C, 0.6, "parallel")
+    sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
+    K = prior_matrices(s.X, prior)
+    ascent = Ascent(False, 0.01, np.zeros(0), None, AdamState(np.zeros(6), np.zeros(6), 0))
+    state = State(sites, prior, K, method.posterior(sites, K), ascent, np.inf, 0)
+    batch = np.array([1, 4])
+    got = minibatch_training_step(method, s.X, state, batch, False, ("variance", "noise"), False)
+    target = ep_refine_factors(sites, posterior_of(sites, s.y, s.upsilon, s.K_ZZ), s.y, s.upsilon, s.cond_var)
+    new = Coefficients(*(part.copy() for part in sites))
+    for part, wanted in zip(new, target.coefficients, strict=True):
+        part[batch] = 0.4 * part[batch] + 0.6 * wanted[batch]
+    for part, wanted in zip(got.sites, new, strict=True):
+        np.testing.assert_allclose(part, wanted, rtol=1e-9, atol=1e-12)
+    directions = hyper_directions(s.X, s.Z, s.variance, s.lengthscales)
+    data = new, s.y, s.k_xx, s.K_XZ, s.K_ZZ  # q is rebuilt from the new factors before the gradient is taken
+    for field in ("variance", "noise"):
+        slopes = [minibatch_log_evidence_gradient(*data, direction, batch) for direction in directions[field]]
+        # the first step of Adam has the size of its rate, in logarithms
+        wanted = getattr(prior, field) * np.exp(0.01 * np.sign(slopes))
+        np.testing.assert_allclose(getattr(got.prior, field), wanted, rtol=1e-6, atol=0)
+        begun = 0.1 * np.array(slopes) * getattr(prior, field)
+        where = slice(0, 3) if field == "variance" else slice(3, 6)
+        np.testing.assert_allclose(got.ascent.adam.first[where], begun, rtol=1e-8, atol=1e-12)
+    np.testing.assert_array_equal(got.prior.lengthscales, prior.lengthscales)
+    after = prior_matrices(s.X, got.prior)
+    np.testing.assert_allclose(got.K.cond_var, after.cond_var, rtol=1e-12, atol=0)
+    q = posterior_of(new, s.y, after.upsilon, after.K_ZZ)
+    np.testing.assert_allclose(got.posterior.mean, q.mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(got.posterior.cov, q.cov, rtol=1e-8, atol=1e-10)
+
+
+def test_adaptive_steps_are_those_of_the_rule(model, prior):
+    s = model
+    options = Options(learn=("noise", "variance"), optimizer="adaptive", n_steps=3, rate=0.05, scheme="inner-exact")
+    fit = fit_ep(s.X, s.y, prior, options=options)
+    method = PairwiseEP(s.y, s.C, 0.5, "parallel")
+    there, sites, rates, before = prior, None, np.full(6, 0.05), None
+    for _ in range(3):
+        K = prior_matrices(s.X, there)
+        sites = method.start(K) if sites is None else sites
+        sites = method.step(sites, method.posterior(sites, K), K, np.arange(s.n)).sites
+        found = log_evidence_gradients(method, sites, method.posterior(sites, K), s.X, there, K, exact=True)
+        slope = np.concatenate([found["variance"] * there.variance, found["noise"] * there.noise])
+        if before is not None:
+            rates = rates * np.where(np.sign(slope) == np.sign(before), 1.02, 0.5)
+        before, step = slope, rates * slope
+        there = there._replace(variance=there.variance * np.exp(step[:3]), noise=there.noise * np.exp(step[3:]))
+    np.testing.assert_allclose(fit.prior.variance, there.variance, rtol=1e-10, atol=0)
+    np.testing.assert_allclose(fit.prior.noise, there.noise, rtol=1e-10, atol=0)
+    assert (fit.iterations, fit.converged) == (3, False)
+
+
+def test_outer_steps_meet_a_fixed_point_each_time(model, prior):
+    s = model
+    options = Options(learn="lengthscales", optimizer="adam", rate=0.05, n_steps=3, scheme="outer", trace=True)
+    fit = fit_ep(s.X, s.y, prior, options=options)
+    there, traced = prior, []
+    for steps in (1, 2):
+        traced.append(fit_ep(s.X, s.y, there).log_evidence)
+        there = fit_ep(s.X, s.y, prior, options=options._replace(n_steps=steps)).prior
+    traced.append(fit_ep(s.X, s.y, there).log_evidence)
+    np.testing.assert_allclose(fit.trace, traced, rtol=0, atol=1e-8)
+    assert np.all(np.diff(fit.trace) > 0.0)
+
+
+def test_the_search_ends_where_the_evidence_has_no_slope(model, prior):
+    s = model
+    for shared in (False, True):
+        start = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior)) if shared else prior
+        options = Options(learn=("noise", "lengthscales"))
+        fit = fit_ep(s.X, s.y, start, damping=0.9, shared=shared, options=options)
+        assert fit.converged
+        assert fit.log_evidence > fit_ep(s.X, s.y, start).log_evidence
+        for field in ("noise", "lengthscales"):
+            slope, value = fit.gradients[field], getattr(fit.prior, field)
+            slope = np.sum(slope, axis=0) * value[0] if shared else slope * value
+            at_edge = np.abs(np.abs(np.log(value / getattr(start, field))) - np.log(1e4)) < 1e-6
+            assert np.max(np.abs(np.where(at_edge[0] if shared else at_edge, 0.0, slope))) < 1e-4
+            if shared:
+                assert np.all(value == value[0])
+
+
+@pytest.mark.parametrize("count", ["all", "per-class"])
+def test_sep_learns_from_drawn_mini_batches(model, prior, count):
+    s = model
+    options = Options(learn=("variance", "Z"), batch_size=2, n_steps=6, seed=3, rate=0.02, trace=True)
+    told = []
+    drawn = fit_sep(s.X, s.y, prior, count, options=options._replace(callback=told.append))
+    rng = np.random.default_rng(3)
+    listed = [rng.choice(s.n, 2, replace=False) for _ in range(6)]
+    again = fit_sep(s.X, s.y, prior, count, options=options._replace(batches=listed, batch_size=None, n_steps=None))
+    np.testing.assert_array_equal(again.prior.Z, drawn.prior.Z)
+    np.testing.assert_array_equal(again.trace, drawn.trace)
+    assert len(drawn.trace) == 6
+    assert [state.iteration for state in told] == [1, 2, 3, 4, 5, 6]
+    assert np.max(np.abs(np.log(drawn.prior.variance / prior.variance))) > 0.01
+    # the trace is of all data, before the prior moves: the first of it has the prior of the start
+    first = fit_sep(s.X, s.y, prior, count, options=Options(batches=listed[:1]))
+    assert drawn.trace[0] == pytest.approx(first.log_evidence, rel=0, abs=1e-10)
+
+
+def test_an_improper_cavity_leaves_no_evidence_and_no_gradient(model, prior):
+    s = model
+    K = prior_matrices(s.X, prior)
+    for kind in ("pairwise", "datum"):
+        method = METHODS[kind](s)
+        sites = method.start(K)
+        q = method.posterior(sites, K)
+        wide = type(sites)(*(part.copy() for part in sites))
+        wide[0][0, 1] = 1e6  # not in q: removing it leaves nothing
+        step = method.step(wide, q, K, np.arange(s.n))
+        assert step.n_improper == 1
+        assert step.sites[0][0, 1] == 1e6
+        assert method.value(wide, q, K).log_evidence is None
+        assert log_evidence_gradients(method, wide, q, s.X, prior, K) is None
+
+
+def test_options_that_do_not_go_together_are_refused_by_name(model, prior):
+    s = model
+    for name, given in (
+        ("scheme", {"learn": "Z", "scheme": "inner"}),
+        ("scheme", {"learn": "Z", "scheme": "outer", "batch_size": 2}),
+        ("scheme", {"learn": "Z", "scheme": "inner-exact", "optimizer": "lbfgs"}),
+        ("optimizer", {"learn": "Z", "optimizer": "newton"}),
+        ("optimizer", {"learn": "Z", "optimizer": "lbfgs", "batch_size": 2}),
+        ("gradient_rule", {"gradient_rule": "11"}),
+        ("rate", {"learn": "Z", "optimizer": "adam", "rate": 0.0}),
+        ("learn", {"learn": ("jitter",)}),
+        ("n_steps", {"n_steps": 3}),
+        ("n_steps", {"batches": [[0]], "n_steps": 2}),
+        ("batch_size", {"batch_size": 0}),
+        ("batch_size", {"batches": [[0]], "batch_size": 1}),
+        ("learn_tolerance", {"learn_tolerance": 0.0}),
+    ):
+        with pytest.raises(ValueError, match=name):
+            fit_ep(s.X, s.y, prior, options=Options(**given))
+    with pytest.raises(ValueError, match="noise"):
+        fit_ep(s.X, s.y, prior._replace(noise=np.zeros(3)), options=Options(learn="noise"))
+    with pytest.raises(ValueError, match="optimizer"):
+        fit_sep(s.X, s.y, prior, options=Options(learn="Z", optimizer="lbfgs"))
+    with pytest.raises(ValueError, match="factors"):
+        fit_ep(s.X, s.y, prior, "triples")
+    with pytest.raises(ValueError, match="schedule"):
+        fit_ep(s.X, s.y, prior, schedule="random")
