@@ -155,6 +155,18 @@ class _Coordinates:
         return self.hyper._replace(**changed)
 
 
+def learned_logarithms(learn: Iterable[str], hyper: ClassHyper, shared: bool) -> FloatArray:
+    """Logarithms of the learned parameters as one vector.
+
+    Parameters
+    ----------
+    learn            names out of variance, lengthscales, noise
+    hyper            parameters of the classes
+    shared : bool    one vector for all classes
+    """
+    return _Coordinates(learn, hyper, shared).vector()
+
+
 @equation("riihimaki2013", "u5.5-map")
 def map_objective(
     log_evidence: float,

@@ -22,6 +22,7 @@ from fast.product_rule import hermite_rule, product_rule
 
 _CELLS = 2**21
 _SLIGHTLY_NEGATIVE = -1e-9
+_SMALLEST_PIVOT = 1e-150
 
 
 class WhiteMoments(NamedTuple):
@@ -102,7 +103,9 @@ def g_sites(cavity: Differences, found: WhiteMoments, *, full: bool = False) -> 
     n, D = cavity.mean.shape
     index = np.arange(D)
     factor, good = positive_factors(found.cov)
-    good = good & np.isfinite(found.log_norm)
+    # where one node has all the weight V vanishes, and V^-1 would overflow
+    good = good & np.isfinite(found.log_norm) & (factor[:, index, index].min(axis=1) > _SMALLEST_PIVOT)
+    factor = np.where(good[:, None, None], factor, np.eye(D))
     inverse = np.linalg.solve(factor, np.broadcast_to(np.eye(D), factor.shape))
     gap = inverse.transpose(0, 2, 1) @ inverse  # V^-1
     gap[:, index, index] -= 1.0

@@ -7,11 +7,14 @@ out, the bound is a concave function of m alone,
 
 whose maximum m = K grad log Z is found by Newton's method: b = K^-1 m, (I + H K) db = grad log Z - b by conjugate
 gradients in the inner product of K, H = -hess log Z between 0 and I. Matrices are factorised once.
+
+Parameters of the prior are learned by `fast.multiclass_learning.search` on the maximised bound, or in turns with q, as
+the paper has it: `alternate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -22,8 +25,10 @@ from fast._types import FloatArray, IntArray
 from fast.class_couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
 from fast.cone import cone_moments
 from fast.ledger import equation
+from fast.linalg import factorise, solve_rows
+from fast.multiclass_learning import Searched, learned_logarithms, search
 from fast.multiclass_predict import ClassPrediction, predict_law
-from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
+from fast.multiclass_prior import ClassGradients, ClassHyper, MulticlassPrior, prepare
 from fast.nested_sites import other_classes, spread
 from fast.outer_loop import OuterProgress
 
@@ -266,3 +271,124 @@ def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024
     block_size : int     test points at a time
     """
     return predict_law(posterior.prior, posterior.posterior, X_test, prediction="quadrature", block_size=block_size)
+
+
+_REMEDY = "raise jitter or noise: with q held, log p(f) needs the inverse of K"
+
+
+class _Group(NamedTuple):
+    """q(f^k) of classes whose kernels are and stay one: N(m_k, R R')."""
+
+    first: int
+    root: FloatArray  # (n, n) R, transposed
+    means: FloatArray  # (classes, n)
+
+
+def _held(posterior: VBProbitPosterior) -> list[_Group]:
+    prior, mean = posterior.prior, posterior.latent_mean.T
+    found = []
+    for members in [list(range(prior.n_classes))] if prior.shared else [[k] for k in range(prior.n_classes)]:
+        # S = (K^-1 + I)^-1 = L (I + L'L)^-1 L' without a difference
+        factor = factorise(prior.K(members[0]), "K_XX", _REMEDY)
+        inner = factor.T @ factor
+        inner.flat[:: prior.n + 1] += 1.0
+        root = solve_rows(factorise(inner, "I + L'L", _REMEDY), np.ascontiguousarray(factor))
+        found.append(_Group(members[0], np.ascontiguousarray(root.T), mean[members]))
+    return found
+
+
+def _expected_log_prior(held: list[_Group], prior: MulticlassPrior) -> tuple[float, ClassGradients]:
+    """E_q[log p(f|theta)] with q held, and its gradient in theta."""
+    n, value, by_K = prior.n, 0.0, []
+    for group in held:
+        count = group.means.shape[0]
+        factor = factorise(prior.K(group.first), "K_XX", _REMEDY)
+        spread_out = solve_rows(factor, group.root.copy())
+        centred = solve_rows(factor, group.means.copy())
+        log_det = 2.0 * float(np.log(factor.diagonal()).sum())
+        value -= 0.5 * count * (log_det + float(np.vdot(spread_out, spread_out)) + n * np.log(2.0 * np.pi))
+        value -= 0.5 * float(np.vdot(centred, centred))
+        inside = 0.5 * (count * spread_out.T @ spread_out + centred.T @ centred)
+        inside.flat[:: n + 1] -= 0.5 * count
+        half = solve_rows(factor, np.ascontiguousarray(inside), transposed=True)
+        by_K.append(solve_rows(factor, np.ascontiguousarray(half.T), transposed=True))
+    return value, prior.pull_back(by_K)
+
+
+@equation("riihimaki2013", "u4.3-vb-hyper")
+def update_hyperparameters(
+    posterior: VBProbitPosterior,
+    learn: Iterable[str],
+    *,
+    max_iterations: int = 200,
+    learning_tolerance: float = 1e-6,
+) -> ClassHyper:
+    """Parameters that maximise the bound with q(v) and q(f) held: riihimaki2013, section 4.3.
+
+    Only E_q[log p(f|theta)] depends on them then. Time n^3 for each distinct kernel an evaluation.
+
+    Parameters
+    ----------
+    posterior                     from `fit`; its parameters are the start
+    learn                         names out of variance, lengthscales, noise
+    max_iterations : int          of L-BFGS-B
+    learning_tolerance : float    on the largest entry of the projected gradient in logarithms
+
+    Raises
+    ------
+    ValueError                    by name
+    NotPositiveDefiniteError      K is singular
+    """
+    held = _held(posterior)
+    return search(
+        posterior.prior,
+        lambda here, start: here,
+        lambda here: _expected_log_prior(held, here),
+        learn=learn,
+        max_iterations=max_iterations,
+        learning_tolerance=learning_tolerance,
+    ).hyper
+
+
+def alternate(
+    prior: MulticlassPrior,
+    *,
+    learn: Iterable[str],
+    tolerance: float = 1e-10,
+    max_iterations: int = 200,
+    learning_tolerance: float = 1e-5,
+    callback: Callable[[VBProbitPosterior], None] | None = None,
+) -> Searched:
+    """The best q and `update_hyperparameters` in turn, until logarithms move by less than learning_tolerance.
+
+    No round lowers the bound, and where it ends the maximised bound has no slope. Moves shrink by a constant factor a
+    round, which may be near one: `search` gets there sooner.
+
+    Parameters
+    ----------
+    prior                         from `prepare`; its parameters are the start
+    learn                         names out of variance, lengthscales, noise
+    tolerance : float             of each `converge`
+    max_iterations : int          rounds
+    learning_tolerance : float    largest move of a logarithm in a round
+    callback : callable           called with the posterior after each round's `converge`
+    """
+    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    learning_tolerance = _inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
+    before = learned_logarithms(learn, prior.hyper, prior.shared)
+    at = converge(prior, tolerance=tolerance)
+    trace: list[float] = []
+    moved = np.inf
+    while len(trace) < max_iterations and moved > learning_tolerance:
+        trace.append(at.elbo)
+        if callback is not None:
+            callback(at)
+        hyper = update_hyperparameters(at, learn, learning_tolerance=0.1 * learning_tolerance)
+        after = learned_logarithms(learn, hyper, prior.shared)
+        moved, before = float(np.abs(after - before).max()), after
+        here = MulticlassPrior(prior.X, prior.y, prior.n_classes, hyper, prior.shared)
+        at = converge(here, tolerance=tolerance, start=at.posterior.weights)
+    converged = moved <= learning_tolerance
+    reason = "logarithms at rest" if converged else "iteration limit reached"
+    return Searched(at, at.prior.hyper, at.elbo, np.array(trace), converged, reason, len(trace), 0)

@@ -26,13 +26,16 @@ def iris():
     return X[::3], y[::3]
 
 
-@parametrize_with_checks([NestedEPClassifier(hyperparameters="fixed")])
+@parametrize_with_checks([VBProbitClassifier()])
 def test_scikit_learn_has_nothing_to_object(estimator, check):
     check(estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([cls(hyperparameters="fixed") for cls in MODULES] + [LaplaceClassifier(max_iter=5)])
+@parametrize_with_checks(
+    [cls(hyperparameters="fixed") for cls in MODULES]
+    + [NestedEPClassifier(), NestedIEPClassifier(), LaplaceClassifier()]
+)
 def test_scikit_learn_has_nothing_to_object_to_the_others(estimator, check):
     check(estimator)
 

@@ -11,7 +11,7 @@ from fast.inner_ep import law_with
 from fast.methods import nested_ep, nested_iep, quadrature_ep
 from fast.nested_sites import Differences
 from fast.product_rule import predictive_rule, product_rule
-from fast.quadrature_tilt import g_sites, independent_tilt, white_moments
+from fast.quadrature_tilt import WhiteMoments, g_sites, independent_tilt, white_moments
 
 PAPER = "riihimaki2013"
 
@@ -220,3 +220,12 @@ def test_a_large_variance_never_gives_nan(fit):
     assert np.isfinite(found.latent_mean).all()
     assert np.isfinite(found.latent_cov).all()
     assert found.log_evidence is None or np.isfinite(found.log_evidence)
+
+
+def test_a_rule_whose_weight_is_at_one_node_is_refused_without_overflow():
+    cavity = Differences(np.zeros((2, 2)), np.stack([2.0 * np.eye(2)] * 2))
+    # what is left of the variance beside one node: its inverse is beyond the largest double
+    cov = np.stack([np.diag([1e-310, 0.5]), 0.5 * np.eye(2)])
+    sites = g_sites(cavity, WhiteMoments(np.zeros(2), np.zeros((2, 2)), cov, np.sqrt(cavity.cov)))
+    assert list(sites.good) == [False, True]
+    assert np.isfinite(sites.precision).all()

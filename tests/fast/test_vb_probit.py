@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 from scipy.integrate import quad
 from scipy.linalg import block_diag
-from scipy.stats import norm
+from scipy.optimize import minimize_scalar
+from scipy.stats import multivariate_normal, norm
 
 from fast import multiclass_prior
 from fast.cone import cone_moments
@@ -139,6 +140,50 @@ def test_gradients_are_those_of_the_maximised_bound():
         for j in range(2):
             by_length = slope(lambda s, e=e, j=j: (variance, lengths + s * np.outer(e, np.eye(2)[j]), noise))
             np.testing.assert_allclose(found.lengthscales[k, j], by_length, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.verifies(PAPER, "u4.3-vb-hyper", route="E_q[log p(f)] from SciPy's normal density, Brent's search")
+@pytest.mark.parametrize("shared", [True, False])
+def test_an_update_maximises_the_expected_log_prior_with_q_held(shared):
+    X, y, C, variance, lengths, noise, jitter = toy()
+    if shared:
+        variance, lengths = np.full(C, 2.0), np.full((C, 2), 0.9)
+    at = vb_probit.fit(X, y, C, variance, lengths, noise, jitter, shared=shared)
+    found = vb_probit.update_hyperparameters(at, ("variance",))
+    for k in range(1 if shared else C):
+
+        def expected(log_variance, k=k):
+            total = 0.0
+            for j in range(C) if shared else [k]:
+                hyper = at.prior.hyper._replace(variance=np.exp(log_variance) * np.ones(C)).of(j)
+                K, K0 = multiclass_prior.class_covariance(X, hyper), at.prior.K(j)
+                S = np.linalg.inv(np.linalg.inv(K0) + np.eye(9))
+                density = multivariate_normal(np.zeros(9), K)
+                total += density.logpdf(at.latent_mean[:, j]) - 0.5 * np.trace(np.linalg.solve(K, S))
+            return -total
+
+        best = minimize_scalar(expected, bounds=(-4.0, 3.0), method="bounded", options={"xatol": 1e-8}).x
+        # Brent's search knows a maximum to the root of rounding
+        np.testing.assert_allclose(np.log(found.variance[k]), best, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(found.lengthscales, lengths)
+
+
+def test_alternation_never_lowers_the_bound_and_ends_where_it_has_no_slope():
+    X, y = np.linspace(-2.0, 2.0, 8)[:, None], np.array([0, 0, 0, 1, 1, 2, 2, 2])
+    prior = multiclass_prior.prepare(X, y, 3, 1.0, [0.8], 0.05, 1e-2, shared=True)
+    seen = []
+    found = vb_probit.alternate(prior, learn=("lengthscales",), learning_tolerance=1e-4, callback=seen.append)
+    assert found.converged
+    assert len(seen) == found.trace.size == found.n_evaluations
+    # rounding of sums of n C terms
+    assert (np.diff(np.append(found.trace, found.objective)) > -1e-10).all()
+    assert found.objective > found.trace[0] + 0.1
+    slope = found.hyper.lengthscales[0, 0] * vb_probit.gradients(found.posterior).lengthscales[0, 0]
+    # a last move of 1e-4 in a logarithm, nine more of them to come, times a curvature of order one; 0.5 at the start
+    np.testing.assert_allclose(slope, 0.0, rtol=0, atol=2e-3)
+    cut = vb_probit.alternate(prior, learn="lengthscales", max_iterations=2)
+    assert not cut.converged
+    assert cut.reason == "iteration limit reached"
 
 
 def test_class_probabilities_of_independent_classes_sum_to_one(rng):

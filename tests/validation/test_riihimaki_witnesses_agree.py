@@ -142,6 +142,26 @@ def test_two_iterations_are_the_same_two(method: str, options: dict[str, Any], s
     assert not above_limit(left, right)
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_rounds_of_the_alternation_of_vb_probit_are_the_same(shared: bool) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(7, 2))
+    p = Problem(name="em", X=X, y=np.arange(7) % 3, n_classes=3, likelihood="multinomial-probit", variance=2.0,
+                lengthscales=1.0, noise=0.1, jitter=1e-4, shared=shared)  # fmt: skip
+    common: dict[str, Any] = {"learn": ("variance", "noise"), "optimizer": "em", "max_iterations": 2}
+    left, right = (solve(witness, "vb-probit", p, **common) for witness in ("reference", "fast"))
+    assert not left.converged
+    assert not right.converged
+    # L-BFGS-B stops at a slope of 1e-6 in logarithms on either side
+    np.testing.assert_allclose(left.trace, right.trace, rtol=1e-8)
+    np.testing.assert_allclose(left.problem.variance, right.problem.variance, rtol=1e-4)
+    np.testing.assert_allclose(left.problem.noise, right.problem.noise, rtol=1e-4)
+    assert left.problem.variance[0] < 0.9 * p.variance[0]
+    for witness in ("reference", "fast"):
+        with pytest.raises(ValueError, match=r"^optimizer: found 'em' with a hyperprior"):
+            solve(witness, "vb-probit", p.replace(hyperprior={"variance": ("half-student-t", 4.0, 10.0)}), **common)
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_both_refuse_the_same_questions(method: str) -> None:
     p = conditioned(method, 3)

@@ -343,10 +343,18 @@ def _vb_probit(
     refuse_switches(gradients=gradients, accelerate=accelerate, trace=trace)
     refuse_callback(callback)
     arguments.integer(block_size, "block_size", at_least=1)
-    check_learning(learn, optimizer)
+    check_learning(learn, optimizer, ("lbfgs", "em"))
     prior = prepared(problem)
     found: Searched | None = None
-    if learn:
+    if learn and optimizer == "em":
+        if problem.hyperprior is not None:
+            raise ValueError("optimizer: found 'em' with a hyperprior, expected 'lbfgs'")
+        found = vb_probit.alternate(
+            prior, learn=learn, tolerance=tolerance, max_iterations=max_iterations, learning_tolerance=learn_tolerance,
+            callback=callback,
+        )  # fmt: skip
+        posterior, problem = found.posterior, learned_problem(problem, found)
+    elif learn:
         found = _learn(
             problem, prior, vb_probit, partial(vb_probit.converge, tolerance=tolerance), lambda at: at.elbo,
             lambda at: at.posterior.weights, learn, max_iterations, learn_tolerance, sits_on, map_density, callback,
