@@ -118,7 +118,7 @@ class _Mixer:
             return 0.0
         return step / (1.0 - min(max(0.0, *self.rates[-5:]), 1.0 - 1e-9)) if self.rates else np.inf
 
-    def propose(self, visit: Visit, rate: float) -> tuple[FloatArray, FloatArray]:
+    def propose(self, visit: Visit, rate: float, signed: bool) -> tuple[FloatArray, FloatArray]:
         changed = self.tables(visit.latent_var)[1]
         wanted = _pack(
             visit.target_precision - visit.site_precision, visit.target_shift - visit.site_shift, visit.latent_var
@@ -129,6 +129,8 @@ class _Mixer:
         for weight, move, change in zip(mix, self.moved, self.changed, strict=True):
             precision -= weight * (move[0] + rate * change[0])
             shift -= weight * (move[1] + rate * change[1])
+        if signed:
+            return precision, shift
         # an extrapolation that leaves the positive numbers falls back to the full step, datum by datum
         bad = precision <= 0.1 * np.minimum(visit.target_precision, visit.site_precision)
         return np.where(bad, visit.target_precision, precision), np.where(bad, visit.target_shift, shift)
@@ -143,6 +145,7 @@ def settle(
     damping: float = 1.0,
     monotone: bool,
     accelerate: bool = True,
+    signed: bool = False,
     callback: Callable[[Progress], None] | None = None,
 ) -> Settled:
     """Iterate sites <- (1 - damping) sites + damping target to the fixed point.
@@ -160,6 +163,7 @@ def settle(
     damping : float          largest step, 1 = undamped
     monotone : bool          the objective is a bound that no step may lower
     accelerate : bool        False: plain damped steps
+    signed : bool            site precisions may be of any sign
     callback : callable      called with a Progress after every visit
 
     Returns
@@ -213,7 +217,7 @@ def settle(
         if converged or stalled or len(trace) >= max_iterations:
             return Settled(seen, np.array(trace), residual, converged, improper)
         if accelerate and mixer.moved:
-            sites, mixed = mixer.propose(seen, rate), True
+            sites, mixed = mixer.propose(seen, rate, signed), True
         else:
             sites = (
                 seen.site_precision + rate * (seen.target_precision - seen.site_precision),

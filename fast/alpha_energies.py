@@ -1,0 +1,195 @@
+r"""Three energies of villacampa2020 over a free Gaussian q of each class: value, natural direction, parts of gradients.
+
+In whitened coordinates u = L v the prior is N(0, I) and q(v) = N(m, S), P = S^-1, w = P m, for each class. With
+G(P, w) = w'P^-1 w/2 - log|P|/2, D the sum of F_i = log E[p(y_i|f_i)^alpha]/alpha over the data under the law c, and a
+the share of q that c leaves out,
+
+    apep    c = ((1 - a) P + a I, (1 - a) w),  a = alpha/N:      G(q) + (G(c) - G(q))/a + D
+    arpep   c = q:                                               -KL(q || p) + D
+    rpapep  c = (1 - a)(P, w),  a = alpha r,  r = 1/(N + 1):     G(q) + N (G(c) - G(q))/alpha + (G(b) - G(q))/alpha + D,
+            b = ((1 - a) P + alpha I, (1 - a) w).
+
+Nothing large is subtracted: by the resolvent identity, with s_j the eigenvalues of S and z = P_c^-1 (w - m),
+
+    (log|P_c| - log|P|)/a = sum_j log1p(a (s_j - 1))/a,    (S_c - S)/a = S_c - S_c S,    (m_c - m)/a = (1 - a) z - m,
+
+and likewise for b; at alpha = 0 these are the derivatives, and the three energies the variational bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from fast._types import FloatArray
+from fast.class_projections import ClassLaw
+from fast.ledger import equation
+
+ENERGIES = ("apep", "arpep", "rpapep")
+
+
+class Laws(NamedTuple):
+    """q, and the laws that an energy makes of it."""
+
+    q: ClassLaw
+    data: ClassLaw  # c: what the data are seen under
+    prior: ClassLaw | None  # b: what rpapep sees the prior under
+
+
+class NaturalChange(NamedTuple):
+    """Differences of whitened natural parameters: the gradient in expectation parameters."""
+
+    precision: FloatArray  # (C, m, m): change of P
+    shift: FloatArray  # (C, m): change of w
+    residual: float  # largest change in units of q itself, sqrt tr(S dP S dP) and sqrt(r'S r), r = dw - dP m
+
+
+def log1p_quotient(t: float, x: np.ndarray) -> FloatArray:
+    """log(1 + t x)/t, and x at t = 0; relative accuracy of log1p for every t.
+
+    Parameters
+    ----------
+    t : float    >= 0
+    x : array    t x > -1
+    """
+    # below the smallest normal number t x would lose digits; there log(1 + t x)/t is x to the last one
+    return np.log1p(t * x) / t if t * (1.0 + np.abs(x).max(initial=0.0)) > 1e-200 else x.copy()
+
+
+@dataclass(frozen=True)
+class Energy:
+    """One of the three, for N data and one alpha in [0, 1]."""
+
+    kind: str
+    alpha: float
+    n: int
+
+    @property
+    def removed(self) -> float:
+        """a: share of q that the data do not see."""
+        return self.alpha / {"apep": self.n, "arpep": np.inf, "rpapep": self.n + 1}[self.kind]
+
+    @equation("villacampa2020", "u21-apep-cavity", "u24-rpapep-free-gaussian")
+    def laws(self, q: ClassLaw) -> Laws:
+        """q, c and b of the text of the module. Time C m^3 / 3 (apep, rpapep).
+
+        Parameters
+        ----------
+        q    law of the whitened inducing values
+        """
+        a = self.removed
+        index = np.arange(q.precision.shape[1])
+        precision, shift = (1.0 - a) * q.precision, (1.0 - a) * q.shift
+        if self.kind == "rpapep":
+            seen = precision.copy()
+            seen[:, index, index] += self.alpha
+            data = ClassLaw(precision, shift, [np.sqrt(1.0 - a) * R for R in q.factor])
+            return Laws(q, data, ClassLaw.of(seen, shift))
+        if a == 0.0:
+            return Laws(q, q, None)
+        precision[:, index, index] += a
+        return Laws(q, ClassLaw.of(precision, shift), None)
+
+    def own_value(self, laws: Laws) -> float:
+        """The energy without its sum over data. Time O(C m^3).
+
+        Parameters
+        ----------
+        laws    from `laws`
+        """
+        law = laws.q
+        a, m = self.removed, law.shift.shape[1]
+        squared = law.shift_norm  # w'P^-1 w
+        quadratic = 0.5 * squared - 0.5 * law.log_det  # G(q)
+        total = 0.0
+        left, share = 1.0 - a, 1.0 / (self.n + 1)
+        for k in range(law.shift.shape[0]):
+            w, p = law.shift[k], law.weights[k]
+            s = np.linalg.eigvalsh(law.spread(k))
+            if laws.prior is not None:
+                data = (1.0 - share) * (-squared[k] - m * float(log1p_quotient(a, np.array([-1.0]))[0]))
+                # b: G(b) - G(q) over alpha, twice
+                pull = laws.prior.weights[k] / left  # P_b^-1 w
+                prior = share * (a - 2.0) * squared[k] - left * left * float(pull @ (p - share * w))
+                prior -= float(log1p_quotient(self.alpha, s - share).sum())
+                total += quadratic[k] + 0.5 * (data + prior)
+            else:  # arpep is apep at a = 0, whatever alpha
+                pull = laws.data.weights[k] / left  # P_c^-1 w
+                change = (a - 2.0) * squared[k] + left * left * float(pull @ (w - p))
+                total += quadratic[k] + 0.5 * (change - float(log1p_quotient(a, s - 1.0).sum()))
+        return total
+
+    def direction(self, laws: Laws, curvature: FloatArray, slope: FloatArray) -> NaturalChange:
+        """Gradient in the expectation parameters of q: a difference of natural parameters. Time about 6 C m^3.
+
+        Zero where q has the mean of the moments of all tilted distributions (apep, rpapep), or where no site moves
+        (arpep).
+
+        Parameters
+        ----------
+        laws                      from `laws`
+        curvature : (C, m, m)     sum_i dF_i/dv_i a_i a_i'
+        slope : (C, m)            sum_i dF_i/dm_i a_i
+        """
+        law = laws.q
+        d_precision, d_shift = np.empty_like(law.precision), np.empty_like(law.shift)
+        residual = 0.0
+        for k in range(law.shift.shape[0]):
+            S, P, p = law.spread(k), law.precision[k], law.weights[k]
+            if self.removed == 0.0 and laws.prior is None:
+                change = -2.0 * curvature[k] - P
+                change.flat[:: p.size + 1] += 1.0
+                d_precision[k] = change
+                free = slope[k] - p  # dw - dP m
+                d_shift[k] = free + change @ p
+            else:
+                d_mean, d_cov = self._moment_changes(k, laws, S, curvature[k], slope[k])
+                d_precision[k] = -(P @ d_cov @ P)
+                d_precision[k] = 0.5 * (d_precision[k] + d_precision[k].T)
+                free = P @ d_mean
+                d_shift[k] = free + d_precision[k] @ p
+            moved = S @ d_precision[k]
+            residual = max(residual, float(np.sum(moved * moved.T)), float(free @ S @ free))
+        return NaturalChange(d_precision, d_shift, float(np.sqrt(max(residual, 0.0))))
+
+    def _moment_changes(
+        self, k: int, laws: Laws, S: FloatArray, curvature: FloatArray, slope: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """Changes of mean and covariance of class k: the gradient in natural parameters."""
+        a, left = self.removed, 1.0 - self.removed
+        S_c, w, p = laws.data.spread(k), laws.q.shift[k], laws.q.weights[k]
+        pulled = S_c @ slope
+        cov = 2.0 * (S_c @ curvature @ S_c)
+        if laws.prior is None:
+            gap = left * (S_c @ (w - p)) - p  # (m_c - m)/a
+            crossed = S_c @ S
+            cov += S_c - 0.5 * (crossed + crossed.T)
+            cov += np.outer(gap, a * gap + pulled * a) + a * np.outer(pulled, gap)
+            return left * (gap + pulled), left * cov
+        share = 1.0 / (self.n + 1)
+        S_b = laws.prior.spread(k)
+        gap = -share * p - left * (S_b @ (p - share * w))  # (m_b - m)/alpha
+        crossed = S_b @ S
+        cov += share * S_b - 0.5 * (crossed + crossed.T) + ((1.0 - share) / left) * S
+        cov += self.alpha * np.outer(gap, gap)
+        return left * (gap + pulled), left * cov
+
+    def kernel_moment(self, k: int, laws: Laws, curvature: FloatArray, slope: FloatArray) -> FloatArray:
+        """M of L'(dE/dK) L = (M - I)/2, mean and covariance of u held: second moment of the law that K pulls at. (m, m)
+
+        Parameters
+        ----------
+        k : int                 class
+        laws                    from `laws`
+        curvature : (m, m)      sum_i dF_i/dv_i a_i a_i', weighted as in the energy
+        slope : (m,)            sum_i dF_i/dm_i a_i
+        """
+        law = laws.data if laws.prior is None else laws.prior
+        S, m = law.spread(k), law.weights[k]
+        moment = S + np.outer(m, m)
+        if laws.prior is None and self.removed > 0.0:
+            pulled = np.outer(S @ slope, m)
+            moment += self.removed * (2.0 * (S @ curvature @ S) + pulled + pulled.T)
+        return moment

@@ -1,0 +1,135 @@
+"""What ep and sep have in common around their runs: checked arguments, latent values, predictions.
+
+villacampa2017, supplement H: latent values at new inputs are independent Gaussians (65) with moments (66), (67), and
+the class probabilities are integrals in one dimension (68), see `fast.winner`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast import checkpoint as checkpoints
+from fast._blocks import block_edges
+from fast._types import FloatArray
+from fast.class_data import ClassData
+from fast.class_projections import ClassLaw, ClassView, InducingClasses, ScalarMoments
+from fast.class_training import Settings
+from fast.ledger import equation
+from fast.multiclass_predict import ClassPrediction
+from fast.multiclass_prior import class_hyper
+from fast.winner import class_probabilities
+
+
+def inducing_classes(
+    data: ClassData, variance: Any, lengthscales: Any, noise: Any, jitter: Any, Z: Any, shared: bool
+) -> InducingClasses:
+    """Priors and inducing points of all classes, checked by name.
+
+    Parameters
+    ----------
+    data                             their number of classes and inputs count
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    Z : (C, m, d)                    finite; (m, d) stands for all classes
+    shared : bool                    one parameter vector and one Z
+
+    Raises
+    ------
+    ValueError                  by name
+    NotPositiveDefiniteError    K_ZZ of a class is singular
+    """
+    C = data.n_classes
+    hyper = class_hyper(variance, lengthscales, noise, jitter, C, data.d)
+    if Z is None:
+        raise ValueError("Z: found None, expected inducing points (C, m, d)")
+    points = np.asarray(Z)
+    if points.ndim == 2:
+        points = np.broadcast_to(points, (C, *points.shape))
+    if points.ndim != 3 or points.shape[0] != C or points.shape[1] == 0 or points.shape[2] != data.d:
+        raise ValueError(f"Z: found shape {np.shape(Z)}, expected ({C}, m, {data.d})")
+    points = _inputs.finite_rows("Z", points).copy()
+    if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in (*hyper, points.reshape(C, -1))):
+        raise ValueError("shared: found parameters that differ between the classes, expected one vector for all")
+    return InducingClasses(hyper, points, bool(shared))
+
+
+def marked(settings: Settings, data: ClassData, points: InducingClasses, options: dict[str, Any]) -> Settings:
+    """Settings with the fingerprint of the run, if it has a checkpoint.
+
+    Parameters
+    ----------
+    settings    of the run
+    data        its first, middle and last rows count
+    points      where it starts
+    options     of the method
+    """
+    if settings.checkpoint is None:
+        return settings
+    plain = settings._replace(checkpoint=None, checkpoint_every=0, n_steps=0, batches=None)._asdict()
+    rows = np.unique(np.linspace(0, data.n - 1, min(data.n, 64)).astype(np.int64))
+    arrays: dict[str, Any] = {"X": np.asarray(data.X[rows]), "y": data.labels(rows), "Z": points.Z}
+    arrays |= {f"hyper_{name}": value for name, value in points.hyper._asdict().items()}
+    arrays |= {f"batch_{number}": batch for number, batch in enumerate(settings.batches or ())}
+    return settings._replace(mark=checkpoints.fingerprint({**plain, **options, "n": data.n}, arrays))
+
+
+@equation("villacampa2017", "65", "66", "67")
+def predictive_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
+    """upsilon'm and s + upsilon'V upsilon at each input and class: villacampa2017 (65) to (67). Time C b m^2.
+
+    Parameters
+    ----------
+    law     q(v)
+    view    inputs
+    """
+    mean, var = law.project(view)
+    return ScalarMoments(mean, view.cond_var + var)
+
+
+def predict(points: InducingClasses, law: ClassLaw, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
+    """Latent moments and class probabilities at test points. Time O(t C (m^2 + m d + C nodes)).
+
+    Parameters
+    ----------
+    points               inducing points
+    law                  q(v)
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    X_test = _inputs.inputs("X_test", X_test, points.d, allow_empty=True)
+    t, C = X_test.shape[0], points.n_classes
+    mean, var, raw = np.empty((t, C)), np.empty((t, C)), np.empty((t, C))
+    for start, stop in block_edges(t, _inputs.count("block_size", block_size)):
+        block = _inputs.finite_rows("X_test", X_test[start:stop], start)
+        part = slice(start, stop)
+        mean[part], var[part] = predictive_moments(law, points.view(block, whole_tiles=True))
+        raw[part] = class_probabilities(mean[part], var[part])
+    return prediction_of(mean, var, raw)
+
+
+def prediction_of(mean: FloatArray, var: FloatArray, raw: FloatArray) -> ClassPrediction:
+    """Probabilities divided by their sum, which is kept.
+
+    Parameters
+    ----------
+    mean, var : (t, C)    of the latent values, independent
+    raw : (t, C)          class probabilities before normalising
+    """
+    mass = raw.sum(axis=1)
+    return ClassPrediction(mean, diagonal_covariances(var), raw / mass[:, None], mass)
+
+
+def diagonal_covariances(var: FloatArray) -> FloatArray:
+    """(n, C, C) with variances (n, C) on the diagonal.
+
+    Parameters
+    ----------
+    var : (n, C)
+    """
+    C = var.shape[1]
+    cov = np.zeros((var.shape[0], C, C))
+    cov[:, np.arange(C), np.arange(C)] = var
+    return cov

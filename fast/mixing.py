@@ -1,0 +1,55 @@
+"""Anderson mixing (1965, type II) of a fixed-point iteration x <- x + G(x): proposals, guarded by who takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from fast._types import FloatArray
+
+
+class Mixing:
+    """The last differences of points and of G, all as vectors. Memory 2 memory p."""
+
+    def __init__(self, memory: int = 8) -> None:
+        self.memory = memory
+        self._moved: list[FloatArray] = []
+        self._changed: list[FloatArray] = []
+
+    def clear(self) -> None:
+        """Forget what was seen."""
+        self._moved.clear()
+        self._changed.clear()
+
+    def learn(self, moved: FloatArray, changed: FloatArray) -> None:
+        """Take in one step.
+
+        Parameters
+        ----------
+        moved : (p,)      difference of two points
+        changed : (p,)    difference of G there
+        """
+        self._moved.append(moved)
+        self._changed.append(changed)
+        del self._moved[: -self.memory], self._changed[: -self.memory]
+
+    def step(
+        self, gap: FloatArray, measure: Callable[[FloatArray], FloatArray], damping: float = 1.0
+    ) -> FloatArray | None:
+        """What to add to the point: damping G less the part that past differences explain; None before the first.
+
+        Parameters
+        ----------
+        gap : (p,)            G
+        measure : callable    (p,) to coordinates in which least squares means something; linear
+        damping : float       in (0, 1]
+        """
+        if not self._moved:
+            return None
+        table = np.column_stack([measure(part) for part in self._changed])
+        mix = np.linalg.lstsq(table, measure(gap), rcond=1e-10)[0]
+        step = damping * gap
+        for weight, moved, changed in zip(mix, self._moved, self._changed, strict=True):
+            step -= weight * (moved + damping * changed)
+        return step

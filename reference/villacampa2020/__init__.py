@@ -1,0 +1,1 @@
+"""Villacampa-Calvo, Hernández-Lobato: Alpha Divergence Minimization in Multi-Class GP Classification, 2020."""

@@ -1,0 +1,150 @@
+r"""Misprints of villacampa2020's appendix A: (A.1), (A.9), (A.11), (A.20), (A.22), (A.24), (A.26) to (A.28) as code.
+
+- (A.1): the scale is printed Z̃_i; with log Z_q of (8), the normaliser of (A.5), it is Z̃_i^{1/α}.
+- (A.2), (A.8), (A.9): υ_i is defined as the row k_xZᵀ K⁻¹ and used as the column K⁻¹ k_Zx; inner products are printed
+  υ V υᵀ and are υᵀ V υ. (A.8) stands without its number.
+- (A.9): the second line lacks α before C²; the lines after it have it.
+- (A.10), (A.11): the moments of the latent value are called m_k and V_k as those of q(f̄^k) are.
+- (A.11): K⁻¹ stands between two υ, which hold one K⁻¹ each already; K is meant.
+- (A.14) to (A.16): the tilted law is called φ_i q\ and the factor Z_i q_new/q\; they are p(y_i|f_i)^α q\ and the power
+  1/α of it, as in section 3.1; the Ṽ and m̃ of (A.16) and (A.19) are α times those of (A.18) and (A.21).
+- (A.20): C¹ in the bracket is what (A.17) has divided by α; α C¹ is meant. At α = 1 nothing is wrong.
+- (A.22), (A.24), (A.27): the expectation of (p/φ̃)^α under q already is Z̃_i; g(θ\) - g(θ) belongs to the expectation of
+  p^α under the cavity.
+- (A.26): the last determinant lacks its logarithm.
+- (A.27): the label's class alone, and the cavity's terms are subtracted from themselves.
+- (A.28): 1/α Σ_i stands before the first of two terms of each datum and belongs before both; the expectation is under
+  the cavity, and φ_i in its denominator is φ̃_i in the lines before.
+- Section 3.1, step four: φ̃_i^α = q_new/q\ lacks the normaliser Z_i that the text has.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.ledger import equation
+from reference.villacampa2020.posterior import Gaussians
+
+Array = NDArray[np.float64]
+
+
+@equation("villacampa2020", "A.1", as_printed=True)
+def approximate_factor_as_printed(log_norm: float, precision: Array, shift: Array, inducing_values: Array) -> float:
+    """φ̃_i(f̄) = Z̃_i Π_k exp{-½ f̄_kᵀ Ṽ f̄_k + f̄_kᵀ m̃}: (A.1) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    log_norm : float          log Z̃_i of (8)
+    precision : (C, m, m)     Ṽ_i
+    shift : (C, m)            m̃_i
+    inducing_values : (C, m)  f̄
+    """
+    u = inducing_values
+    return float(np.exp(log_norm - 0.5 * np.einsum("km,kml,kl->", u, precision, u) + np.sum(u * shift)))
+
+
+@equation("villacampa2020", "A.9", as_printed=True)
+def power_cavity_mean_as_printed(
+    inducing_mean: Array, inducing_cov: Array, cavity_cov: Array, c2: float, upsilon: Array
+) -> Array:
+    r"""m\ = V\ (V⁻¹ m - C² υ), a vector (m,): second line of (A.9) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      m
+    inducing_cov : (m, m)     V
+    cavity_cov : (m, m)       V\
+    c2 : float                C²
+    upsilon : (m,)            υ_i of the class
+    """
+    return cavity_cov @ (np.linalg.solve(inducing_cov, inducing_mean) - c2 * upsilon)
+
+
+@equation("villacampa2020", "A.11", as_printed=True)
+def cavity_latent_variance_as_printed(k_xx: float, upsilon: Array, K_ZZ: Array, cavity_cov: Array) -> float:
+    r"""κ - υᵀ K⁻¹ υ + υᵀ V\ υ: (A.11) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    k_xx : float              κ
+    upsilon : (m,)            υ_i of the class
+    K_ZZ : (m, m)             K
+    cavity_cov : (m, m)       V\
+    """
+    return float(k_xx - upsilon @ np.linalg.inv(K_ZZ) @ upsilon + upsilon @ cavity_cov @ upsilon)
+
+
+@equation("villacampa2020", "A.20", as_printed=True)
+def update_c2_as_printed(
+    d_mean: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array, alpha: float
+) -> float:
+    r"""C² = (1/α) [g + C¹ υᵀm\ + g C¹ υᵀV\υ], C¹ of (A.17): (A.20) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    d_mean : float            g
+    c1 : float                C¹
+    upsilon : (m,)            υ_i of the class
+    cavity_mean : (m,)        m\
+    cavity_cov : (m, m)       V\
+    alpha : float             α
+    """
+    bracket = d_mean + c1 * (upsilon @ cavity_mean) + d_mean * c1 * (upsilon @ cavity_cov @ upsilon)
+    return float(bracket / alpha)
+
+
+@equation("villacampa2020", "A.22", "A.24", as_printed=True)
+def site_log_normaliser_as_printed(log_ratio: float, log_normaliser_cavity: float, log_normaliser: float) -> float:
+    r"""log E_q[(p/φ̃_i)^α] + g(θ\) - g(θ): right-hand sides of (A.22) and (A.24) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    log_ratio : float               log E_q[(p/φ̃_i)^α]
+    log_normaliser_cavity : float   g(θ\)
+    log_normaliser : float          g(θ)
+    """
+    return log_ratio + log_normaliser_cavity - log_normaliser
+
+
+@equation("villacampa2020", "A.26", as_printed=True)
+def pep_log_evidence_from_moments_as_printed(posterior: Gaussians, K_ZZ: Array, log_norm: Array, alpha: float) -> float:
+    """Σ_k {½ log|V_k| + ½ m_kᵀV_k⁻¹m_k - ½ |K_k|} + (1/α) Σ_i log Z̃_i: (A.26) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    posterior : Gaussians     m (C, m) and V (C, m, m)
+    K_ZZ : (C, m, m)          K_k
+    log_norm : (n,)           log Z̃_i
+    alpha : float             α
+    """
+    total = float(np.sum(log_norm)) / alpha
+    for m, V, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
+        total += 0.5 * float(np.linalg.slogdet(V)[1] + m @ np.linalg.solve(V, m) - np.linalg.det(K))
+    return total
+
+
+@equation("villacampa2020", "A.27", as_printed=True)
+def site_log_normaliser_from_moments_as_printed(log_ratio: float, cavity_mean: Array, cavity_cov: Array) -> float:
+    r"""log E_q[(p/φ̃)^α] + ½ log|V\| + ½ m\ᵀV\⁻¹m\ - ½ log|V\| - ½ m\ᵀV\⁻¹m\: (A.27) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    log_ratio : float         log E_q[(p/φ̃_i)^α]
+    cavity_mean : (m,)        m\ of the label's class
+    cavity_cov : (m, m)       V\ of the label's class
+    """
+    half = 0.5 * float(np.linalg.slogdet(cavity_cov)[1] + cavity_mean @ np.linalg.solve(cavity_cov, cavity_mean))
+    return log_ratio + half - half
+
+
+@equation("villacampa2020", "A.28", as_printed=True)
+def pep_log_evidence_gradient_as_printed(prior_part: float, slopes: Array, cavity_parts: Array, alpha: float) -> float:
+    r"""(η - η_prior)ᵀ∂θ_prior + (1/α) Σ_i ∂ log E_i/∂ξ + Σ_i (η\ - η)ᵀ∂θ_prior: (A.28) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    prior_part : float        (η - η_prior)ᵀ∂θ_prior
+    slopes : (n,)             ∂ log E_i/∂ξ
+    cavity_parts : (n,)       (η\ - η)ᵀ∂θ_prior of every datum
+    alpha : float             α
+    """
+    return prior_part + float(np.sum(slopes)) / alpha + float(np.sum(cavity_parts))

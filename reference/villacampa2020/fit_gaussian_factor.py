@@ -1,0 +1,87 @@
+"""Section 3.2 with φ̃ a Gaussian in its own right: q ∝ φ̃ p(f̄) is then nowhere wider than the prior, as table 1 has it.
+
+The precision of φ̃ is a square, L_KᵀT L_K = RRᵀ with R lower triangular; where the energy would rather have a negative
+one, R loses rank and the maximum is on the boundary.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+
+from reference.common.errors import cholesky
+from reference.villacampa2020.energies import Energy
+from reference.villacampa2020.fit_energies import FINITE, NOT_REACHED, Data, EnergyFit
+from reference.villacampa2020.hyper import Prior, prior_matrices
+from reference.villacampa2020.posterior import REMEDY, Gaussians, Natural, moments_of
+
+Array = NDArray[np.float64]
+
+CONVERGED = 1e-6  # largest slope: a maximum on the boundary is reached no closer
+_START = 0.1
+
+
+def _law(where: Array, inverses: Array) -> tuple[Gaussians, Array, Array]:
+    """q, R (C, m, m) and natural shift (C, m) from the coordinates, `inverses` those of L_K."""
+    C, m, _ = inverses.shape
+    low = np.tril_indices(m)
+    roots, back = np.zeros((C, m, m)), np.transpose(inverses, (0, 2, 1))
+    rows = where.reshape(C, -1)
+    for root, row in zip(roots, rows, strict=True):
+        root[low] = row[m:]
+    shift = np.einsum("kij,kj->ki", back, rows[:, :m])
+    precision = back @ (np.eye(m) + roots @ np.transpose(roots, (0, 2, 1))) @ inverses
+    return moments_of(Natural(precision, shift), "precision of q"), roots, shift
+
+
+def _slopes(at: Energy, q: Gaussians, roots: Array, inverses: Array) -> Array:
+    """The energy's derivatives in the coordinates."""
+    parts, low = [], np.tril_indices(roots.shape[1])
+    for m, V, by_mean, by_cov, root, inverse in zip(*q, at.by_mean, at.by_cov, roots, inverses, strict=True):
+        by_shift = V @ by_mean
+        outer = np.outer(by_shift, m)
+        by_precision = -0.5 * (outer + outer.T) - V @ by_cov @ V
+        by_root = 2.0 * inverse @ by_precision @ inverse.T @ root
+        parts += [inverse @ by_shift, by_root[low]]
+    return np.concatenate(parts)
+
+
+def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) -> EnergyFit:
+    """The maximum of an energy of villacampa2020 over q ∝ φ̃ p(f̄) with φ̃ a Gaussian, perhaps flat in places.
+
+    Parameters
+    ----------
+    data : Data               checked data, method, ε and α
+    prior : Prior             hyper-parameters
+    max_iterations : int      of the search
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of K_ZZ is singular
+    """
+    K = prior_matrices(data.X, prior)
+    inverses = np.stack([np.linalg.inv(cholesky(each, "K_ZZ", REMEDY)) for each in K.K_ZZ])
+    C, m, _ = inverses.shape
+    start = np.tile(np.concatenate([np.zeros(m), _START * np.eye(m)[np.tril_indices(m)]]), C)
+    trace: list[float] = []
+
+    def loss(where: Array) -> tuple[float, Array]:
+        q, roots, _ = _law(where, inverses)
+        at = data.at(q, K)
+        return -at.value, -_slopes(at, q, roots, inverses)
+
+    found = minimize(
+        loss,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        callback=lambda intermediate_result: trace.append(-float(intermediate_result.fun)),
+        options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": 1e-9, "ftol": 1e-15, "maxcor": 30},
+    )
+    q, roots, _ = _law(found.x, inverses)
+    at = data.at(q, K)
+    residual = float(np.max(np.abs(_slopes(at, q, roots, inverses))))
+    converged = residual <= CONVERGED
+    optimum = FINITE if converged else NOT_REACHED
+    return EnergyFit(
+        q, at.value, at.data.log_norm, optimum, np.array(trace), residual, converged, int(found.nit), prior
+    )

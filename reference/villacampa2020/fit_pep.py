@@ -1,0 +1,550 @@
+"""Sections 3.1, 3.5 and A.5: power expectation propagation, to its fixed point, over mini-batches, or learning."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common import _check
+from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common.errors import NotPositiveDefiniteError
+from reference.common.ledger import equation
+from reference.villacampa2020.evidence import pep_log_evidence_from_moments, removed_normalisers
+from reference.villacampa2020.gradients import (
+    AdamState,
+    adam_step,
+    adaptive_learning_rate,
+    held_matrices_pulls,
+    held_numbers_pulls,
+    kernel_slope,
+)
+from reference.villacampa2020.hyper import (
+    Batch,
+    Matrices,
+    Prior,
+    batch_plan,
+    checked_input,
+    class_gradients,
+    every_row,
+    fields_to_learn,
+    first_row,
+    prior_matrices,
+    row_gradients,
+    search,
+)
+from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
+from reference.villacampa2020.power_likelihood import check_power
+from reference.villacampa2020.projected import Projected, project, proposals
+from reference.villacampa2020.refinement import damped_update
+from reference.villacampa2020.sparse import Marginal, latent_marginal
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+SCHEMES = ("outer", "inner")
+OPTIMIZERS = ("lbfgs", "adaptive", "adam")
+RULES = ("28", "exact")
+_HALVINGS = 60
+
+
+class Task(NamedTuple):
+    """What is asked of one run."""
+
+    y: Labels
+    epsilon: float
+    alpha: float
+    damping: float
+
+
+class Options(NamedTuple):
+    """Settings; None chooses the default, see `check_options`."""
+
+    tolerance: float = 1e-10
+    max_iterations: int = 1000
+    batches: Sequence[Any] | None = None
+    batch_size: int | None = None
+    n_steps: int | None = None
+    learn: Sequence[str] = ()
+    scheme: str | None = None
+    optimizer: str | None = None
+    rate: float | None = None
+    learn_tolerance: float = 1e-5
+    gradient_rule: str = "28"
+    gradients: bool = True
+    seed: int = 0
+    trace: bool = False
+    callback: Callable[["Seen"], None] | None = None
+
+
+class Seen(NamedTuple):
+    """What a callback is told after every sweep or step."""
+
+    iteration: int
+    residual: float
+    n_improper: int  # so far
+
+
+class Swept(NamedTuple):
+    """After one sweep."""
+
+    coefficients: Coefficients
+    posterior: Gaussians
+    residual: float  # largest undamped change of a factor in its own standardised coordinate
+    n_improper: int  # cavities that were no distribution, and halvings of the step
+
+
+class Run(NamedTuple):
+    """Where a loop over all data ended."""
+
+    coefficients: Coefficients
+    posterior: Gaussians
+    residual: float
+    converged: bool
+    n_improper: int
+    iterations: int
+
+
+class Ascent(NamedTuple):
+    """Memory of a rule for steps."""
+
+    adaptive: bool  # two per cent up or half, else Adam
+    rate: float
+    rates: Array  # (p,)  adaptive: rates of the last step
+    previous: Array | None  # (p,)  adaptive: its gradient
+    adam: AdamState
+
+
+class State(NamedTuple):
+    """Everything that a step of training changes."""
+
+    coefficients: Coefficients
+    prior: Prior
+    K: Matrices
+    posterior: Gaussians
+    ascent: Ascent
+    residual: float
+    n_improper: int  # so far
+
+
+class Fit(NamedTuple):
+    """Where power expectation propagation ended."""
+
+    posterior: Gaussians
+    coefficients: Coefficients
+    prior: Prior  # as learned
+    log_norm: Array  # (n,) (1/α) log Z_i under the last cavities
+    log_evidence: float | None  # log Z_q of all data, every constant included; none if a cavity is no distribution
+    gradients: dict[str, Array] | None  # fields with shapes as in the prior
+    latents: Marginal  # at the data, (n, C), noise included
+    trace: Array  # log Z_q after each sweep or step, before its hyper-parameters move; empty unless asked for
+    residual: float
+    converged: bool
+    n_improper: int
+    iterations: int
+
+
+def pep_residual(new: Coefficients, old: Coefficients, projected: Projected) -> float:
+    """Largest change of a factor, max(|ΔC¹| q, |ΔC² - ΔC¹ p| √q) with p, q the moments of υᵀf̄ under q: villacampa2020.
+
+    Parameters
+    ----------
+    new : Coefficients        of all factors, undamped
+    old : Coefficients        of all factors
+    projected : Projected     p and q before the update
+    """
+    c1, c2 = new.c1 - old.c1, new.c2 - old.c2
+    return float(max(np.max(np.abs(c1) * projected.q), np.max(np.abs(c2 - c1 * projected.p) * np.sqrt(projected.q))))
+
+
+def damped_sweep(
+    coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task, batch: Batch | None = None
+) -> Swept:
+    """Refine the factors of a batch from one q, move them by the damping, rebuild q: appendix A.5 of villacampa2020.
+
+    C¹ may be negative when ε > 0. If the new q is no distribution the damping is halved until it is.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    K : Matrices                  of the prior
+    task : Task                   labels, ε, α, damping
+    batch : (b,) or None          indices, each once; None: all data
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if no step leaves a distribution
+    """
+    rows = np.arange(len(task.y)) if batch is None else batch
+    old = Coefficients(*(part[rows] for part in coefficients))
+    data = task.y[rows], K.upsilon[:, rows], K.cond_var[:, rows]
+    at = project(old, posterior, *data, task.epsilon, task.alpha)
+    wanted = proposals(old, at, task.alpha)
+    residual = pep_residual(wanted, old, at)
+    damping, n_improper = task.damping, int(np.sum(~at.proper))
+    for halving in range(_HALVINGS + 1):
+        new = Coefficients(*(part.copy() for part in coefficients))
+        for after, proposed, before in zip(new, wanted, old, strict=True):
+            after[rows] = damped_update(proposed, before, damping)
+        try:
+            return Swept(new, posterior_moments(*new, K.upsilon, K.K_ZZ), residual, n_improper + halving)
+        except NotPositiveDefiniteError:
+            if halving == _HALVINGS:
+                raise
+        damping *= 0.5
+    raise AssertionError
+
+
+def to_fixed_point(
+    coefficients: Coefficients,
+    K: Matrices,
+    task: Task,
+    tolerance: float,
+    max_iterations: int,
+    monitor: Callable[[Swept], None] | None = None,
+) -> Run:
+    """Sweeps over all data until no factor wants to move: section 3.1 of villacampa2020.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   where to start
+    K : Matrices                  of the prior
+    task : Task                   labels, ε, α, damping
+    tolerance : float             residual at which it ends, unless a cavity was no distribution or a step was halved
+    max_iterations : int          sweeps after which it gives up; `converged` is then False
+    monitor : callable            told the outcome of every sweep
+    """
+    q = posterior_moments(*coefficients, K.upsilon, K.K_ZZ)
+    n_improper, iterations, residual, converged = 0, 0, np.inf, False
+    while not converged and iterations < max_iterations:
+        swept = damped_sweep(coefficients, q, K, task)
+        coefficients, q, residual = swept.coefficients, swept.posterior, swept.residual
+        n_improper += swept.n_improper
+        iterations += 1
+        converged = residual <= tolerance and swept.n_improper == 0
+        if monitor is not None:
+            monitor(swept)
+    return Run(coefficients, q, residual, converged, n_improper, iterations)
+
+
+def log_evidence_of(
+    coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task
+) -> tuple[float | None, Array]:
+    """log Z_q by (A.26) of villacampa2020, and (1/α) log Z_i (n,); at α = 0 its limit, a lower bound.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors
+    posterior : Gaussians         q(f̄)
+    K : Matrices                  of the prior
+    task : Task                   labels, ε, α
+
+    Returns
+    -------
+    float or None, (n,)           None if a cavity is no distribution
+    """
+    at = project(coefficients, posterior, task.y, K.upsilon, K.cond_var, task.epsilon, task.alpha)
+    log_norm = at.likelihood.log_expectation
+    if not np.all(at.proper):
+        return None, log_norm
+    each = log_norm + removed_normalisers(coefficients, posterior, K.upsilon, task.alpha)
+    return pep_log_evidence_from_moments(posterior, K.K_ZZ, each, 1.0), log_norm
+
+
+def log_evidence_gradients(
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    X: Array,
+    prior: Prior,
+    K: Matrices,
+    task: Task,
+    gradient_rule: str = "28",
+    batch: Batch | None = None,
+    learn: Sequence[str] = FIELDS,
+) -> dict[str, Array] | None:
+    """The derivative of log Z_q of villacampa2020 in every hyper-parameter; of a mini-batch, its terms n/b times.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors
+    posterior : Gaussians         q(f̄)
+    X : (n, d)                    inputs
+    prior : Prior                 hyper-parameters
+    K : Matrices                  of the prior
+    task : Task                   labels, ε, α
+    gradient_rule : str           "28": the factors' natural parameters held, (A.28); "exact": the numbers C¹ and C²
+    batch : (b,) or None          data whose terms stand for all
+    learn : names                 fields wanted
+
+    Returns
+    -------
+    dict or None                  fields with shapes as in the prior; None if a cavity is no distribution
+    """
+    rows = np.arange(len(X)) if batch is None else batch
+    pulls_of = held_numbers_pulls if gradient_rule == "exact" else held_matrices_pulls
+    weights = np.zeros(len(X))
+    weights[rows] = len(X) / len(rows)
+    pulls = pulls_of(coefficients, posterior, task.y, K, task.epsilon, task.alpha, weights)
+    if pulls is None:
+        return None
+    slopes = [kernel_slope(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)]
+    return class_gradients(slopes, X, prior, learn)
+
+
+@equation("villacampa2020", "u20-joint-optimisation")
+def training_step(
+    state: State, X: Array, task: Task, batch: Batch, gradient_rule: str, learn: Sequence[str], shared: bool
+) -> State:
+    """One sweep over a batch, then one step of the hyper-parameters, without waiting for convergence: 3.1, 3.5.
+
+    The numbers C¹ and C² stay while υ, s, K and q are made anew. Where a cavity is no distribution there is no
+    gradient, and the hyper-parameters wait.
+
+    Parameters
+    ----------
+    state : State             before, of villacampa2020
+    X : (n, d)                inputs
+    task : Task               labels, ε, α, damping
+    batch : (b,)              indices, each once; all data are a batch too
+    gradient_rule : str       "28" or "exact", see `log_evidence_gradients`
+    learn : names             fields that move; none: the factors alone
+    shared : bool             one vector for all classes
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if the step leads where K_ZZ is singular
+    ValueError                if it leads out of the range of numbers
+    """
+    swept = damped_sweep(state.coefficients, state.posterior, state.K, task, batch)
+    state = state._replace(
+        coefficients=swept.coefficients,
+        posterior=swept.posterior,
+        residual=swept.residual,
+        n_improper=state.n_improper + swept.n_improper,
+    )
+    return hyper_step(state, X, task, batch, gradient_rule, learn, shared) if len(learn) else state
+
+
+def hyper_step(
+    state: State, X: Array, task: Task, batch: Batch, gradient_rule: str, learn: Sequence[str], shared: bool
+) -> State:
+    """One step uphill of the hyper-parameters with the factors' numbers held; the second half of `training_step`.
+
+    Parameters
+    ----------
+    state : State             before, of villacampa2020
+    X : (n, d)                inputs
+    task : Task               labels, ε, α
+    batch : (b,)              data whose terms stand for all
+    gradient_rule : str       "28" or "exact"
+    learn : names             fields that move
+    shared : bool             one vector for all classes
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if the step leads where K_ZZ is singular
+    ValueError                if it leads out of the range of numbers
+    """
+    found = log_evidence_gradients(
+        state.coefficients, state.posterior, X, state.prior, state.K, task, gradient_rule, batch, learn
+    )
+    if found is None:
+        return state
+    row: Any = first_row(state.prior, shared)
+    slope, where, ascent = log_slopes(row, learn, row_gradients(found, shared)), coordinates(row, learn), state.ascent
+    if ascent.adaptive:
+        rates = ascent.rates
+        if ascent.previous is not None:
+            rates = adaptive_learning_rate(slope, ascent.previous, rates)
+        where, ascent = where + rates * slope, ascent._replace(rates=rates, previous=slope)
+    else:
+        where, adam = adam_step(where, slope, ascent.adam, ascent.rate)
+        ascent = ascent._replace(adam=adam)
+    prior = every_row(cast(Prior, moved(row, learn, where)), state.prior)
+    K = prior_matrices(X, prior)
+    return state._replace(
+        prior=prior, K=K, posterior=posterior_moments(*state.coefficients, K.upsilon, K.K_ZZ), ascent=ascent
+    )
+
+
+def _choice(value: Any, known: Sequence[str], name: str) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(known)}")
+
+
+def check_options(options: Options, prior: Prior) -> Options:
+    """Options with the defaults that depend on others filled in.
+
+    The optimiser is "lbfgs" over all data with neither a number of steps nor the scheme "inner", "adam" otherwise; the
+    scheme is "outer" for "lbfgs", "inner" otherwise; the rate is 0.01 for "adaptive", 0.001 for "adam".
+
+    Parameters
+    ----------
+    options : Options         as given
+    prior : Prior             start, of villacampa2020
+
+    Raises
+    ------
+    ValueError                naming the option
+    """
+    _check.scalar(options.tolerance, "tolerance", zero_allowed=False)
+    _check.count(options.max_iterations, "max_iterations")
+    _check.scalar(options.learn_tolerance, "learn_tolerance", zero_allowed=False)
+    _choice(options.gradient_rule, RULES, "gradient_rule")
+    if options.n_steps is not None:
+        _check.count(options.n_steps, "n_steps")
+    if options.callback is not None and not callable(options.callback):
+        raise ValueError(f"callback: found {options.callback!r}, expected a callable or None")
+    learn = fields_to_learn(options.learn, prior)
+    if options.batches is not None and options.batch_size is not None:
+        raise ValueError(f"batch_size: found {options.batch_size!r} with batches, expected one of the two")
+    parts = options.batches is not None or options.batch_size is not None
+    optimizer, scheme, rate = options.optimizer, options.scheme, options.rate
+    if optimizer is None:
+        optimizer = "adam" if parts or scheme == "inner" or options.n_steps is not None else "lbfgs"
+    _choice(optimizer, OPTIMIZERS, "optimizer")
+    if optimizer == "lbfgs" and parts:
+        raise ValueError("optimizer: found 'lbfgs' with batches, expected adaptive or adam")
+    if scheme is None:
+        scheme = "outer" if optimizer == "lbfgs" else "inner"
+    _choice(scheme, SCHEMES, "scheme")
+    if optimizer == "lbfgs" and scheme != "outer":
+        raise ValueError(f"scheme: found {scheme!r}, expected 'outer' for lbfgs, which needs the fixed point")
+    if parts and scheme == "outer":
+        raise ValueError("scheme: found 'outer' with batches, expected 'inner'")
+    if rate is None:
+        rate = 0.01 if optimizer == "adaptive" else 0.001
+    if options.n_steps is not None and not (learn or parts):
+        raise ValueError(f"n_steps: found {options.n_steps}, expected None without learn, batches or batch_size")
+    rate = _check.scalar(rate, "rate", zero_allowed=False)
+    return options._replace(learn=learn, optimizer=optimizer, scheme=scheme, rate=rate)
+
+
+def fit_pep(
+    X: Array,
+    y: Labels,
+    prior: Prior,
+    epsilon: float = 0.0,
+    alpha: float = 0.5,
+    damping: float = 0.5,
+    shared: bool = False,
+    options: Options | None = None,
+) -> Fit:
+    """Power expectation propagation of villacampa2020 from factors of one.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y : (n,)                  labels, 0..C-1; a class may be absent
+    prior : Prior             hyper-parameters and inducing inputs, where to start from
+    epsilon : float           label-error probability in [0, 1), positive at alpha = 0
+    alpha : float             α in [0, 1]; 0 is variational inference
+    damping : float           in (0, 1], how much of each move is made
+    shared : bool             one vector of hyper-parameters for all classes
+    options : Options         the rest; None: defaults
+
+    Raises
+    ------
+    ValueError                for bad input
+    NotPositiveDefiniteError  if one of K_ZZ is singular
+    """
+    X, y, prior = checked_input(X, y, prior)
+    alpha, epsilon = _check.scalar(alpha, "alpha", True), _check.scalar(epsilon, "epsilon", True)
+    check_power(alpha, epsilon)
+    if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
+        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+    task = Task(y, epsilon, alpha, float(damping))
+    chosen = check_options(Options() if options is None else options, prior)
+    if len(chosen.learn) and chosen.optimizer == "lbfgs":
+        return _by_search(X, prior, task, shared, chosen)
+    trace: list[float] = []
+    seen, improper = 0, 0
+
+    def monitor(coefficients: Coefficients, posterior: Gaussians, K: Matrices, residual: float, more: int) -> None:
+        nonlocal seen, improper
+        seen, improper = seen + 1, improper + more
+        if chosen.trace:
+            value = log_evidence_of(coefficients, posterior, K, task)[0]
+            trace.append(np.nan if value is None else value)
+        if chosen.callback is not None:
+            chosen.callback(Seen(seen, residual, improper))
+
+    K = prior_matrices(X, prior)
+    start = Coefficients(np.zeros((len(X), len(prior.Z))), np.zeros((len(X), len(prior.Z))))
+    limits = chosen.tolerance, chosen.max_iterations
+    if chosen.batches is None and chosen.batch_size is None and not len(chosen.learn):
+        run = to_fixed_point(start, K, task, *limits, lambda s: monitor(s[0], s[1], K, s.residual, s.n_improper))
+        end = run.residual, run.converged, run.n_improper, run.iterations
+        return _fit(X, run.coefficients, run.posterior, prior, K, task, np.array(trace), end, chosen)
+    plan = batch_plan(len(X), chosen.batches, chosen.batch_size, chosen.n_steps, chosen.seed)
+    size = len(coordinates(cast(Any, first_row(prior, shared)), chosen.learn))
+    rate = cast(float, chosen.rate)
+    memory = AdamState(np.zeros(size), np.zeros(size), 0)
+    ascent = Ascent(chosen.optimizer == "adaptive", rate, np.full(size, rate), None, memory)
+    state = State(start, prior, K, posterior_moments(*start, K.upsilon, K.K_ZZ), ascent, np.inf, 0)
+    told = chosen.trace or chosen.callback is not None
+    for rows in plan:
+        if chosen.scheme == "outer":
+            run = to_fixed_point(state.coefficients, state.K, task, *limits)
+            state = state._replace(
+                coefficients=run.coefficients,
+                posterior=run.posterior,
+                residual=run.residual,
+                n_improper=state.n_improper + run.n_improper,
+            )
+            monitor(state.coefficients, state.posterior, state.K, state.residual, run.n_improper)
+            state = hyper_step(state, X, task, rows, chosen.gradient_rule, chosen.learn, shared)
+            continue
+        old = state
+        state = training_step(state, X, task, rows, chosen.gradient_rule, chosen.learn, shared)
+        if told:  # before the hyper-parameters moved
+            q = posterior_moments(*state.coefficients, old.K.upsilon, old.K.K_ZZ)
+            monitor(state.coefficients, q, old.K, state.residual, state.n_improper - old.n_improper)
+    end = state.residual, False, state.n_improper, len(plan)
+    return _fit(X, state.coefficients, state.posterior, state.prior, state.K, task, np.array(trace), end, chosen)
+
+
+def _by_search(X: Array, prior: Prior, task: Task, shared: bool, options: Options) -> Fit:
+    """L-BFGS-B on the log Z_q of fixed points, each looked for from the last one."""
+    at = Coefficients(np.zeros((len(X), len(prior.Z))), np.zeros((len(X), len(prior.Z))))
+    n_improper = 0
+    limits = options.tolerance, options.max_iterations
+
+    def evidence(there: Prior) -> tuple[float, dict[str, Array]]:
+        nonlocal at, n_improper
+        K = prior_matrices(X, there)
+        run = to_fixed_point(at, K, task, *limits)
+        at, n_improper = run.coefficients, n_improper + run.n_improper
+        value, _ = log_evidence_of(at, run.posterior, K, task)
+        found = log_evidence_gradients(at, run.posterior, X, there, K, task, options.gradient_rule, None, options.learn)
+        if value is None or found is None:
+            raise ValueError("damping: found cavities that are no distributions, expected a smaller one to avoid them")
+        return value, found
+
+    steps = 200 if options.n_steps is None else options.n_steps
+    found = search(evidence, prior, options.learn, shared, steps, options.learn_tolerance)
+    K = prior_matrices(X, found.prior)
+    run = to_fixed_point(at, K, task, *limits)
+    end = found.residual, found.converged and run.converged, n_improper + run.n_improper, found.iterations
+    trace = found.trace if options.trace else np.zeros(0)
+    return _fit(X, run.coefficients, run.posterior, found.prior, K, task, trace, end, options)
+
+
+def _fit(
+    X: Array,
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    prior: Prior,
+    K: Matrices,
+    task: Task,
+    trace: Array,
+    end: tuple[float, bool, int, int],
+    options: Options,
+) -> Fit:
+    value, log_norm = log_evidence_of(coefficients, posterior, K, task)
+    slopes = None
+    if options.gradients and value is not None:
+        slopes = log_evidence_gradients(coefficients, posterior, X, prior, K, task, options.gradient_rule)
+    latents = latent_marginal(posterior, K.upsilon, K.cond_var)
+    return Fit(posterior, coefficients, prior, log_norm, value, slopes, latents, trace, *end)

@@ -1,0 +1,314 @@
+r"""Appendix A.7: the gradient of log Z_q in the hyper-parameters, of all data or of a mini-batch, and rules for steps.
+
+Away from convergence it depends on what is held of the approximate factors: their natural parameters as matrices C¹υυᵀ
+and vectors C²υ, as (A.28) has it, or the numbers C¹ and C². At a fixed point the two agree.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common._learning import Slope
+from reference.common.errors import factorise
+from reference.common.ledger import equation
+from reference.villacampa2020.hyper import Matrices
+from reference.villacampa2020.posterior import REMEDY, Coefficients, Gaussians, Natural, posterior_moments
+from reference.villacampa2020.projected import project
+from reference.villacampa2020.sparse import conditional_variances, projection_vectors
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Direction(NamedTuple):
+    """Derivatives of all prior matrices with respect to one hyper-parameter."""
+
+    K_ZZ: Array  # (C, m, m)
+    K_XZ: Array  # (C, n, m)
+    k_xx: Array  # (C, n)
+
+
+class Pull(NamedTuple):
+    """Derivatives of an objective in υ, s and K_ZZ of one class, as if they were free of one another."""
+
+    upsilon: Array  # (n, m)
+    cond_var: Array  # (n,)
+    K_ZZ: Array  # (m, m)
+
+
+class AdamState(NamedTuple):
+    """What Adam remembers."""
+
+    first: Array  # running mean of gradients
+    second: Array  # running mean of squared gradients
+    steps: int
+
+
+@equation("villacampa2020", "A.30")
+def prior_term_matrix(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array) -> Array:
+    """M_k = K⁻¹ - K⁻¹VK⁻¹ - K⁻¹mmᵀK⁻¹, a matrix (m, m): (A.30) of villacampa2020.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      m of one class
+    inducing_cov : (m, m)     V of the class
+    K_ZZ : (m, m)             its prior covariance K
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if K_ZZ is singular
+    """
+    inverse = factorise(K_ZZ, "K_ZZ", REMEDY).inverse
+    return inverse - inverse @ (inducing_cov + np.outer(inducing_mean, inducing_mean)) @ inverse
+
+
+@equation("villacampa2020", "A.29")
+def prior_term_gradient(matrix: Array, dK: Array) -> float:
+    """(η - η_prior)ᵀ ∂θ_prior/∂ξ = -½ trace(M_kᵀ ∂K_ZZ/∂ξ): (A.29) of villacampa2020, one class.
+
+    Parameters
+    ----------
+    matrix : (m, m)           M_k
+    dK : (m, m)               ∂K_ZZ/∂ξ
+    """
+    return float(-0.5 * np.sum(matrix * dK))
+
+
+@equation("villacampa2020", "u32-trace-rotation")
+def cyclic_trace(matrices: Sequence[Array]) -> float:
+    """trace(ABCD) as trace(DABC): below (A.30) of villacampa2020, for any number of factors.
+
+    Parameters
+    ----------
+    matrices : sequence       conformable matrices A, B, ..., D whose product is square
+    """
+    product = matrices[-1]
+    for matrix in matrices[:-1]:
+        product = product @ matrix
+    return float(np.trace(product))
+
+
+@equation("villacampa2020", "u31-natural-sum")
+def natural_parameter_sum(prior: Natural, sites: Sequence[Natural]) -> Natural:
+    """θ = θ_prior + Σ_i θ_i: below (A.28) of villacampa2020.
+
+    Parameters
+    ----------
+    prior : Natural           K_k⁻¹ (C, m, m) and 0 (C, m)
+    sites : sequence          Natural of every factor
+    """
+    precision, shift = prior.precision.copy(), prior.shift.copy()
+    for site in sites:
+        precision += site.precision
+        shift += site.shift
+    return Natural(precision, shift)
+
+
+def kernel_slope(pull: Pull, upsilon: Array, K_ZZ: Array) -> Slope:
+    """From dK_ZZ (m, m), dK_XZ (n, m) and dκ (n,) of one class to the derivative of an objective of villacampa2020.
+
+    dυ = K⁻¹(dk - dK υ) and ds = dκ - 2 υᵀdk + υᵀdK υ.
+
+    Parameters
+    ----------
+    pull : Pull               of the class
+    upsilon : (n, m)          υ_i
+    K_ZZ : (m, m)             prior covariance
+    """
+    solved = pull.upsilon @ factorise(K_ZZ, "K_ZZ", REMEDY).inverse
+    by_XZ = solved - 2.0 * pull.cond_var[:, None] * upsilon
+    by_ZZ = pull.K_ZZ - solved.T @ upsilon + (upsilon.T * pull.cond_var) @ upsilon
+
+    def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+        return float(np.sum(by_ZZ * dK_ZZ) + np.sum(by_XZ * dK_XZ) + pull.cond_var @ dk)
+
+    return slope
+
+
+def held_matrices_pulls(
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    y: Labels,
+    K: Matrices,
+    epsilon: float,
+    alpha: float,
+    weights: Array,
+) -> list[Pull] | None:
+    r"""(A.28) of villacampa2020: natural parameters of the factors held; each class's `Pull`.
+
+    With F = (1/α) log Z_i, g = ∂F/∂a, b its variance, D = 1 - αC¹q and w = C¹p - C² the direct part is g m\ᵀdυ +
+    ∂F/∂b (ds + 2 υᵀV\dυ). θ\ moves as θ_prior does, which adds (1/α)(η̂ - η)ᵀ∂θ_prior: η̂, the moments of the tilted law,
+    differ from those of q by
+
+        (1/α) Δ E[f̄f̄ᵀ] = (C¹/D - h/D² + αB²) VυυᵀV + B (Vυmᵀ + mυᵀV),   B = (g + w)/D,   h = αg² - 2 ∂F/∂b
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    K : Matrices                  of the prior
+    epsilon : float               label-error probability
+    alpha : float                 α in [0, 1]
+    weights : (n,)                of the data's terms: ones, or n/b in a mini-batch and zero elsewhere
+
+    Returns
+    -------
+    list or None                  one a class; None if a cavity is no distribution
+    """
+    at = project(coefficients, posterior, y, K.upsilon, K.cond_var, epsilon, alpha)
+    if not np.all(at.proper):
+        return None
+    w = coefficients.c1 * at.p - coefficients.c2
+    found = []
+    for k, (m, V) in enumerate(zip(posterior.mean, posterior.cov, strict=True)):
+        rows, left, c1 = K.upsilon[k] @ V, at.left[:, k], coefficients.c1[:, k]
+        g, by_var = at.likelihood.d_mean[:, k], at.likelihood.d_var[:, k]
+        cavity_mean = m + rows * (alpha * w[:, k] / left)[:, None]
+        by_upsilon = weights[:, None] * (g[:, None] * cavity_mean + (2.0 * by_var / left)[:, None] * rows)
+        B = (g + w[:, k]) / left
+        second = weights * (c1 / left - (alpha * g**2 - 2.0 * by_var) / left**2 + alpha * B**2)
+        A = (weights * B) @ rows
+        moved = (rows.T * second) @ rows + np.outer(A, m) + np.outer(m, A)
+        inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
+        by_K = 0.5 * inverse @ moved @ inverse - 0.5 * prior_term_matrix(m, V, K.K_ZZ[k])
+        found.append(Pull(by_upsilon, weights * by_var, by_K))
+    return found
+
+
+def held_numbers_pulls(
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    y: Labels,
+    K: Matrices,
+    epsilon: float,
+    alpha: float,
+    weights: Array,
+) -> list[Pull] | None:
+    r"""The total derivative of log Z_q of villacampa2020 with the numbers C¹ and C² held; each class's `Pull`.
+
+    A datum's term F + (1/α)[g(θ\) - g(θ)] has the derivatives (g + w)/D in p = υᵀm, [αgw + ∂F/∂b + ½αw²]/D² + ½C¹/D in
+    q = υᵀVυ, and ∂F/∂b in s. With these as w_p, w_q, A = VΥw_p and S = ½(Amᵀ + mAᵀ) + VΥ diag(w_q) ΥᵀV
+
+        ∂/∂υ_i = (C²_i + w_p,i) m - C¹_i (m p_i + Vυ_i) + 2 w_q,i Vυ_i + C²_i A - 2 C¹_i S υ_i
+        ∂/∂K   = -½ M + K⁻¹ S K⁻¹
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    K : Matrices                  of the prior
+    epsilon : float               label-error probability
+    alpha : float                 α in [0, 1]
+    weights : (n,)                of the data's terms: ones, or n/b in a mini-batch and zero elsewhere
+
+    Returns
+    -------
+    list or None                  one a class; None if a cavity is no distribution
+    """
+    at = project(coefficients, posterior, y, K.upsilon, K.cond_var, epsilon, alpha)
+    if not np.all(at.proper):
+        return None
+    w = coefficients.c1 * at.p - coefficients.c2
+    found = []
+    for k, (m, V) in enumerate(zip(posterior.mean, posterior.cov, strict=True)):
+        upsilon, left, away = K.upsilon[k], at.left[:, k], w[:, k]
+        c1, c2 = coefficients.c1[:, k], coefficients.c2[:, k]
+        g, by_var = at.likelihood.d_mean[:, k], at.likelihood.d_var[:, k]
+        w_p = weights * (g + away) / left
+        w_q = weights * ((alpha * g * away + by_var + 0.5 * alpha * away**2) / left**2 + 0.5 * c1 / left)
+        rows = upsilon @ V
+        A = w_p @ rows
+        S = 0.5 * (np.outer(A, m) + np.outer(m, A)) + (rows.T * w_q) @ rows
+        by_upsilon = (
+            np.outer(c2 + w_p - c1 * at.p[:, k], m)
+            + (2.0 * w_q - c1)[:, None] * rows
+            + np.outer(c2, A)
+            - 2.0 * c1[:, None] * (upsilon @ S)
+        )
+        inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
+        by_K = inverse @ S @ inverse - 0.5 * prior_term_matrix(m, V, K.K_ZZ[k])
+        found.append(Pull(by_upsilon, weights * by_var, by_K))
+    return found
+
+
+@equation("villacampa2020", "A.28")
+def pep_log_evidence_gradient(
+    coefficients: Coefficients,
+    y: Labels,
+    k_xx: Array,
+    K_XZ: Array,
+    K_ZZ: Array,
+    epsilon: float,
+    alpha: float,
+    direction: Direction,
+) -> float:
+    r"""∂ log Z_q/∂ξ with the factors' natural parameters held: (A.28) of villacampa2020, corrected.
+
+        (η - η_prior)ᵀ ∂θ_prior + (1/α) Σ_i { ∂ log E_{q\}[p(y_i|f_i)^α] + (η\ - η)ᵀ ∂θ_prior }
+
+    The derivative of log E holds its dependence on θ\. (A.28) prints the expectation under q, and no (1/α) Σ before the
+    last term.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
+    epsilon : float               label-error probability
+    alpha : float                 α in (0, 1]
+    direction : Direction         derivatives of the three by ξ
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular
+    ValueError                    if a cavity is no distribution
+    """
+    upsilon = projection_vectors(K_XZ, K_ZZ)
+    K = Matrices(K_ZZ, upsilon, conditional_variances(k_xx, K_XZ, upsilon))
+    posterior = posterior_moments(*coefficients, upsilon, K_ZZ)
+    pulls = held_matrices_pulls(coefficients, posterior, y, K, epsilon, alpha, np.ones(len(y)))
+    if pulls is None:
+        raise ValueError("coefficients: found a cavity that is no distribution, expected smaller C¹")
+    return sum(
+        kernel_slope(pull, upsilon[k], K_ZZ[k])(direction.K_ZZ[k], direction.K_XZ[k], direction.k_xx[k])
+        for k, pull in enumerate(pulls)
+    )
+
+
+@equation("villacampa2020", "u33-adaptive-learning-rate")
+def adaptive_learning_rate(gradient: Array, previous: Array, rates: Array) -> Array:
+    """Rates (h,), two per cent up where the gradient keeps its sign, halved elsewhere: section A.7 of villacampa2020.
+
+    Parameters
+    ----------
+    gradient : (h,)           of this iteration
+    previous : (h,)           of the iteration before
+    rates : (h,)              rates of the iteration before
+    """
+    return np.where(np.sign(gradient) == np.sign(previous), 1.02, 0.5) * rates
+
+
+@equation("villacampa2020", "u34-adam")
+def adam_step(where: Array, gradient: Array, state: AdamState, learning_rate: float = 0.001) -> tuple[Array, AdamState]:
+    """Parameters (h,) after one step of Adam uphill, and what it remembers: sections 5 and A.7 of villacampa2020.
+
+    The constants are the defaults of Kingma and Ba (2015): 0.9, 0.999 and 1e-8.
+
+    Parameters
+    ----------
+    where : (h,)              parameters
+    gradient : (h,)           of what is maximised
+    state : AdamState         zero averages and no steps at first
+    learning_rate : float     step size
+    """
+    steps = state.steps + 1
+    first = 0.9 * state.first + 0.1 * gradient
+    second = 0.999 * state.second + 0.001 * gradient**2
+    step = (first / (1.0 - 0.9**steps)) / (np.sqrt(second / (1.0 - 0.999**steps)) + 1e-8)
+    return where + learning_rate * step, AdamState(first, second, steps)

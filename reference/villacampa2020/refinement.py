@@ -1,0 +1,353 @@
+r"""Appendices A.4 and A.5: an approximate factor from its cavity, and the sweep that refines all of them.
+
+q\ is the cavity, Z_i the normaliser of p(y_i|f_i)^α under it. The latent value f^k(x_i) has mean a_k and variance b_k
+under the cavity; derivatives of log Z_i by these two numbers are called d_mean and d_var.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.errors import factorise
+from reference.common.ledger import equation
+from reference.villacampa2020.cavity import Cavity, power_cavity_covariance, power_cavity_mean
+from reference.villacampa2020.posterior import SITES_REMEDY, Coefficients, Gaussians, posterior_moments
+from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+class Tilted(NamedTuple):
+    r"""What the exact factors say under the cavities of all data."""
+
+    mean: Array  # (n, C) a, zero where the cavity is no distribution
+    var: Array  # (n, C) b
+    log_norm: Array  # (n,) (1/α) log Z_i
+    d_mean: Array  # (n, C) (1/α) ∂ log Z_i/∂a
+    d_var: Array  # (n, C) (1/α) ∂ log Z_i/∂b
+    proper: NDArray[np.bool_]  # (n,) whether all cavities of the datum are distributions
+
+
+class Refined(NamedTuple):
+    """Factors after a sweep."""
+
+    coefficients: Coefficients
+    log_norm: Array  # (n,) (1/α) log Z_i, zero for factors that were skipped
+    n_improper: int  # factors left as they were because a cavity was no distribution
+
+
+@equation("villacampa2020", "A.10")
+def cavity_latent_mean(upsilon: Array, cavity_mean: Array) -> float:
+    r"""a = υᵀ m\, the mean of f(x_i) under the cavity: (A.10) of villacampa2020.
+
+    Parameters
+    ----------
+    upsilon : (m,)            υ_i of the class
+    cavity_mean : (m,)        m\ of the class
+    """
+    return float(upsilon @ cavity_mean)
+
+
+@equation("villacampa2020", "A.11")
+def cavity_latent_variance(k_xx: float, upsilon: Array, K_ZZ: Array, cavity_cov: Array) -> float:
+    r"""b = κ - υᵀ K υ + υᵀ V\ υ, the variance of f(x_i) under the cavity: (A.11) of villacampa2020.
+
+    υᵀKυ is k_xZᵀK⁻¹k_xZ; (A.11) prints K⁻¹ between the two υ.
+
+    Parameters
+    ----------
+    k_xx : float              κ, prior variance of f(x_i), noise included
+    upsilon : (m,)            υ_i of the class
+    K_ZZ : (m, m)             prior covariance of its inducing values
+    cavity_cov : (m, m)       V\ of the class
+    """
+    return float(k_xx - upsilon @ K_ZZ @ upsilon + upsilon @ cavity_cov @ upsilon)
+
+
+@equation("villacampa2020", "A.12")
+def dlogz_dmean(d_mean: float, upsilon: Array) -> Array:
+    r"""∂ log Z_i/∂m\ = ∂ log Z_i/∂a υ, a vector (m,): (A.12) of villacampa2020.
+
+    Parameters
+    ----------
+    d_mean : float            ∂ log Z_i/∂a
+    upsilon : (m,)            υ_i of the class
+    """
+    return d_mean * upsilon
+
+
+@equation("villacampa2020", "A.13")
+def dlogz_dcov(d_var: float, upsilon: Array) -> Array:
+    r"""∂ log Z_i/∂V\ = ∂ log Z_i/∂b υυᵀ, (m, m), all m² entries of V\ free: (A.13) of villacampa2020.
+
+    Parameters
+    ----------
+    d_var : float             ∂ log Z_i/∂b
+    upsilon : (m,)            υ_i of the class
+    """
+    return d_var * np.outer(upsilon, upsilon)
+
+
+@equation("villacampa2020", "A.14")
+def tilted_mean(cavity_mean: Array, cavity_cov: Array, d_mean: float, upsilon: Array) -> Array:
+    r"""m̂ = m\ + V\ υ ∂ log Z_i/∂a, a vector (m,): (A.14) of villacampa2020.
+
+    Parameters
+    ----------
+    cavity_mean : (m,)        m\ of the class
+    cavity_cov : (m, m)       V\ of the class
+    d_mean : float            ∂ log Z_i/∂a
+    upsilon : (m,)            υ_i of the class
+    """
+    return cavity_mean + cavity_cov @ dlogz_dmean(d_mean, upsilon)
+
+
+@equation("villacampa2020", "A.15")
+def tilted_covariance(cavity_cov: Array, d_mean: float, d_var: float, upsilon: Array) -> Array:
+    r"""V̂ = V\ - V\ (g gᵀ - 2 ∂ log Z_i/∂V\) V\, g = ∂ log Z_i/∂m\, a matrix (m, m): (A.15) of villacampa2020.
+
+    Parameters
+    ----------
+    cavity_cov : (m, m)       V\ of the class
+    d_mean : float            ∂ log Z_i/∂a
+    d_var : float             ∂ log Z_i/∂b
+    upsilon : (m,)            υ_i of the class
+    """
+    g = dlogz_dmean(d_mean, upsilon)
+    return cavity_cov - cavity_cov @ (np.outer(g, g) - 2.0 * dlogz_dcov(d_var, upsilon)) @ cavity_cov
+
+
+@equation("villacampa2020", "A.16")
+def factor_precision_from_moments(tilted_cov: Array, cavity_cov: Array) -> Array:
+    r"""α Ṽ = V̂⁻¹ - V\⁻¹, a matrix (m, m): first line of (A.16) of villacampa2020.
+
+    Parameters
+    ----------
+    tilted_cov : (m, m)       V̂
+    cavity_cov : (m, m)       V\
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of the two is no covariance
+    """
+    tilted = factorise(tilted_cov, "tilted_cov", SITES_REMEDY).inverse
+    return tilted - factorise(cavity_cov, "cavity_cov", SITES_REMEDY).inverse
+
+
+@equation("villacampa2020", "A.17")
+def update_c1(d_mean: float, d_var: float, upsilon: Array, cavity_cov: Array, alpha: float) -> float:
+    r"""C¹ = (1/α) (h⁻¹ - υᵀV\υ)⁻¹, h = (∂ log Z_i/∂a)² - 2 ∂ log Z_i/∂b: (A.17) of villacampa2020.
+
+    Parameters
+    ----------
+    d_mean : float            ∂ log Z_i/∂a
+    d_var : float             ∂ log Z_i/∂b
+    upsilon : (m,)            υ_i of the class
+    cavity_cov : (m, m)       V\ of the class
+    alpha : float             α in (0, 1]
+
+    Notes
+    -----
+    [h⁻¹ - v]⁻¹ is written h/(1 - h v): h vanishes where the label is certain.
+    """
+    h = d_mean**2 - 2.0 * d_var
+    return h / (1.0 - h * float(upsilon @ cavity_cov @ upsilon)) / alpha
+
+
+@equation("villacampa2020", "A.19")
+def factor_linear_from_moments(tilted_mean: Array, tilted_cov: Array, cavity_mean: Array, cavity_cov: Array) -> Array:
+    r"""α m̃ = V̂⁻¹ m̂ - V\⁻¹ m\, a vector (m,): first line of (A.19) of villacampa2020.
+
+    Parameters
+    ----------
+    tilted_mean : (m,)        m̂
+    tilted_cov : (m, m)       V̂
+    cavity_mean : (m,)        m\
+    cavity_cov : (m, m)       V\
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of the two is no covariance
+    """
+    tilted = factorise(tilted_cov, "tilted_cov", SITES_REMEDY).inverse
+    return tilted @ tilted_mean - factorise(cavity_cov, "cavity_cov", SITES_REMEDY).inverse @ cavity_mean
+
+
+@equation("villacampa2020", "A.20")
+def update_c2(d_mean: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array, alpha: float) -> float:
+    r"""C² = (1/α) [g + α C¹ υᵀm\ + g α C¹ υᵀV\υ], g = ∂ log Z_i/∂a: (A.20) of villacampa2020, corrected.
+
+    α C¹ is what (A.16) gives and (A.19) has in place of C¹; (A.20) prints C¹ after (A.17) has divided it by α.
+
+    Parameters
+    ----------
+    d_mean : float            g
+    c1 : float                C¹ of (A.17)
+    upsilon : (m,)            υ_i of the class
+    cavity_mean : (m,)        m\ of the class
+    cavity_cov : (m, m)       V\ of the class
+    alpha : float             α in (0, 1]
+    """
+    at_mean, at_cov = float(upsilon @ cavity_mean), float(upsilon @ cavity_cov @ upsilon)
+    return (d_mean + alpha * c1 * at_mean + d_mean * alpha * c1 * at_cov) / alpha
+
+
+def tilt(
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    y: Labels,
+    upsilon: Array,
+    cond_var: Array,
+    epsilon: float,
+    alpha: float,
+) -> tuple[list[list[Cavity]], Tilted]:
+    """Cavities of all data and classes, and the powered likelihoods' normalisers under them, villacampa2020.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    cond_var : (C, n)             s_i^k = κ - υᵀKυ, variance of a latent value given the inducing values
+    epsilon : float               label-error probability
+    alpha : float                 α in (0, 1]
+    """
+    n, C = coefficients.c1.shape
+    cavities: list[list[Cavity]] = []
+    mean, var, proper = np.zeros((n, C)), np.ones((n, C)), np.ones(n, dtype=bool)
+    for i in range(n):
+        own = []
+        for k in range(C):
+            u, c1, c2 = upsilon[k, i], float(coefficients.c1[i, k]), float(coefficients.c2[i, k])
+            if alpha * c1 * float(u @ posterior.cov[k] @ u) >= 1.0:
+                proper[i] = False
+                break
+            own.append(
+                Cavity(
+                    power_cavity_mean(posterior.mean[k], posterior.cov[k], c1, c2, u, alpha),
+                    power_cavity_covariance(posterior.cov[k], c1, u, alpha),
+                )
+            )
+        cavities.append(own if proper[i] else [])
+        if proper[i]:
+            mean[i] = [cavity_latent_mean(upsilon[k, i], own[k].mean) for k in range(C)]
+            var[i] = [float(cond_var[k, i] + upsilon[k, i] @ own[k].cov @ upsilon[k, i]) for k in range(C)]
+    found = scaled_log_expected_powers(mean[proper], var[proper], y[proper], epsilon, alpha)
+    log_norm, d_mean, d_var = np.zeros(n), np.zeros((n, C)), np.zeros((n, C))
+    log_norm[proper], d_mean[proper], d_var[proper] = found.log_expectation, found.d_mean, found.d_var
+    return cavities, Tilted(mean, var, log_norm, d_mean, d_var, proper)
+
+
+def pep_refine_factors(
+    coefficients: Coefficients,
+    posterior: Gaussians,
+    y: Labels,
+    upsilon: Array,
+    cond_var: Array,
+    epsilon: float,
+    alpha: float,
+) -> Refined:
+    """Remove, include, project, update for every factor, all from the one q of villacampa2020's parallel scheme.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    cond_var : (C, n)             s_i^k
+    epsilon : float               label-error probability
+    alpha : float                 α in (0, 1]
+
+    Returns
+    -------
+    Refined                       coefficients, undamped; (1/α) log Z_i; number of improper cavities
+
+    Raises
+    ------
+    ValueError                    for alpha and epsilon that leave no likelihood
+    """
+    cavities, tilted = tilt(coefficients, posterior, y, upsilon, cond_var, epsilon, alpha)
+    c1, c2 = coefficients.c1.copy(), coefficients.c2.copy()
+    for i in np.flatnonzero(tilted.proper):
+        for k in range(c1.shape[1]):
+            g, by_var = alpha * float(tilted.d_mean[i, k]), alpha * float(tilted.d_var[i, k])
+            at = upsilon[k, i], cavities[i][k]
+            c1[i, k] = update_c1(g, by_var, at[0], at[1].cov, alpha)
+            c2[i, k] = update_c2(g, float(c1[i, k]), at[0], at[1].mean, at[1].cov, alpha)
+    return Refined(Coefficients(c1, c2), tilted.log_norm, int(np.sum(~tilted.proper)))
+
+
+@equation("villacampa2020", "u5-ep-refinement")
+def ep_refine_factors(
+    coefficients: Coefficients, posterior: Gaussians, y: Labels, upsilon: Array, cond_var: Array, epsilon: float
+) -> Refined:
+    r"""One cycle of EP: q\ ∝ q/φ̃_i, the moments of φ_i q\, φ̃_i = Z_i q_new/q\: section 2.2 of villacampa2020.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    cond_var : (C, n)             s_i^k
+    epsilon : float               label-error probability
+    """
+    return pep_refine_factors(coefficients, posterior, y, upsilon, cond_var, epsilon, 1.0)
+
+
+@equation("villacampa2020", "u28-damping")
+def damped_update(new: Array, old: Array, damping: float) -> Array:
+    """ρ new + (1 - ρ) old, shape as both: appendix A.5 of villacampa2020.
+
+    Parameters
+    ----------
+    new : (n, C)              refined coefficients
+    old : (n, C)              present ones
+    damping : float           ρ in [0, 1]: 0 is no update, 1 the whole one
+
+    Raises
+    ------
+    ValueError                for another damping
+    """
+    if not 0.0 <= damping <= 1.0:
+        raise ValueError(f"damping: found {damping!r}, expected a number in [0, 1]")
+    return damping * new + (1.0 - damping) * old
+
+
+@equation("villacampa2020", "u29-parallel-updates")
+def parallel_pep_sweep(
+    coefficients: Coefficients,
+    y: Labels,
+    upsilon: Array,
+    cond_var: Array,
+    K_ZZ: Array,
+    epsilon: float,
+    alpha: float,
+    damping: float,
+) -> tuple[Coefficients, Gaussians]:
+    """All factors refined at once, damped, and q rebuilt: appendix A.5 of villacampa2020.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    cond_var : (C, n)             s_i^k
+    K_ZZ : (C, m, m)              prior covariances
+    epsilon : float               label-error probability
+    alpha : float                 α in (0, 1]
+    damping : float               ρ in [0, 1]
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular, or factors and prior leave no distribution
+    """
+    q = posterior_moments(*coefficients, upsilon, K_ZZ)
+    refined = pep_refine_factors(coefficients, q, y, upsilon, cond_var, epsilon, alpha)
+    pairs = zip(refined.coefficients, coefficients, strict=True)
+    new = Coefficients(*(damped_update(after, before, damping) for after, before in pairs))
+    return new, posterior_moments(*new, upsilon, K_ZZ)
