@@ -8,16 +8,16 @@ every bound stops and says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dtrtri
-from scipy.optimize import minimize
 from scipy.sparse.linalg import LinearOperator, gmres
 
 from fast._types import FloatArray, IntArray
+from fast.alpha_climb import climb
 from fast.alpha_energies import Energy, Laws, NaturalChange
 from fast.class_data import ClassData
 from fast.class_ep import Swept
@@ -44,9 +44,8 @@ _SLACK = 1e-12  # fall of the energy, over 1 + |energy|, that counts as rounding
 _HALVINGS = 60
 _SHORTEST = 1e-6
 _MEMORY = 12  # past steps that the mixing looks at
-_SEARCH_AT = (40, 80, 160, 320, 640, 1280)  # steps at which a run that is still far is handed to L-BFGS
+_SEARCH_AT = (40, 80, 160, 320, 640, 1280)  # steps at which a run that is still far is handed to `climb`
 _NEAR = 1e-5
-_SEARCH_ITERATIONS = 1000
 # Newton's method ends a run where rounding hides the energy: below this residual, with so many directions at most, by
 # differences of this length, and with a fall of the energy, over 1 + |energy|, that rounding explains.
 _NEWTON_BELOW, _KRYLOV, _DIFFERENCE, _NEWTON_FALL = 1e-4, 60, 1e-4, 1e-9
@@ -125,50 +124,6 @@ def predict_robust(
     return found._replace(probabilities=raw / mass[:, None], probability_mass=mass)
 
 
-def climb(law: ClassLaw, point: Callable[[ClassLaw], Point]) -> ClassLaw | None:
-    """L-BFGS on an energy over whitened means and Cholesky factors of covariances, their diagonals in logarithms.
-
-    In these coordinates a variance that grows by orders of magnitude, where the energy is nearly flat, is a short way.
-
-    Parameters
-    ----------
-    law                 where to start
-    point : callable    q -> energy and its direction
-    """
-    C, m = law.shift.shape
-    lower, index = np.tril_indices(m), np.arange(m)
-    factor = np.linalg.cholesky(np.array([law.spread(k) for k in range(C)]))
-    factor[:, index, index] = np.log(factor[:, index, index])
-    start = np.concatenate([law.weights.ravel(), factor[:, *lower].ravel()])
-
-    def unpacked(x: FloatArray) -> tuple[FloatArray, FloatArray, ClassLaw]:
-        mean, R = x[: C * m].reshape(C, m), np.zeros((C, m, m))
-        R[:, *lower] = x[C * m :].reshape(C, -1)
-        R[:, index, index] = np.exp(R[:, index, index])
-        inverse = np.array([dtrtri(part, lower=1)[0] for part in R])
-        precision = inverse.transpose(0, 2, 1) @ inverse
-        return mean, R, ClassLaw.of(precision, (precision @ mean[:, :, None])[:, :, 0])
-
-    def objective(x: FloatArray) -> tuple[float, FloatArray]:
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                mean, R, at = unpacked(x)
-                value, change = point(at)[2:]
-        except (ValueError, NotPositiveDefiniteError):
-            return np.inf, np.zeros(x.size)
-        by_mean = change.shift - (change.precision @ mean[:, :, None])[:, :, 0]
-        by_factor = -change.precision @ R
-        by_factor[:, index, index] *= R[:, index, index]
-        return -value, -np.concatenate([by_mean.ravel(), by_factor[:, *lower].ravel()])
-
-    options = {"maxiter": _SEARCH_ITERATIONS, "gtol": 1e-9, "ftol": 1e-16, "maxcor": 30}
-    end = minimize(objective, start, jac=True, method="L-BFGS-B", options=options)
-    try:
-        return unpacked(end.x)[2]
-    except (ValueError, NotPositiveDefiniteError):
-        return None
-
-
 class EnergyRun:
     """q of an energy and the priors that it stands on; q starts at the prior. Behind `fast.class_training.Run`."""
 
@@ -242,7 +197,7 @@ class EnergyRun:
         self.steps += 1
         if self.steps in _SEARCH_AT and here.change.residual > _NEAR:
             self._past.clear()
-            law = climb(self.law, self._point)
+            law = climb(self.law, self._point, UNBOUNDED)
             if law is not None and self._accept(law):
                 return Swept(here.change.residual, 0)
         if not self._accept(self._mixed()):

@@ -7,7 +7,8 @@ inverted.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -62,19 +63,26 @@ def softmax_terms(latent: FloatArray, y: IntArray) -> SoftmaxTerms:
 
 
 @equation("riihimaki2013", "u4.1-newton")
-def newton_step(prior: MulticlassPrior, latent: FloatArray, terms: SoftmaxTerms) -> Coupled:
+def newton_step(
+    prior: MulticlassPrior,
+    latent: FloatArray,
+    terms: SoftmaxTerms,
+    conditioning: Callable[[Any, FloatArray, FloatArray], Any] | None = None,
+) -> Coupled:
     """(K^-1 + W)^-1 (W f + grad) as mean and weights of a posterior: riihimaki2013, 4.1. Time (4/3) C n^3.
 
     Parameters
     ----------
-    prior              the data
-    latent : (n, C)    f
-    terms              of the likelihood at f
+    prior                      the data
+    latent : (n, C)            f
+    terms                      of the likelihood at f
+    conditioning : callable    another `fast.class_couplings.condition`, for a prior with a structure
     """
     pull = latent - np.einsum("nc,nc->n", terms.pi, latent)[:, None]
     location = terms.pi * pull
     location -= location.mean(axis=1, keepdims=True)  # the sum is rounding
-    return condition(prior, terms.pi, location + terms.slope)
+    found: Coupled = (conditioning or condition)(prior, terms.pi, location + terms.slope)
+    return found
 
 
 def residual_at(prior: MulticlassPrior, latent: FloatArray, slope: FloatArray) -> float:
@@ -97,6 +105,7 @@ def find_mode(
     tolerance: float,
     max_iterations: int,
     start: FloatArray | None = None,
+    conditioning: Callable[[Any, FloatArray, FloatArray], Any] | None = None,
 ) -> Mode:
     """Newton's method from f = 0, steps halved while the log joint falls: riihimaki2013, section 4.1.
 
@@ -106,6 +115,7 @@ def find_mode(
     tolerance : float        on max |f - K grad| / max(1, max |f|)
     max_iterations : int     Newton steps
     start : (n, C)           weights b with f = K b; default zero
+    conditioning             see `newton_step`
     """
     n, C = prior.n, prior.n_classes
     weights = np.zeros((C, n)) if start is None else start.T.copy()
@@ -115,7 +125,7 @@ def find_mode(
     residual = residual_at(prior, latent, terms.slope)
     iterations = 0
     while residual > tolerance and iterations < max_iterations:
-        step = newton_step(prior, latent, terms)
+        step = newton_step(prior, latent, terms, conditioning)
         iterations += 1
         share = 1.0
         while True:
@@ -130,7 +140,7 @@ def find_mode(
         before, residual = residual, residual_at(prior, latent, terms.slope)
         if residual > tolerance and residual >= before and residual < 1e-7:
             break  # rounding: a Newton step that does not come nearer
-    at = newton_step(prior, latent, terms)
+    at = newton_step(prior, latent, terms, conditioning)
     return Mode(at, latent, terms.slope, terms.pi, terms.value, residual, residual <= tolerance, iterations)
 
 

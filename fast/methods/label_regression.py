@@ -1,0 +1,287 @@
+r"""label-regression: FITC regression on labels +1 and -1, one regression a class. villacampa2020, appendix C.
+
+t_ik = 1 where y_i = k and -1 elsewhere is taken as drawn from N(f_k(x_i), noise_k), f_k under the FITC prior, so that
+s_ik, the conditional variance with the noise, is all that a target varies by given the inducing values. With a_i the
+whitened projections of `fast.class_projections`, S = diag(s),
+
+    q(v) = N(p, P^-1),  P = I + A S^-1 A',  p = P^-1 A S^-1 t,   r = t - A'p,
+    log N(t | 0, A'A + S) = -(n log 2 pi + sum log s + log|P| + sum r^2/s + p'p)/2:
+
+a sum of squares, nothing of size (n, n), nothing cancels where the noise is small. In a_i and s_i its derivatives are
+(r_i p - P^-1 a_i)/s_i and (r_i^2/s_i + a_i'P^-1 a_i/s_i - 1)/(2 s_i), as p maximises the exponent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray, IntArray
+from fast.alpha_runs import predict_robust
+from fast.class_data import ClassData
+from fast.class_ep import Swept
+from fast.class_inference import inducing_classes
+from fast.class_projections import ClassLaw, ClassView, InducingClasses, PointGradients, PullBack, add_projected
+from fast.class_training import Progress, Trained, settings_of, train
+from fast.errors import NotPositiveDefiniteError
+from fast.ledger import equation
+from fast.multiclass_predict import ClassPrediction
+from fast.multiclass_prior import ClassHyper
+from fast.outer_loop import one_of
+
+OPTIMIZERS = ("lbfgs", "adaptive")
+_LOG_2PI = float(np.log(2.0 * np.pi))
+
+
+def label_targets(y: IntArray, n_classes: int) -> FloatArray:
+    """+1 in the column of the label, -1 elsewhere: (b, C).
+
+    Parameters
+    ----------
+    y : (b,)           labels
+    n_classes : int    C
+    """
+    return np.where(y[:, None] == np.arange(n_classes), 1.0, -1.0)
+
+
+class LabelRun:
+    """q(v) of the regressions at the present priors, behind `fast.class_training.Run`: no factor is to be visited."""
+
+    def __init__(self, data: ClassData, points: InducingClasses) -> None:
+        self.data, self.points = data, points
+        self.rebuild()
+
+    def rebuild(self) -> None:
+        """q and the evidence, in one pass and a second for the residuals. Time 2 C n m^2 + C m^3 / 3."""
+        points = self.points
+        precision = np.tile(np.eye(points.m), (points.n_classes, 1, 1))
+        shift = np.zeros((points.n_classes, points.m))
+        constant = 0.0
+        for block in self.data.blocks(points):
+            s = block.view.cond_var
+            if (s <= 0.0).any():
+                i, k = np.argwhere(s <= 0.0)[0]
+                raise ValueError(
+                    f"noise: found conditional variance {s[i, k]:.3g} of datum {block.part.start + i}, class {k}, "
+                    "expected > 0; raise noise"
+                )
+            add_projected(precision, shift, block.view, 1.0 / s, label_targets(block.y, points.n_classes) / s)
+            constant += float(np.log(s).sum()) + s.size * _LOG_2PI
+        self.law = ClassLaw.of(precision, shift)
+        self.value = regression_evidence(self.law, constant, self._misfit())
+
+    def _residuals(self, view: ClassView, y: IntArray) -> FloatArray:
+        targets = label_targets(y, self.points.n_classes)
+        for k, kind in enumerate(self.points.kind):
+            targets[:, k] -= view.rows[kind] @ self.law.weights[k]
+        return targets
+
+    def _misfit(self) -> float:
+        blocks = self.data.blocks(self.points)
+        return sum(float((self._residuals(b.view, b.y) ** 2 / b.view.cond_var).sum()) for b in blocks)
+
+    def sites(self) -> tuple[FloatArray, FloatArray]:
+        """1/s and t/s, what every target says of its projection: (n, C) each."""
+        precision, shift = np.empty((2, self.data.n, self.points.n_classes))
+        for block in self.data.blocks(self.points):
+            precision[block.part] = 1.0 / block.view.cond_var
+            shift[block.part] = label_targets(block.y, self.points.n_classes) / block.view.cond_var
+        return precision, shift
+
+    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
+        """Nothing is left to visit.
+
+        Parameters
+        ----------
+        batch : None       all data
+        damping : float    not used
+        """
+        return Swept(0.0, 0)
+
+    def log_evidence(self) -> float | None:
+        """log density of all targets."""
+        return self.value
+
+    def gradient(self, batch: IntArray | None = None, gradient_rule: str = "10") -> PointGradients:
+        """Gradient of the evidence in the priors. Time O(C n m (m + d) + C m^3).
+
+        Parameters
+        ----------
+        batch : None           all data
+        gradient_rule : str    there is one
+        """
+        points, law = self.points, self.law
+        spread = [law.spread(k) for k in range(points.n_classes)]
+        pull = PullBack(points)
+        by_K = [np.zeros((points.m, points.m)) for _ in spread]
+        for block in self.data.blocks(points, with_cross=True):
+            view, s = block.view, block.view.cond_var
+            r = self._residuals(view, block.y)
+            parts, var = [], np.empty(s.shape)
+            for k, kind in enumerate(points.kind):
+                a = view.rows[kind]
+                moved = a @ spread[k]
+                var[:, k] = np.einsum("bm,bm->b", a, moved)
+                W = (np.multiply.outer(r[:, k], law.weights[k]) - moved) / s[:, k, None]
+                crossed = 0.25 * (W.T @ a)
+                by_K[k] += crossed + crossed.T
+                parts.append(W)
+            pull.add(view, parts.__getitem__, 0.5 * ((r * r + var) / s - 1.0) / s)
+        return pull.finish(by_K.__getitem__)
+
+    def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
+        """Other priors.
+
+        Parameters
+        ----------
+        hyper            parameters of the classes
+        Z : (C, m, d)
+        """
+        before = self.points, self.law, self.value
+        self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=True)
+        try:
+            self.rebuild()
+        except (ValueError, NotPositiveDefiniteError):
+            self.points, self.law, self.value = before
+            raise
+
+    def state(self) -> dict[str, Any]:
+        """Nothing but the priors."""
+        return {}
+
+    def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
+        """Back to other priors.
+
+        Parameters
+        ----------
+        arrays           from `state`
+        hyper            parameters of the classes then
+        Z : (C, m, d)    inducing points then
+        moved : bool     whether the priors are learned
+        """
+        self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=moved)
+        self.rebuild()
+
+
+@equation("villacampa2020", "u46-label-regression")
+def regression_evidence(law: ClassLaw, constant: float, misfit: float) -> float:
+    """-(constant + log|P| + misfit + p'p)/2 over all classes: log density of the targets. Appendix C.
+
+    Parameters
+    ----------
+    law                 q(v)
+    constant : float    sum of log 2 pi s
+    misfit : float      sum of r^2/s
+    """
+    return -0.5 * (constant + misfit + float(law.log_det.sum()) + float((law.weights**2).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class LabelPosterior:
+    """q at the last priors."""
+
+    run: LabelRun
+    epsilon: float
+    trained: Trained
+
+    @property
+    def log_evidence(self) -> float:
+        """log density of all targets, +1 and -1."""
+        return self.run.value
+
+
+def fit(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    Z: Any,
+    epsilon: float,
+    *,
+    shared: bool = False,
+    learn: Iterable[str] = (),
+    optimizer: str | None = None,
+    rate: float | None = None,
+    n_steps: int | None = None,
+    learn_tolerance: float = 1e-5,
+    trace: bool = False,
+    block_size: int = 4096,
+    memory_budget: int = 2**26,
+    callback: Callable[[Progress], None] | None = None,
+) -> LabelPosterior:
+    """The regressions in closed form, with learned priors if asked. Time 2 C n m^2 + C m^3 / 3 an evaluation.
+
+    Parameters
+    ----------
+    X : (n, d)                       real, finite; may be a numpy.memmap, read in blocks
+    y : (n,)                         ints 0..C-1
+    n_classes : int                  C >= 2
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    Z : (C, m, d)                    inducing points; (m, d) stands for all classes
+    epsilon : float                  probability of a random label, in [0, 1): predictions count with it
+    shared : bool                    one parameter vector and one Z
+    learn                            names out of variance, lengthscales, noise, Z
+    optimizer : str                  "lbfgs" (default) or "adaptive"
+    rate : float                     first rate of "adaptive"
+    n_steps : int                    default 200 for "lbfgs", 250 for "adaptive"
+    learn_tolerance : float          on the projected gradient of L-BFGS-B
+    trace : bool                     the evidence in each step
+    block_size : int                 data handled at a time
+    memory_budget : int              bytes: projections are kept between passes if they fit
+    callback : callable              called with a Progress after every step or evaluation
+
+    Raises
+    ------
+    ValueError                  bad input, by name; noise: a target has no variance given the inducing values
+    NotPositiveDefiniteError    K_ZZ of a class is singular
+    """
+    epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
+    if not 0.0 <= epsilon < 1.0:
+        raise ValueError(f"epsilon: found {epsilon!r}, expected a number in [0, 1)")
+    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    optimizer = "lbfgs" if optimizer is None else optimizer
+    one_of("optimizer", optimizer, OPTIMIZERS)
+    data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
+    settings = settings_of(
+        data.n,
+        learn=learn,
+        optimizer=optimizer,
+        rate=rate,
+        n_steps=n_steps,
+        learn_tolerance=learn_tolerance,
+        trace=trace,
+    )
+    run = LabelRun(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
+    trained = Trained(np.zeros(0), 0.0, True, 0, 0, False, "closed form")
+    return LabelPosterior(run, epsilon, train(run, settings, callback) if learn else trained)
+
+
+def gradients(posterior: LabelPosterior) -> PointGradients:
+    """Gradient of the evidence in the priors.
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    return posterior.run.gradient()
+
+
+def predict(posterior: LabelPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
+    """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34) with this q.
+
+    Parameters
+    ----------
+    posterior            from `fit`
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    run = posterior.run
+    return predict_robust(run.points, run.law, X_test, posterior.epsilon, block_size=block_size)

@@ -1,0 +1,167 @@
+"""laplace-sparse: Laplace's approximation of a softmax model with inducing points. villacampa2020, appendix C.
+
+The prior of the latent values is FITC's, f_k ~ N(0, Q_k + diag(s_k)). The mode comes from Newton's method of
+`fast.softmax_laplace`, each step of it by `fast.softmax_inducing`. Hyper-parameters are taken as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast._blocks import block_edges
+from fast._types import FloatArray
+from fast.class_couplings import LatentLaw
+from fast.class_data import ClassData
+from fast.class_inference import inducing_classes
+from fast.multiclass_predict import ClassPrediction, normalised, softmax_probabilities
+from fast.outer_loop import OuterProgress
+from fast.product_rule import predictive_rule
+from fast.softmax_inducing import (
+    InducingLatents,
+    condition_inducing,
+    latent_covariances,
+    projected_covariances,
+    spread_of,
+)
+from fast.softmax_laplace import find_mode, laplace_log_evidence
+
+
+@dataclass(frozen=True, eq=False)
+class SparseLaplacePosterior:
+    """The Gaussian at the mode."""
+
+    prior: InducingLatents
+    latent_mean: FloatArray  # (n, C) the mode
+    latent_cov: FloatArray  # (n, C, C)
+    pi: FloatArray  # (n, C)
+    weights: FloatArray  # (C, m): mean of the whitened inducing values, A grad log p(y|f)
+    spread: FloatArray  # (C, m, C, m): their covariance
+    log_evidence: float  # with every constant
+    residual: float
+    converged: bool
+    iterations: int
+
+    @property
+    def inducing_mean(self) -> FloatArray:
+        """(C, m)."""
+        points = self.prior.points
+        return np.array([points.chol_K[kind] @ self.weights[k] for k, kind in enumerate(points.kind)])
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """Of each class by itself: (C, m, m)."""
+        points = self.prior.points
+        L = [points.chol_K[kind] for kind in points.kind]
+        return np.array([L[k] @ self.spread[k, :, k] @ L[k].T for k in range(points.n_classes)])
+
+
+def fit(
+    X: Any,
+    y: Any,
+    n_classes: int,
+    variance: Any,
+    lengthscales: Any,
+    noise: Any,
+    jitter: Any,
+    Z: Any,
+    *,
+    shared: bool = False,
+    tolerance: float = 1e-10,
+    max_iterations: int = 100,
+    block_size: int = 4096,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> SparseLaplacePosterior:
+    """Laplace's approximation, hyper-parameters held. Time n C^2 m^2 + (C m)^3 / 3 a Newton step, memory n C (m + C).
+
+    Parameters
+    ----------
+    X : (n, d)                       real, finite; may be a numpy.memmap, read in blocks
+    y : (n,)                         ints 0..C-1
+    n_classes : int                  C >= 2
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    Z : (C, m, d)                    inducing points; (m, d) stands for all classes
+    shared : bool                    one parameter vector and one Z
+    tolerance : float                on max |f - K grad log p(y|f)| / max(1, max |f|)
+    max_iterations : int             Newton steps
+    block_size : int                 data read at a time
+    callback : callable              called with an OuterProgress at the end
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    K_ZZ of a class is singular
+    """
+    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = _inputs.count("max_iterations", max_iterations)
+    data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=0)
+    prior: Any = InducingLatents(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
+    mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, conditioning=condition_inducing)
+    at: Any = mode.posterior
+    spread = spread_of(at)
+    found = SparseLaplacePosterior(
+        prior,
+        mode.latent,
+        latent_covariances(prior, at, spread),
+        mode.pi,
+        np.array([prior.of(k).T @ mode.slope[:, k] for k in range(prior.n_classes)]),
+        spread,
+        laplace_log_evidence(mode),
+        mode.residual,
+        mode.converged,
+        mode.iterations,
+    )
+    if callback is not None:
+        callback(OuterProgress(mode.iterations, found.log_evidence, mode.residual, 0))
+    return found
+
+
+def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentLaw:
+    """Mean upsilon'E[u] and covariance diag(kappa) - B M B' at inputs, B = Q(X_test, X), M = (K + W^-1)^-1.
+
+    A M A' = I - cov(v), so that nothing of the data is met again. Time t C (m (m + d) + C m^2).
+
+    Parameters
+    ----------
+    posterior          from `fit`
+    X_test : (t, d)
+    """
+    points = posterior.prior.points
+    view = points.view(X_test, whole_tiles=True)
+    rows = [view.rows[kind] for kind in points.kind]
+    mean = np.column_stack([rows[k] @ posterior.weights[k] for k in range(points.n_classes)])
+    cov = projected_covariances(rows, posterior.spread)
+    index = np.arange(points.n_classes)
+    cov[:, index, index] += view.cond_var
+    return LatentLaw(mean, cov)
+
+
+def predict(
+    posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
+) -> ClassPrediction:
+    """Latent law and E[softmax(f*)] by a product rule over C - 1 differences.
+
+    Parameters
+    ----------
+    posterior                   from `fit`
+    X_test : (t, d)             t may be 0
+    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    block_size : int            test points at a time
+    """
+    points = posterior.prior.points
+    X_test = _inputs.inputs("X_test", X_test, points.d, allow_empty=True)
+    t, C = X_test.shape[0], points.n_classes
+    if prediction_nodes is not None:
+        predictive_rule(C - 1, prediction_nodes)
+    out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
+    for start, stop in block_edges(t, _inputs.count("block_size", block_size)):
+        law = latent_law(posterior, _inputs.finite_rows("X_test", X_test[start:stop], start))
+        found = normalised(law, softmax_probabilities(*law, prediction_nodes))
+        for target, source in zip(out, found, strict=True):
+            target[start:stop] = source
+    return out
