@@ -45,6 +45,11 @@ class NaturalChange(NamedTuple):
     shift: FloatArray  # (C, m): change of w
     residual: float  # largest change in units of q itself, sqrt tr(S dP S dP) and sqrt(r'S r), r = dw - dP m
 
+    @property
+    def flat(self) -> FloatArray:
+        """Both as one vector."""
+        return np.concatenate([self.precision.ravel(), self.shift.ravel()])
+
 
 def log1p_quotient(t: float, x: np.ndarray) -> FloatArray:
     """log(1 + t x)/t, and x at t = 0; relative accuracy of log1p for every t.

@@ -34,6 +34,7 @@ from fast.class_projections import (
 from fast.errors import NotPositiveDefiniteError
 from fast.ledger import equation
 from fast.linalg import solve_vector
+from fast.mixing import Mixing
 from fast.multiclass_predict import ClassPrediction
 from fast.multiclass_prior import ClassHyper
 from fast.natural import move_kernel
@@ -70,13 +71,35 @@ class Point(NamedTuple):
     change: NaturalChange
 
 
-class _Past(NamedTuple):
-    """A step that was taken: how q moved, and how its direction changed."""
+def _flat(precision: FloatArray, shift: FloatArray) -> FloatArray:
+    return np.concatenate([precision.ravel(), shift.ravel()])
 
-    precision: FloatArray  # (C, m, m)
-    shift: FloatArray  # (C, m)
-    by_precision: FloatArray
-    by_shift: FloatArray
+
+class _Frame:
+    """Differences (dP, dw) in the units of one q, P = R R': R^-1 dP R^-T and R^-1 (dw - dP m), all in one vector."""
+
+    def __init__(self, law: ClassLaw) -> None:
+        self.law, self.shape = law, law.precision.shape
+        self.R = np.array(law.factor)
+        self.inverse = np.array([dtrtri(part, lower=1)[0] for part in self.R])
+
+    def into(self, difference: FloatArray) -> FloatArray:
+        """From a flat difference. Time C m^3."""
+        precision, shift = self._parts(difference)
+        free = shift - (precision @ self.law.weights[:, :, None])[:, :, 0]
+        turned = self.inverse @ precision @ self.inverse.transpose(0, 2, 1)
+        return _flat(turned, self.inverse @ free[:, :, None])
+
+    def back(self, x: FloatArray) -> FloatArray:
+        """To a flat difference. Time C m^3."""
+        A, free = self._parts(x)
+        precision = self.R @ (0.5 * (A + A.transpose(0, 2, 1))) @ self.R.transpose(0, 2, 1)
+        shift = (self.R @ free[:, :, None] + precision @ self.law.weights[:, :, None])[:, :, 0]
+        return _flat(precision, shift)
+
+    def _parts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
+        C, m, _ = self.shape
+        return x[: C * m * m].reshape(self.shape), x[C * m * m :].reshape(C, m)
 
 
 def data_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
@@ -136,7 +159,7 @@ class EnergyRun:
     def _set(self, law: ClassLaw) -> None:
         self.law = law
         self._here: Point | None = None
-        self._past: list[_Past] = []
+        self._mixing = Mixing(_MEMORY)
 
     def chunks(self, batch: IntArray | None, *, with_cross: bool = False) -> Iterator[tuple[ClassView, IntArray]]:
         """Projections and labels of a batch, or of all data block by block.
@@ -196,17 +219,17 @@ class EnergyRun:
             return Swept(np.inf, 0)
         self.steps += 1
         if self.steps in _SEARCH_AT and here.change.residual > _NEAR:
-            self._past.clear()
+            self._mixing.clear()
             law = climb(self.law, self._point, UNBOUNDED)
             if law is not None and self._accept(law):
                 return Swept(here.change.residual, 0)
         if not self._accept(self._mixed()):
-            self._past.clear()
+            self._mixing.clear()
             if here.change.residual < _NEWTON_BELOW and self._accept_root(self._newton()):
                 return Swept(here.change.residual, 0)
             rho = self.rho
             for _ in range(_HALVINGS):
-                if self._accept(self._stepped(rho)):
+                if self._accept(self._moved(rho * here.change.flat)):
                     self.rho = min(1.0, 2.0 * rho)
                     break
                 rho *= 0.5
@@ -221,16 +244,8 @@ class EnergyRun:
         here, there = self.here, self._point(law)
         gain, slack = there.value - here.value, _SLACK * (1.0 + abs(here.value))
         if gain > slack or (gain >= -slack and there.change.residual <= here.change.residual):
-            before = self.law
-            self._past.append(
-                _Past(
-                    law.precision - before.precision,
-                    law.shift - before.shift,
-                    there.change.precision - here.change.precision,
-                    there.change.shift - here.change.shift,
-                )
-            )
-            del self._past[:-_MEMORY]
+            moved = _flat(law.precision - self.law.precision, law.shift - self.law.shift)
+            self._mixing.learn(moved, there.change.flat - here.change.flat)
             self.law, self._here = law, there
             return True
         return False
@@ -248,86 +263,35 @@ class EnergyRun:
 
     def _newton(self) -> ClassLaw | None:
         """Newton's step for a vanishing direction, by GMRES on differences of directions, in the units of q itself."""
-        C, m = self.law.shift.shape
-        R = np.array(self.law.factor)
-        inverse = np.array([dtrtri(part, lower=1)[0] for part in R])
-        p = self.law.weights
-
-        def packed(change: NaturalChange) -> FloatArray:
-            free = change.shift - (change.precision @ p[:, :, None])[:, :, 0]
-            turned = inverse @ change.precision @ inverse.transpose(0, 2, 1)
-            return np.concatenate([turned.ravel(), (inverse @ free[:, :, None]).ravel()])
-
-        def moved(x: FloatArray) -> ClassLaw | None:
-            A = x[: C * m * m].reshape(C, m, m)
-            precision = R @ (0.5 * (A + A.transpose(0, 2, 1))) @ R.transpose(0, 2, 1)
-            free = (R @ x[C * m * m :].reshape(C, m, 1))[:, :, 0]
-            shift = free + (precision @ p[:, :, None])[:, :, 0]
-            return self._law(self.law.precision + precision, self.law.shift + shift)
+        frame = _Frame(self.law)
+        wanted = frame.into(self.here.change.flat)
 
         def along(v: FloatArray) -> FloatArray:
             h = _DIFFERENCE / max(float(np.linalg.norm(v)), np.finfo(float).tiny)
-            ahead, behind = moved(h * v), moved(-h * v)
+            ahead, behind = (self._moved(frame.back(sign * h * v)) for sign in (1.0, -1.0))
             if ahead is None or behind is None:
                 return -v
-            found: FloatArray = (packed(self._point(ahead).change) - packed(self._point(behind).change)) / (2.0 * h)
-            return found
+            return frame.into(self._point(ahead).change.flat - self._point(behind).change.flat) / (2.0 * h)
 
-        size = C * m * m + C * m
-        step, _ = gmres(
-            LinearOperator((size, size), matvec=along, dtype=np.float64),
-            -packed(self.here.change),
-            rtol=1e-4,
-            restart=_KRYLOV,
-            maxiter=1,
-        )
-        return moved(step)
+        operator = LinearOperator((wanted.size, wanted.size), matvec=along, dtype=np.float64)
+        step, _ = gmres(operator, -wanted, rtol=1e-4, restart=_KRYLOV, maxiter=1)
+        return self._moved(frame.back(step))
 
-    def _law(self, precision: FloatArray, shift: FloatArray) -> ClassLaw | None:
+    def _moved(self, difference: FloatArray) -> ClassLaw | None:
+        """q after a flat difference of its natural parameters; None if that is no distribution."""
+        size = self.law.precision.size
         try:
-            return ClassLaw.of(precision, shift)
+            return ClassLaw.of(
+                self.law.precision + difference[:size].reshape(self.law.precision.shape),
+                self.law.shift + difference[size:].reshape(self.law.shift.shape),
+            )
         except NotPositiveDefiniteError:
             return None
 
-    def _stepped(self, rho: float) -> ClassLaw | None:
-        change = self.here.change
-        return self._law(self.law.precision + rho * change.precision, self.law.shift + rho * change.shift)
-
     def _mixed(self) -> ClassLaw | None:
-        """Anderson's mixture: where past changes say that the direction vanishes; lengths as q itself measures them."""
-        if not self._past:
-            return None
-        change = self.here.change
-        S = np.array([self.law.spread(k) for k in range(self.law.shift.shape[0])])
-
-        def seen(precision: FloatArray, shift: FloatArray) -> tuple[FloatArray, FloatArray]:
-            free = shift - (precision @ self.law.weights[:, :, None])[:, :, 0]
-            return S @ precision, (S @ free[:, :, None])[:, :, 0]
-
-        turned = [seen(past.by_precision, past.by_shift) for past in self._past]
-        free = [past.by_shift - (past.by_precision @ self.law.weights[:, :, None])[:, :, 0] for past in self._past]
-        wanted = seen(change.precision, change.shift)
-        gram = np.array(
-            [
-                [float(np.sum(A * B.transpose(0, 2, 1))) + float(np.sum(f * b)) for B, b in turned]
-                for (A, _), f in zip(turned, free, strict=True)
-            ]
-        )
-        right = np.array(
-            [
-                float(np.sum(A * wanted[0].transpose(0, 2, 1))) + float(np.sum(f * wanted[1]))
-                for (A, _), f in zip(turned, free, strict=True)
-            ]
-        )
-        scale = np.sqrt(np.maximum(gram.diagonal(), np.finfo(float).tiny))
-        weights = np.linalg.lstsq(gram / np.outer(scale, scale), right / scale, rcond=1e-12)[0] / scale
-        rho = self.rho
-        precision = self.law.precision + rho * change.precision
-        shift = self.law.shift + rho * change.shift
-        for weight, past in zip(weights, self._past, strict=True):
-            precision -= weight * (past.precision + rho * past.by_precision)
-            shift -= weight * (past.shift + rho * past.by_shift)
-        return self._law(precision, shift)
+        """Anderson's mixture: where past steps say that the direction vanishes; lengths as q itself measures them."""
+        step = self._mixing.step(self.here.change.flat, _Frame(self.law).into, self.rho)
+        return None if step is None else self._moved(step)
 
     def _look(self) -> None:
         """Whether q has left every bound."""
@@ -352,7 +316,7 @@ class EnergyRun:
     def rebuild(self) -> None:
         """q is its own state: what was computed at other priors is forgotten."""
         self._here, self.unbounded, self.steps, self.stalled = None, None, 0, False
-        self._past = []
+        self._mixing.clear()
 
     def log_evidence(self) -> float | None:
         """The energy of all data; None if it has no finite maximum."""
