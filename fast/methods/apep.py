@@ -119,12 +119,14 @@ def fit(
     one_of("energy", energy, ENERGIES)
     alpha, epsilon = checked_powers(alpha, epsilon)
     learn = (learn,) if isinstance(learn, str) else tuple(learn)
-    in_steps = batches is not None or batch_size is not None or (n_steps is not None and not learn)
+    in_steps = batches is not None or batch_size is not None
     if optimizer is not None:
         one_of("optimizer", optimizer, ("lbfgs", "adam"))
         if optimizer == "lbfgs" and in_steps:
             raise ValueError("optimizer: found 'lbfgs' with batches or steps, expected 'adam'")
     joint = in_steps or optimizer == "adam"
+    if n_steps is not None and not (joint or learn):
+        raise ValueError("n_steps: found a number without batches, learn or optimizer='adam'; see max_iterations")
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     if energy == "apep" and data.n == 1 and alpha == 1.0:
         raise ValueError("alpha: found 1 with a single datum, expected less: the energy of apep does not depend on q")

@@ -164,7 +164,11 @@ def _slope(start: Array, rate: Array, t: Array) -> tuple[Array, Array]:
 
 
 def _modes(start: Array, rate: Array) -> Array:
-    """Zeros of Σ_j rate_j r(start_j + rate_j t) - t, decreasing in t, to a tenth of the width of the integrand."""
+    """Zeros of Σ_j rate_j r(start_j + rate_j t) - t, decreasing in t, to a tenth of the width of the integrand.
+
+    A short Newton step alone does not say that a zero is near: beside a narrow Φ the curvature is large, and beyond it
+    small. A point is taken when the slope has changed its sign after two such steps.
+    """
     value, curvature = _slope(start, rate, np.zeros(len(start)))
     low, high = np.minimum(value, 0.0), np.maximum(value, 0.0)  # what is added to -t only falls
     t = np.clip(value / curvature, low, high)
@@ -172,10 +176,16 @@ def _modes(start: Array, rate: Array) -> Array:
         value, curvature = _slope(start, rate, t)
         low, high = np.where(value > 0.0, t, low), np.where(value > 0.0, high, t)
         step = value / curvature
-        if np.all(np.abs(step) <= 0.1 / np.sqrt(curvature)):
-            break
+        found = np.abs(step) <= 0.1 / np.sqrt(curvature)
+        if np.any(found):
+            beyond = np.clip(t + 2.0 * step, low, high)
+            sign = _slope(start, rate, beyond)[0]
+            low, high = np.where(found & (sign > 0.0), beyond, low), np.where(found & (sign <= 0.0), beyond, high)
+            found &= (sign > 0.0) != (value > 0.0)
+            if np.all(found):
+                break
         new = t + step
-        t = np.where((low < new) & (new < high), new, 0.5 * (low + high))
+        t = np.where(found, t, np.where((low < new) & (new < high), new, 0.5 * (low + high)))
     return t
 
 

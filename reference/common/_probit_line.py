@@ -62,12 +62,16 @@ def _mode(mean: float, sd: float, offsets: Array, scales: Array) -> float:
     while slope(high)[0] > 0.0:
         low, high = high, 2.0 * high
     t = 0.5 * (low + high)
-    for _ in range(60):
+    for _ in range(200):
         value, derivative = slope(t)
         low, high = (t, high) if value > 0.0 else (low, t)
         step = t - value / derivative
         new = step if low < step < high else 0.5 * (low + high)
-        if abs(new - t) <= 1e-6 * (1.0 + abs(t)):  # the panels only need to know roughly where the mode is
+        # The panels only need to know roughly where the mode is; beside a narrow Φ a step can be short far from it
+        near = abs(new - t) <= 1e-6 * (1.0 + abs(t))
+        if near and (slope(new + (new - t))[0] > 0.0) != (value > 0.0):
             return new
+        if near:
+            new = 0.5 * (low + high)
         t = new
     return t

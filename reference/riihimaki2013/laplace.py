@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._product import product_rule, softmax_probabilities
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.riihimaki2013 import _check
-from reference.riihimaki2013._product import product_rule
 from reference.riihimaki2013.evidence import ep_gradient
 from reference.riihimaki2013.fit import (
     Gradients,
@@ -21,7 +21,7 @@ from reference.riihimaki2013.fit import (
 )
 from reference.riihimaki2013.model import REMEDY, prior_covariance
 from reference.riihimaki2013.posterior import Posterior, ep_posterior, m_matrix, marginals, stack_blocks
-from reference.riihimaki2013.prediction import predict_latent_covariance, softmax_probabilities
+from reference.riihimaki2013.prediction import predict_latent_covariance
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -9,10 +9,10 @@ from scipy.linalg import block_diag
 from scipy.special import ndtr
 
 from reference.common._probit_line import probit_line
+from reference.common._product import product_rule
 from reference.common.errors import factorise
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
-from reference.riihimaki2013._product import product_rule
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

@@ -2,19 +2,16 @@
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logsumexp, ndtr
+from scipy.special import ndtr
 
 from reference.common._probit_line import probit_line
-from reference.common.errors import cholesky
+from reference.common._product import gaussian_rule
 from reference.common.ledger import equation
-from reference.riihimaki2013._product import product_rule
 from reference.riihimaki2013.inner_ep import inner_ep, inner_log_normaliser
 from reference.riihimaki2013.quadrature_ep import cavity_covariance_g
 from reference.riihimaki2013.sites import augmented_tilted, difference_matrix
 
 Array = NDArray[np.float64]
-
-DEFAULT_NODES = {1: 100, 2: 40, 3: 20, 4: 12, 5: 8, 6: 6, 7: 5, 8: 4, 9: 3}
 
 
 @equation("riihimaki2013", "26")
@@ -42,27 +39,6 @@ def predict_latent_covariance(K_star_star: Array, K_star: Array, M: Array) -> Ar
     M : (cn, cn)              T(I + KT)⁻¹
     """
     return K_star_star - K_star @ M @ K_star.T
-
-
-def gaussian_rule(mean: Array, cov: Array, nodes: int | None) -> tuple[Array, Array]:
-    """Points (q, D) and weights (q,) against N(mean, cov): a product rule, or from D = 10 on a cubature of degree 3.
-
-    Parameters
-    ----------
-    mean : (D,)               mean of the Gaussian
-    cov : (D, D)              its covariance
-    nodes : int or None       per dimension; None: by a table that falls from 100 (D = 1) to 3 (D = 9)
-
-    Raises
-    ------
-    ValueError                for more than 1e6 points
-    NotPositiveDefiniteError  if cov is singular
-    """
-    D = len(mean)
-    if nodes is None and D not in DEFAULT_NODES:
-        root = cholesky(cov, "covariance of the integration variables", "raise jitter or noise") * np.sqrt(D)
-        return np.concatenate([mean + root.T, mean - root.T]), np.full(2 * D, 0.5 / D)
-    return product_rule(mean, cov, DEFAULT_NODES[D] if nodes is None else nodes)
 
 
 @equation("riihimaki2013", "25")
@@ -117,21 +93,4 @@ def independent_class_probabilities(mean: Array, var: Array) -> Array:
     for k in range(len(mean)):
         m, v = np.delete(mean, k), np.delete(var, k)
         raw[k] = np.exp(probit_line(float(mean[k]), 1.0 + float(var[k]), m, np.sqrt(1.0 + v)).log_norm)
-    return raw
-
-
-def softmax_probabilities(mean: Array, cov: Array, nodes: int | None = None) -> Array:
-    """E[softmax(f_*)] (c,) for f_* ~ N(m, S), each class by a rule over its own differences; not normalised.
-
-    Parameters
-    ----------
-    mean : (c,)               m
-    cov : (c, c)              S
-    nodes : int or None       of `gaussian_rule`
-    """
-    raw = np.empty(len(mean))
-    for k in range(len(mean)):
-        B = difference_matrix(len(mean), k)
-        d, weights = gaussian_rule(B.T @ mean, B.T @ cov @ B, nodes)
-        raw[k] = weights @ np.exp(-logsumexp(np.pad(-d, ((0, 0), (1, 0))), axis=1))  # 1/(1 + Σ exp(-d))
     return raw

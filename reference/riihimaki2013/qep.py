@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._product import check_nodes
 from reference.common.errors import NotPositiveDefiniteError
-from reference.riihimaki2013._product import check_nodes
 from reference.riihimaki2013.inner_ep import change_of_site
 from reference.riihimaki2013.nested_ep import Step, damped_diagonal, dense_cavity, scalar_cavities
 from reference.riihimaki2013.quadrature_ep import (

@@ -4,9 +4,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from reference.common._product import product_rule
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
-from reference.riihimaki2013._product import product_rule
 from reference.riihimaki2013.sites import Site, Tilted, augmented_tilted, difference_matrix
 
 Array = NDArray[np.float64]

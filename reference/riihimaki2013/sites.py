@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from reference.common._product import product_rule
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.riihimaki2013._product import product_rule
 from reference.riihimaki2013.model import multinomial_probit_likelihood
 
 Array = NDArray[np.float64]

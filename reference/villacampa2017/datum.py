@@ -14,7 +14,7 @@ from reference.villacampa2017.scalar import Cavities, Projected, Tilted, project
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-_POINT = 1e-7  # a point mass is widened to this part of the widest Gaussian: 5e-15 of the result
+_POINT = 1e-10  # a point mass is widened to this part of the widest Gaussian: 5e-21 of the result
 _NEGLIGIBLE = 1e-30  # weights of nodes that no digit of a moment sees
 _FAR = -10.0  # log Z_i; squared slopes are below 20 in units of the curvature: two digits are lost
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
+from reference.common._largest import log_largest
 from reference.common.errors import cholesky, factorise
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
-from reference.villacampa2017._threshold import log_largest
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -216,7 +216,7 @@ def exact_site_factor(cond_mean: Array, cond_var: Array, y_i: int) -> float:
     cond_var : (C,)           s_i
     y_i : int                 label, 0..C-1
     """
-    return float(np.exp(log_largest(cond_mean, cond_var, y_i)))
+    return float(np.exp(log_largest(cond_mean[None], cond_var[None], np.array([y_i]))[0]))
 
 
 @equation("villacampa2017", "u6-standardised-margin")
@@ -277,7 +277,7 @@ def fitc_inducing_posterior(inducing_values: Array, y: Labels, k_xx: Array, K_XZ
     K_ZZ : (C, m, m)          prior covariances of the inducing values
     """
     given = fitc_conditional(inducing_values, k_xx, K_XZ, K_ZZ)
-    each = [log_largest(given.mean[:, i], given.var[:, i], int(y[i])) for i in range(len(y))]
+    each = log_largest(given.mean.T, given.var.T, y)
     return inducing_prior(inducing_values, K_ZZ) + float(np.sum(each))
 
 

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._largest import log_largest
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.villacampa2017._threshold import log_largest
 from reference.villacampa2017.model import REMEDY, hard_max_likelihood
 from reference.villacampa2017.posterior import Gaussians
 
@@ -165,7 +165,7 @@ def expected_log_likelihood(latent_mean: Array, latent_var: Array, y: Labels, ep
     epsilon : float           ε > 0
     """
     C = latent_mean.shape[1]
-    wins = np.exp([log_largest(m, v, int(c)) for m, v, c in zip(latent_mean, latent_var, y, strict=True)])
+    wins = np.exp(log_largest(latent_mean, latent_var, y))
     low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)
     return low + (high - low) * wins
 
@@ -203,6 +203,6 @@ def record_jensen_gap(latent_mean: Array, latent_var: Array, y: Labels, epsilon:
     epsilon : float           ε > 0
     """
     C = latent_mean.shape[1]
-    wins = np.exp([log_largest(m, v, int(c)) for m, v, c in zip(latent_mean, latent_var, y, strict=True)])
+    wins = np.exp(log_largest(latent_mean, latent_var, y))
     outside = np.log((1.0 - epsilon) * wins + epsilon / C)
     return Record(float(np.mean(outside)), float(np.mean(expected_log_likelihood(latent_mean, latent_var, y, epsilon))))

@@ -1,4 +1,4 @@
-r"""Misprints of villacampa2020's appendix A: (A.1), (A.9), (A.11), (A.20), (A.22), (A.24), (A.26) to (A.28) as code.
+r"""Misprints of villacampa2020's appendix A; (A.1), (A.9), (A.11), (A.20), (A.22), (A.24), (A.26) to (A.28) are code.
 
 - (A.1): the scale is printed Z̃_i; with log Z_q of (8), the normaliser of (A.5), it is Z̃_i^{1/α}.
 - (A.2), (A.8), (A.9): υ_i is defined as the row k_xZᵀ K⁻¹ and used as the column K⁻¹ k_Zx; inner products are printed
@@ -8,11 +8,13 @@ r"""Misprints of villacampa2020's appendix A: (A.1), (A.9), (A.11), (A.20), (A.2
 - (A.11): K⁻¹ stands between two υ, which hold one K⁻¹ each already; K is meant.
 - (A.14) to (A.16): the tilted law is called φ_i q\ and the factor Z_i q_new/q\; they are p(y_i|f_i)^α q\ and the power
   1/α of it, as in section 3.1; the Ṽ and m̃ of (A.16) and (A.19) are α times those of (A.18) and (A.21).
+- (A.19): the class of the label y_i stands where any class k is meant, beside k itself.
 - (A.20): C¹ in the bracket is what (A.17) has divided by α; α C¹ is meant. At α = 1 nothing is wrong.
 - (A.22), (A.24), (A.27): the expectation of (p/φ̃)^α under q already is Z̃_i; g(θ\) - g(θ) belongs to the expectation of
   p^α under the cavity.
 - (A.26): the last determinant lacks its logarithm.
 - (A.27): the label's class alone, and the cavity's terms are subtracted from themselves.
+- Below (A.27): V\⁻¹ = V⁻¹ - Ṽ and m\ = V\(V⁻¹m - m̃) lack the α before Ṽ and m̃ that (A.8) and (A.9) have.
 - (A.28): 1/α Σ_i stands before the first of two terms of each datum and belongs before both; the expectation is under
   the cavity, and φ_i in its denominator is φ̃_i in the lines before.
 - Section 3.1, step four: φ̃_i^α = q_new/q\ lacks the normaliser Z_i that the text has.
@@ -134,6 +136,22 @@ def site_log_normaliser_from_moments_as_printed(log_ratio: float, cavity_mean: A
     """
     half = 0.5 * float(np.linalg.slogdet(cavity_cov)[1] + cavity_mean @ np.linalg.solve(cavity_cov, cavity_mean))
     return log_ratio + half - half
+
+
+@equation("villacampa2020", "u30-efficient-scale", as_printed=True)
+def cavity_as_printed(posterior: Gaussians, precision: Array, shift: Array) -> Gaussians:
+    r"""V\ = (V⁻¹ - Ṽ)⁻¹ and m\ = V\(V⁻¹m - m̃) of every class: below (A.27) of villacampa2020 as printed.
+
+    Parameters
+    ----------
+    posterior : Gaussians     m (C, m) and V (C, m, m)
+    precision : (C, m, m)     Ṽ_i
+    shift : (C, m)            m̃_i
+    """
+    inverse = np.linalg.inv(posterior.cov)
+    cov = np.asarray(np.linalg.inv(inverse - precision))
+    natural = np.einsum("kml,kl->km", inverse, posterior.mean) - shift
+    return Gaussians(np.einsum("kml,kl->km", cov, natural), cov)
 
 
 @equation("villacampa2020", "A.28", as_printed=True)

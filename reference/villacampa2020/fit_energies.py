@@ -448,7 +448,7 @@ def fit_energy(
     alpha : float             α in [0, 1]
     tolerance : float         natural gradient in the metric of q at which the ascent ends
     max_iterations : int      steps on all data after which it gives up
-    batches : index lists     one a step; this, batch_size and optimizer "adam" stand for Adam
+    batches : index lists     one a step
     batch_size : int          of mini-batches drawn without replacement
     n_steps : int             Adam's steps (250, or as many as batches); with "lbfgs", iterations (200)
     learn : names             of "variance", "lengthscales", "noise", "Z"
@@ -485,8 +485,12 @@ def fit_energy(
     if optimizer == "lbfgs" and in_parts:
         raise ValueError("optimizer: found 'lbfgs' with mini-batches, expected 'adam'")
     learned = fields_to_learn(learn, prior)
+    if optimizer is None:
+        optimizer = "adam" if in_parts else "lbfgs"
+    if n_steps is not None and optimizer == "lbfgs" and not learned:
+        raise ValueError(f"n_steps: found {n_steps}, expected None without learn or mini-batches; see max_iterations")
     data = Data(X, y, method, float(epsilon), float(alpha))
-    if in_parts or optimizer == "adam":
+    if optimizer == "adam":
         plan = batch_plan(len(X), batches, batch_size, n_steps, seed)
         return _stochastic(data, prior, plan, learned, shared, learning_rate, trace, callback)
     fit = _ascend(data, prior, None, tolerance, max_iterations, callback)

@@ -137,7 +137,7 @@ class Fit(NamedTuple):
     log_evidence: float | None  # log Z_q of all data, every constant included; none if a cavity is no distribution
     gradients: dict[str, Array] | None  # fields with shapes as in the prior
     latents: Marginal  # at the data, (n, C), noise included
-    trace: Array  # log Z_q after each sweep or step, before its hyper-parameters move; empty unless asked for
+    trace: Array  # log Z_q, where it exists, after each sweep or step, before hyper-parameters move; empty unless asked
     residual: float
     converged: bool
     n_improper: int
@@ -466,7 +466,7 @@ def fit_pep(
         seen, improper = seen + 1, improper + more
         if chosen.trace:
             value = log_evidence_of(coefficients, posterior, K, task)[0]
-            trace.append(np.nan if value is None else value)
+            trace.extend([] if value is None else [value])
         if chosen.callback is not None:
             chosen.callback(Seen(seen, residual, improper))
 

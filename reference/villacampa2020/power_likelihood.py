@@ -38,7 +38,7 @@ class ExpectedPowers(NamedTuple):
 
 
 def check_power(alpha: float, epsilon: float) -> None:
-    """Refuse what is no power, no label noise, or a zeroth power of a likelihood that can be zero.
+    """Refuse what is no power, no label noise, or a zeroth power of a likelihood that can be zero; villacampa2020.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ def expected_power_likelihood(latent_mean: Array, latent_var: Array, y_i: int, e
 
 
 def log_expected_power(latent_mean: Array, latent_var: Array, y_i: int, epsilon: float, alpha: float) -> ExpectedPower:
-    """log E[p(y_i|f)^α] and its derivatives by the means, by the variances, and twice by the means.
+    """log E[p(y_i|f)^α] and its derivatives by the means, by the variances, and twice by the means, villacampa2020.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ def log_expected_power(latent_mean: Array, latent_var: Array, y_i: int, epsilon:
 def scaled_log_expected_power(
     latent_mean: Array, latent_var: Array, y_i: int, epsilon: float, alpha: float
 ) -> ExpectedPower:
-    """(1/α) log E[p(y_i|f)^α], at α = 0 its limit E[log p(y_i|f)], and its derivatives.
+    """(1/α) log E[p(y_i|f)^α], at α = 0 its limit E[log p(y_i|f)], and its derivatives; villacampa2020.
 
     Parameters
     ----------
@@ -122,7 +122,7 @@ def scaled_log_expected_power(
 def log_expected_powers(
     latent_mean: Array, latent_var: Array, y: Labels, epsilon: float, alpha: float
 ) -> ExpectedPowers:
-    """`log_expected_power` of n observations.
+    """`log_expected_power` of n observations of villacampa2020.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ def log_expected_powers(
 def scaled_log_expected_powers(
     latent_mean: Array, latent_var: Array, y: Labels, epsilon: float, alpha: float
 ) -> ExpectedPowers:
-    """`scaled_log_expected_power` of n observations.
+    """`scaled_log_expected_power` of n observations of villacampa2020.
 
     Parameters
     ----------
@@ -196,7 +196,7 @@ def log_largest_probability(latent_mean: Array, latent_var: Array, y: Labels) ->
 
     Parameters
     ----------
-    latent_mean : (n, C)      means
+    latent_mean : (n, C)      means of villacampa2020's latent values
     latent_var : (n, C)       variances, >= 0
     y : (n,)                  labels, 0..C-1
 

@@ -91,6 +91,18 @@ def fitc_conditional(inducing_values: Array, k_xx: Array, K_XZ: Array, K_ZZ: Arr
     return Conditional(mean, conditional_variances(k_xx, K_XZ, upsilon))
 
 
+def fitc_covariance(upsilon: Array, cond_var: Array, K_ZZ: Array) -> Array:
+    """Q_k + diag(s^k), Q = K_XZ K_ZZ⁻¹ K_ZX, dense, (C, n, n): p_FITC(f^k) of section 2.1 of villacampa2020.
+
+    Parameters
+    ----------
+    upsilon : (C, n, m)       υ_i^k
+    cond_var : (C, n)         s_i^k
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+    """
+    return np.stack([u @ K @ u.T + np.diag(s) for u, s, K in zip(upsilon, cond_var, K_ZZ, strict=True)])
+
+
 @equation("villacampa2020", "u4-likelihood-factor")
 def exact_site_factor(cond_mean: Array, cond_var: Array, y_i: int, epsilon: float) -> float:
     """φ_i(f̄) = ∫ p(y_i|f_i) Π_k N(f_k | m_i^k, s_i^k) df_i: section 2.2 of villacampa2020.

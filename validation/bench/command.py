@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation.bench import izmailov, nested_ep, x_gpc, x_gpc_svi
+from validation.bench import izmailov, nested_ep, peers_multiclass, villacampa, villacampa2020, x_gpc, x_gpc_svi
 from validation.bench import peers as peer_programs
 from validation.bench.measure import Row
 from validation.solve import versions
@@ -33,9 +33,19 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "nested-ep/exponents": nested_ep.exponents,
     "gibbs/polya-gamma": x_gpc.polya_gamma,
     "gibbs/chains": x_gpc.chains,
+    "sep/step": villacampa.step,
+    "sep/length": villacampa.step_against_n,
+    "sep/memory": villacampa.memory_map,
+    "apep/step": villacampa2020.step,
+    "apep/length": villacampa2020.step_against_n,
+    "apep/classes": villacampa2020.step_against_classes,
     "peers": peer_programs.peers,
+    "peers/multiclass": peers_multiclass.peers,
 }
-BY_NAME = ("peers",)  # measured only when asked for: they take minutes, and packages that nothing else needs
+BY_NAME = (
+    "peers",
+    "peers/multiclass",
+)  # measured only when asked for: they take minutes, and packages that nothing else needs
 
 
 def bench(

@@ -5,15 +5,14 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
+from reference.common._product import gaussian_rule, softmax_probabilities
 from reference.common.errors import NotPositiveDefiniteError
 from reference.riihimaki2013.evidence import ep_gradient, ep_log_marginal
 from reference.riihimaki2013.fit import Prior, ep_gradients, fit_ep, predict_ep
 from reference.riihimaki2013.prediction import (
     class_probability_from_g,
-    gaussian_rule,
     independent_class_probabilities,
     predict_class_probabilities,
-    softmax_probabilities,
 )
 
 

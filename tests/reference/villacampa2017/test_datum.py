@@ -4,7 +4,7 @@ import mpmath
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.special import ndtr
+from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
 from reference.villacampa2017.datum import datum_tilted, tilted_of_data
@@ -143,3 +143,11 @@ def test_a_batch_refreshes_its_own_data_alone(model, prior):
         np.testing.assert_array_equal(touched, [False, True, False, False, True])
         assert not fit.converged
         assert fit.iterations == 1
+
+
+def test_a_far_datum_keeps_variances_apart_that_differ_by_sixteen_decades():
+    mean, var = np.array([-1e-3, 0.0, 0.0]), np.array([1e-8, 1e-8, 1e8])
+    got = datum_tilted(mean, var, 0)
+    # two comparisons that are correlated by less than 1e-8
+    wanted = log_ndtr(-1e-3 / np.sqrt(2e-8)) + log_ndtr(-1e-3 / np.sqrt(1e8 + 1e-8))
+    assert got.log_norm == pytest.approx(wanted, rel=1e-7, abs=0)

@@ -133,12 +133,20 @@ def test_the_exact_factor_takes_point_masses():
     assert exact_site_factor(np.array([1.0, 0.0, 0.0]), np.zeros(3), 0) == 1.0
     assert exact_site_factor(np.array([1.0, 0.0, 0.0]), np.zeros(3), 1) == 0.0
     assert exact_site_factor(np.array([1.0, 1.0, 0.0]), np.zeros(3), 1) == pytest.approx(0.5, rel=1e-15)
-    # N(0, 1) above a threshold, and a threshold above N(0, 1); the widened point mass costs 5e-15
+    # N(0, 1) above a threshold, and a threshold above N(0, 1)
     for mean, var, label, wanted in (
         ((0.0, 0.7), (1.0, 0.0), 0, norm.sf(0.7)),
         ((0.4, 0.0), (0.0, 1.0), 0, norm.cdf(0.4)),
     ):
         assert exact_site_factor(np.array(mean), np.array(var), label) == pytest.approx(wanted, rel=1e-12, abs=0)
+
+
+def test_the_exact_factor_keeps_variances_apart_that_differ_by_sixteen_decades():
+    """Two sharp latent values 1e-4 apart and a third 1e4 wide: two comparisons, correlated by less than 1e-8."""
+    mean, var = np.array([1e-4, 0.0, 0.0]), np.array([1e-8, 1e-8, 1e8])
+    wanted = norm.cdf(1e-4 / np.sqrt(2e-8)) * norm.cdf(1e-4 / np.sqrt(1e8 + 1e-8))
+    assert np.log(exact_site_factor(mean, var, 0)) == pytest.approx(np.log(wanted), rel=1e-7, abs=0)
+    assert np.log(wanted) == pytest.approx(-0.967, abs=5e-4)
 
 
 @pytest.mark.verifies("villacampa2017", "u6-standardised-margin", route="quadrature over f_y")

@@ -222,6 +222,7 @@ def test_the_residual_is_a_length_in_the_metric_of_q():
         ("batches", {"batches": [[0, 9]]}),
         ("batch_size", {"batch_size": 0}),
         ("n_steps", {"batches": [[0]], "n_steps": 2}),
+        ("n_steps", {"n_steps": 2}),
         ("learn", {"learn": ("jitter",)}),
         ("learning_rate", {"learning_rate": 0.0}),
     ],

@@ -228,6 +228,20 @@ def test_impossible_cavities_and_steps_are_counted(model, prior):
     assert log_evidence_gradients(at, q, s.X, prior, K, task) is None
 
 
+def test_a_sweep_without_an_evidence_leaves_no_entry_in_the_trace(model, prior, monkeypatch):
+    s, asked = model, []
+
+    def now_and_then(*given):
+        asked.append(given)
+        value, log_norm = log_evidence_of(*given)
+        return (None if len(asked) == 2 else value), log_norm
+
+    whole = fit_pep(s.X, s.y, prior, 0.07, 0.6, options=Options(max_iterations=4, trace=True))
+    monkeypatch.setattr(module, "log_evidence_of", now_and_then)
+    got = fit_pep(s.X, s.y, prior, 0.07, 0.6, options=Options(max_iterations=4, trace=True))
+    np.testing.assert_array_equal(got.trace, np.delete(whole.trace, 1))
+
+
 def test_a_step_out_of_the_distributions_is_halved(model, prior, monkeypatch):
     s = model
     K, at = prior_matrices(s.X, prior), zero(s)

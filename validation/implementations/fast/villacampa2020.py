@@ -238,8 +238,8 @@ def _bb_alpha(
     refuse_callback(callback)
     arguments.choice(expectation, EXPECTATIONS, "expectation")
     arguments.integer(n_draws, "n_draws", at_least=2)
-    if expectation == "monte-carlo" and tuple(learn):
-        raise ValueError(f"learn: found {tuple(learn)!r}, expected () with expectation='monte-carlo'")
+    if expectation == "monte-carlo" and learn:
+        raise ValueError(f"learn: found {learn!r}, expected () with expectation='monte-carlo'")
     posterior = apep.fit(
         *_arrays(problem),
         energy="apep",

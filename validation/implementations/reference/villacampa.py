@@ -140,7 +140,7 @@ def _ep(
         callback=callback,
     )
     fit = fit_ep(problem.X, problem.y, _prior(problem), factors, schedule, damping, problem.shared, options)
-    target = "pairwise model" if factors == "pairwise" else "log p(y)"
+    target = "pairwise model" if factors == "pairwise" and problem.n_classes > 2 else "log p(y)"
     return _solution(problem, "ep", target, fit, fit.sites._asdict(), options)
 
 

@@ -165,6 +165,8 @@ def _energy(
         trace=trace,
         callback=callback,
     )
+    if not trace:
+        fit = fit._replace(trace=np.zeros(0))
     solved = problem.replace(**{name: getattr(fit.prior, name) for name in _names(learn)})
     return _solution(solved, method, energy or method, fit, alpha, gradients, {"tolerance": tolerance})
 
@@ -196,10 +198,14 @@ def _apep(
     refuse(tolerance, max_iterations)
     refuse_switches(trace=trace, gradients=gradients)
     refuse_callback(callback)
-    if len(_names(learn)) or batches is not None or batch_size is not None or optimizer == "adam":
-        raise ValueError("tied_factor: found 'gaussian' with learn or mini-batches, expected 'any'")
+    arguments.choice(optimizer or "lbfgs", ("lbfgs", "adam"), "optimizer")
+    stepwise = batches is not None or batch_size is not None or n_steps is not None or optimizer == "adam"
+    if len(_names(learn)) or stepwise:
+        raise ValueError("tied_factor: found 'gaussian' with learn, mini-batches or n_steps, expected 'any'")
     data = Data(*checked_input(problem.X, problem.y, _prior(problem))[:2], "apep", problem.epsilon, alpha)
     fit = fit_gaussian_factor(data, _prior(problem), max_iterations)
+    if not trace:
+        fit = fit._replace(trace=np.zeros(0))
     return _solution(
         problem, "apep", "apep", fit, alpha, gradients, {"tolerance": tolerance, "tied_factor": "gaussian"}
     )
@@ -270,7 +276,7 @@ def _bb_alpha(
     sampled = expectation == "monte-carlo"
     if sampled and len(_names(learn)):
         raise ValueError("learn: found names with expectation 'monte-carlo', expected none")
-    found = _energy("bb-alpha", problem, alpha, tolerance, max_iterations, learn, None, 0.001, n_steps, None, None,
+    found = _energy("bb-alpha", problem, alpha, tolerance, max_iterations, learn, "lbfgs", 0.001, n_steps, None, None,
                     learn_tolerance, seed, gradients and not sampled, trace, callback, energy="apep")  # fmt: skip
     if not sampled or found.settings["optimum"] != FINITE:
         return found

@@ -1,0 +1,49 @@
+"""Which of several Gaussians is the largest, where their widths differ by many decades."""
+
+import numpy as np
+import pytest
+from scipy.special import log_ndtr
+
+from reference.common._largest import largest, log_largest, log_not_largest
+from reference.common._probit_line import probit_line
+
+# Newton's step beside the narrow Φ is short although the mode is ten deviations away
+FAR = (
+    ([-3467.86449102, 56581.56917383, -43619.06629024, -9479.34705966], [1e-7, 2.506e5, 3.552e7, 2.535e5], 2),
+    ([-9380.25149125, -2126.58997565, 5873.1929195, 3741.57465998], [2.57e4, 6.884e5, 388.3, 2.19e-8], 1),
+    ([-35946.17698616, 43941.49243924, 8091.78907252, 26596.27335983], [3.887e7, 8.272e4, 2.98e-8, 1.026e6], 0),
+)
+
+
+def comparisons(mean, var, label):
+    """log P(f_y > f_k) for every other class."""
+    others = [k for k in range(len(mean)) if k != label]
+    return log_ndtr((mean[label] - mean[others]) / np.sqrt(var[label] + var[others]))
+
+
+@pytest.mark.parametrize(("mean", "var", "label"), FAR)
+def test_the_mode_is_found_behind_a_narrow_step(mean, var, label):
+    mean, var = np.array(mean), np.array(var)
+    each = comparisons(mean, var, label)
+    others = [k for k in range(len(mean)) if k != label]
+    line = probit_line(mean[label], var[label], mean[others], np.sqrt(var[others])).log_norm
+    got = log_largest(mean[None], var[None], np.array([label]))[0]
+    for value in (got, line):
+        # Slepian: the comparisons are positively correlated; all of them are no likelier than one
+        assert np.sum(each) <= value <= np.min(each) + 1e-12  # rounding of numbers near 100
+    # two rules of different panels, relative errors of the integral of 1e-13 or so
+    assert line == pytest.approx(got, rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize("C", [3, 5])
+def test_probability_and_complement_sum_to_one_at_any_widths(C):
+    rng = np.random.default_rng(5)
+    n = 600
+    var = 10.0 ** rng.uniform(-8, 8, (n, C))
+    scale = np.sqrt(np.take_along_axis(var, rng.integers(C, size=(n, 1)), axis=1))
+    mean, y = 6.0 * scale * rng.normal(size=(n, C)), rng.integers(C, size=n)
+    found, rest = largest(mean, var, y), log_not_largest(mean, var, y)
+    # integrals of their own: the second is a sum of C - 1 with other signs
+    np.testing.assert_allclose(np.exp(found.log_p) + np.exp(rest), 1.0, rtol=0.0, atol=1e-13)
+    for part in found[1:]:
+        assert np.all(np.isfinite(part))

@@ -1,0 +1,201 @@
+"""villacampa2017, section 4.2, Fig. 3: where the methods put inducing points that they learn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.villacampa2017.fit import Prior
+from reference.villacampa2017.protocol import toy_training_settings
+from validation import arguments, datasets
+from validation.datasets.dataset import Dataset
+from validation.ledger.marker import equation
+from validation.report import figures
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.protocols import scores
+from validation.reproduce.villacampa2017 import plane, setting
+
+Array = NDArray[np.float64]
+_HALF = 2.5  # the data fill [-2.5, 2.5]²
+_NEAR = 0.05  # of a lengthscale of 1: two inducing points this near say the same
+
+
+class Placed(NamedTuple):
+    """Inducing points after training, and what the classifier with them is worth."""
+
+    Z: Array  # (C, m, 2)
+    log_evidence: float | None
+    seconds: float
+    trained: setting.Run
+
+
+@equation("villacampa2017", "u36-inducing-toy")
+def inducing_point_experiment(
+    data: Dataset,
+    Z: Array,
+    method: str,
+    *,
+    variance: float = 1.0,
+    lengthscales: float = 1.0,
+    jitter: float = setting.JITTER,
+    reduce: float = 1.0,
+    rate: float | None = None,
+    tolerance: float = 1e-3,
+    max_iterations: int = 500,
+    damping: float = 0.5,
+    nat_rate: float = 0.1,
+    seed: int = 0,
+) -> Placed:
+    """Inducing points learned from Z on, everything else held at its true value: villacampa2017, section 4.2, Fig. 3.
+
+    The data have no noise. gfitc, ep and sep take 2000 batch iterations; vi-robust 2000 epochs of Adam with
+    mini-batches of 100.
+
+    Parameters
+    ----------
+    data : Dataset                    of `datasets.make_villacampa2017_toy`, with these hyper-parameters
+    Z : (C, m, 2)                     the start, the same for all methods
+    method : str                      gfitc, ep, sep or vi-robust
+    variance, lengthscales : float    true values
+    jitter : float                    on K of the inducing points
+    reduce : float                    share of the paper's iterations, (0, 1]
+    rate : float                      of the first step of adaptive rates, or of Adam; None: their own
+    tolerance, max_iterations, damping    of EP where it is run to convergence
+    nat_rate : float                  size of the natural-gradient steps of vi-robust
+    seed : int                        of mini-batches
+    """
+    if not 0.0 < reduce <= 1.0:
+        raise ValueError(f"reduce: found {reduce!r}, expected a share in (0, 1]")
+    plan = toy_training_settings(method, data.n)
+    steps = max(1, round(reduce * plan.n_steps))
+    each = np.ones(data.n_classes)
+    prior = Prior(variance * each, np.full((data.n_classes, 2), lengthscales), 0.0 * each, jitter * each, Z)
+    found = setting.train(
+        method, data.X, data.y, prior, n_steps=steps, learn=plan.learn, optimizer=plan.optimizer, rate=rate,
+        batches=setting.minibatches(data.n, plan.batch_size, steps, seed) if plan.batch_size < data.n else None,
+        tolerance=tolerance, max_iterations=max_iterations, damping=damping, nat_rate=nat_rate,
+    )  # fmt: skip
+    return Placed(np.array(found.run.points.Z), found.log_evidence, found.seconds, found)
+
+
+def different(Z: Array, near: float = _NEAR) -> int:
+    """How many of m points (m, 2) are left when each one nearer than `near` to an earlier one is dropped."""
+    kept: list[Array] = []
+    for point in Z:
+        if all(np.linalg.norm(point - other) > near for other in kept):
+            kept.append(point)
+    return len(kept)
+
+
+def margin(Z: Array, boundary: Array) -> float:
+    """Mean distance of the points Z (C, m, 2) from the nearest of the places `boundary` (b, 2)."""
+    gaps = np.linalg.norm(Z.reshape(-1, 1, 2) - boundary, axis=-1)
+    return float(gaps.min(axis=1).mean())
+
+
+def boundary_of(probabilities: Array, points: Array) -> Array:
+    """The grid points beside which the predicted class changes."""
+    side = int(np.sqrt(len(points)))
+    label = probabilities.argmax(axis=1).reshape(side, side)
+    edge = np.zeros_like(label, dtype=bool)
+    edge[:, :-1] |= label[:, :-1] != label[:, 1:]
+    edge[:-1] |= label[:-1] != label[1:]
+    return points[edge.ravel()]
+
+
+@experiment(
+    "villacampa2017",
+    "fig3",
+    "where the methods put inducing points that they learn",
+    "GFITC, EP and SEP lay inducing points on top of each other and find better boundaries with few of them; VI puts "
+    "them near the decision boundaries and needs more (section 4.2, Fig. 3)",
+)
+def fig3(
+    *,
+    m: Sequence[int] = (1, 4, 16, 32),
+    methods: Sequence[str] = setting.METHODS,
+    n: int = 500,
+    n_test: int = 2000,
+    reduce: float = 0.1,
+    reduce_lbfgs: float = 0.02,
+    jitter: float = setting.JITTER,
+    tolerance: float = 1e-3,
+    max_iterations: int = 200,
+    damping: float = 0.5,
+    nat_rate: float = 0.1,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """The paper's: m=[1, 2, 4, 8, 16, 32, 64, 128, 256], n=1000, reduce=1.0, reduce_lbfgs=1.0."""
+    for method in methods:
+        arguments.choice(method, setting.METHODS, "methods")
+    arguments.integer(n_test, "n_test", at_least=1)
+    rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
+    drawn = datasets.make_villacampa2017_toy(rng, arguments.integer(n, "n", at_least=10) + n_test)
+    data = drawn.rows(np.arange(n))
+    X_test, y_test = drawn.X[n:], drawn.y[n:]
+    rows: list[tuple[object, ...]] = []
+    pictures = []
+    notes: list[str] = []
+    points = plane.grid(_HALF)
+    for size in m:
+        Z = setting.start(data.X, int(size), data.n_classes, seed).Z
+        panels = []
+        for method in methods:
+            share = reduce_lbfgs if method == "gfitc" else reduce
+            found = inducing_point_experiment(
+                data, Z, method, jitter=jitter, reduce=share, tolerance=tolerance, max_iterations=max_iterations,
+                damping=damping, nat_rate=nat_rate, seed=seed,
+            )  # fmt: skip
+            error, nll = scores(found.trained.probabilities(X_test), y_test)
+            edge = boundary_of(found.trained.probabilities(points), points)
+            rows.append(
+                (int(size), setting.NAMES[method], error, nll, found.log_evidence,
+                 sum(different(each) for each in found.Z), Z.shape[0] * Z.shape[1],
+                 margin(found.Z, edge) if len(edge) else None,
+                 float(np.mean(np.abs(found.Z).max(axis=-1) > _HALF)), found.trained.iterations, found.seconds)
+            )  # fmt: skip
+            notes += [f"m = {size}: {said}" for said in found.trained.notes]
+            with figures.style():
+                panels.append(
+                    plane.panel(
+                        f"{setting.NAMES[method]}, m = {size}",
+                        data.X,
+                        data.y,
+                        found.trained.probabilities,
+                        found.Z,
+                        _HALF,
+                        f"fig3-{method}-{size}",
+                    )
+                )
+            say(f"m = {size}, {setting.NAMES[method]}: error {error:.3f}, nll {nll:.3f}, {found.seconds:.1f} s")
+        labels = tuple(f"class {k + 1}" for k in range(data.n_classes))
+        pictures.append(Picture(f"{size} inducing points per class", labels, tuple(panels)))
+    if data.n < 1000:
+        notes.append(f"{data.n} data, fewer than the paper's 1000: -o n=1000")
+    if reduce < 1.0 or (reduce_lbfgs < 1.0 and "gfitc" in methods):
+        notes.append(
+            f"{reduce:g} of the paper's 2000 iterations or epochs, {reduce_lbfgs:g} of those of L-BFGS: "
+            "-o reduce=1.0 -o reduce_lbfgs=1.0"
+        )
+    notes += [setting.VI_STEPS] if "vi-robust" in methods else []
+    notes.append("the paper does not print the true hyper-parameters: variance 1, lengthscales 1, no noise here")
+    notes.append(
+        "distance from the boundary: mean over inducing points, to the nearest grid point where the predicted class "
+        "changes; Fig. 3 prints no numbers"
+    )
+    columns = ("m", "method", "error", "nll", "log Z", "different points", "of", "from the boundary",
+               "outside the square", "iterations", "seconds")  # fmt: skip
+    return Outcome(
+        {
+            "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {len(y_test)} test rows",
+            "jitter": jitter,
+            "seed": seed,
+        },
+        (Table("placed", columns, tuple(rows), f"After training; points closer than {_NEAR:g} count once"),),
+        tuple(pictures),
+        tuple(dict.fromkeys(notes)),
+    )

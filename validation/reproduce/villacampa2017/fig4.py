@@ -1,0 +1,168 @@
+"""villacampa2017, section 4.3, Fig. 4 and 6: test scores against training time on Satellite, in batches of all data."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation import arguments
+from validation.ledger.marker import equation
+from validation.report import figures
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.villacampa2017 import setting, uci
+
+Array = NDArray[np.float64]
+
+
+@equation("villacampa2017", "u38-time-protocol")
+def training_time_experiment(
+    plan: uci.Plan,
+    method: str,
+    *,
+    n_steps: int | None = None,
+    rate: float | None = None,
+    tolerance: float = 1e-3,
+    damping: float = 0.5,
+    growth: float = 1.3,
+    budget: float = np.inf,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> setting.Course:
+    """Test error and negative log-likelihood along one batch training run: villacampa2017, section 4.3, Fig. 4 and 6.
+
+    Training is that of section 4.1; the scoring is not counted.
+
+    Parameters
+    ----------
+    plan : Plan             split and number of inducing points
+    method : str            gfitc, ep, sep or vi-robust
+    n_steps : int           iterations; None: the paper's
+    rate : float            of the first step of adaptive rates
+    tolerance, damping      of EP where it is run to convergence
+    growth : float          > 1: scores after the first step, when training time has grown by this factor, at the end
+    budget : float          seconds of training
+    seed : int              of the inducing points at the start
+    clock : callable        seconds
+    """
+    n_classes = int(max(plan.y.max(), plan.y_test.max())) + 1
+    prior = setting.start(plan.X, plan.n_inducing, n_classes, seed)
+    found = setting.train(
+        method, plan.X, plan.y, prior, n_steps=plan.n_steps if n_steps is None else n_steps, rate=rate,
+        tolerance=tolerance, damping=damping, test=(plan.X_test, plan.y_test), growth=growth, budget=budget,
+        evaluate=False, clock=clock,
+    )  # fmt: skip
+    assert found.course is not None  # test rows were given
+    return found.course
+
+
+def averaged(courses: Sequence[setting.Course], field: str, seconds: Array) -> Array:
+    """Mean over runs of the last score before each time; NaN until the slowest run has one."""
+    values = np.full((len(courses), seconds.size), np.nan)
+    for row, course in zip(values, courses, strict=True):
+        place = np.searchsorted(course.seconds, seconds, side="right") - 1
+        row[place >= 0] = getattr(course, field)[place[place >= 0]]
+    mean: Array = values.mean(axis=0)
+    return mean
+
+
+def times_of(courses: Sequence[setting.Course], count: int) -> Array:
+    """`count` times in geometric steps from where every run has a score to the end of the longest."""
+    first = max(float(course.seconds[0]) for course in courses)
+    last = max(float(course.seconds[-1]) for course in courses)
+    return np.geomspace(max(first, 1e-9), max(last, first, 1e-9), count)
+
+
+@experiment(
+    "villacampa2017",
+    "fig4",
+    "test log-likelihood and error against training time on Satellite",
+    "SEP has the best scores at the lowest cost for every number of inducing points; GFITC waits for EP to converge; "
+    "VI is slow with few inducing points, and its log-likelihood stays behind while its error does not (section 4.3, "
+    "Fig. 4 and 6)",
+)
+def fig4(
+    *,
+    dataset: str = "satellite",
+    m: Sequence[int] = (4, 20),
+    methods: Sequence[str] = ("gfitc", "sep", "vi-robust"),
+    n_max: int = 2000,
+    n_run: int = 2,
+    n_steps: int = 250,
+    n_steps_lbfgs: int = 250,
+    budget: float = 10.0,
+    rate: float = 0.01,
+    tolerance: float = 1e-3,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """The paper's: m=[4, 20, 100], n_max=6435, n_run=100, budget=inf; budget is seconds of training of one run."""
+    for method in methods:
+        arguments.choice(method, setting.METHODS, "methods")
+    full = uci.load(dataset, seed)
+    data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
+    plans = [uci.uci_protocol(data, 1.0, k, seed=seed) for k in range(arguments.integer(n_run, "n_run", at_least=1))]
+    summary: list[tuple[object, ...]] = []
+    along: list[tuple[object, ...]] = []
+    pictures = []
+    for size in m:
+        lines: dict[str, list[figures.Curve]] = {"nll": [], "error": []}
+        for method in methods:
+            steps = n_steps_lbfgs if method in ("gfitc", "vi-robust") else n_steps
+            courses = [
+                training_time_experiment(
+                    plan._replace(n_inducing=arguments.integer(size, "m", at_least=1)), method, n_steps=steps,
+                    rate=rate if method in ("ep", "sep") else None, tolerance=tolerance, budget=budget, seed=k,
+                )
+                for k, plan in enumerate(plans)
+            ]  # fmt: skip
+            seconds = times_of(courses, 12)
+            found = {field: averaged(courses, field, seconds) for field in lines}
+            name = setting.NAMES[method]
+            for field in lines:
+                lines[field].append(figures.Curve(name, seconds, found[field]))
+            along += [
+                (size, name, float(t), float(nll), float(error))
+                for t, nll, error in zip(seconds, found["nll"], found["error"], strict=True)
+            ]
+            ends = [(c.iteration[-1], c.seconds[-1], c.nll[-1], c.error[-1], c.nll.min()) for c in courses]
+            mean = np.mean(ends, axis=0)
+            summary.append((size, name, *(float(value) for value in mean)))
+            say(f"m = {size}, {name}: nll {mean[2]:.3f}, error {mean[3]:.3f} after {mean[1]:.1f} s")
+        with figures.style():
+            panels = tuple(
+                figures.curves(f"m = {size}: {title}", lines[field], "seconds of training", f"fig4-{size}-{field}")
+                for field, title in (("nll", "negative log-likelihood"), ("error", "test error"))
+            )
+        pictures.append(Picture(f"{dataset}, m = {size}", tuple(setting.NAMES[method] for method in methods), panels))
+    notes = []
+    if data.n < full.n:
+        notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
+    if n_run < 100:
+        notes.append(f"{n_run} repetitions, fewer than the paper's 100: -o n_run=100")
+    if np.isfinite(budget):
+        notes.append(f"runs end after {budget:g} s of training, if their iterations have not ended before")
+    notes.append(f"start: {setting.START}")
+    notes.append("GFITC and VI are scored at the best point that L-BFGS has seen; VI: q at its optimum at each step")
+    notes.append("Fig. 4 and 6 print no numbers")
+    return Outcome(
+        {
+            "data": f"{dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
+            "repetitions": n_run,
+            "optimisers": f"EP, SEP: adaptive rates from {rate:g}, {n_steps} steps; GFITC, VI: L-BFGS, {n_steps_lbfgs}",
+            "seed": seed,
+        },
+        (
+            Table(
+                "ends",
+                ("m", "method", "iterations", "seconds", "nll", "error", "lowest nll"),
+                tuple(summary),
+                "At the end of the runs, averages over repetitions",
+            ),
+            Table("curves", ("m", "method", "seconds", "nll", "error"), tuple(along), "Averages along the runs"),
+        ),
+        tuple(pictures),
+        tuple(notes),
+    )

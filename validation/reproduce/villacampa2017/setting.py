@@ -1,0 +1,271 @@
+"""What the experiments of villacampa2017 share: starts, training of four methods, scores along a run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
+
+from fast.class_training import Progress
+from fast.defaults import default_lengthscales
+from fast.methods import ep, gfitc, sep, vi_robust
+from reference.villacampa2017.fit import Prior
+from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
+from validation import arguments
+from validation.datasets.dataset import Dataset
+from validation.reproduce.protocols import scores
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+MODULES: Mapping[str, ModuleType] = MappingProxyType({"gfitc": gfitc, "ep": ep, "sep": sep, "vi-robust": vi_robust})
+METHODS = tuple(MODULES)
+NAMES: Mapping[str, str] = MappingProxyType({"gfitc": "GFITC", "ep": "EP", "sep": "SEP", "vi-robust": "VI"})
+LEARN = ("variance", "lengthscales", "noise", "Z")
+EPSILON = 1e-3  # section 3
+JITTER = 1e-6  # inducing points end on top of each other: keeps K of them apart from rounding
+_SUBSAMPLE = 1000  # rows that distances are taken of
+START = "variance 1, median distances as lengthscales, noise 0.01; the paper does not print its start"
+VI_STEPS = "VI moves q by natural-gradient steps between those of Adam; the paper takes Adam for q as well"
+
+
+class Held(NamedTuple):
+    """What a method's `predict` reads: the state of a run, at its end or along the way."""
+
+    run: Any
+
+
+class Course(NamedTuple):
+    """Held-out scores along one training run, the scoring itself not counted."""
+
+    iteration: NDArray[np.int64]  # (r,)
+    seconds: Array  # of training
+    error: Array
+    nll: Array  # mean of -log p(y* | x*)
+
+
+class Run(NamedTuple):
+    """How a training run ended."""
+
+    method: str
+    run: Any
+    log_evidence: float | None
+    trace: Array  # log evidence before each step, if asked for
+    iterations: int
+    n_improper: int
+    diverged: bool
+    reason: str
+    course: Course | None  # None: no scores were asked for
+    times: Array  # (steps,) seconds of training at the end of each, scoring left out
+    residuals: Array  # (steps,) of EP, or of the variational distribution
+    seconds: float  # of training in all
+
+    def probabilities(self, X: Array) -> Array:
+        """(t, C) at X (t, d)."""
+        return np.asarray(MODULES[self.method].predict(Held(self.run), X).probabilities)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of it beyond its numbers."""
+        label = NAMES[self.method]
+        said = [f"{label} stopped as diverged, {self.reason}"] if self.diverged else []
+        if self.n_improper:
+            said.append(f"{label} skipped {self.n_improper} factors whose cavity was no distribution")
+        return tuple(said)
+
+
+class _EnoughError(Exception):
+    """The budget of seconds is spent."""
+
+
+def start(X: Array, n_inducing: int, n_classes: int, seed: int, *, alike: bool = False) -> Prior:
+    """The start that all methods share: section 4. Inducing points are rows of X, drawn for each class.
+
+    alike: inputs have one unit, such as pixels; they start with one lengthscale, the median distance of two rows.
+    """
+    rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
+    if alike:
+        rows = X[rng.choice(len(X), min(len(X), _SUBSAMPLE), replace=False)]
+        lengthscales = np.full(X.shape[1], np.median(pdist(rows)))
+    else:
+        lengthscales = default_lengthscales(X, rng)
+    return initialise_hyperparameters(rng, X, n_inducing, n_classes, 1.0, lengthscales, 0.01, JITTER)
+
+
+def minibatches(n: int, size: int, n_steps: int, seed: int) -> tuple[NDArray[np.int64], ...]:
+    """The data split into mini-batches, each epoch in a new order: section 2.3.2. The last of an epoch may be short."""
+    rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
+    arguments.integer(size, "batch_size", at_least=1)
+    found: list[NDArray[np.int64]] = []
+    while len(found) < n_steps:
+        order = rng.permutation(n)
+        found += [order[k : k + size] for k in range(0, n, size)]
+    return tuple(found[:n_steps])
+
+
+def train(
+    method: str,
+    X: Array,
+    y: Labels,
+    prior: Prior,
+    *,
+    n_steps: int = 250,
+    learn: Sequence[str] = LEARN,
+    batches: Sequence[Any] | None = None,
+    optimizer: str | None = None,
+    rate: float | None = None,
+    scheme: str | None = None,
+    tolerance: float = 1e-4,
+    max_iterations: int = 1000,
+    damping: float = 0.5,
+    nat_rate: float = 0.1,
+    shared: bool = False,
+    trace: bool = False,
+    test: tuple[Array, Labels] | None = None,
+    growth: float = 1.3,
+    budget: float = np.inf,
+    evaluate: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Run:
+    """Train one method with the optimiser of section 4.1 (or Adam on mini-batches) and score it along the way.
+
+    Parameters
+    ----------
+    method : str           gfitc, ep, sep or vi-robust
+    X, y                   training rows; inputs standardised
+    prior : Prior          where it starts
+    n_steps : int          updates of what is learned; of L-BFGS, iterations
+    learn : names          out of variance, lengthscales, noise, Z
+    batches : index lists  mini-batches, one a step; None: all data
+    optimizer : str        "lbfgs", "adaptive" or "adam"; None: the paper's for this method
+    rate : float           of the optimiser's first step; None: its own
+    scheme : str           "outer", "inner-approximate", "inner-exact"; None: the optimiser's
+    tolerance, max_iterations, damping    of EP (or of the variational distribution) where it is run to convergence
+    nat_rate : float       size of the natural-gradient steps of vi-robust where it takes mini-batches or Adam
+    shared : bool          one kernel and one set of inducing points for all classes
+    trace : bool           log evidence before each step
+    test : (X, y)          held-out rows for scores
+    growth : float         > 1: scores after the first step and whenever training time has grown by this factor
+    budget : float         seconds of training, the run ends with the step that spends them
+    evaluate : bool        log evidence at the end
+    clock : callable       seconds
+    """
+    arguments.choice(method, METHODS, "method")
+    if not growth > 1.0:
+        raise ValueError(f"growth: found {growth!r}, expected a factor > 1")
+    if not budget > 0.0:
+        raise ValueError(f"budget: found {budget!r}, expected seconds > 0")
+    if optimizer is None:
+        optimizer = "adam" if batches is not None else batch_optimiser_choice(method).optimizer
+    record = _Record(method, test, growth, budget, clock, quasi_newton=optimizer == "lbfgs" and bool(learn))
+    options: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "learn": tuple(learn)}
+    if learn or batches is not None:
+        options["n_steps"] = n_steps
+    if method != "gfitc":
+        options |= {"optimizer": optimizer, "batches": batches, "evaluate": evaluate}
+    elif optimizer != "lbfgs" or batches is not None:
+        raise ValueError(
+            f"optimizer: found {optimizer!r} for gfitc, expected 'lbfgs' on all data: no sum over the data"
+        )
+    if method in ("ep", "sep"):
+        options |= {"scheme": scheme or ("outer" if optimizer == "lbfgs" else "inner-approximate"), "rate": rate}
+    elif method == "vi-robust":
+        options |= {"epsilon": EPSILON, "nat_rate": nat_rate} | ({} if rate is None else {"rate": rate})
+    if method != "vi-robust":
+        options["damping"] = damping
+    module = MODULES[method]
+    record.begin()
+    try:
+        posterior = module.fit(
+            X, y, prior.Z.shape[0], *prior[:4], prior.Z, shared=shared, trace=trace, callback=record, **options
+        )
+    except _EnoughError:
+        seen = record.last
+        assert seen is not None  # raised by it
+        course = record.finish(seen.run)
+        return Run(
+            method, seen.run, None, np.zeros(0), seen.iteration, seen.n_improper, False, "budget spent", course,
+            np.array(record.times), np.array(record.residuals), record.trained,
+        )  # fmt: skip
+    record.pause()
+    done = posterior.trained
+    return Run(
+        method, posterior.run, posterior.log_evidence, done.trace, done.iterations, done.n_improper, done.diverged,
+        done.reason, record.finish(posterior.run, done.iterations), np.array(record.times),
+        np.array(record.residuals), record.trained,
+    )  # fmt: skip
+
+
+class _Record:
+    """A callback that scores a run at growing times, with the clock stopped."""
+
+    def __init__(
+        self,
+        method: str,
+        test: tuple[Array, Labels] | None,
+        growth: float,
+        budget: float,
+        clock: Callable[[], float],
+        *,
+        quasi_newton: bool,
+    ) -> None:
+        self.method, self.test, self.growth, self.budget, self.clock = method, test, growth, budget, clock
+        self.quasi_newton = quasi_newton
+        self.best = -np.inf
+        self.trained, self.resumed = 0.0, 0.0
+        self.rows: list[tuple[int, float, float, float]] = []
+        self.times: list[float] = []
+        self.residuals: list[float] = []
+        self.last: Progress | None = None
+
+    def begin(self) -> None:
+        self.resumed = self.clock()
+
+    def pause(self) -> None:
+        self.trained += self.clock() - self.resumed
+
+    def __call__(self, progress: Progress) -> None:
+        self.pause()
+        self.last = progress
+        self.times.append(self.trained)
+        self.residuals.append(progress.residual)
+        # a line search also looks at worse places
+        shown = not self.quasi_newton or progress.log_evidence >= self.best
+        self.best = max(self.best, progress.log_evidence) if self.quasi_newton else self.best
+        if self.test is not None and shown and (not self.rows or self.trained >= self.growth * self.rows[-1][1]):
+            self._score(progress.iteration, progress.run)
+        if self.trained >= self.budget:
+            raise _EnoughError
+        self.begin()
+
+    def _score(self, iteration: int, run: Any) -> None:
+        assert self.test is not None
+        probabilities = MODULES[self.method].predict(Held(run), self.test[0]).probabilities
+        self.rows.append((iteration, self.trained, *scores(probabilities, self.test[1])))
+
+    def finish(self, run: Any, iterations: int | None = None) -> Course | None:
+        """The course with the end of the run as its last row."""
+        if self.test is None:
+            return None
+        count = self.last.iteration if self.last is not None else iterations or 0
+        if not self.rows or self.rows[-1][0] != count or self.quasi_newton:
+            self._score(count, run)
+        iteration, seconds, error, nll = zip(*self.rows, strict=True)
+        return Course(np.array(iteration), np.array(seconds), np.array(error), np.array(nll))
+
+
+def share(fraction: float, n: int) -> int:
+    """How many inducing points a share of n rows makes."""
+    if not 0.0 < fraction <= 1.0:
+        raise ValueError(f"fraction: found {fraction!r}, expected a share in (0, 1]")
+    return max(1, round(fraction * n))
+
+
+def smaller(data: Dataset, n: int, seed: int) -> Dataset:
+    """At most n rows, each class in its share."""
+    return data if n >= data.n else data.subsample(n, seed)
