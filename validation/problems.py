@@ -170,6 +170,12 @@ def _few_classes(log_variance: float, noise: float) -> Problem:
     )
 
 
+def _few_sparse() -> Problem:
+    """The same two points given two inducing values a class, at places of the class's own."""
+    Z = np.array([[[-0.9], [0.3]], [[-0.4], [1.1]], [[-0.2], [0.7]]])
+    return _few_classes(1.5, 0.2).replace(Z=Z, jitter=1e-4, prior_model="fitc")
+
+
 def _toy_classes(
     n: int, n_classes: int, d: int, log_variance: float, noise: float, seed: int, m: int | None = None
 ) -> Problem:
@@ -231,8 +237,13 @@ _LIKELIHOODS = {
 }
 
 
-def _classes(name: str, make: Callable[[], Problem], purpose: str, cost: float) -> dict[str, Recipe]:
-    """The problem of this name with each likelihood of several classes."""
+_THRESHOLD = ("-threshold", "-errors")
+
+
+def _classes(
+    name: str, make: Callable[[], Problem], purpose: str, cost: float, ends: tuple[str, ...] = tuple(_LIKELIHOODS)
+) -> dict[str, Recipe]:
+    """The problem of this name with each likelihood of several classes, or those whose ends are given."""
 
     def variant(likelihood: str, epsilon: float) -> Callable[[], Problem]:
         return lambda: make().replace(likelihood=likelihood, epsilon=epsilon)
@@ -240,6 +251,7 @@ def _classes(name: str, make: Callable[[], Problem], purpose: str, cost: float) 
     return {
         name + end: Recipe(variant(likelihood, epsilon), f"{purpose}; {words}", cost)
         for end, (likelihood, epsilon, words) in _LIKELIHOODS.items()
+        if end in ends
     }
 
 
@@ -298,6 +310,27 @@ _RECIPES: dict[str, Recipe] = {
         lambda: _toy_classes(36, 3, 2, 2.0, 0.1, seed=10, m=6),
         "three classes given 6 inducing points: the FITC prior",
         6.0,
+    ),
+    **_classes(
+        "two-points-3-sparse",
+        _few_sparse,
+        "two data, three classes, two inducing values each: quadrature knows all",
+        3.0,
+        _THRESHOLD,
+    ),
+    **_classes(
+        "toy-2-sparse",
+        lambda: _toy_classes(20, 2, 1, 1.0, 0.3, seed=15, m=4),
+        "two classes given 4 inducing points: FITC where pairs of classes are all there is",
+        3.0,
+        _THRESHOLD,
+    ),
+    **_classes(
+        "toy-4-sparse-steep",
+        lambda: _toy_classes(24, 4, 2, 4.0, 0.2, seed=14, m=6),
+        "four classes at log variance 4 given 6 inducing points",
+        6.0,
+        _THRESHOLD,
     ),
     **_classes("iris-3", lambda: _real_classes("iris", 60, 40, 2.0, 1.0, 0.05), "iris, all three species", 8.0),
 }

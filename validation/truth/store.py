@@ -82,6 +82,8 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "toy-4-steep-threshold": _STEEP,
         "toy-3-sparse": _EXACT,
         "toy-3-sparse-threshold": _EXACT,
+        "toy-2-sparse-threshold": _EXACT,
+        "toy-4-sparse-steep-threshold": _STEEP,
         "iris-3": _STEEP,
         "iris-3-threshold": _STEEP,
     }

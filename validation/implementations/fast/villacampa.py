@@ -116,6 +116,7 @@ def _ep(
     gradients: bool = True,
     seed: int = 0,
     trace: bool = False,
+    block_size: int = 4096,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     require_threshold(problem, "fast ep")
@@ -141,6 +142,7 @@ def _ep(
         learn_tolerance=learn_tolerance,
         seed=seed,
         trace=trace,
+        block_size=block_size,
         callback=callback,
     )
     return _solution(
@@ -176,6 +178,7 @@ def _sep(
     gradients: bool = True,
     seed: int = 0,
     trace: bool = False,
+    block_size: int = 4096,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     require_threshold(problem, "fast sep")
@@ -199,6 +202,7 @@ def _sep(
         rate=rate,
         seed=seed,
         trace=trace,
+        block_size=block_size,
         callback=callback,
     )
     tied_precision, tied_shift = posterior.tied

@@ -82,6 +82,7 @@ def _gfitc(
     n_steps: int | None = None,
     gradients: bool = True,
     trace: bool = False,
+    block_size: int = 4096,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     require_threshold(problem, "fast gfitc")
@@ -97,6 +98,7 @@ def _gfitc(
         learn_tolerance=learn_tolerance,
         n_steps=n_steps,
         trace=trace,
+        block_size=block_size,
         callback=callback,
     )
     at_data = gfitc.latents(posterior)
@@ -132,6 +134,7 @@ def _vi_robust(
     gradients: bool = True,
     seed: int = 0,
     trace: bool = False,
+    block_size: int = 4096,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     require_threshold(problem, "fast vi-robust", robust=True)
@@ -153,6 +156,7 @@ def _vi_robust(
         learn_tolerance=learn_tolerance,
         seed=seed,
         trace=trace,
+        block_size=block_size,
         callback=callback,
     )
     at_data = vi_robust.latents(posterior)

@@ -74,7 +74,7 @@ def _gibbs_pairwise(
         log_evidence=None if best is None else best.value,
         log_evidence_se=None if best is None else best.standard_error,
         log_evidence_kind="sampled",
-        evidence_target="pairwise model",
+        evidence_target="pairwise model" if problem.n_classes > 2 else "log p(y)",  # one factor a datum: (7) is exact
         ess=min(ess.values(), default=None),
         r_hat=max(r_hat, default=None),
         converged=chains.settled,
