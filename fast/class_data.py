@@ -54,6 +54,10 @@ class ClassData:
         self._kept: dict[int, Block] = {}
         self._points: InducingClasses | None = None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Projections can be had again: they are not pickled."""
+        return {**self.__dict__, "_last": None, "_kept": {}, "_points": None}
+
     def labels(self, rows: Any) -> IntArray:
         """Labels of some rows.
 

@@ -17,15 +17,25 @@ from fast.estimators.multiclass import (
     NestedIEPClassifier,
     VBProbitClassifier,
 )
+from fast.estimators.villacampa2017 import EPClassifier, GFITCClassifier, RobustVIClassifier, SEPClassifier
+from fast.estimators.villacampa2020 import APEPClassifier, ARPEPClassifier, PEPClassifier, RPAPEPClassifier
 
 __all__ = [
+    "APEPClassifier",
+    "ARPEPClassifier",
+    "EPClassifier",
     "EPGPClassifier",
+    "GFITCClassifier",
     "JJClassifier",
     "JJFullClassifier",
     "JJHybridClassifier",
     "LaplaceClassifier",
     "NestedEPClassifier",
     "NestedIEPClassifier",
+    "PEPClassifier",
+    "RPAPEPClassifier",
+    "RobustVIClassifier",
+    "SEPClassifier",
     "SVGPClassifier",
     "SVIClassifier",
     "TaylorClassifier",

@@ -57,9 +57,9 @@ class Fitted(NamedTuple):
 
     predict: Callable[[Any], Predicted]
     posterior: Any  # of the method
-    variance: float
+    variance: Any  # float; (C,) of each class where they may differ, and (C, d), (C,), (C, m, d) for the next three
     lengthscales: FloatArray
-    noise: float
+    noise: Any
     Z: FloatArray | None
     log_evidence: float  # bound or estimate of log p(y); of the last epoch's batches if trained on mini-batches
     n_iter: int
@@ -77,6 +77,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
     jitter: float
 
     _multi_class = False
+    _most_inducing = 100  # of n_inducing="auto"
 
     # -- scikit-learn ----------------------------------------------------------------------------------------------
 
@@ -161,9 +162,9 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
     def _keep(self, fitted: Fitted) -> None:
         self.posterior_ = fitted.posterior
         self._predict = fitted.predict
-        self.variance_ = fitted.variance
+        self.variance_: Any = fitted.variance
         self.lengthscales_ = fitted.lengthscales
-        self.noise_ = fitted.noise
+        self.noise_: Any = fitted.noise
         self.inducing_points_ = fitted.Z
         self.log_evidence_ = fitted.log_evidence
         self.n_iter_ = max(1, fitted.n_iter)
@@ -228,7 +229,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         rows = X if X.shape[0] <= _SAMPLE else _some_rows(X, rng)
         distinct = np.unique(np.asarray(rows, dtype=np.float64), axis=0)
         if wanted == "auto":
-            wanted = min(100, len(distinct))
+            wanted = min(self._most_inducing, len(distinct))
         elif isinstance(wanted, (bool, np.bool_)) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
             raise ValueError(f"n_inducing: found {wanted!r}, expected 'auto', None or an integer >= 1")
         if wanted > len(distinct):

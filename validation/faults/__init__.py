@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from validation.faults import evidence, izmailov, probit, riihimaki, softmax, stochastic, threshold, truths, x_gpc
+from validation.faults import (
+    evidence,
+    izmailov,
+    probit,
+    riihimaki,
+    softmax,
+    stochastic,
+    threshold,
+    truths,
+    villacampa2017,
+    villacampa2020,
+    x_gpc,
+)
 from validation.selftest import Fault
 
 
@@ -13,6 +25,8 @@ def all_faults() -> tuple[Fault, ...]:
         + stochastic.FAULTS
         + izmailov.FAULTS
         + riihimaki.FAULTS
+        + villacampa2017.FAULTS
+        + villacampa2020.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS

@@ -63,7 +63,7 @@ class Line(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """One quantity along another: x, y of equal length, x > 0."""
+    """One quantity along another: x, y of equal length; x > 0 where its axis is logarithmic."""
 
     label: str
     x: NDArray[np.float64]
@@ -187,12 +187,17 @@ def traces(title: str, lines: Sequence[Line], name: str, *, logarithmic: bool = 
     return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
 
 
-def curves(title: str, lines: Sequence[Curve], xlabel: str, name: str) -> Markup:
-    """Several quantities along a positive one, on a logarithmic axis."""
+def curves(
+    title: str, lines: Sequence[Curve], xlabel: str, name: str, *, logarithmic: bool = True, truth: float | None = None
+) -> Markup:
+    """Several quantities along another one, by default on a logarithmic axis; the truth is a level."""
     figure, ax = _figure(4.3, 2.6, left=0.65, bottom=0.42)
+    if truth is not None:
+        ax.axhline(truth, color=TRUTH, linewidth=1.3)
     for i, line in enumerate(lines):
         ax.plot(line.x, line.y, color=SERIES[i % len(SERIES)], linewidth=1.3, marker="o", markersize=2.2)
-    ax.set_xscale("log")
+    if logarithmic:
+        ax.set_xscale("log")
     ax.yaxis.set_major_locator(_few_ticks())
     ax.ticklabel_format(axis="y", useOffset=False)
     ax.set_xlabel(xlabel)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
@@ -46,6 +46,8 @@ _WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "raised an error", "SKIP"
 _OPEN_ROWS = 30
 
 _MOST_CLOUDS = len(figures.SERIES)
+# fewer values of a power make no curve
+_FEWEST_POWERS = 3
 
 
 class Coverage(TypedDict):
@@ -189,7 +191,7 @@ def _section(name: str, solutions: Sequence[Solution]) -> _Section:
         judged = [s for s in same if not is_truth(s) or (exact and s is not truth)]
         drawn.append(_scatter(truth, judged, f"{name}-{i}"))
     scatters = [figure for figure in drawn if figure is not None]
-    others = [*_ladders(same, name), *_traces(same, name)]
+    others = [*_ladders(same, name), *_powers(same, name), *_traces(same, name)]
     return _Section(name, _described(base), tuple(scatters), tuple(others), tuple(_row(s) for s in solutions))
 
 
@@ -267,7 +269,8 @@ def _ladders(solutions: Sequence[Solution], name: str) -> list[_Figures]:
         for solution in there:
             assert solution.log_evidence is not None
             prior = f", {solution.prior_model}" if len(priors) > 1 else ""
-            label = f"{solution.label} ({solution.log_evidence_kind}{prior})"
+            power = f", alpha {solution.settings['alpha']:g}" if "alpha" in solution.settings else ""
+            label = f"{solution.label}{power} ({solution.log_evidence_kind}{prior})"
             rung = figures.Rung(label, solution.log_evidence_kind, solution.log_evidence, solution.log_evidence_se)
             # two settings that agree to six digits are one rung
             if not any(r.label == label and math.isclose(r.value, rung.value, rel_tol=1e-6) for r in rungs):
@@ -302,6 +305,74 @@ def _traces(solutions: Sequence[Solution], name: str) -> list[_Figures]:
             legend = tuple((f"s{i + 1}", line.label) for i, line in enumerate(lines))
             found.append(_Figures(caption, legend, (drawing,)))
     return found
+
+
+def _powers(solutions: Sequence[Solution], name: str) -> list[_Figures]:
+    """Methods with a power alpha over its values: log Z, and distances of predictions from the truth."""
+    found: dict[str, dict[float, Solution]] = {}
+    for solution in solutions:
+        if "alpha" in solution.settings and solution.converged and solution.log_evidence is not None:
+            found.setdefault(solution.label, {}).setdefault(float(solution.settings["alpha"]), solution)
+    along = {label: dict(sorted(by.items())) for label, by in found.items() if len(by) >= _FEWEST_POWERS}
+    along = dict(list(along.items())[:_MOST_CLOUDS])
+    if not along:
+        return []
+    truths = _best_truths([solution for solution in solutions if is_truth(solution)])
+    # powers above zero speak of the model in which latent values are independent given the inducing values
+    truth = next((t for t in truths if t.prior_model == "fitc"), truths[0] if truths else None)
+    panels = [
+        _power_curves("log Z", along, lambda s: s.log_evidence, name, truth.log_evidence if truth is not None else None)
+    ]
+    if truth is not None:
+        panels += [
+            _power_curves(title, along, lambda s, of=distance: of(s, truth), name, level)  # type: ignore[misc]
+            for title, distance, level in _DISTANCES
+            if all(distance(solution, truth) is not None for by in along.values() for solution in by.values())
+        ]
+    legend = tuple((f"s{i + 1}", label) for i, label in enumerate(along))
+    caption = "over the power alpha" + (f", against {truth.label}" if truth is not None else "")
+    return [_Figures(caption, (("truth", "truth"), *legend) if truth is not None else legend, tuple(panels))]
+
+
+def _power_curves(
+    title: str,
+    along: Mapping[str, Mapping[float, Solution]],
+    value: Callable[[Solution], float | None],
+    name: str,
+    truth: float | None,
+) -> Markup:
+    lines = [
+        figures.Curve(label, np.array(list(by)), np.array([value(solution) for solution in by.values()], dtype=float))
+        for label, by in along.items()
+    ]
+    return figures.curves(title, lines, "alpha", f"powers-{name}-{title}", logarithmic=False, truth=truth)
+
+
+def _off(left: Solution, right: Solution) -> float | None:
+    if left.probabilities is None or right.probabilities is None or not left.probabilities.size:
+        return None
+    return float(np.abs(left.probabilities - right.probabilities).max())
+
+
+def _mean_off(left: Solution, right: Solution) -> float | None:
+    a, b, cov = left.test_latent_mean, right.test_latent_mean, right.test_latent_cov
+    if a is None or b is None or cov is None or not a.size:
+        return None
+    return float((np.abs(a - b) / np.sqrt(np.einsum("tll->tl", cov))).max())
+
+
+def _var_ratio(left: Solution, right: Solution) -> float | None:
+    a, b = left.test_latent_cov, right.test_latent_cov
+    if a is None or b is None or not a.size:
+        return None
+    return float((np.einsum("tll->tl", a) / np.einsum("tll->tl", b)).mean())
+
+
+_DISTANCES: tuple[tuple[str, Callable[[Solution, Solution], float | None], float], ...] = (
+    ("largest difference in probability", _off, 0.0),
+    ("largest difference of a test mean, in deviations", _mean_off, 0.0),
+    ("mean ratio of test variances to the truth", _var_ratio, 1.0),
+)
 
 
 # -- tables --------------------------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""Stochastic EP on batches that somebody else brings: data that can be neither indexed nor read again.
+
+A step is one of `fast.class_sep` on a mini-batch, villacampa2017, sections 2.3.1 and 2.3.2, and costs what that costs.
+The tied factor stands for n data: when n grows from n_old, its power does, T <- (n / n_old) T and t likewise, before
+the factors of the batch come in; with undamped steps on ever new data T is then the sum of what all batches gave.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import IntArray
+from fast.class_projections import ClassLaw, InducingClasses
+from fast.class_sep import TiedRun, data_scale, factor_counts
+from fast.class_training import ClassPacking
+from fast.errors import NotPositiveDefiniteError
+from fast.multiclass_prior import class_labels
+from fast.optim import AdamState, adam_step
+
+
+class Seen(NamedTuple):
+    """What `TiedRun` asks of data that are gone."""
+
+    counts: Any  # (C,) data of each class, that the tied factors stand for
+    n: int
+
+
+class TiedStream:
+    """Tied factors, q and priors between batches.
+
+    points              inducing points to start from
+    count, damping      as in `fast.methods.sep.fit`
+    learn, rate         names out of variance, lengthscales, noise, Z, moved by Adam at this rate
+    law                 q to start from; None: the prior
+    class_counts (C,)   data that this q stands for; None: none
+    """
+
+    def __init__(
+        self,
+        points: InducingClasses,
+        *,
+        count: str = "all",
+        damping: float = 0.5,
+        learn: Iterable[str] = (),
+        rate: float = 0.01,
+        law: ClassLaw | None = None,
+        class_counts: IntArray | None = None,
+    ) -> None:
+        C = points.n_classes
+        self.damping = _inputs.scalar("damping", damping, positive=True)
+        if self.damping > 1.0:
+            raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        self.rate = _inputs.scalar("rate", rate, positive=True)
+        self.packing = ClassPacking(learn, points.hyper, points.Z, points.shared)
+        self.adam = AdamState.start(self.packing.size)
+        self.class_counts = np.zeros(C, dtype=np.int64) if class_counts is None else np.array(class_counts)
+        rows = int(self.class_counts.sum())
+        seen = Seen(self.class_counts if rows else np.ones(C), max(rows, 1))
+        self.run: Any = TiedRun(seen, points, count, law)  # type: ignore[arg-type]
+        self.started = law is not None
+        self.iterations = 0
+
+    def step(self, X: Any, y: IntArray, n: int | None = None) -> None:
+        """One batch: its factors, and one step of Adam on the priors if they are learned.
+
+        Parameters
+        ----------
+        X : (b, d)    real, finite
+        y : (b,)      labels, 0 .. C - 1
+        n : int       data that the batches stand for; None: those seen so far
+        """
+        points = self.run.points
+        X = _inputs.finite_rows("X", _inputs.inputs("X", X, points.d))
+        y = class_labels(y, X.shape[0], points.n_classes)
+        self.class_counts = self.class_counts + np.bincount(y, minlength=points.n_classes)
+        rows = int(self.class_counts.sum())
+        n = rows if n is None else _inputs.count("n", n)
+        self._stand_for(Seen(self.class_counts * (n / rows), n))
+        with_priors = self.packing.size > 0
+        run, view = self.run, points.view(X, with_cross=with_priors)
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+                run.update_from(iter([(view, y)]), X.shape[0], self.damping)
+                if with_priors:
+                    self._move(run.gradient_from(iter([(view, y)]), data_scale(n, X.shape[0]), "10"))
+        except (ValueError, NotPositiveDefiniteError) as error:
+            raise ValueError(f"rate: step diverged ({error}), expected a smaller value") from error
+        self.iterations += 1
+
+    def _stand_for(self, seen: Seen) -> None:
+        """Tied factors to the power that so many data ask for."""
+        run = self.run
+        power = factor_counts(seen.counts, seen.n, run.count) / run.counts
+        law = run.law
+        if self.started and (power != 1.0).any():
+            precision = law.precision * power[:, None, None]
+            diagonal = np.arange(law.shift.shape[1])
+            precision[:, diagonal, diagonal] += 1.0 - power[:, None]
+            law = ClassLaw.of(precision, law.shift * power[:, None])
+        self.run = TiedRun(seen, run.points, run.count, law)  # type: ignore[arg-type]
+        self.started = True
+
+    def _move(self, gradients: Any) -> None:
+        run = self.run
+        hyper, Z = run.points.hyper, run.points.Z
+        slope = self.packing.slope(gradients, hyper)
+        if not np.isfinite(slope).all():
+            raise ValueError("gradient: found a value that is not finite, expected finite numbers")
+        move, self.adam = adam_step(slope, self.adam, self.rate)
+        run.move(*self.packing.parameters(self.packing.vector(hyper, Z) + move, hyper, Z))

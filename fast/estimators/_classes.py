@@ -1,0 +1,215 @@
+"""What the classifiers of villacampa2017 and villacampa2020 share: starts, schedules, inducing points by class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import FloatArray, IntArray
+from fast.defaults import default_lengthscales
+from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.estimators.binary import _LARGEST_BATCH, _Predictor
+from fast.outer_loop import one_of
+
+_TOLERANCE = 1e-8  # of the iteration on q where nothing is learned
+# At every step of a search q is brought this near its optimum, from where the best step so far has left it. Where
+# labels are easy to tell apart q has far to go, slowly, and gains little: it gets so many steps at a time.
+_LEARNING_TOLERANCE, _LEARNING_ITERATIONS = 1e-2, 25
+_SLOPE_TOLERANCE = 1e-2  # of the slope in log parameters: far below what the data resolve
+_SEARCH_STEPS = 30
+_ROWS_EACH = 20  # with fewer the evidence finds lengthscales that new rows do not confirm
+
+POINTS = """
+    n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": min(50, distinct rows); None: one
+                                         at every distinct row. More than there are distinct rows: that many are used,
+                                         with a warning
+    inducing_points : (m, d), (C, m, d) or None    these instead
+    variance : float                     of the squared exponential kernels, > 0: a start if learned
+    lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
+    noise : float                        added to the variance of every latent value, >= 0: a start if learned
+    jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
+                                         up to three times, with a warning: `jitter_spent_` says by how much
+    shared : bool                        one kernel and one Z for all classes, or one of each for every class
+    learn : "auto" or tuple of str       what is learned out of "variance", "lengthscales", "noise", "Z"; () for none;
+                                         "auto": variance and noise, and the lengthscales if each has 20 rows to it"""
+TRAINING = """
+    training : str                       {batch}; "minibatch": `batch_size` rows a step; "auto": batch up to 2000 rows
+    batch_size : int                     rows of a mini-batch
+    max_iter : int or None               {steps}
+    learning_rate : float                of Adam"""
+STEPS = """iterations of L-BFGS-B, or of the method where nothing is learned, or steps; None: 30,
+                                         or 10 000, or 10 epochs and at least 1000"""
+ENDING = """
+    random_state : int, RandomState, None    of inducing points and of the order of the rows
+    verbose : int                        1: a line when training ends; 2: lines along the way as well
+
+    Attributes
+    ----------
+    classes_ : (C,)                      labels
+    inducing_points_ : (C, m, d)         of each class, as used or learned
+    variance_, noise_ : (C,)             of each class, as learned
+    lengthscales_ : (C, d)               of each class, as learned
+    log_evidence_ : float                {evidence}; NaN where it has no value
+    n_iter_, converged_, stop_reason_    how training ended
+    jitter_spent_ : float                jitter added beyond `jitter`
+    posterior_                           what the method returned
+"""
+
+
+class Running(NamedTuple):
+    """A posterior in training: all that predictions need."""
+
+    run: Any
+
+
+class ClassesClassifier(GPClassifier):
+    """Training of the eight; a subclass names its module and its options."""
+
+    variance: float
+    lengthscales: Any
+    noise: float
+    shared: bool
+    learn: Any
+    max_iter: int | None
+
+    _multi_class, _most_inducing = True, 50
+    _module: ModuleType
+
+    def _store(self, given: Mapping[str, Any]) -> None:
+        """Every argument of __init__ as an attribute, under its own name and unchanged."""
+        for name, value in given.items():
+            if name not in ("self", "__class__"):
+                setattr(self, name, value)
+
+    # -- starts ----------------------------------------------------------------------------------------------------
+
+    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
+        d = X.shape[1]
+        if isinstance(self.lengthscales, str):
+            if self.lengthscales != "median":
+                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
+            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
+        else:
+            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
+        hyper = _inputs.hyper(self.variance, lengths, self.noise, self.jitter, d)
+        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, self._inducing(X, rng))
+
+    def _inducing(self, X: Any, rng: np.random.RandomState) -> FloatArray:
+        given = self.inducing_points
+        if given is not None and np.ndim(given) == 3:
+            Z = np.array(given, dtype=np.float64)
+            C = len(self.classes_)
+            if Z.shape[0] != C or Z.shape[2] != X.shape[1] or Z.shape[1] == 0:
+                raise ValueError(f"inducing_points: found shape {Z.shape}, expected ({C}, m, {X.shape[1]}), m >= 1")
+            return Z
+        spread = super()._inducing(X, rng)
+        return np.unique(np.asarray(X, dtype=np.float64), axis=0) if spread is None else spread
+
+    # -- training --------------------------------------------------------------------------------------------------
+
+    def _learned(self, X: Any) -> tuple[str, ...]:
+        if not isinstance(self.learn, str):
+            return tuple(self.learn)
+        if self.learn != "auto":
+            return (self.learn,)
+        n, d = X.shape
+        lengthscales = d if self.shared else d * len(self.classes_)
+        return ("variance", "noise", "lengthscales") if n >= _ROWS_EACH * lengthscales else ("variance", "noise")
+
+    def _options(self) -> dict[str, Any]:
+        """Of the method, whatever the training."""
+        return {}
+
+    def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
+        """Of training on all rows: a fixed point, or L-BFGS-B around fixed points."""
+        given = None if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+        if not learn:
+            return {"tolerance": _TOLERANCE, "max_iterations": given or 10_000}
+        steps = given or _SEARCH_STEPS
+        return {
+            "tolerance": _LEARNING_TOLERANCE,
+            "max_iterations": _LEARNING_ITERATIONS,
+            "learn_tolerance": _SLOPE_TOLERANCE,
+            "n_steps": steps,
+            "optimizer": "lbfgs",
+        }
+
+    def _stochastic(self, n: int) -> bool:
+        """Whether training sees mini-batches."""
+        return False
+
+    def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:
+        """Of training on mini-batches."""
+        raise NotImplementedError
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        stochastic = self._stochastic(X.shape[0])
+        learn = self._learned(X)
+        options = self._steps(X.shape[0], rng) if stochastic else self._whole(learn)
+        posterior = self._module.fit(
+            X,
+            codes,
+            len(self.classes_),
+            *start,
+            shared=bool(self.shared),
+            learn=learn,
+            callback=self._watch(callback),
+            **self._options(),
+            **options,
+        )
+        trained = posterior.trained
+        if trained.diverged:
+            raise ValueError(f"learning_rate: training diverged ({trained.reason}), expected a smaller value")
+        optimum = getattr(posterior, "optimum", "")  # of the energies: none, where they grow without bound
+        reason = optimum if optimum.startswith("none") else trained.reason
+        return self._fitted(posterior, posterior.log_evidence, trained.iterations, trained.converged, reason)
+
+    def _fitted(self, posterior: Any, log_evidence: float | None, n_iter: int, converged: bool, reason: str) -> Fitted:
+        points = posterior.run.points
+        hyper = points.hyper
+        return Fitted(
+            _Predictor(self._module.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
+            points.Z, np.nan if log_evidence is None else log_evidence, n_iter, converged, reason,
+        )  # fmt: skip
+
+    def _watch(self, callback: Any) -> Callable[[Any], None] | None:
+        """What a method calls after every step: the state so far becomes the classifier's, then the user is called."""
+        if callback is None and self.verbose < 2:
+            return None
+
+        def after_step(progress: Any) -> None:
+            if self.verbose > 1 and progress.iteration % 10 == 0:
+                self._say(f"step {progress.iteration}")
+            if callback is not None:
+                running = Running(progress.run)
+                self._keep(self._fitted(running, progress.log_evidence, progress.iteration, False, "in training"))
+                callback(self)
+
+        return after_step
+
+
+class SteppingClassifier(ClassesClassifier):
+    """Those that may see mini-batches."""
+
+    training: str
+    batch_size: int
+    learning_rate: float
+
+    def _stochastic(self, n: int) -> bool:
+        one_of("training", self.training, ("auto", "batch", "minibatch"))
+        return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
+
+    def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:
+        size = _inputs.count("batch_size", self.batch_size)
+        wanted = max(1000, 10 * n // size) if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+        return {
+            "batch_size": size,
+            "n_steps": wanted,
+            "optimizer": "adam",
+            "rate": self.learning_rate,
+            "seed": int(rng.randint(np.iinfo(np.int32).max)),
+        }

@@ -1,0 +1,219 @@
+"""Classifiers of villacampa2017 for two or more classes: ep, sep, gfitc and vi-robust."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fast import _inputs
+from fast._types import IntArray
+from fast.class_projections import InducingClasses
+from fast.class_stream import TiedStream
+from fast.estimators._base import Fitted, Start
+from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, ClassesClassifier, Running, SteppingClassifier
+from fast.methods import ep, gfitc, sep, vi_robust
+from fast.multiclass_prior import class_hyper
+
+_BATCH = """"batch": all rows in every step, parameters by L-BFGS-B"""
+_TRAINING = TRAINING.format(batch=_BATCH, steps=STEPS)
+_BY_ADAM = TRAINING.format(
+    batch=_BATCH.replace("L-BFGS-B", "Adam"),
+    steps="steps; None: 250 in batch, 10 epochs and at least 1000 on mini-batches",
+)
+_BOUND = ENDING.format(evidence="lower bound on log p(y), every constant in it")
+_ENDING = ENDING.format(evidence="EP's estimate of log p(y)")
+_STEPS = 250  # of Adam on all rows
+
+
+class EPClassifier(SteppingClassifier):
+    __doc__ = f"""GP classification by expectation propagation with inducing points: ep of villacampa2017.
+
+    A site for each row and class is kept, so there is no `partial_fit`, and a step that moves the priors sums all sites
+    anew, also on mini-batches.
+
+    Parameters
+    ----------{POINTS}
+    factors : str                        "pairwise": a factor for each other class; "datum": one for each row
+    damping : float                      of the sites, in (0, 1]{_TRAINING}{_ENDING}"""
+    _module = ep
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        noise: float = 0.1,
+        jitter: float = 1e-6,
+        shared: bool = False,
+        learn: Any = "auto",
+        factors: str = "pairwise",
+        damping: float = 0.5,
+        training: str = "auto",
+        batch_size: int = 100,
+        max_iter: int | None = None,
+        learning_rate: float = 0.01,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def _options(self) -> dict[str, Any]:
+        return {"factors": self.factors, "damping": self.damping}
+
+
+class SEPClassifier(SteppingClassifier):
+    __doc__ = f"""GP classification by stochastic expectation propagation, sites tied: sep of villacampa2017.
+
+    Memory does not grow with the rows, and `partial_fit` takes them batch by batch. What is learned moves by Adam.
+
+    Parameters
+    ----------{POINTS}
+    count : str                          factors that share a tied one: "all", or those of the class, "per-class"
+    damping : float                      of the tied factors, in (0, 1]{_BY_ADAM}{ENDING.format(evidence="log Z_q")}"""
+    _module = sep
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        noise: float = 0.1,
+        jitter: float = 1e-6,
+        shared: bool = False,
+        learn: Any = "auto",
+        count: str = "all",
+        damping: float = 0.5,
+        training: str = "auto",
+        batch_size: int = 100,
+        max_iter: int | None = None,
+        learning_rate: float = 0.01,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def _options(self) -> dict[str, Any]:
+        return {"count": self.count, "damping": self.damping}
+
+    def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
+        if not learn:
+            return super()._whole(learn)
+        steps = _STEPS if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+        return {"n_steps": steps, "optimizer": "adam", "rate": self.learning_rate}
+
+    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        self._fit_learned = self._learned(X)
+        self._fit_counts = np.bincount(codes, minlength=len(self.classes_))
+        return super()._train(X, codes, start, rng, callback)
+
+    def partial_fit(self, X: Any, y: Any, classes: Any = None, *, total_samples: int | None = None) -> Any:
+        """One step on a batch X (b, d), y (b,): its factors, and one step of Adam if parameters are learned.
+
+        Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
+        and inducing points and lengthscales are chosen from the first batch unless given. A batch may miss classes.
+        total_samples: rows that the batches stand for; None: all rows seen so far, those of `fit` among them.
+        """
+        first = not hasattr(self, "posterior_")
+        if first and classes is None:
+            raise ValueError("classes: found None in the first call of partial_fit, expected all labels")
+        X, codes = self._checked_batch(X, y, classes, first=first)
+        if not hasattr(self, "_online"):
+            self._online = self._begin(X) if first else self._continue()
+        total = None if total_samples is None else _inputs.count("total_samples", total_samples)
+        self._online.step(X, codes, total)
+        batches = self._online.iterations
+        self._keep(self._fitted(Running(self._online.run), None, batches, False, f"{batches} batches seen"))
+        return self
+
+    def _begin(self, X: Any) -> TiedStream:
+        start = self._start(X, self._rng())
+        self._spent = 0.0
+        C = len(self.classes_)
+        hyper = class_hyper(*start[:4], C, X.shape[1])
+        Z = np.asarray(start.Z)
+        Z = np.array(np.broadcast_to(Z, (C, *Z.shape[-2:])))
+        return self._stream(InducingClasses(hyper, Z, bool(self.shared)), self._learned(X))
+
+    def _continue(self) -> TiedStream:
+        """From where `fit` ended."""
+        run = self.posterior_.run
+        return self._stream(run.points, self._fit_learned, law=run.law, class_counts=self._fit_counts)
+
+    def _stream(self, points: InducingClasses, learn: tuple[str, ...], **state: Any) -> TiedStream:
+        return TiedStream(points, count=self.count, damping=self.damping, learn=learn, rate=self.learning_rate, **state)
+
+
+class GFITCClassifier(ClassesClassifier):
+    __doc__ = f"""GP classification by EP on the threshold factors with the FITC prior: gfitc of villacampa2017.
+
+    All rows in every sweep.
+
+    Parameters
+    ----------{POINTS}
+    damping : float                      of the sites, in (0, 1]
+    max_iter : int or None               iterations of L-BFGS-B; None: 30{_ENDING}"""
+    _module = gfitc
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        noise: float = 0.1,
+        jitter: float = 1e-6,
+        shared: bool = False,
+        learn: Any = "auto",
+        damping: float = 0.5,
+        max_iter: int | None = None,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def _options(self) -> dict[str, Any]:
+        return {"damping": self.damping}
+
+    def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
+        whole = super()._whole(learn)
+        whole.pop("optimizer", None)
+        return whole
+
+
+class RobustVIClassifier(SteppingClassifier):
+    __doc__ = f"""Variational GP classification with the robust likelihood: vi-robust of villacampa2017.
+
+    Parameters
+    ----------{POINTS}
+    epsilon : float                      probability of a random label, in (0, 1){_TRAINING}{_BOUND}"""
+    _module = vi_robust
+
+    def __init__(
+        self,
+        *,
+        n_inducing: Any = "auto",
+        inducing_points: Any = None,
+        variance: float = 1.0,
+        lengthscales: Any = "median",
+        noise: float = 0.1,
+        jitter: float = 1e-6,
+        shared: bool = False,
+        learn: Any = "auto",
+        epsilon: float = 1e-3,
+        training: str = "auto",
+        batch_size: int = 100,
+        max_iter: int | None = None,
+        learning_rate: float = 0.01,
+        random_state: Any = None,
+        verbose: int = 0,
+    ) -> None:
+        self._store(locals())
+
+    def _options(self) -> dict[str, Any]:
+        return {"epsilon": self.epsilon}

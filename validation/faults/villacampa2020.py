@@ -1,0 +1,261 @@
+"""Faults of `fast`'s pep, apep, arpep, rpapep and bb-alpha."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    name: str,
+    description: str,
+    target: str,
+    make: Callable[[Any], Any],
+    checks: tuple[str, ...] = ("identity/{}/log_evidence", "identity/{}/inducing_*"),
+) -> Fault:
+    return Fault(
+        f"{method}/{name}",
+        "fast",
+        method,
+        description,
+        (target,),
+        make,
+        ("two-points-3-sparse-errors",),
+        tuple(check.format(method) for check in checks),
+    )
+
+
+# -- pep -----------------------------------------------------------------------------------------------------------
+
+
+def _whole_site_integral(original: Any) -> Any:
+    return lambda side, c1, c2, alpha: original(side, c1, c2, 1.0)
+
+
+def _whole_refinement(original: Any) -> Any:
+    return lambda side, found, alpha: original(side, found, 1.0)
+
+
+def _shift_kept(original: Any) -> Any:
+    return lambda self, y, moments, cond_var, sites: original(self, y, moments, cond_var, (sites[0], 0.0 * sites[1]))
+
+
+def _power_forgotten(original: Any) -> Any:
+    return lambda y, moments, alpha, epsilon: original(y, moments, 1.0, epsilon)
+
+
+def _conditional_held(original: Any) -> Any:
+    def cotangents(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return type(found)(found[0], found[1], 0.0 * found[2])
+
+    return cotangents
+
+
+_PEP = (
+    _fault(
+        "pep",
+        "whole-site-in-log-z",
+        "log Z takes whole sites from q where cavities take a share alpha",
+        "fast.power_factors:power_site_integral",
+        _whole_site_integral,
+        ("identity/{}/log_evidence",),
+    ),
+    _fault(
+        "pep",
+        "whole-refinement",
+        "a refined site is what is left of the tilted distribution, not that over alpha",
+        "fast.power_factors:power_sites",
+        _whole_refinement,
+    ),
+    _fault(
+        "pep",
+        "stale-cavity-mean",
+        "the shift of the site stays in the cavity",
+        "fast.power_factors:PowerDatum.tilted",
+        _shift_kept,
+    ),
+    _fault(
+        "pep",
+        "power-forgotten",
+        "labels enter with their whole likelihood in place of its power",
+        "fast.power_factors:powered_labels",
+        _power_forgotten,
+    ),
+    _fault(
+        "pep",
+        "conditional-variance-held",
+        "gradients are without the dependence of s on the prior",
+        "fast.power_factors:PowerDatum.cotangents",
+        _conditional_held,
+        ("identity/{}/gradient_*",),
+    ),
+)
+
+# -- energies ------------------------------------------------------------------------------------------------------
+
+
+def _cavity_is_q(original: Any) -> Any:
+    return lambda self, q: original(self, q)._replace(data=q)
+
+
+def _log_det_dropped(original: Any) -> Any:
+    return lambda self, laws: original(self, laws) + 0.5 * float(laws.q.log_det.sum())
+
+
+def _mean_outside_kernel(original: Any) -> Any:
+    """The law that K pulls at is taken for one about zero."""
+
+    def moment(self: Any, k: int, laws: Any, curvature: Any, slope: Any) -> Any:
+        law = laws.data if laws.prior is None else laws.prior
+        return original(self, k, laws, curvature, slope) - np.outer(law.weights[k], law.weights[k])
+
+    return moment
+
+
+def _prior_left_out(original: Any) -> Any:
+    def laws(self: Any, q: Any) -> Any:
+        found = original(self, q)
+        return found if found.prior is None else found._replace(prior=found.data)
+
+    return laws
+
+
+def _direction_of_mean_turned(original: Any) -> Any:
+    def direction(self: Any, laws: Any, curvature: Any, slope: Any) -> Any:
+        return original(self, laws, curvature, -slope)
+
+    return direction
+
+
+_GRADIENT = ("identity/{}/gradient_*",)
+_ENERGIES = (
+    _fault(
+        "apep",
+        "log-determinant-dropped",
+        "the log normaliser of q is without log|S|",
+        "fast.alpha_energies:Energy.own_value",
+        _log_det_dropped,
+        ("identity/{}/log_evidence",),
+    ),
+    _fault(
+        "apep",
+        "power-forgotten",
+        "labels enter with their whole likelihood in place of its power",
+        "fast.alpha_runs:powered_labels",
+        _power_forgotten,
+    ),
+    _fault(
+        "apep",
+        "mean-outside-kernel",
+        "the gradient in the prior takes the cavity for a law about zero",
+        "fast.alpha_energies:Energy.kernel_moment",
+        _mean_outside_kernel,
+        _GRADIENT,
+    ),
+    _fault(
+        "arpep",
+        "log-determinant-dropped",
+        "the divergence of q from the prior is without log|S|",
+        "fast.alpha_energies:Energy.own_value",
+        _log_det_dropped,
+        ("identity/{}/log_evidence",),
+    ),
+    _fault(
+        "arpep",
+        "power-forgotten",
+        "labels enter with their whole likelihood in place of its power",
+        "fast.alpha_runs:powered_labels",
+        _power_forgotten,
+    ),
+    _fault(
+        "arpep",
+        "mean-outside-kernel",
+        "the gradient in the prior is without m m'",
+        "fast.alpha_energies:Energy.kernel_moment",
+        _mean_outside_kernel,
+        _GRADIENT,
+    ),
+    _fault(
+        "rpapep",
+        "prior-left-out",
+        "the free Gaussian that the prior is seen under is without the prior",
+        "fast.alpha_energies:Energy.laws",
+        _prior_left_out,
+    ),
+    _fault(
+        "rpapep",
+        "cavity-is-q",
+        "the data are seen under q, not under its share (1 - alpha/(N + 1))",
+        "fast.alpha_energies:Energy.laws",
+        _cavity_is_q,
+    ),
+    _fault(
+        "rpapep",
+        "slope-turned",
+        "the direction has the slope in the means with the other sign",
+        "fast.alpha_energies:Energy.direction",
+        _direction_of_mean_turned,
+    ),
+    _fault(
+        "rpapep",
+        "mean-outside-kernel",
+        "the gradient in the prior is without the mean of the law that the prior is seen under",
+        "fast.alpha_energies:Energy.kernel_moment",
+        _mean_outside_kernel,
+        _GRADIENT,
+    ),
+)
+
+# -- bb-alpha ------------------------------------------------------------------------------------------------------
+
+
+def _labels_exchanged(original: Any) -> Any:
+    return lambda epsilon, n_classes: original(epsilon, n_classes)[::-1]
+
+
+def _half_the_draws(original: Any) -> Any:
+    return lambda terms, axis: original(terms[: len(terms) // 2], axis=axis)
+
+
+_DRAWS = ("exactness/bb-alpha/draws",)
+_BLACK_BOX = (
+    _fault(
+        "bb-alpha",
+        "sign",
+        "the energy has the sign of the objective of apep",
+        "fast.methods.bb_alpha:quadrature_energy",
+        lambda original: lambda posterior: -original(posterior),
+        ("limit/bb-alpha/apep", "identity/bb-alpha/log_evidence"),
+    ),
+    _fault(
+        "bb-alpha",
+        "labels-exchanged",
+        "draws take the likelihood of a wrong label for the right one",
+        "fast.methods.bb_alpha:robust_logs",
+        _labels_exchanged,
+        _DRAWS,
+    ),
+    _fault(
+        "bb-alpha",
+        "half-the-draws",
+        "the sum is over half of the draws that it is divided by",
+        "fast.methods.bb_alpha:logsumexp",
+        _half_the_draws,
+        _DRAWS,
+    ),
+    _fault(
+        "bb-alpha",
+        "power-forgotten",
+        "the optimum that is evaluated is that of power 1",
+        "fast.alpha_runs:powered_labels",
+        _power_forgotten,
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*_PEP, *_ENERGIES, *_BLACK_BOX)
