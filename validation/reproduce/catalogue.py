@@ -15,6 +15,17 @@ MODULES = (
     "validation.reproduce.riihimaki2013.fig7",
     "validation.reproduce.riihimaki2013.fig8",
     "validation.reproduce.riihimaki2013.fig9",
+    "validation.reproduce.villacampa2017.fig1",
+    "validation.reproduce.villacampa2017.table2",
+    "validation.reproduce.villacampa2017.fig3",
+    "validation.reproduce.villacampa2017.fig4",
+    "validation.reproduce.villacampa2017.fig5",
+    "validation.reproduce.villacampa2020.fig1",
+    "validation.reproduce.villacampa2020.fig2",
+    "validation.reproduce.villacampa2020.fig3",
+    "validation.reproduce.villacampa2020.fig4",
+    "validation.reproduce.villacampa2020.fig6",
+    "validation.reproduce.villacampa2020.tablec",
 )
 
 

@@ -1,0 +1,190 @@
+"""villacampa2020, section 5.2, Fig. 2: where four methods put inducing points at several alphas."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.villacampa2017.fit import Prior
+from validation import arguments, datasets
+from validation.datasets.dataset import Dataset
+from validation.ledger.marker import equation
+from validation.report import figures
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.villacampa2017 import plane
+from validation.reproduce.villacampa2017.fig3 import boundary_of, different, margin
+from validation.reproduce.villacampa2020 import setting
+
+Array = NDArray[np.float64]
+IN_BATCHES = ("arpep", "rpapep")
+_HALF = 2.5  # the data fill [-2.5, 2.5]²
+
+
+class Placed(NamedTuple):
+    """Inducing points after training, and the run that put them there."""
+
+    Z: Array  # (C, m, 2)
+    steps: int
+    trained: setting.Run
+
+
+@equation("villacampa2020", "u39-inducing-toy")
+def inducing_point_experiment(
+    data: Dataset,
+    Z: Array,
+    method: str,
+    alpha: float,
+    *,
+    variance: float = 1.0,
+    lengthscales: float = 1.0,
+    jitter: float = setting.JITTER,
+    reduce: float = 1.0,
+    batch_size: int = 100,
+    rate: float | None = None,
+    n_start: int = 60,
+    budget: float = np.inf,
+    seed: int = 0,
+) -> Placed:
+    """Inducing points learned from Z on, everything else held at its true value: villacampa2020, section 5.2, Fig. 2.
+
+    pep and apep take 2000 iterations on all data; arpep and rpapep 2000 epochs of Adam on mini-batches of 100.
+
+    Parameters
+    ----------
+    data : Dataset                    of `datasets.make_villacampa2017_toy`, with these hyper-parameters, without noise
+    Z : (C, m, 2)                     the start, the same for all methods
+    method : str                      pep, apep, arpep or rpapep
+    alpha : float                     in [0, 1]
+    variance, lengthscales : float    true values
+    jitter : float                    on K of the inducing points
+    reduce : float                    share of the paper's iterations and epochs, (0, 1]
+    batch_size : int                  rows of a mini-batch
+    rate : float                      first adaptive rate, or of Adam; None: 0.01, and Adam's default 0.001
+    n_start : int                     sweeps, or steps of q, before the points move (batch)
+    budget : float                    seconds of training
+    seed : int                        of mini-batches
+    """
+    if not 0.0 < reduce <= 1.0:
+        raise ValueError(f"reduce: found {reduce!r}, expected a share in (0, 1]")
+    each = np.ones(data.n_classes)
+    prior = Prior(variance * each, np.full((data.n_classes, 2), lengthscales), 0.0 * each, jitter * each, Z)
+    steps = max(1, round(2000 * reduce))
+    if method in IN_BATCHES:
+        steps *= -(-data.n // batch_size)
+        run = setting.train_in_batches(
+            method, alpha, data.X, data.y, prior, batch_size=batch_size, n_steps=steps, learn=("Z",), seed=seed,
+            rate=0.001 if rate is None else rate, budget=budget,
+        )  # fmt: skip
+    else:
+        run = setting.train(
+            method, alpha, data.X, data.y, prior, n_steps=steps, learn=("Z",), rate=0.01 if rate is None else rate,
+            n_start=n_start, budget=budget, evaluate=False,
+        )  # fmt: skip
+    return Placed(np.array(run.run.points.Z), steps, run)
+
+
+@experiment(
+    "villacampa2020",
+    "fig2",
+    "where four methods put inducing points that they learn, at several alphas",
+    "near alpha = 0 ARPEP and RPAPEP put inducing points near the decision boundaries, PEP and APEP do not; as alpha "
+    "grows those of PEP overlap, RPAPEP's go nearer to the boundaries, APEP's and ARPEP's hardly change (section 5.2, "
+    "Fig. 2)",
+)
+def fig2(
+    *,
+    methods: Sequence[str] = setting.METHODS,
+    alphas: Sequence[float] = (0.0, 0.5, 1.0),
+    n: int = 300,
+    n_test: int = 1000,
+    m: int = 24,
+    reduce: float = 0.1,
+    rate_adam: float = 0.01,
+    budget: float = 6.0,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """The paper's: n=1000, m=128, reduce=1.0, rate_adam=0.001, no budget."""
+    for method in methods:
+        arguments.choice(method, setting.METHODS, "methods")
+    arguments.integer(n_test, "n_test", at_least=1)
+    rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
+    drawn = datasets.make_villacampa2017_toy(rng, arguments.integer(n, "n", at_least=10) + n_test)
+    data = drawn.rows(np.arange(n))
+    X_test, y_test = drawn.X[n:], drawn.y[n:]
+    Z = setting.start(data.X, arguments.integer(m, "m", at_least=1), data.n_classes, seed).Z
+    points = plane.grid(_HALF)
+    rows: list[tuple[object, ...]] = []
+    pictures: list[Picture] = []
+    notes: list[str] = []
+    for method in methods:
+        panels = []
+        for alpha in alphas:
+            found = inducing_point_experiment(
+                data, Z, method, alpha, reduce=reduce, rate=rate_adam if method in IN_BATCHES else None,
+                budget=budget, seed=seed,
+            )  # fmt: skip
+            run = found.trained
+            notes += run.notes
+            head = (setting.NAMES[method], float(alpha))
+            kept = sum(different(each) for each in found.Z)
+            moved = float(np.linalg.norm(found.Z - Z, axis=-1).mean())
+            if run.lost:
+                rows.append((*head, setting.NONE, setting.NONE, setting.NONE, kept, moved, run.iterations, run.seconds))
+                say(f"{head[0]}, alpha = {alpha:g}: {setting.NONE}")
+                continue
+            error, nll = run.scores(X_test, y_test)
+            edge = boundary_of(run.probabilities(points), points)
+            gap = margin(found.Z, edge) if len(edge) else None
+            rows.append((*head, error, nll, gap, kept, moved, run.iterations, run.seconds))
+            with figures.style():
+                panels.append(
+                    plane.panel(
+                        f"{head[0]}, alpha = {alpha:g}", data.X, data.y, run.probabilities, found.Z, _HALF,
+                        f"v20-fig2-{method}-{alpha:g}",
+                    )
+                )  # fmt: skip
+            say(f"{head[0]}, alpha = {alpha:g}: error {error:.3f}, nll {nll:.3f}, {run.seconds:.1f} s")
+        if panels:
+            labels = tuple(f"class {k + 1}" for k in range(data.n_classes))
+            pictures.append(
+                Picture(f"{setting.NAMES[method]}: data, boundaries, inducing points", labels, tuple(panels))
+            )
+    if n < 1000 or m < 128:
+        notes.append(f"{n} data and {m} inducing points per class, fewer than the paper's: -o n=1000 -o m=128")
+    if reduce < 1.0:
+        notes.append(f"{reduce:g} of the paper's 2000 iterations or epochs: -o reduce=1.0")
+    if np.isfinite(budget):
+        notes.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
+    if rate_adam != 0.001:
+        notes.append(f"rate {rate_adam:g} of Adam, for short runs; the paper has its default: -o rate_adam=0.001")
+    notes += [
+        setting.LIMIT,
+        "batch: q and inducing points take turns, by natural-gradient and adaptive-rate steps",
+        "the paper does not print the true hyper-parameters: variance 1, lengthscales 1, no noise here",
+        "distance from the boundary: mean over inducing points, to the nearest grid point where the predicted class "
+        "changes; Fig. 2 prints no numbers",
+    ]
+    return Outcome(
+        {
+            "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {n_test} test rows",
+            "inducing points": f"{m} per class, {Z.shape[0] * m} in all",
+            "jitter": setting.JITTER,
+            "label errors": setting.EPSILON,
+            "seed": seed,
+        },
+        (
+            Table(
+                "placed",
+                ("method", "alpha", "error", "nll", "from the boundary", "different points", "moved by", "steps",
+                 "seconds"),
+                tuple(rows),
+                "After training; points closer than 0.05 count once; before, the points are rows of the data",
+            ),
+        ),
+        tuple(pictures),
+        tuple(dict.fromkeys(notes)),
+    )  # fmt: skip

@@ -1,0 +1,176 @@
+"""villacampa2020, section 5.3 and appendix D, Fig. 3 and D.9: test scores against training time on Satellite."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from validation import arguments
+from validation.ledger.marker import equation
+from validation.report import figures
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.villacampa2017.fig4 import averaged, times_of
+from validation.reproduce.villacampa2020 import setting, uci
+
+FIELDS = {"nll": "negative log-likelihood", "error": "test error"}
+
+
+class Timed(NamedTuple):
+    """Scores along one run; no course where the energy has no finite optimum."""
+
+    course: setting.Course | None
+    optimum: str  # "" or "none: why"
+    notes: tuple[str, ...]
+
+
+@equation("villacampa2020", "u40-time-protocol")
+def training_time_experiment(
+    plan: uci.Plan,
+    method: str,
+    alpha: float,
+    m: int,
+    *,
+    n_steps: int | None = None,
+    optimizer: str = "adaptive",
+    rate: float = 0.01,
+    n_start: int = 60,
+    growth: float = 1.3,
+    budget: float = np.inf,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Timed:
+    """Test error and negative log-likelihood along one batch run: villacampa2020, section 5.3, Fig. 3 and D.9.
+
+    Training is that of section 5.1; the scoring is not counted. alpha = 0 is VB.
+
+    Parameters
+    ----------
+    plan : Plan          split of Satellite; its numbers of inducing points and its alpha are not looked at
+    method : str         pep, apep, arpep or rpapep
+    alpha : float        0, 0.3, 0.5, 0.8, 1 in the paper
+    m : int              inducing points: 4, 20, 100 in the paper
+    n_steps : int        steps; None: the paper's
+    optimizer : str      of the methods that the paper trains by L-BFGS: "adaptive" or "lbfgs"
+    rate : float         first rate of "adaptive"
+    n_start : int        steps of q before the priors move
+    growth : float       > 1: scores after the first step, when training time has grown by this factor, at the end
+    budget : float       seconds of training
+    seed : int           of the inducing points at the start
+    clock : callable     seconds
+    """
+    n_classes = int(max(plan.y.max(), plan.y_test.max())) + 1
+    prior = setting.start(plan.X, arguments.integer(m, "m", at_least=1), n_classes, seed)
+    found = setting.train(
+        method, alpha, plan.X, plan.y, prior, n_steps=plan.n_steps if n_steps is None else n_steps, rate=rate,
+        optimizer=optimizer if method in plan.quasi_newton else "adaptive", test=(plan.X_test, plan.y_test),
+        n_start=n_start, growth=growth, budget=budget, evaluate=False, clock=clock,
+    )  # fmt: skip
+    return Timed(found.course, found.optimum, found.notes)
+
+
+@experiment(
+    "villacampa2020",
+    "fig3",
+    "test log-likelihood and error against training time on Satellite",
+    "alpha near 0, and VB, are worst; PEP is best at 0.3 and 0.5, the others near 0.8 to 1; ARPEP and RPAPEP near "
+    "alpha = 0 are VB; PEP is good sooner than the others (section 5.3, Fig. 3; appendix D, Fig. D.9)",
+)
+def fig3(
+    *,
+    dataset: str = "satellite",
+    m: Sequence[int] = (4, 20),
+    methods: Sequence[str] = setting.METHODS,
+    alphas: Sequence[float] = (0.0, 0.5, 1.0),
+    n_max: int = 1500,
+    n_run: int = 1,
+    n_steps: int = 500,
+    optimizer: str = "adaptive",
+    rate: float = 0.01,
+    budget: float = 4.0,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """The paper's: m=[4, 20, 100], alphas=[0, 0.3, 0.5, 0.8, 1], n_max=6435, n_run=100, no budget."""
+    for method in methods:
+        arguments.choice(method, setting.METHODS, "methods")
+    arguments.integer(n_run, "n_run", at_least=1)
+    full = uci.load(dataset, seed)
+    data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
+    plans = [uci.uci_protocol(data, 1.0, 0.0, k, seed=seed) for k in range(n_run)]
+    summary: list[tuple[object, ...]] = []
+    along: list[tuple[object, ...]] = []
+    notes: list[str] = []
+    pictures = []
+    for size in m:
+        for method in methods:
+            lines: dict[str, list[figures.Curve]] = {field: [] for field in FIELDS}
+            labels = []
+            for alpha in alphas:
+                runs = [
+                    training_time_experiment(
+                        plan, method, alpha, size, n_steps=n_steps, optimizer=optimizer, rate=rate, budget=budget,
+                        seed=k,
+                    )
+                    for k, plan in enumerate(plans)
+                ]  # fmt: skip
+                head = (size, setting.NAMES[method], float(alpha))
+                notes += [said for run in runs if run.optimum for said in run.notes]
+                courses = [run.course for run in runs if run.course is not None]
+                if not courses:
+                    summary.append((*head, setting.NONE, setting.NONE, setting.NONE, setting.NONE, len(runs)))
+                    say(f"m = {size}, {head[1]}, alpha = {alpha:g}: {setting.NONE}")
+                    continue
+                seconds = times_of(courses, 12)
+                found = {field: averaged(courses, field, seconds) for field in FIELDS}
+                for field in FIELDS:
+                    lines[field].append(figures.Curve(f"alpha = {alpha:g}", seconds, found[field]))
+                labels.append(f"alpha = {alpha:g}")
+                along += [
+                    (*head, float(t), float(nll), float(error))
+                    for t, nll, error in zip(seconds, found["nll"], found["error"], strict=True)
+                ]
+                ends = np.mean([(c.iteration[-1], c.seconds[-1], c.nll[-1], c.error[-1]) for c in courses], axis=0)
+                summary.append((*head, *(float(value) for value in ends), len(runs) - len(courses)))
+                say(f"m = {size}, {head[1]}, alpha = {alpha:g}: nll {ends[2]:.3f}, error {ends[3]:.3f} "
+                    f"after {ends[1]:.1f} s")  # fmt: skip
+            if labels:
+                with figures.style():
+                    panels = tuple(
+                        figures.curves(title, lines[field], "seconds of training", f"v20-fig3-{size}-{method}-{field}")
+                        for field, title in FIELDS.items()
+                    )
+                pictures.append(Picture(f"{setting.NAMES[method]}, m = {size}", tuple(labels), panels))
+    if data.n < full.n:
+        notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
+    if n_run < 100:
+        notes.append(f"{n_run} repetitions, fewer than the paper's 100: -o n_run=100")
+    if len(m) < 3 or len(alphas) < 5:
+        notes.append("the paper has -o 'm=[4, 20, 100]' and -o 'alphas=[0.0, 0.3, 0.5, 0.8, 1.0]'")
+    if np.isfinite(budget):
+        notes.append(f"runs end after {budget:g} s of training, if their {n_steps} steps have not ended before: "
+                     "-o budget=1e9")  # fmt: skip
+    notes += [f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 3 and D.9 print no numbers"]
+    return Outcome(
+        {
+            "data": f"{dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
+            "repetitions": n_run,
+            "optimiser": f"{optimizer}, rate {rate:g}",
+            "jitter": setting.JITTER,
+            "label errors": setting.EPSILON,
+            "seed": seed,
+        },
+        (
+            Table(
+                "ends",
+                ("m", "method", "alpha", "steps", "seconds", "nll", "error", "without optimum"),
+                tuple(summary),
+                "Where the runs end, averaged over those that have an optimum",
+            ),
+            Table("curves", ("m", "method", "alpha", "seconds", "nll", "error"), tuple(along), "Along the runs"),
+        ),
+        tuple(pictures),
+        tuple(dict.fromkeys(notes)),
+    )

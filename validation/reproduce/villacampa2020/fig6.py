@@ -1,0 +1,249 @@
+"""villacampa2020, section 5.6, Fig. 6 and 7: active learning on Waveform by predictive entropy and at random."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.villacampa2017.fit import Prior
+from reference.villacampa2020.experiments import select_by_entropy
+from validation import arguments, datasets
+from validation.datasets.splits import standardise
+from validation.ledger.marker import equation
+from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.protocols import scores
+from validation.reproduce.villacampa2020 import plots, setting
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+RULES = ("entropy", "random")
+
+
+class Learner(Protocol):
+    """What can be trained on rows, and again on these and further ones."""
+
+    def fit(self, X: Array, y: Labels) -> bool:
+        """Train; rows of the call before come first. False: there is nothing to predict with."""
+
+    def probabilities(self, X: Array) -> Array:
+        """(t, C)."""
+
+
+class Pool(NamedTuple):
+    """Rows to begin with, to choose from, and to be scored by; inputs standardised by the first."""
+
+    X: Array
+    y: Labels
+    X_pool: Array
+    y_pool: Labels
+    X_test: Array
+    y_test: Labels
+
+
+@equation("villacampa2020", "u43-active-learning")
+def active_learning_experiment(
+    learner: Learner, pool: Pool, *, rule: str = "entropy", n_additions: int = 100, seed: int = 0
+) -> Array:
+    """(n_additions + 1,) test errors before and after each addition of a row of the pool: villacampa2020, section 5.6.
+
+    Infinite from where the learner has nothing to predict with.
+
+    Parameters
+    ----------
+    learner              trained anew after every addition, from where it stands
+    pool : Pool          the paper: 100 rows to begin with, 400 to choose from, 500 test rows
+    rule : str           "entropy": the row whose predictive class distribution has the largest; "random"
+    n_additions : int    the paper: 100
+    seed : int           of the random rows
+
+    Raises
+    ------
+    ValueError           more additions than rows to choose from
+    """
+    arguments.choice(rule, RULES, "rule")
+    if not 0 <= arguments.integer(n_additions, "n_additions", at_least=0) <= pool.y_pool.size:
+        raise ValueError(f"n_additions: found {n_additions}, expected at most {pool.y_pool.size}, the rows of the pool")
+    rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
+    X, y, left = pool.X, pool.y, np.arange(pool.y_pool.size)
+    errors = np.full(n_additions + 1, np.inf)
+    for k in range(n_additions + 1):
+        if not learner.fit(X, y):
+            break
+        errors[k] = scores(learner.probabilities(pool.X_test), pool.y_test)[0]
+        if k == n_additions:
+            break
+        if rule == "entropy":
+            place = select_by_entropy(learner.probabilities(pool.X_pool[left]))
+        else:
+            place = int(rng.integers(left.size))
+        chosen, left = left[place], np.delete(left, place)
+        X, y = np.vstack([X, pool.X_pool[chosen]]), np.append(y, pool.y_pool[chosen])
+    return errors
+
+
+class Trained:
+    """One of the four methods as a learner: a long first training, short ones after each addition."""
+
+    def __init__(
+        self, method: str, alpha: float, *, n_inducing: int, n_first: int, n_next: int, seed: int, **options: Any
+    ) -> None:
+        self.method, self.alpha, self.n_inducing, self.seed, self.options = method, alpha, n_inducing, seed, options
+        self.n_first, self.n_next = n_first, n_next
+        self.run: setting.Run | None = None
+        self.prior: Prior | None = None
+
+    def fit(self, X: Array, y: Labels) -> bool:
+        """Train on all rows, from the run before if there is one."""
+        if self.prior is None:
+            self.prior = setting.start(X, self.n_inducing, 3, self.seed)
+        steps = self.n_first if self.run is None else self.n_next
+        self.run = setting.train(
+            self.method, self.alpha, X, y, self.prior, n_steps=steps, before=self.run, evaluate=False, **self.options
+        )
+        return not self.run.lost
+
+    def probabilities(self, X: Array) -> Array:
+        """(t, C)."""
+        assert self.run is not None  # trained before
+        return self.run.probabilities(X)
+
+
+def drawn_pool(seed: int, n: int = 100, n_test: int = 500, n_pool: int = 400) -> Pool:
+    """Rows of a generated Waveform: section 5.6."""
+    data = datasets.make_waveform(np.random.default_rng(seed), n + n_test + n_pool)
+    edges = np.array([n, n + n_test])
+    parts = np.split(np.arange(data.n), edges)
+    X, X_test, X_pool = standardise(*(data.X[part] for part in parts))
+    return Pool(X, data.y[parts[0]], X_pool, data.y[parts[2]], X_test, data.y[parts[1]])
+
+
+@experiment(
+    "villacampa2020",
+    "fig6",
+    "active learning on Waveform by predictive entropy, and at random",
+    "the error is lower for alpha near 1, by either rule; it is always lower when rows are chosen by entropy; it falls "
+    "most from where it begins for alpha near 0, but for PEP, where it does for alpha near 1 (section 5.6, Fig. 6, 7)",
+)
+def fig6(
+    *,
+    methods: Sequence[str] = setting.METHODS,
+    alphas: Sequence[float] = (0.0, 0.5, 1.0),
+    rules: Sequence[str] = RULES,
+    n_additions: int = 15,
+    n_run: int = 1,
+    m: int = 15,
+    n_first: int = 40,
+    n_next: int = 3,
+    optimizer: str = "adaptive",
+    rate: float = 0.01,
+    budget: float = 4.0,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """The paper's: all alphas, n_additions=100, n_run=100, n_first=250 and n_next=25 (PEP: 50 and 5), L-BFGS."""
+    for method in methods:
+        arguments.choice(method, setting.METHODS, "methods")
+    for rule in rules:
+        arguments.choice(rule, RULES, "rules")
+    arguments.integer(n_run, "n_run", at_least=1)
+    curves: dict[tuple[str, float, str], Array] = {}
+    notes: list[str] = []
+    for method in methods:
+        for alpha in alphas:
+            for rule in rules:
+                every = []
+                for k in range(n_run):
+                    learner = Trained(
+                        method, float(alpha), n_inducing=m, n_first=n_first, n_next=n_next, seed=k,
+                        optimizer=optimizer, rate=rate, budget=budget,
+                    )  # fmt: skip
+                    every.append(
+                        active_learning_experiment(
+                            learner, drawn_pool(seed + k), rule=rule, n_additions=n_additions, seed=seed + k
+                        )
+                    )
+                    assert learner.run is not None  # trained by it
+                    notes += learner.run.notes
+                curves[method, float(alpha), rule] = np.mean(every, axis=0)
+                end = curves[method, float(alpha), rule]
+                say(f"{setting.NAMES[method]}, alpha = {alpha:g}, {rule}: {_text(end[0])} to {_text(end[-1])}")
+    rows = [_row(method, alpha, rule, errors) for (method, alpha, rule), errors in curves.items()]
+    every_row = [
+        (setting.NAMES[method], alpha, rule, k, _text(error), _text(errors[0] - error))
+        for (method, alpha, rule), errors in curves.items()
+        for k, error in enumerate(errors)
+    ]
+    if n_additions < 100 or n_run < 100:
+        notes.append(
+            f"{n_additions} additions, {n_run} repetitions, fewer than the paper's 100 and 100: "
+            "-o n_additions=100 -o n_run=100"
+        )
+    notes.append(
+        f"{n_first} steps first and {n_next} after each addition; the paper: 250 and 25 of L-BFGS, 50 and 5 for PEP: "
+        "-o n_first=250 -o n_next=25 -o optimizer=lbfgs"
+    )
+    notes.append(f"{m} inducing points: the paper does not say how many")
+    notes.append(f"start: {setting.START}")
+    if np.isfinite(budget):
+        notes.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
+    notes += [setting.LIMIT, setting.OPTIMISER, "Fig. 6 and 7 print no numbers"]
+    return Outcome(
+        {
+            "data": "waveform, generated: 100 rows first, 400 to choose from, 500 test rows",
+            "inducing points": m,
+            "additions": n_additions,
+            "repetitions": n_run,
+            "steps": f"{n_first} first, {n_next} after each addition, {optimizer}, rate {rate:g}",
+            "label errors": setting.EPSILON,
+            "seed": seed,
+        },
+        (
+            Table(
+                "summary",
+                ("method", "alpha", "rule", "error, first", "error, last", "mean error", "reduction"),
+                tuple(rows),
+                "Test error before and after the additions, and its mean along them",
+            ),
+            Table(
+                "curves",
+                ("method", "alpha", "rule", "additions", "error", "reduction"),
+                tuple(every_row),
+                "Test error after each addition (Fig. 6), and how far it has fallen (Fig. 7)",
+            ),
+        ),
+        tuple(
+            Picture(
+                f"test error, rows chosen by {rule}" if rule == "entropy" else "test error, rows chosen at random",
+                tuple(f"alpha = {float(alpha):g}" for alpha in alphas),
+                tuple(
+                    plots.lines(
+                        setting.NAMES[method],
+                        [
+                            plots.Line(f"alpha = {alpha:g}", np.arange(errors.size, dtype=np.float64), errors)
+                            for (name, alpha, by), errors in curves.items()
+                            if name == method and by == rule
+                        ],
+                        "additions",
+                        f"fig6-{method}-{rule}",
+                    )
+                    for method in methods
+                ),
+            )
+            for rule in rules
+        ),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _row(method: str, alpha: float, rule: str, errors: Array) -> tuple[object, ...]:
+    values = (errors[0], errors[-1], float(errors.mean()))
+    fallen = _text(errors[0] - errors[-1]) if np.isfinite(errors).all() else setting.NONE
+    return (setting.NAMES[method], alpha, rule, *(_text(value) for value in values), fallen)
+
+
+def _text(value: float) -> float | str:
+    """A number, or "none" where there is no optimum."""
+    return float(value) if np.isfinite(value) else setting.NONE

@@ -1,0 +1,380 @@
+"""What the experiments of villacampa2020 share: runs of four methods at any alpha, scored along the way, continued."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast.alpha_energies import Energy
+from fast.alpha_runs import EnergyRun, predict_robust
+from fast.class_data import ClassData
+from fast.class_ep import empty_sites
+from fast.class_inference import inducing_classes
+from fast.class_projections import InducingClasses
+from fast.class_training import Progress, Settings, converge, settings_of
+from fast.class_training import train as train_run
+from fast.errors import NotPositiveDefiniteError
+from fast.methods import apep, pep
+from fast.power_factors import PowerDatum, PowerRun
+from reference.villacampa2017.fit import Prior
+from validation import arguments
+from validation.reproduce.protocols import scores
+from validation.reproduce.villacampa2017.setting import (
+    EPSILON,
+    JITTER,
+    LEARN,
+    START,
+    Course,
+    minibatches,
+    smaller,
+    start,
+)
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+NAMES: Mapping[str, str] = MappingProxyType({"pep": "PEP", "apep": "APEP", "arpep": "ARPEP", "rpapep": "RPAPEP"})
+METHODS = tuple(NAMES)
+ALPHAS = tuple(k / 10 for k in range(11))
+OPTIMIZERS = ("adaptive", "lbfgs")
+_RESTARTS = 2
+# A natural-gradient run that is far from its optimum after 40 steps searches it by L-BFGS, which costs as much as a
+# whole training and is of no use where the priors move next: it counts its steps anew before.
+_BEFORE_SEARCH = 39
+NONE = "none"  # stands in tables for what an energy without a finite optimum does not have
+LIMIT = "alpha = 0 is the limit itself, which is VB for all four methods; the paper takes a small alpha, not printed"
+OPTIMISER = (
+    "q and priors take turns, a sweep of power EP or a natural-gradient step and an adaptive-rate step; the paper does "
+    "so for PEP and has L-BFGS on q and priors together for the others: -o optimizer=lbfgs has it on the priors"
+)
+__all__ = ["ALPHAS", "EPSILON", "JITTER", "LEARN", "METHODS", "NAMES", "START", "Course", "smaller", "start"]
+
+
+class Run(NamedTuple):
+    """How a training run ended."""
+
+    method: str
+    alpha: float
+    run: Any
+    log_evidence: float | None  # None: it has none, or it was not asked for
+    optimum: str  # "" or "none: why"
+    reason: str
+    course: Course | None  # None: no scores were asked for, or the run has none
+    iterations: int
+    seconds: float  # of training
+    restarts: tuple[float, ...] = ()  # first rates with which it diverged before
+
+    @property
+    def lost(self) -> bool:
+        """Whether there is nothing to predict with."""
+        return bool(self.optimum)
+
+    def probabilities(self, X: Array) -> Array:
+        """(t, C) at X (t, d).
+
+        Raises
+        ------
+        ValueError    the run has no finite optimum
+        """
+        if self.lost:
+            raise ValueError(f"run: found {self.optimum}, expected a finite optimum for predictions")
+        run = self.run
+        return np.asarray(predict_robust(run.points, run.law, X, epsilon_of(run)).probabilities)
+
+    def scores(self, X: Array, y: Labels) -> tuple[float, float]:
+        """(error, nll) of held-out rows; infinite where there is no optimum, which is last in every rank."""
+        return (np.inf, np.inf) if self.lost else scores(self.probabilities(X), y)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of it beyond its numbers."""
+        label = f"{NAMES[self.method]} at alpha = {self.alpha:g}"
+        again = tuple(f"{label}: diverged from rate {rate:g}, begun again with {rate / 10:g}" for rate in self.restarts)
+        if self.lost:
+            return (*again, f"{label}: {self.optimum}")
+        usual = self.reason in ("", "tolerance reached") or self.reason.endswith("steps made")
+        usual = usual or "CONVERGENCE" in self.reason or "LIMIT" in self.reason
+        return again if usual else (*again, f"{label}: {self.reason}")
+
+
+def epsilon_of(run: Any) -> float:
+    """Probability of a random label of a run of any of the four methods."""
+    return float(run.power.epsilon if isinstance(run, PowerRun) else run.epsilon)
+
+
+def begin(method: str, alpha: float, X: Array, y: Labels, prior: Prior, *, epsilon: float = EPSILON) -> Any:
+    """A run that has not seen the data: sites at zero, q at the prior.
+
+    Parameters
+    ----------
+    method : str       pep, apep, arpep or rpapep
+    alpha : float      in [0, 1]
+    X, y               training rows
+    prior : Prior      where it starts
+    epsilon : float    probability of a random label
+    """
+    arguments.choice(method, METHODS, "method")
+    alpha, epsilon = pep.checked_powers(alpha, epsilon)
+    data = ClassData(X, y, prior.Z.shape[0], block_size=4096, memory_budget=2**26)
+    return _run(method, alpha, data, inducing_classes(data, *prior[:4], prior.Z, False), epsilon)
+
+
+def _run(method: str, alpha: float, data: ClassData, points: InducingClasses, epsilon: float) -> Any:
+    if method == "pep":
+        factors = PowerDatum(alpha, epsilon)
+        return PowerRun(data, points, factors, empty_sites(factors, data.n, data.n_classes), "28")
+    return EnergyRun(data, points, Energy(method, alpha, data.n), epsilon)
+
+
+def grown(before: Run, X: Array, y: Labels) -> Any:
+    """The run on more data, which come after those that it knows: priors, inducing points and q as they are.
+
+    Power EP keeps its sites, new ones are zero; the other methods keep q itself.
+
+    Parameters
+    ----------
+    before : Run    on the first rows
+    X, y            all rows
+    """
+    old = before.run
+    data = ClassData(X, y, old.points.n_classes, block_size=4096, memory_budget=2**26)
+    new = _run(before.method, before.alpha, data, old.points, epsilon_of(old))
+    state = {name: np.array(part) for name, part in old.state().items()}
+    if before.method == "pep":
+        state["sites"] = np.concatenate([state["sites"], new.state()["sites"][:, old.data.n :]], axis=1)
+    new.restore(state, old.points.hyper, old.points.Z, True)
+    new.rebuild()
+    return new
+
+
+def train(
+    method: str,
+    alpha: float,
+    X: Array,
+    y: Labels,
+    prior: Prior,
+    *,
+    epsilon: float = EPSILON,
+    n_steps: int = 500,
+    n_start: int = 60,
+    learn: Sequence[str] = LEARN,
+    optimizer: str = "adaptive",
+    rate: float = 0.01,
+    damping: float = 0.5,
+    tolerance: float = 1e-3,
+    max_iterations: int = 200,
+    before: Run | None = None,
+    test: tuple[Array, Labels] | None = None,
+    growth: float = 1.3,
+    budget: float = np.inf,
+    evaluate: bool = True,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Run:
+    """Train one method on all data: q alone first, then q and the priors.
+
+    An energy that grows without bound, and a run that cannot begin, end with `optimum` "none: why". Where ascent with
+    adaptive rates leaves the range of the priors it is begun again with a tenth of the rate, twice at most.
+
+    Parameters
+    ----------
+    method : str           pep, apep, arpep or rpapep
+    alpha : float          in [0, 1]
+    X, y                   training rows; inputs standardised
+    prior : Prior          where it starts
+    epsilon : float        probability of a random label
+    n_steps : int          updates of what is learned; of L-BFGS, iterations
+    n_start : int          steps of q before the priors move, all there are if nothing is learned; not for "lbfgs"
+    learn : names          out of variance, lengthscales, noise, Z
+    optimizer : str        "adaptive": in turns with q; "lbfgs": q at its optimum for every step of the priors
+    rate : float           first rate of "adaptive"
+    damping, tolerance, max_iterations    of power EP; tolerance and steps of q for the others too
+    before : Run           continue it on these rows, of which it knows the first
+    test : (X, y)          held-out rows for scores
+    growth : float         > 1: scores after the first step and whenever training time has grown by this factor
+    budget : float         seconds of training; the run ends with the step that spends them
+    evaluate : bool        log evidence at the end
+    clock : callable       seconds
+    """
+    arguments.choice(optimizer, OPTIMIZERS, "optimizer")
+    again: tuple[float, ...] = ()
+    while True:
+        record = Recorder(test, growth, budget, clock, quasi_newton=optimizer == "lbfgs" and bool(learn))
+        record.in_turns = optimizer == "adaptive" and bool(learn)
+        record.begin()
+        run = begin(method, alpha, X, y, prior, epsilon=epsilon) if before is None else grown(before, X, y)
+        common: dict[str, Any] = {"damping": damping, "tolerance": tolerance}
+        settings = None
+        if learn:
+            own: dict[str, Any] = (
+                {"scheme": "outer"} if optimizer == "lbfgs" else {"scheme": "inner-approximate", "rate": rate}
+            )
+            settings = settings_of(
+                y.size,
+                max_iterations=max_iterations,
+                learn=learn,
+                optimizer=optimizer,
+                n_steps=n_steps,
+                **common,
+                **own,
+            )
+        first = settings_of(y.size, max_iterations=n_start, **common) if n_start else None
+        wanted = not learn or (before is None and optimizer != "lbfgs")
+        reason, optimum, diverged = _through(run, first if wanted else None, settings, record)
+        record.pause()
+        if not diverged or optimizer == "lbfgs" or len(again) == _RESTARTS:
+            return ended(record, method, alpha, run, reason, optimum, evaluate=evaluate)._replace(restarts=again)
+        again, rate = (*again, rate), rate / 10.0
+
+
+def _through(run: Any, first: Settings | None, settings: Settings | None, record: Recorder) -> tuple[str, str, bool]:
+    """q alone, then q and priors: how it ended, why there is no optimum, whether the priors left their range."""
+    reason = ""
+    try:
+        if first is not None:
+            reason = converge(run, first, record).reason
+        if settings is not None:
+            trained = train_run(run, settings, record)
+            return trained.reason, "", trained.diverged
+    except EnoughError as error:
+        reason = str(error)
+    except (ValueError, NotPositiveDefiniteError) as error:
+        # the start itself has no evidence, or no q: what a search of the priors refuses to begin with
+        if not (isinstance(error, NotPositiveDefiniteError) or str(error).startswith("log_evidence:")):
+            raise
+        return reason, f"{NONE}: {error}", False
+    return reason, "", False
+
+
+def train_in_batches(
+    method: str,
+    alpha: float,
+    X: Array,
+    y: Labels,
+    prior: Prior,
+    *,
+    epsilon: float = EPSILON,
+    batch_size: int = 200,
+    n_steps: int = 1000,
+    learn: Sequence[str] = LEARN,
+    rate: float = 0.001,
+    damping: float = 0.5,
+    seed: int = 0,
+    test: tuple[Array, Labels] | None = None,
+    growth: float = 1.3,
+    budget: float = np.inf,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Run:
+    """Train one method on mini-batches: Adam on the priors, and on q but for PEP, whose factors are refined.
+
+    Parameters
+    ----------
+    method, alpha, X, y, prior, epsilon, learn    as for `train`
+    batch_size : int       rows of a mini-batch; those of an epoch are a partition of the data
+    n_steps : int          mini-batches
+    rate : float           of Adam; its default is the paper's choice
+    damping : float        of power EP
+    seed : int             of the mini-batches
+    test, growth, budget, clock    as for `train`
+    """
+    arguments.choice(method, METHODS, "method")
+    record = Recorder(test, growth, budget, clock, quasi_newton=False)
+    batches = minibatches(y.size, batch_size, n_steps, seed)
+    options: dict[str, Any] = {"batches": batches, "n_steps": n_steps, "learn": tuple(learn), "rate": rate}
+    options |= {"alpha": alpha, "evaluate": False, "callback": record, "optimizer": "adam"}
+    if method == "pep":
+        options |= {"scheme": "inner", "damping": damping}
+    else:
+        options |= {"energy": method}
+    fit = pep.fit if method == "pep" else apep.fit
+    record.begin()
+    try:
+        posterior: Any = fit(X, y, prior.Z.shape[0], *prior[:4], prior.Z, epsilon, **options)
+        run, reason = posterior.run, posterior.trained.reason
+    except EnoughError as error:
+        assert record.last is not None  # raised by it
+        run, reason = record.last.run, str(error)
+    record.pause()
+    return ended(record, method, alpha, run, reason, "", evaluate=False)
+
+
+def ended(record: Recorder, method: str, alpha: float, run: Any, reason: str, optimum: str, *, evaluate: bool) -> Run:
+    """What a run has come to, its last scores included."""
+    unbounded = getattr(run, "unbounded", None)
+    optimum = optimum or unbounded or ""
+    value = run.log_evidence() if evaluate and not optimum else None
+    course = None if optimum else record.finish(run)
+    return Run(method, alpha, run, value, optimum, reason, course, record.count, record.trained)
+
+
+class EnoughError(Exception):
+    """The budget of seconds is spent, or the energy has no finite optimum."""
+
+
+class Recorder:
+    """A callback that scores a run at growing times, with the clock stopped, and ends it when there is enough."""
+
+    def __init__(
+        self,
+        test: tuple[Array, Labels] | None,
+        growth: float,
+        budget: float,
+        clock: Callable[[], float],
+        *,
+        quasi_newton: bool,
+    ) -> None:
+        if not growth > 1.0:
+            raise ValueError(f"growth: found {growth!r}, expected a factor > 1")
+        if not budget > 0.0:
+            raise ValueError(f"budget: found {budget!r}, expected seconds > 0")
+        self.test, self.growth, self.budget, self.clock = test, growth, budget, clock
+        self.quasi_newton, self.best, self.in_turns = quasi_newton, -np.inf, False
+        self.trained, self.resumed, self.count = 0.0, 0.0, 0
+        self.rows: list[tuple[int, float, float, float]] = []
+        self.last: Progress | None = None
+
+    def begin(self) -> None:
+        """The clock runs."""
+        self.resumed = self.clock()
+
+    def pause(self) -> None:
+        """The clock stands."""
+        self.trained += self.clock() - self.resumed
+        self.resumed = self.clock()
+
+    def __call__(self, progress: Progress) -> None:
+        """One step is made."""
+        self.trained += self.clock() - self.resumed
+        self.last, self.count = progress, self.count + 1
+        unbounded = getattr(progress.run, "unbounded", None)
+        if unbounded is not None and not self.quasi_newton:
+            self.resumed = self.clock()
+            raise EnoughError(unbounded)
+        if self.in_turns and getattr(progress.run, "steps", 0) >= _BEFORE_SEARCH:
+            progress.run.rebuild()
+        # a line search also looks at worse places
+        shown = not self.quasi_newton or progress.log_evidence >= self.best
+        self.best = max(self.best, progress.log_evidence) if self.quasi_newton else self.best
+        if self.test is not None and shown and (not self.rows or self.trained >= self.growth * self.rows[-1][1]):
+            self._score(progress.run)
+        self.resumed = self.clock()
+        if self.trained >= self.budget:
+            raise EnoughError(f"{self.budget:g} seconds spent after {self.count} steps")
+
+    def _score(self, run: Any) -> None:
+        assert self.test is not None
+        p = np.asarray(predict_robust(run.points, run.law, self.test[0], epsilon_of(run)).probabilities)
+        self.rows.append((self.count, self.trained, *scores(p, self.test[1])))
+
+    def finish(self, run: Any) -> Course | None:
+        """The course with the end of the run as its last row."""
+        if self.test is None:
+            return None
+        if not self.rows or self.rows[-1][0] != self.count or self.quasi_newton:
+            self._score(run)
+        iteration, seconds, error, nll = zip(*self.rows, strict=True)
+        return Course(np.array(iteration), np.array(seconds), np.array(error), np.array(nll))

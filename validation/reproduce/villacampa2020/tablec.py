@@ -1,0 +1,293 @@
+"""villacampa2020, appendix C, Tables C.3 and C.4: power EP beside label regression, Laplace and Gibbs sampling."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fast.methods import label_regression, laplace_sparse
+from reference.villacampa2017.fit import Prior
+from validation import arguments
+from validation.ledger.marker import equation
+from validation.problem import Problem
+from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.protocols import Score, scores
+from validation.reproduce.published import published
+from validation.reproduce.villacampa2020 import setting, uci
+from validation.solution import Solution
+from validation.solve import solve
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+NAMES: Mapping[str, str] = {
+    "gibbs-threshold": "MCMC",
+    "laplace-sparse": "Laplace",
+    "label-regression": "Label regression",
+    "pep 0": "PEP (alpha = 0)",
+    "pep 0.5": "PEP (alpha = 0.5)",
+    "pep 1": "PEP (alpha = 1)",
+}
+COLUMNS = tuple(NAMES)
+
+
+class Sampled(NamedTuple):
+    """What the chains say of the latent values and of the test rows."""
+
+    probabilities: Array  # (t, C)
+    latent_mean: Array  # (n, C)
+    ess: float | None  # smallest effective sample size
+    r_hat: float | None
+    settled: bool
+
+
+class Compared(NamedTuple):
+    """Scores of all methods on one split; infinite where there is no optimum."""
+
+    scores: dict[str, Score]
+    notes: tuple[str, ...]
+
+
+def learned_prior(run: setting.Run) -> Prior:
+    """Hyper-parameters and inducing points where a run ended."""
+    points = run.run.points
+    variance, lengthscales, noise, jitter = (np.array(value) for value in points.hyper)
+    return Prior(variance, lengthscales, noise, jitter, np.array(points.Z))
+
+
+@equation("villacampa2020", "u48-mcmc")
+def gibbs_baseline(
+    X: Array,
+    y: Labels,
+    X_test: Array,
+    prior: Prior,
+    *,
+    epsilon: float = setting.EPSILON,
+    n_chains: int = 8,
+    n_draws: int = 500,
+    n_warmup: int = 200,
+    seed: int = 0,
+) -> Sampled:
+    """Gibbs sampling of the latent values with hyper-parameters taken from EP: villacampa2020, appendix C.
+
+    The model is EP's: latent values independent given the inducing values, robust likelihood.
+
+    Parameters
+    ----------
+    X, y                training rows
+    X_test : (t, d)     rows to predict
+    prior : Prior       hyper-parameters and inducing points of power EP at alpha = 1
+    epsilon : float     probability of a random label
+    n_chains, n_draws, n_warmup    of the sampler
+    seed : int          of the chains
+    """
+    problem = Problem("baseline", X, y, prior.Z.shape[0], "threshold", *prior[:4], Z=prior.Z, prior_model="fitc",
+                      epsilon=epsilon, X_test=X_test)  # fmt: skip
+    found: Solution = solve(
+        "gibbs", "gibbs-threshold", problem, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, seed=seed
+    )
+    assert found.probabilities is not None  # test rows were given
+    assert found.latent_mean is not None
+    return Sampled(
+        np.asarray(found.probabilities), np.asarray(found.latent_mean), found.ess, found.r_hat, found.converged
+    )
+
+
+@equation("villacampa2020", "u49-baseline-comparison")
+def baseline_comparison(
+    plan: uci.Plan,
+    n_classes: int,
+    *,
+    methods: Sequence[str] = COLUMNS,
+    n_steps: int = 250,
+    rate: float = 0.01,
+    budget: float = np.inf,
+    n_chains: int = 8,
+    n_draws: int = 500,
+    seed: int = 0,
+    clock: Callable[[], float] = time.perf_counter,
+) -> Compared:
+    """Test error and negative log-likelihood of power EP and three baselines on one split: villacampa2020, appendix C.
+
+    All start alike. Power EP and label regression learn by ascent with adaptive rates; Laplace and Gibbs sampling take
+    the hyper-parameters that power EP has learned at alpha = 1, the time of which is not counted for them.
+
+    Parameters
+    ----------
+    plan : Plan           split and number of inducing points; its alpha is not looked at
+    n_classes : int       C
+    methods : names       out of gibbs-threshold, laplace-sparse, label-regression, "pep 0", "pep 0.5", "pep 1"
+    n_steps : int         steps of the priors
+    rate : float          first adaptive rate
+    budget : float        seconds of one training of power EP
+    n_chains, n_draws     of the sampler
+    seed : int            of inducing points at the start, and chains
+    clock : callable      seconds
+    """
+    for method in methods:
+        arguments.choice(method, COLUMNS, "methods")
+    prior = setting.start(plan.X, plan.n_inducing, n_classes, seed)
+    found: dict[str, Score] = {}
+    notes: list[str] = []
+    runs: dict[str, setting.Run] = {}
+
+    def powered(name: str) -> setting.Run:
+        if name not in runs:
+            runs[name] = setting.train(
+                "pep", float(name.split()[1]), plan.X, plan.y, prior, n_steps=n_steps, rate=rate, budget=budget,
+                evaluate=False, clock=clock,
+            )  # fmt: skip
+            notes.extend(runs[name].notes)
+        return runs[name]
+
+    for method in methods:
+        label = NAMES[method]
+        if method.startswith("pep"):
+            run = powered(method)
+            found[method] = Score(*run.scores(plan.X_test, plan.y_test), run.seconds)
+            continue
+        if method != "label-regression" and powered("pep 1").lost:
+            notes.append(f"{label}: none, PEP at alpha = 1 gave no hyper-parameters")
+            found[method] = Score(np.inf, np.inf, 0.0)
+            continue
+        started = clock()
+        if method == "gibbs-threshold":
+            sampled = gibbs_baseline(
+                plan.X,
+                plan.y,
+                plan.X_test,
+                learned_prior(powered("pep 1")),
+                n_chains=n_chains,
+                n_draws=n_draws,
+                seed=seed,
+            )
+            p = sampled.probabilities
+            if not sampled.settled:
+                notes.append(f"{label}: ESS {_number(sampled.ess)}, R-hat {_number(sampled.r_hat)}, too few draws")
+        elif method == "laplace-sparse":
+            own = learned_prior(powered("pep 1"))
+            mode = laplace_sparse.fit(plan.X, plan.y, n_classes, *own, tolerance=1e-6)
+            p = np.asarray(laplace_sparse.predict(mode, plan.X_test).probabilities)
+            if not mode.converged:
+                notes.append(f"{label}: mode not reached, residual {mode.residual:.2g}")
+        else:
+            fitted: Any = label_regression.fit(
+                plan.X, plan.y, n_classes, *prior, setting.EPSILON, learn=setting.LEARN, optimizer="adaptive",
+                n_steps=n_steps, rate=rate,
+            )  # fmt: skip
+            p = np.asarray(label_regression.predict(fitted, plan.X_test).probabilities)
+            if fitted.trained.diverged:
+                notes.append(f"{label}: {fitted.trained.reason}")
+        found[method] = Score(*scores(p, plan.y_test), clock() - started)
+    return Compared(found, tuple(notes))
+
+
+def _number(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g}"
+
+
+@experiment(
+    "villacampa2020",
+    "tablec",
+    "power EP beside label regression, Laplace and Gibbs sampling on eight data sets",
+    "PEP predicts about as well as Gibbs sampling, alpha = 0 with much worse log-likelihoods on some sets; label "
+    "regression is worst (appendix C, Tables C.3 and C.4)",
+)
+def tablec(
+    *,
+    datasets: Sequence[str] = ("new_thyroid", "wine"),
+    methods: Sequence[str] = COLUMNS,
+    fractions: Sequence[float] = (0.05,),
+    n_run: int = 2,
+    n_steps: int = 100,
+    n_max: int = 1000,
+    rate: float = 0.01,
+    budget: float = 15.0,
+    n_chains: int = 8,
+    n_draws: int = 300,
+    seed: int = 0,
+    say: Callable[[str], object] = lambda text: None,
+) -> Outcome:
+    """The paper's: all eight sets, fractions=[0.05, 0.1, 0.2], n_run=100, no budget; its length of PEP is 500 steps."""
+    arguments.integer(n_run, "n_run", at_least=1)
+    printed = published("villacampa2020", "tablec")
+    rows: list[tuple[object, ...]] = []
+    notes: list[str] = []
+    for name in datasets:
+        full = uci.load(name, seed)
+        data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
+        if data.n < full.n:
+            notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
+        for fraction in fractions:
+            plans = [uci.uci_protocol(data, fraction, 1.0, k, seed=seed) for k in range(n_run)]
+            every = []
+            for k, plan in enumerate(plans):
+                every.append(
+                    baseline_comparison(
+                        plan, data.n_classes, methods=methods, n_steps=n_steps, rate=rate, budget=budget,
+                        n_chains=n_chains, n_draws=n_draws, seed=k,
+                    )
+                )  # fmt: skip
+                notes += [f"{name}, repetition {k + 1}: {said}" for said in every[-1].notes]
+            for method in methods:
+                mine = [each.scores[method] for each in every if np.isfinite(each.scores[method].nll)]
+                rows += _rows(name, f"{100.0 * fraction:g}%", plans[0], method, mine, printed)
+                if mine:
+                    nll, error = np.mean([score.nll for score in mine]), np.mean([score.error for score in mine])
+                    say(f"{name}, m = {plans[0].n_inducing}, {NAMES[method]}: nll {nll:.3f}, error {error:.3f}")
+    if len(datasets) < len(uci.DATASETS) or len(fractions) < 3:
+        notes.append(
+            f"{len(datasets)} data sets of the paper's eight, {len(fractions)} numbers of inducing points of three"
+        )
+    if n_run < 100:
+        notes.append(f"{n_run} repetitions, fewer than the paper's 100: -o n_run=100")
+    notes.append(f"{n_steps} steps of PEP and label regression; appendix C does not say how many, section 5.1 has 500")
+    if np.isfinite(budget):
+        notes.append(f"a training of PEP is cut after {budget:g} s: -o budget=1e9")
+    notes += [
+        f"start: {setting.START}",
+        setting.LIMIT,
+        "Gibbs sampling and Laplace: hyper-parameters of PEP at alpha = 1, whose time is not theirs; Laplace: soft-max",
+        "seconds are of this machine and of these programs, the paper's are means over the eight sets; its two tables "
+        "print one mean time with different error bars",
+    ]
+    return Outcome(
+        {
+            "data": ", ".join(datasets),
+            "repetitions": n_run,
+            "sampler": f"{n_chains} chains, {n_draws} draws each",
+            "jitter": setting.JITTER,
+            "label errors": setting.EPSILON,
+            "seed": seed,
+        },
+        (
+            Table(
+                "scores",
+                ("data", "M", "m", "n", "method", "score", "here", "±", "paper", "± (paper)", "where"),
+                tuple(rows),
+                "Averages over repetitions, with standard errors, beside Tables C.3 and C.4",
+            ),
+        ),
+        (),
+        tuple(dict.fromkeys(notes)),
+    )
+
+
+def _rows(
+    name: str, percent: str, plan: uci.Plan, method: str, mine: Sequence[Score], printed: Mapping[str, Any]
+) -> list[tuple[object, ...]]:
+    rows: list[tuple[object, ...]] = []
+    place = list(printed["methods"]).index(method)
+    for field, where in (("nll", "Table C.4"), ("error", "Table C.3"), ("seconds", "Table C.3, eight sets")):
+        values = np.array([getattr(score, field) for score in mine])
+        bar = float(values.std(ddof=1) / np.sqrt(values.size)) if values.size > 1 else None
+        table = printed.get(percent, {}).get("error" if field == "seconds" else field, {})
+        cell = table.get("seconds" if field == "seconds" else name)
+        theirs = (None, None, None) if cell is None else (*cell[place], where)
+        here = float(values.mean()) if values.size else setting.NONE
+        rows.append((name, percent, plan.n_inducing, plan.y.size, NAMES[method], field, here, bar, *theirs))
+    return rows
