@@ -13,6 +13,7 @@ from validation.faults import (
     truths,
     villacampa2017,
     villacampa2020,
+    villacampa2020_baselines,
     x_gpc,
 )
 from validation.selftest import Fault
@@ -27,6 +28,7 @@ def all_faults() -> tuple[Fault, ...]:
         + riihimaki.FAULTS
         + villacampa2017.FAULTS
         + villacampa2020.FAULTS
+        + villacampa2020_baselines.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS

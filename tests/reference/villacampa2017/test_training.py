@@ -297,6 +297,7 @@ def test_outer_steps_meet_a_fixed_point_each_time(model, prior):
     assert np.all(np.diff(fit.trace) > 0.0)
 
 
+@pytest.mark.slow
 def test_the_search_ends_where_the_evidence_has_no_slope(model, prior):
     s = model
     for shared in (False, True):

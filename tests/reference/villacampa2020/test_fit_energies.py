@@ -135,6 +135,7 @@ def test_mini_batches_average_to_all_data_and_adam_first_moves_every_coordinate_
     assert more.value > more.trace[0] + 0.5
 
 
+@pytest.mark.slow
 def test_learning_on_all_data_ends_where_the_total_derivative_vanishes(model, prior):
     s = model
     same = Prior(*(np.repeat(part[:1], 3, axis=0) for part in prior))

@@ -194,6 +194,7 @@ def test_a_training_step_is_a_sweep_and_a_step_uphill(model, prior):
     assert np.max(np.abs(got.coefficients.c1[2] - at.c1[2])) > 1e-3
 
 
+@pytest.mark.slow
 def test_learning_raises_the_log_evidence(model, prior):
     s = model
     start = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=Options(gradients=False)).log_evidence
