@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -24,6 +25,7 @@ INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
 # Gives the ledger's coverage for the report, or None where it cannot be had; the command line sets it.
 coverage: Callable[[], Sequence[Coverage] | None] | None = None
+_aside = ThreadPoolExecutor(1)
 
 
 def verify(
@@ -70,14 +72,15 @@ def verify(
         # here, so that a wrong selection is told without waiting for Matplotlib
         from validation.report import page, table
 
+        # reading all tests takes longer than a narrow run itself; beside a wide one it costs nobody time
+        narrow = bool(check or method or problem)
+        reading = None if coverage is None or narrow else _aside.submit(coverage)
         with progress(errors, len(selection.pairs)) as listen:
             found = runner.run(selection, jobs=jobs, listen=listen)
         console = Console()
         table.print_run(console, found, why=why, verbose=verbose)
         storage.write_text(output / "checks.csv", table.csv_text(found.results))
-        # reading all tests takes longer than a narrow run itself
-        narrow = bool(check or method or problem)
-        known = None if coverage is None or narrow else coverage()
+        known = None if reading is None else reading.result()
         storage.write_text(output / "report.html", page.render(found, known))
         console.print(f"{output / 'checks.csv'}, {output / 'report.html'}", soft_wrap=True, highlight=False)
         if narrow:
