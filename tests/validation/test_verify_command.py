@@ -43,6 +43,12 @@ def register(id: str, answer: Any, problems: tuple[str, ...] = ("easy",)) -> Non
     check(id, paper="wenzel2019", question="Is it so?", problems=problems)(asked)
 
 
+@pytest.fixture(autouse=True)
+def _without_the_ledger(monkeypatch):
+    """Reading every test of the repository takes 15 s and is no part of these runs."""
+    monkeypatch.setattr(verify_command, "coverage", None)
+
+
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
     """Run `triad verify` in an empty folder, in this process, with no checks but those that the test registers."""
