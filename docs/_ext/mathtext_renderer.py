@@ -73,18 +73,25 @@ def hash_of(text: str) -> int:
 
 # what TeX knows and mathtext does not, in words that it knows; sizes of brackets are left to it
 _SPELLINGS = (
-    (r"\\tfrac\s*(\d)(\d)", r"\\frac{\1}{\2}"),
+    (r"\\tfrac(?![a-zA-Z])", r"\\frac"),
     (r"\\ge(?![a-zA-Z])", r"\\geq"),
     (r"\\le(?![a-zA-Z])", r"\\leq"),
-    (r"\\Bigg?[lr]?(?![a-zA-Z])", ""),
+    (r"\\[bB]igg?[lr]?(?![a-zA-Z])", ""),
     (r"\\[lr]Vert(?![a-zA-Z])", r"\\|"),
     (r"\\[lr]vert(?![a-zA-Z])", "|"),
-    (r"\\sqrt\s*(\d)", r"\\sqrt{\1}"),
+)
+# TeX takes a lone character or command for an argument, mathtext wants braces: the first argument, then the second of
+# a fraction, whose first may hold braces two deep
+_TOKEN = r"\s*(\\[a-zA-Z]+|[^\s\\{\[])"
+_BRACED = r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}"
+_ARGUMENTS = (
+    (rf"(\\(?:[dt]?frac|sqrt)(?![a-zA-Z])){_TOKEN}", r"\1{\2}"),
+    (rf"(\\[dt]?frac\s*{_BRACED}){_TOKEN}", r"\1{\2}"),
 )
 
 
 def _spelt(source: str) -> str:
-    for pattern, words in _SPELLINGS:
+    for pattern, words in _ARGUMENTS + _SPELLINGS:
         source = re.sub(pattern, words, source)
     return source
 

@@ -104,7 +104,7 @@ _NESTED = (
 
 
 def _curvature_halved(original: Any) -> Any:
-    return lambda prior, latent, terms: original(prior, latent, terms._replace(pi=0.5 * terms.pi))
+    return lambda prior, latent, terms, *more: original(prior, latent, terms._replace(pi=0.5 * terms.pi), *more)
 
 
 _LAPLACE = (
