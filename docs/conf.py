@@ -4,6 +4,7 @@ import os
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
@@ -54,3 +55,14 @@ pygments_dark_style = "monokai"
 
 # The witnesses share a vocabulary and no code: several have a class of one name, and annotations give no module.
 suppress_warnings = ["ref.python"]
+
+
+def _own_branch(app: Any, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """The sidebar opens the branch of the page alone: all of the API on every page took most of the build."""
+    if (whole := context.get("toctree")) is not None:
+        context["toctree"] = lambda **options: whole(**{**options, "collapse": True})
+
+
+def setup(app: Any) -> None:
+    """Register what the theme's own handler is to find."""
+    app.connect("html-page-context", _own_branch, priority=400)
