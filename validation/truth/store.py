@@ -41,8 +41,9 @@ class Recipe(NamedTuple):
 
 _EXACT = Recipe("exact-probit", 20_000)
 _STEEP = Recipe("exact-probit", 10_000)
-# labelling errors leave no exact draws: chains that follow the walls, held against chains with coordinate draws too
-_ERRORS = Recipe("gibbs-threshold", 4_000)
+# labelling errors leave no exact draws: chains that follow the walls, held against chains with coordinate draws too;
+# log Z from their draws and by particles, the surer of the two kept
+_ERRORS = Recipe("gibbs-threshold", 4_000, options=MappingProxyType({"evidence": "all", "target_error": 0.02}))
 # log Z by three routes is part of the file; Pólya-Gamma sweeps without further moves are the second route
 _LOGIT = Recipe("gibbs-logit", 10_000)
 
