@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,11 +29,20 @@ class Hyper(NamedTuple):
     smoothness: float | None = None  # of a Matérn kernel; None: squared exponential
 
 
-def real_array(name: str, value: Any, ndim: int) -> np.ndarray[Any, Any]:
-    """An array of real numbers with `ndim` axes, not copied (a memmap stays one)."""
-    array = value if isinstance(value, np.ndarray) else np.asarray(value)
+def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
+    """An array of real numbers with any axes, not copied (a memmap stays one)."""
+    try:
+        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+    except ValueError as error:  # rows of different lengths
+        raise ValueError(f"{name}: found no array ({error}), expected real numbers") from error
     if array.dtype.kind not in _REAL_KINDS:
         raise ValueError(f"{name}: found dtype {array.dtype}, expected real numbers")
+    return array
+
+
+def real_array(name: str, value: Any, ndim: int) -> np.ndarray[Any, Any]:
+    """An array of real numbers with `ndim` axes, not copied (a memmap stays one)."""
+    array = real_numbers(name, value)
     if array.ndim != ndim:
         raise ValueError(f"{name}: found {array.ndim} axes (shape {array.shape}), expected {ndim}")
     return array
@@ -83,6 +95,52 @@ def whole(name: str, value: Any) -> int:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < 0:
         raise ValueError(f"{name}: found {value!r}, expected an integer >= 0")
     return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False, and nothing that Python would take for one of them."""
+    known = isinstance(value, (bool, np.bool_))
+    if not known:
+        raise ValueError(f"{name}: found {value!r}, expected True or False")
+    return bool(value)
+
+
+def share(name: str, value: Any) -> float:
+    """A number from 0 to 1: no array of one, no flag."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
+    if not (number and 0.0 <= value <= 1.0):
+        raise ValueError(f"{name}: found {value!r}, expected a number from 0 to 1")
+    return float(value)
+
+
+def names(name: str, value: Any) -> tuple[str, ...]:
+    """Names as a tuple; one alone stands for itself."""
+    chosen = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
+    if not all(isinstance(one, str) for one in chosen):
+        raise ValueError(f"{name}: found {value!r}, expected a name or a tuple of names")
+    return chosen
+
+
+def calls_back(name: str, value: Any) -> Callable[..., Any] | None:
+    """Something to call, or None."""
+    if value is not None and not callable(value):
+        raise ValueError(f"{name}: found {value!r}, expected something to call, or None")
+    return value
+
+
+def file_to_write(name: str, value: Any) -> str | os.PathLike[str] | None:
+    """A path in a folder that exists, or None: a run must not find out at its end that there is none."""
+    if value is None:
+        return None
+    named = isinstance(value, (str, os.PathLike))
+    if not named:
+        raise ValueError(f"{name}: found {value!r}, expected a path, or None")
+    path = Path(value)
+    if not path.parent.is_dir():
+        raise ValueError(f"{name}: found {str(path)!r}, expected a path in a folder that exists")
+    if path.is_dir():
+        raise ValueError(f"{name}: found {str(path)!r}, a folder, expected a file")
+    return value
 
 
 def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int, smoothness: Any = None) -> Hyper:

@@ -22,10 +22,12 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.lapack import dtrtri
 
 from fast._types import FloatArray
 from fast.class_projections import ClassLaw
 from fast.ledger import equation
+from fast.linalg import solve_rows, solve_vector, squared_norms
 
 ENERGIES = ("apep", "arpep", "rpapep")
 
@@ -63,6 +65,43 @@ def log1p_quotient(t: float, x: np.ndarray) -> FloatArray:
     return np.log1p(t * x) / t if t * (1.0 + np.abs(x).max(initial=0.0)) > 1e-200 else x.copy()
 
 
+@equation("villacampa2017", "15")
+def divergence(law: ClassLaw) -> float:
+    """sum_k KL(q(u_k) || p(u_k)) = sum_k (tr S + m'm - dim + log|P|)/2: villacampa2017 (15). Time C m^3 / 3.
+
+    Parameters
+    ----------
+    law    q(v)
+    """
+    trace = sum(float(np.vdot(half, half)) for half in (dtrtri(R, lower=1)[0] for R in law.factor))
+    return 0.5 * (trace + float(squared_norms(law.weights).sum()) - law.weights.size + float(law.log_det.sum()))
+
+
+@equation("villacampa2017", "u21-vi-baseline")
+def natural_target(curvature: FloatArray, slope: FloatArray, mean: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """P* = I - 2 Q and w* = t - 2 Q m, where a whole natural-gradient step of D - KL leads: villacampa2017, section 3.
+
+    D sees a latent value through its mean a_i'm and its variance s_i + a_i'S a_i. P* need not be positive definite:
+    dF_i/dv_i > 0 where a label is far from right. Time m^2.
+
+    Parameters
+    ----------
+    curvature : (m, m)    Q, sum_i dF_i/dv_i a_i a_i'
+    slope : (m,)          t, sum_i dF_i/dm_i a_i
+    mean : (m,)           m
+    """
+    precision = -2.0 * curvature
+    shift = slope + precision @ mean
+    precision.flat[:: mean.size + 1] += 1.0
+    return precision, shift
+
+
+def _lengths(R: FloatArray, d_precision: FloatArray, free: FloatArray) -> tuple[float, float]:
+    """sqrt tr(S dP S dP) and sqrt(r'S r), S = (R R')^-1. Time 2 m^3."""
+    half = solve_rows(R, np.ascontiguousarray(solve_rows(R, d_precision.copy()).T))
+    return float(np.sqrt(np.vdot(half, half))), float(np.linalg.norm(solve_vector(R, free)))
+
+
 @dataclass(frozen=True)
 class Energy:
     """One of the three, for N data and one alpha in [0, 1]."""
@@ -76,6 +115,11 @@ class Energy:
         """a: share of q that the data do not see."""
         return self.alpha / {"apep": self.n, "arpep": np.inf, "rpapep": self.n + 1}[self.kind]
 
+    @property
+    def variational(self) -> bool:
+        """Whether the data are seen under q itself and the rest is -KL(q || p): arpep at every alpha, apep at 0."""
+        return self.removed == 0.0 and self.kind != "rpapep"
+
     @equation("villacampa2020", "u21-apep-cavity", "u24-rpapep-free-gaussian")
     def laws(self, q: ClassLaw) -> Laws:
         """q, c and b of the text of the module. Time C m^3 / 3 (apep, rpapep).
@@ -84,6 +128,8 @@ class Energy:
         ----------
         q    law of the whitened inducing values
         """
+        if self.variational:
+            return Laws(q, q, None)
         a = self.removed
         index = np.arange(q.precision.shape[1])
         precision, shift = (1.0 - a) * q.precision, (1.0 - a) * q.shift
@@ -92,11 +138,10 @@ class Energy:
             seen[:, index, index] += self.alpha
             data = ClassLaw(precision, shift, [np.sqrt(1.0 - a) * R for R in q.factor])
             return Laws(q, data, ClassLaw.of(seen, shift))
-        if a == 0.0:
-            return Laws(q, q, None)
         precision[:, index, index] += a
         return Laws(q, ClassLaw.of(precision, shift), None)
 
+    @equation("villacampa2020", "9", "10", "u22-apep-objective")
     def own_value(self, laws: Laws) -> float:
         """The energy without its sum over data. Time O(C m^3).
 
@@ -106,6 +151,8 @@ class Energy:
         """
         law = laws.q
         a, m = self.removed, law.shift.shape[1]
+        if self.variational:
+            return -divergence(law)
         squared = law.shift_norm  # w'P^-1 w
         quadratic = 0.5 * squared - 0.5 * law.log_det  # G(q)
         total = 0.0
@@ -120,7 +167,7 @@ class Energy:
                 prior = share * (a - 2.0) * squared[k] - left * left * float(pull @ (p - share * w))
                 prior -= float(log1p_quotient(self.alpha, s - share).sum())
                 total += quadratic[k] + 0.5 * (data + prior)
-            else:  # arpep is apep at a = 0, whatever alpha
+            else:
                 pull = laws.data.weights[k] / left  # P_c^-1 w
                 change = (a - 2.0) * squared[k] + left * left * float(pull @ (w - p))
                 total += quadratic[k] + 0.5 * (change - float(log1p_quotient(a, s - 1.0).sum()))
@@ -142,29 +189,26 @@ class Energy:
         d_precision, d_shift = np.empty_like(law.precision), np.empty_like(law.shift)
         residual = 0.0
         for k in range(law.shift.shape[0]):
-            S, P, p = law.spread(k), law.precision[k], law.weights[k]
-            if self.removed == 0.0 and laws.prior is None:
-                change = -2.0 * curvature[k] - P
-                change.flat[:: p.size + 1] += 1.0
-                d_precision[k] = change
+            P, p = law.precision[k], law.weights[k]
+            if self.variational:
+                target, shift = natural_target(curvature[k], slope[k], p)
+                d_precision[k], d_shift[k] = target - P, shift - law.shift[k]
                 free = slope[k] - p  # dw - dP m
-                d_shift[k] = free + change @ p
             else:
-                d_mean, d_cov = self._moment_changes(k, laws, S, curvature[k], slope[k])
+                d_mean, d_cov = self._moment_changes(k, laws, curvature[k], slope[k])
                 d_precision[k] = -(P @ d_cov @ P)
                 d_precision[k] = 0.5 * (d_precision[k] + d_precision[k].T)
                 free = P @ d_mean
                 d_shift[k] = free + d_precision[k] @ p
-            moved = S @ d_precision[k]
-            residual = max(residual, float(np.sum(moved * moved.T)), float(free @ S @ free))
-        return NaturalChange(d_precision, d_shift, float(np.sqrt(max(residual, 0.0))))
+            residual = max(residual, *_lengths(law.factor[k], d_precision[k], free))
+        return NaturalChange(d_precision, d_shift, residual)
 
     def _moment_changes(
-        self, k: int, laws: Laws, S: FloatArray, curvature: FloatArray, slope: FloatArray
+        self, k: int, laws: Laws, curvature: FloatArray, slope: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Changes of mean and covariance of class k: the gradient in natural parameters."""
         a, left = self.removed, 1.0 - self.removed
-        S_c, w, p = laws.data.spread(k), laws.q.shift[k], laws.q.weights[k]
+        S, S_c, w, p = laws.q.spread(k), laws.data.spread(k), laws.q.shift[k], laws.q.weights[k]
         pulled = S_c @ slope
         cov = 2.0 * (S_c @ curvature @ S_c)
         if laws.prior is None:
@@ -181,20 +225,37 @@ class Energy:
         cov += self.alpha * np.outer(gap, gap)
         return left * (gap + pulled), left * cov
 
-    def kernel_moment(self, k: int, laws: Laws, curvature: FloatArray, slope: FloatArray) -> FloatArray:
-        """M of L'(dE/dK) L = (M - I)/2, mean and covariance of u held: second moment of the law that K pulls at. (m, m)
+    @property
+    def prior_moves_data(self) -> bool:
+        """Whether the law that the data are seen under moves with the prior where q is held: apep's does."""
+        return self.kind == "apep" and not self.variational
+
+    def kernel_law(self, laws: Laws) -> ClassLaw:
+        """The law whose moments K pulls at: what the prior is seen under.
 
         Parameters
         ----------
-        k : int                 class
-        laws                    from `laws`
-        curvature : (m, m)      sum_i dF_i/dv_i a_i a_i', weighted as in the energy
-        slope : (m,)            sum_i dF_i/dm_i a_i
+        laws    from `laws`
         """
-        law = laws.data if laws.prior is None else laws.prior
-        S, m = law.spread(k), law.weights[k]
-        moment = S + np.outer(m, m)
-        if laws.prior is None and self.removed > 0.0:
-            pulled = np.outer(S @ slope, m)
-            moment += self.removed * (2.0 * (S @ curvature @ S) + pulled + pulled.T)
+        return laws.data if laws.prior is None else laws.prior
+
+    def kernel_moment(
+        self, spread: FloatArray, mean: FloatArray, curvature: FloatArray, slope: FloatArray
+    ) -> FloatArray:
+        """M of L'(dE/dK) L = (M - I)/2 of a class, mean and covariance of u held: (m, m).
+
+        It is the second moment of `kernel_law`, and of what moves the data with the prior where `prior_moves_data`.
+
+        Parameters
+        ----------
+        spread : (m, m)         covariance under `kernel_law`
+        mean : (m,)             likewise
+        curvature : (m, m)      sum_i dF_i/dv_i a_i a_i', weighted as in the energy; not looked at unless
+                                `prior_moves_data`
+        slope : (m,)            sum_i dF_i/dm_i a_i; likewise
+        """
+        moment = spread + np.outer(mean, mean)
+        if self.prior_moves_data:
+            pulled = np.outer(spread @ slope, mean)
+            moment += self.removed * (2.0 * (spread @ curvature @ spread) + pulled + pulled.T)
         return moment

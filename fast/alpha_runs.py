@@ -9,6 +9,7 @@ every bound stops and says so.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,14 +40,18 @@ from fast.multiclass_predict import ClassPrediction
 from fast.multiclass_prior import ClassHyper
 from fast.natural import move_kernel
 from fast.robust_power import PowerMoments, robust_power, robust_probabilities
-from fast.winner import winner
+from fast.winner import losing_probability, winner
 
+_MAGNIFIED, _NEARLY_SURE = 1e-3, 1e-2  # alpha and 1 - P below which 1 - P is summed over the other classes
 _SLACK = 1e-12  # fall of the energy, over 1 + |energy|, that counts as rounding
 _HALVINGS = 60
 _SHORTEST = 1e-6
 _MEMORY = 12  # past steps that the mixing looks at
 _SEARCH_AT = (40, 80, 160, 320, 640, 1280)  # steps at which a run that is still far is handed to `climb`
 _NEAR = 1e-5
+# From this steepness on an energy that steps do not reach is come to by way of less steep ones, of which each is left
+# after so many steps, before a search, or with a direction this short.
+_GENTLE, _RUNG, _RUNG_NEAR = 10.0, 39, 1e-2
 # Newton's method ends a run where rounding hides the energy: below this residual, with so many directions at most, by
 # differences of this length, and with a fall of the energy, over 1 + |energy|, that rounding explains.
 _NEWTON_BELOW, _KRYLOV, _DIFFERENCE, _NEWTON_FALL = 1e-4, 60, 1e-4, 1e-9
@@ -73,6 +78,13 @@ class Point(NamedTuple):
 
 def _flat(precision: FloatArray, shift: FloatArray) -> FloatArray:
     return np.concatenate([precision.ravel(), shift.ravel()])
+
+
+def _law_of(precision: FloatArray, shift: FloatArray) -> ClassLaw | None:
+    try:
+        return ClassLaw.of(precision, shift)
+    except NotPositiveDefiniteError:
+        return None
 
 
 class _Frame:
@@ -102,8 +114,9 @@ class _Frame:
         return x[: C * m * m].reshape(self.shape), x[C * m * m :].reshape(C, m)
 
 
+@equation("villacampa2017", "16", "17", "u22-vi-latent-marginal")
 def data_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
-    """Mean and variance of the latent values of some data: upsilon'm, s + upsilon'V upsilon. Time C b m^2.
+    """Mean upsilon'm and variance s + upsilon'V upsilon of every latent value: villacampa2017 (16), (17). Time C b m^2.
 
     Parameters
     ----------
@@ -115,8 +128,12 @@ def data_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
 
 
 @equation("villacampa2020", "u27-power-expectation")
+@equation("villacampa2017", "15")
 def powered_labels(y: IntArray, moments: ScalarMoments, alpha: float, epsilon: float) -> PowerMoments:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha and its derivatives: villacampa2020, section 3.1. Time O(b C nodes).
+
+    At alpha = 0 it is E[log p(y_i | f_i)], a term of villacampa2017 (15). With epsilon = 0 a small alpha magnifies what
+    log P leaves open of 1 - P, which is then summed over the other classes.
 
     Parameters
     ----------
@@ -125,9 +142,16 @@ def powered_labels(y: IntArray, moments: ScalarMoments, alpha: float, epsilon: f
     alpha : float      in [0, 1]
     epsilon : float    in [0, 1)
     """
-    return robust_power(winner(*moments, y), alpha, epsilon, moments.mean.shape[1])
+    found = winner(*moments, y)
+    rest = None
+    if epsilon == 0.0 and 0.0 < alpha < _MAGNIFIED:
+        rest = -np.expm1(np.minimum(found.log_mass, 0.0))
+        near = rest < _NEARLY_SURE
+        rest[near] = losing_probability(moments.mean[near], moments.var[near], y[near])
+    return robust_power(found, alpha, epsilon, moments.mean.shape[1], rest)
 
 
+@equation("villacampa2020", "A.31", "A.32", "A.33", "A.34")
 def predict_robust(
     points: InducingClasses, law: ClassLaw, X_test: Any, epsilon: float, *, block_size: int = 1024
 ) -> ClassPrediction:
@@ -152,14 +176,20 @@ class EnergyRun:
 
     def __init__(self, data: ClassData, points: InducingClasses, energy: Energy, epsilon: float) -> None:
         self.data, self.points, self.energy, self.epsilon = data, points, energy, epsilon
-        self.rho, self.steps, self.stalled = 1.0, 0, False
-        self.unbounded: str | None = None
+        self.rho = 1.0
+        self.unbounded: str | None = None  # why the energy has no finite maximum, as the last step saw it
         self._set(ClassLaw.prior(points.n_classes, points.m))
 
-    def _set(self, law: ClassLaw) -> None:
+    def _set(self, law: ClassLaw, *, alone: bool = False) -> None:
+        """q from elsewhere, or under other priors: what was seen on the way to another optimum is forgotten.
+
+        alone: no less steep energies are to help.
+        """
         self.law = law
         self._here: Point | None = None
         self._mixing = Mixing(_MEMORY)
+        self.steps, self.stalled = 0, False
+        self._start = None if alone else law  # of a chain of energies
 
     def chunks(self, batch: IntArray | None, *, with_cross: bool = False) -> Iterator[tuple[ClassView, IntArray]]:
         """Projections and labels of a batch, or of all data block by block.
@@ -175,20 +205,47 @@ class EnergyRun:
         else:
             yield self.data.take(self.points, batch, with_cross=with_cross), self.data.labels(batch)
 
-    def terms(self, laws: Laws) -> Terms:
-        """Sums over all data under c. One pass, time 2 C n m^2 and the quadratures.
+    def seen(
+        self, law: ClassLaw, batch: IntArray | None = None, *, with_cross: bool = False
+    ) -> Iterator[tuple[ClassView, PowerMoments]]:
+        """F of a batch, or of all data, under a law. One pass, time C n m^2 and the quadratures.
 
         Parameters
         ----------
-        laws    of q
+        law                  under which the data are seen
+        batch : (b,)         indices; None: all data
+        with_cross : bool    keep k(X, Z)
+        """
+        for view, y in self.chunks(batch, with_cross=with_cross):
+            yield view, powered_labels(y, data_moments(law, view), self.energy.alpha, self.epsilon)
+
+    def scale(self, batch: IntArray | None) -> float:
+        """How often each datum of a batch counts: n / b.
+
+        Parameters
+        ----------
+        batch : (b,)    indices; None: all data
+        """
+        return 1.0 if batch is None else self.data.n / batch.size
+
+    def terms(self, laws: Laws, batch: IntArray | None = None) -> Terms:
+        """Sums over a batch, or over all data, under c. One pass, time 2 C n m^2 and the quadratures.
+
+        Parameters
+        ----------
+        laws            of q
+        batch : (b,)    indices; None: all data
         """
         C, m = laws.q.shift.shape
         value, curvature, slope = 0.0, np.zeros((C, m, m)), np.zeros((C, m))
-        for view, y in self.chunks(None):
-            found = powered_labels(y, data_moments(laws.data, view), self.energy.alpha, self.epsilon)
+        for view, found in self.seen(laws.data, batch):
             value += float(found.value.sum())
             add_projected(curvature, slope, view, found.by_variance, found.slope)
-        return Terms(value, curvature, slope)
+        scale = self.scale(batch)
+        if scale != 1.0:
+            curvature *= scale
+            slope *= scale
+        return Terms(scale * value, curvature, slope)
 
     def _point(self, law: ClassLaw) -> Point:
         laws = self.energy.laws(law)
@@ -216,12 +273,12 @@ class EnergyRun:
             return Swept(here.change.residual, 0)
         self._look()
         if self.unbounded is not None:
-            return Swept(np.inf, 0)
+            return Swept(np.inf, 0, self.unbounded)
         self.steps += 1
-        if self.steps in _SEARCH_AT and here.change.residual > _NEAR:
+        far = here.change.residual > _NEAR
+        if far and self.steps in _SEARCH_AT:
             self._mixing.clear()
-            law = climb(self.law, self._point, UNBOUNDED)
-            if law is not None and self._accept(law):
+            if self._come_by_way() or self._accept(climb(self.law, self._point, UNBOUNDED)):
                 return Swept(here.change.residual, 0)
         if not self._accept(self._mixed()):
             self._mixing.clear()
@@ -229,13 +286,39 @@ class EnergyRun:
                 return Swept(here.change.residual, 0)
             rho = self.rho
             for _ in range(_HALVINGS):
-                if self._accept(self._moved(rho * here.change.flat)):
+                if self._accept(self._stepped(here.change, rho)):
                     self.rho = min(1.0, 2.0 * rho)
                     break
                 rho *= 0.5
-            # steps this short gain nothing that rounding would not hide
-            self.stalled = rho < _SHORTEST
+            # steps this short gain nothing that rounding would not hide, unless the energy is too steep for longer ones
+            self.stalled = rho < _SHORTEST and not (far and self._come_by_way())
         return Swept(here.change.residual, 0)
+
+    def _come_by_way(self) -> bool:
+        """Move to the end of a chain of energies, each ten times as steep as the last; False if that is no gain.
+
+        A label costs up to min(1/alpha, log(C/epsilon)) times log P: with epsilon = 0 and a small alpha steps from afar
+        have to be so short that rounding hides what they gain, while the optima of two energies ten times apart lie a
+        few steps from each other. Once a start; time of some 20 steps for each energy.
+        """
+        law, steep = self._start, _GENTLE
+        self._start = None
+        with np.errstate(divide="ignore"):
+            steepest = min(np.divide(1.0, self.energy.alpha), np.log(np.divide(self.points.n_classes, self.epsilon)))
+        if law is None or steep >= steepest:
+            return False
+        while steep < steepest:
+            easier = EnergyRun(self.data, self.points, replace(self.energy, alpha=1.0 / steep), self.epsilon)
+            easier._set(law, alone=True)
+            for _ in range(_RUNG):
+                if easier.refresh(None, 1.0).residual <= _RUNG_NEAR or easier.stalled or easier.unbounded:
+                    break
+            law, steep = easier.law, 10.0 * steep
+        if not self._accept(law):
+            return False
+        self.rho = 1.0
+        self._mixing.clear()
+        return True
 
     def _accept(self, law: ClassLaw | None) -> bool:
         """Move to a law if the energy does not fall there; once rounding hides it, if the direction does not grow."""
@@ -279,14 +362,14 @@ class EnergyRun:
 
     def _moved(self, difference: FloatArray) -> ClassLaw | None:
         """q after a flat difference of its natural parameters; None if that is no distribution."""
-        size = self.law.precision.size
-        try:
-            return ClassLaw.of(
-                self.law.precision + difference[:size].reshape(self.law.precision.shape),
-                self.law.shift + difference[size:].reshape(self.law.shift.shape),
-            )
-        except NotPositiveDefiniteError:
-            return None
+        law = self.law
+        size = law.precision.size
+        parts = difference[:size].reshape(law.precision.shape), difference[size:].reshape(law.shift.shape)
+        return _law_of(law.precision + parts[0], law.shift + parts[1])
+
+    def _stepped(self, change: NaturalChange, rho: float) -> ClassLaw | None:
+        """q after a step of size rho; None if that is no distribution."""
+        return _law_of(self.law.precision + rho * change.precision, self.law.shift + rho * change.shift)
 
     def _mixed(self) -> ClassLaw | None:
         """Anderson's mixture: where past steps say that the direction vanishes; lengths as q itself measures them."""
@@ -295,6 +378,7 @@ class EnergyRun:
 
     def _look(self) -> None:
         """Whether q has left every bound."""
+        self.unbounded = None
         for k in range(self.law.shift.shape[0]):
             if np.linalg.norm(self.law.weights[k]) > UNBOUNDED:
                 self.unbounded = f"none: the mean of class {k} grows without bound"
@@ -315,23 +399,49 @@ class EnergyRun:
 
     def rebuild(self) -> None:
         """q is its own state: what was computed at other priors is forgotten."""
-        self._here, self.unbounded, self.steps, self.stalled = None, None, 0, False
-        self._mixing.clear()
+        self.unbounded = None
+        self._set(self.law)
 
     def log_evidence(self) -> float | None:
         """The energy of all data; None if it has no finite maximum."""
-        return None if self.unbounded is not None else self.here.value
+        if self.unbounded is not None:
+            return None
+        if self._here is not None:
+            return self._here.value
+        laws = self.energy.laws(self.law)
+        return self.energy.own_value(laws) + sum(float(found.value.sum()) for _, found in self.seen(laws.data))
 
     def gradient(self, batch: IntArray | None = None, gradient_rule: str = "10") -> PointGradients:
-        """Gradient of the energy of all data, mean and covariance of u held. Time O(C n m (m + d) + C m^3).
+        """Gradient of the energy in the priors, mean and covariance of u held. Time O(C b m (m + d) + C m^3).
 
         Parameters
         ----------
-        batch : None           all data
+        batch : (b,)           indices; None: all data
         gradient_rule : str    there is one
         """
-        laws, terms = self.here.laws, self.here.terms
-        return energy_gradient(self, laws, terms, None, 1.0)
+        energy, points = self.energy, self.points
+        laws = energy.laws(self.law) if self._here is None else self._here.laws
+        law, scale = laws.data, self.scale(batch)
+        C, m = law.shift.shape
+        spread = [law.spread(k) for k in range(C)]
+        pull = PullBack(points)
+        Q, t = np.zeros((C, m, m)), np.zeros((C, m))
+        for view, found in self.seen(law, batch, with_cross=True):
+            slope, by_var = scale * found.slope, scale * found.by_variance
+            pull.add_law(view, law, spread, slope, 2.0 * by_var, by_var)
+            if energy.prior_moves_data:
+                add_projected(Q, t, view, by_var, slope)
+
+        at = energy.kernel_law(laws)
+
+        def by_K(k: int) -> FloatArray:
+            S = spread[k] if at is law else at.spread(k)
+            cotangent = energy.kernel_moment(S, at.weights[k], Q[k], t[k])
+            cotangent *= 0.5
+            cotangent.flat[:: m + 1] -= 0.5
+            return cotangent
+
+        return pull.finish(by_K)
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors, mean and covariance of u held. Time 3 C m^3.
@@ -365,70 +475,5 @@ class EnergyRun:
         moved : bool     whether the priors are learned
         """
         self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=moved)
-        self.rho = float(arrays["rho"])
-        self.unbounded = None
+        self.rho, self.unbounded = float(arrays["rho"]), None
         self._set(ClassLaw.of(np.array(arrays["precision"]), np.array(arrays["shift"])))
-
-
-def energy_gradient(run: EnergyRun, laws: Laws, terms: Terms, batch: IntArray | None, scale: float) -> PointGradients:
-    """Gradient of an energy in the priors, mean and covariance of u held. Time O(C b m (m + d) + C m^3).
-
-    Parameters
-    ----------
-    run              data, points, energy
-    laws             of q
-    terms            of the same batch, scaled
-    batch : (b,)     indices; None: all data
-    scale : float    n / b
-    """
-    points, law = run.points, laws.data
-    spread = [law.spread(k) for k in range(points.n_classes)]
-    pull = PullBack(points)
-    for view, y in run.chunks(batch, with_cross=True):
-        found = powered_labels(y, data_moments(law, view), run.energy.alpha, run.epsilon)
-        pull_labels(pull, points, law, spread, view, scale * found.slope, scale * found.by_variance)
-    return pull.finish(lambda k: kernel_cotangent(run.energy, k, laws, terms))
-
-
-def pull_labels(
-    pull: PullBack,
-    points: InducingClasses,
-    law: ClassLaw,
-    spread: list[FloatArray],
-    view: ClassView,
-    slope: FloatArray,
-    by_var: FloatArray,
-) -> None:
-    """Take in dF_i = g m'd upsilon + F_v (ds + 2 upsilon'V d upsilon) of some data. Time O(C b m^2 + b m d).
-
-    Parameters
-    ----------
-    pull                     gradient under way
-    points                   inducing points
-    law, spread              under which the data are seen, and its covariances (m, m)
-    view                     data, with k(X, Z)
-    slope, by_var : (b, C)   g, F_v, scaled
-    """
-
-    def by_upsilon(k: int) -> FloatArray:
-        W: FloatArray = view.rows[points.kind[k]] @ spread[k]
-        W *= 2.0 * by_var[:, k, None]
-        W += np.multiply.outer(slope[:, k], law.weights[k])
-        return W
-
-    pull.add(view, by_upsilon, by_var)
-
-
-def kernel_cotangent(energy: Energy, k: int, laws: Laws, terms: Terms) -> FloatArray:
-    """L'(dE/dK) L = (M - I)/2 of class k: (m, m).
-
-    Parameters
-    ----------
-    energy    of q
-    k : int   class
-    laws      of q
-    terms     sums over the data, scaled
-    """
-    found = 0.5 * energy.kernel_moment(k, laws, terms.curvature[k], terms.slope[k])
-    found.flat[:: found.shape[0] + 1] -= 0.5
-    return found

@@ -49,7 +49,7 @@ class ClassData:
             part = class_labels(self.y[start : start + _LABEL_BLOCK], min(_LABEL_BLOCK, self.n - start), self.n_classes)
             self.counts += np.bincount(part, minlength=self.n_classes)
         self.block_size = _inputs.count("block_size", block_size)
-        self.memory_budget = memory_budget
+        self.memory_budget = int(_inputs.scalar("memory_budget", memory_budget, positive=False))
         self._last: tuple[InducingClasses, IntArray, ClassView] | None = None
         self._kept: dict[int, Block] = {}
         self._points: InducingClasses | None = None

@@ -69,6 +69,7 @@ class Swept(NamedTuple):
 
     residual: float
     n_improper: int
+    why: str = ""  # there is nothing to come to, and why: the residual is infinite then
 
 
 @equation("villacampa2017", "u12-damping")
@@ -324,6 +325,7 @@ class SiteRun:
             value += self.factors.visit(block.y, moments, block.view.cond_var, self.of(block.part)).value
         return ep_log_evidence(self.law, value) if np.isfinite(value) else None
 
+    @equation("villacampa2017", "10", "62")
     def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
         """Gradient of log Z_q by rule "10" or "exact"; data terms of a batch count n / b times.
 
@@ -354,15 +356,7 @@ class SiteRun:
             cot = Cotangents(*(scale * part for part in found))
             if exact:
                 add_projected(by_spread, by_mean, view, cot.by_var, cot.by_mean)
-
-            def by_upsilon(k: int, view: ClassView = view, cot: Cotangents = cot) -> FloatArray:
-                rows = view.rows[points.kind[k]]
-                W: FloatArray = rows @ spread[k]
-                W *= (2.0 if exact else 1.0) * cot.by_var[:, k, None]
-                W += np.multiply.outer(cot.by_mean[:, k], law.weights[k])
-                return W
-
-            pull.add(view, by_upsilon, cot.by_cond_var)
+            pull.add_law(view, law, spread, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var)
         if exact:
             extra = [law_cotangent(spread[k], law.weights[k], by_mean[k], by_spread[k]) for k in range(C)]
             by_K = [a + b for a, b in zip(by_K, extra, strict=True)]

@@ -45,7 +45,8 @@ def inducing_classes(
     hyper = class_hyper(variance, lengthscales, noise, jitter, C, data.d)
     if Z is None:
         raise ValueError("Z: found None, expected inducing points (C, m, d)")
-    points = np.asarray(Z)
+    shared = _inputs.flag("shared", shared)
+    points = _inputs.real_numbers("Z", Z)
     if points.ndim == 2:
         points = np.broadcast_to(points, (C, *points.shape))
     if points.ndim != 3 or points.shape[0] != C or points.shape[1] == 0 or points.shape[2] != data.d:
@@ -53,7 +54,7 @@ def inducing_classes(
     points = _inputs.finite_rows("Z", points).copy()
     if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in (*hyper, points.reshape(C, -1))):
         raise ValueError("shared: found parameters that differ between the classes, expected one vector for all")
-    return InducingClasses(hyper, points, bool(shared))
+    return InducingClasses(hyper, points, shared)
 
 
 def marked(settings: Settings, data: ClassData, points: InducingClasses, options: dict[str, Any]) -> Settings:

@@ -270,9 +270,13 @@ def add_projected(
     for k in range(precision.shape[0]):
         rows, weight = view.rows[k if len(view.rows) > 1 else 0], delta[:, k]
         shift[k] += rows.T @ mu_tilde[:, k]
+        # of one sign: an array and its transpose, of which BLAS computes one triangle
         if (weight >= 0.0).all():
             scaled = rows * np.sqrt(weight)[:, None]
             precision[k] += scaled.T @ scaled
+        elif (weight <= 0.0).all():
+            scaled = rows * np.sqrt(-weight)[:, None]
+            precision[k] -= scaled.T @ scaled
         else:
             added = rows.T @ (rows * weight[:, None])
             precision[k] += 0.5 * (added + added.T)
@@ -320,6 +324,36 @@ class PullBack:
             self._noise[kind] += total
             self._lengthscales[kind] += part_k.lengthscales
             self._Z[kind] += part_k.X2
+
+    def add_law(
+        self,
+        view: ClassView,
+        law: ClassLaw,
+        spread: list[FloatArray],
+        by_mean: FloatArray,
+        by_spread: FloatArray,
+        by_cond_var: FloatArray,
+    ) -> None:
+        """Take in a block that looks at the inducing values through upsilon_i'm and upsilon_i'V under a law held still.
+
+        L^-1 dF/dupsilon_i is by_mean_i times the mean of v plus by_spread_i times S a_i; a variance upsilon'V upsilon
+        has twice its derivative for by_spread. Time O(C b m^2 + b m d).
+
+        Parameters
+        ----------
+        view                                    with k(X, Z)
+        law                                     of v
+        spread : C times (m, m)                 S of the law
+        by_mean, by_spread, by_cond_var : (b, C)
+        """
+
+        def by_upsilon(k: int) -> FloatArray:
+            W: FloatArray = view.rows[self.points.kind[k]] @ spread[k]
+            W *= by_spread[:, k, None]
+            W += np.multiply.outer(by_mean[:, k], law.weights[k])
+            return W
+
+        self.add(view, by_upsilon, by_cond_var)
 
     def finish(self, by_K: Callable[[int], FloatArray]) -> PointGradients:
         """The gradient, with what F owes to K directly. Time O(m^2 (m + d)) for each distinct kernel.

@@ -294,16 +294,7 @@ class TiedRun:
             by_var = scale * gather(y, tilt.by_var, tilt.by_var)
             if exact:
                 add_projected(by_spread, by_mean, view, by_var, slope)
-
-            def by_upsilon(
-                k: int, view: ClassView = view, slope: FloatArray = slope, by_var: FloatArray = by_var
-            ) -> FloatArray:
-                W: FloatArray = view.rows[points.kind[k]] @ spread[k]
-                W *= 2.0 * by_var[:, k, None]
-                W += np.multiply.outer(slope[:, k], cavity.weights[k])
-                return W
-
-            pull.add(view, by_upsilon, by_var)
+            pull.add_law(view, cavity, spread, slope, 2.0 * by_var, by_var)
 
         def by_K(k: int) -> FloatArray:
             found = prior_cotangent(law.spread(k), law.weights[k])

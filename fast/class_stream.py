@@ -71,23 +71,32 @@ class TiedStream:
         ----------
         X : (b, d)    real, finite
         y : (b,)      labels, 0 .. C - 1
-        n : int       data that the batches stand for; None: those seen so far
+        n : int       data that the batches stand for, no fewer than b; None: those seen so far
+
+        Raises
+        ------
+        ValueError    bad input by name, or a step out of the range of numbers; all is then as it was before
         """
         points = self.run.points
         X = _inputs.finite_rows("X", _inputs.inputs("X", X, points.d))
         y = class_labels(y, X.shape[0], points.n_classes)
+        if n is not None and _inputs.count("n", n) < X.shape[0]:
+            raise ValueError(f"n: found {n}, expected at least {X.shape[0]}, the rows of X")
+        before = self.class_counts, self.run, self.adam, self.started
         self.class_counts = self.class_counts + np.bincount(y, minlength=points.n_classes)
         rows = int(self.class_counts.sum())
-        n = rows if n is None else _inputs.count("n", n)
-        self._stand_for(Seen(self.class_counts * (n / rows), n))
+        n = rows if n is None else n
         with_priors = self.packing.size > 0
-        run, view = self.run, points.view(X, with_cross=with_priors)
         try:
+            self._stand_for(Seen(self.class_counts * (n / rows), n))
+            run, view = self.run, points.view(X, with_cross=with_priors)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
                 run.update_from(iter([(view, y)]), X.shape[0], self.damping)
                 if with_priors:
                     self._move(run.gradient_from(iter([(view, y)]), data_scale(n, X.shape[0]), "10"))
         except (ValueError, NotPositiveDefiniteError) as error:
+            # a batch that is refused leaves no trace
+            self.class_counts, self.run, self.adam, self.started = before
             raise ValueError(f"rate: step diverged ({error}), expected a smaller value") from error
         self.iterations += 1
 

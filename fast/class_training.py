@@ -121,7 +121,7 @@ class ClassPacking:
     """Learned parameters of all classes as one vector."""
 
     def __init__(self, learn: Iterable[str], hyper: ClassHyper, Z: FloatArray, shared: bool) -> None:
-        chosen = (learn,) if isinstance(learn, str) else tuple(learn)
+        chosen = _inputs.names("learn", learn)
         foreign = [name for name in chosen if name not in LEARNABLE]
         if foreign or len(set(chosen)) != len(chosen):
             raise ValueError(f"learn: found {chosen}, expected different names of {', '.join(LEARNABLE)}")
@@ -253,9 +253,11 @@ def settings_of(
         raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = _inputs.count("max_iterations", max_iterations)
-    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    learn = _inputs.names("learn", learn)
     lists = None
     if batches is not None:
+        if isinstance(batches, str) or not isinstance(batches, Iterable):
+            raise ValueError(f"batches: found {batches!r}, expected a sequence of index lists")
         lists = tuple(np.unique(batch) for batch in index_lists("batches", batches, n))
     size = None if batch_size is None else _inputs.count("batch_size", batch_size)
     if lists is not None and size is not None:
@@ -298,8 +300,8 @@ def settings_of(
         {"adaptive": 0.01, "adam": 0.001}.get(optimizer, 1.0) if rate is None else rate,
         _inputs.scalar("learn_tolerance", learn_tolerance, positive=True),
         _inputs.whole("seed", seed),
-        bool(trace),
-        checkpoint,
+        _inputs.flag("trace", trace),
+        _inputs.file_to_write("checkpoint", checkpoint),
         _inputs.count("checkpoint_every", checkpoint_every),
     )
 
@@ -337,11 +339,11 @@ def _plain(
 ) -> Trained:
     """Sweeps as printed, after those that were made already."""
     trace: list[float] = []
-    residual, converged = np.inf, False
+    residual, converged, why = np.inf, False, ""
     while iteration < settings.max_iterations and not converged:
         swept = run.refresh(None, settings.damping)
         iteration += 1
-        residual, improper = swept.residual, improper + swept.n_improper
+        residual, improper, why = swept.residual, improper + swept.n_improper, swept.why
         converged = residual <= settings.tolerance and swept.n_improper == 0
         value = _evidence(run) if settings.trace else np.nan
         if np.isfinite(value):
@@ -350,7 +352,7 @@ def _plain(
             callback(Progress(iteration, value, residual, improper, run.points.hyper, run))
         if not np.isfinite(residual):
             break
-    reason = "tolerance reached" if converged else f"{iteration} sweeps made"
+    reason = "tolerance reached" if converged else why or f"{iteration} sweeps made"
     return Trained(np.array(trace), residual, converged, iteration, improper, False, reason)
 
 
@@ -371,6 +373,7 @@ def train(run: Run, settings: Settings, callback: Callable[[Progress], None] | N
     settings             see `settings_of`
     callback : callable  called with a Progress after every sweep or step
     """
+    callback = _inputs.calls_back("callback", callback)
     if not settings.learn and not settings.stochastic:
         return converge(run, settings, callback)
     packing = ClassPacking(settings.learn, run.points.hyper, run.points.Z, run.points.shared)
@@ -407,7 +410,7 @@ class _Steps:
             found = converge(run, self.inner)
             residual, improper = found.residual, found.n_improper
         else:
-            residual, improper = run.refresh(batch, settings.damping)
+            residual, improper, _ = run.refresh(batch, settings.damping)
         self.improper += improper
         self.residual = residual
         value = _evidence(run) if settings.trace else np.nan
@@ -514,7 +517,9 @@ def search(
             found = converge(run, inner)
             improper += found.n_improper
             value = run.log_evidence()
-            if value is None or not np.isfinite(found.residual):
+            if not np.isfinite(found.residual):
+                raise ValueError(f"log_evidence: found {found.reason}; expected an optimum of q: lower alpha, move Z")
+            if value is None:
                 raise ValueError("log_evidence: found an improper cavity, expected a number; lower damping")
             slope = packing.slope(run.gradient(None, "10"), here[0])
             if not (np.isfinite(value) and np.isfinite(slope).all()):

@@ -2,11 +2,12 @@
 
 "Half Student-t with four degrees of freedom and variance equal to one hundred" can be read in several ways: see
 `half_t_scale` for what is one hundred, `sits_on` for what the density sits on, `map_density` for whose mode is meant.
+A lengthscale has the units of its input: a scale (d,) says what is large in each of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import lgamma
 from typing import Any, NamedTuple
 
@@ -22,6 +23,8 @@ from fast.outer_loop import one_of
 
 FIELDS = ("variance", "lengthscales", "noise")
 _LARGEST_FACTOR = float(np.log(1e4))
+
+Law = tuple[str, float, Any]  # family, df, scale; a scale of lengthscales may be (d,)
 
 
 class LogDensity(NamedTuple):
@@ -52,14 +55,14 @@ def half_t_scale(*, variance: float = 100.0, df: float = 4.0, reading: str = "sc
 
 
 @equation("riihimaki2013", "u5.5-prior")
-def log_half_student_t(value: FloatArray, df: float, scale: float) -> LogDensity:
+def log_half_student_t(value: FloatArray, df: float, scale: Any) -> LogDensity:
     """log 2 + log t_df(value/scale) - log scale: riihimaki2013, section 5.5. Never overflows.
 
     Parameters
     ----------
     value            > 0, any shape
     df : float       degrees of freedom
-    scale : float
+    scale            > 0, a number or one for each column of value
     """
     ratio = np.log(value) - np.log(scale)
     # log(1 + x^2/df) with x = exp(ratio)
@@ -69,14 +72,14 @@ def log_half_student_t(value: FloatArray, df: float, scale: float) -> LogDensity
     return LogDensity(constant - 0.5 * (df + 1.0) * bent, -(df + 1.0) * share)
 
 
-def log_lognormal(value: FloatArray, df: float, scale: float) -> LogDensity:
+def log_lognormal(value: FloatArray, df: float, scale: Any) -> LogDensity:
     """Density of a value whose logarithm has mean log scale and standard deviation df.
 
     Parameters
     ----------
     value            > 0, any shape
     df : float       standard deviation of the logarithm
-    scale : float    median
+    scale            median, > 0, a number or one for each column of value
     """
     x = (np.log(value) - np.log(scale)) / df
     density = -np.log(value) - np.log(df) - 0.5 * np.log(2.0 * np.pi) - 0.5 * x * x
@@ -86,8 +89,46 @@ def log_lognormal(value: FloatArray, df: float, scale: float) -> LogDensity:
 _FAMILIES = {"half-student-t": log_half_student_t, "log-normal": log_lognormal}
 
 
+def checked_hyperprior(hyperprior: Any, n_columns: int) -> dict[str, Law] | None:
+    """Priors of the parameters, checked by name.
+
+    Parameters
+    ----------
+    hyperprior         None, or field -> (family, df, scale), fields out of variance, lengthscales, noise; df and scale
+                       > 0, the scale of lengthscales a number or one for each input (d,)
+    n_columns : int    d
+
+    Raises
+    ------
+    ValueError    naming the field
+    """
+    if hyperprior is None:
+        return None
+    mapped = isinstance(hyperprior, Mapping)
+    if not mapped:
+        raise ValueError(f"hyperprior: found {hyperprior!r}, expected None or a mapping field -> (family, df, scale)")
+    checked: dict[str, Law] = {}
+    for field, law in hyperprior.items():
+        if field not in FIELDS:
+            raise ValueError(f"hyperprior: found field {field!r}, expected names of {', '.join(FIELDS)}")
+        if isinstance(law, str) or not isinstance(law, Sequence) or len(law) != 3:
+            raise ValueError(f"hyperprior[{field!r}]: found {law!r}, expected (family, df, scale)")
+        family, df, scale = law
+        one_of(f"hyperprior[{field!r}]", family, tuple(_FAMILIES))
+        df = _inputs.scalar(f"hyperprior[{field!r}] df", df, positive=True)
+        name = f"hyperprior[{field!r}] scale"
+        if field == "lengthscales" and np.ndim(scale) == 1:
+            scale = np.array(_inputs.real_numbers(name, scale), dtype=np.float64)
+            if scale.shape != (n_columns,) or not (np.isfinite(scale).all() and (scale > 0).all()):
+                raise ValueError(f"{name}: found {scale}, expected a number or ({n_columns},), finite and > 0")
+        else:
+            scale = _inputs.scalar(name, scale, positive=True)
+        checked[field] = (family, df, scale)
+    return checked
+
+
 def log_hyperprior(
-    name: str, value: FloatArray, law: tuple[str, float, float], *, sits_on: str = "field", map_density: str = "value"
+    name: str, value: FloatArray, law: Law, *, sits_on: str = "field", map_density: str = "value"
 ) -> LogDensity:
     """Log prior of a field and its derivative in log value.
 
@@ -126,7 +167,7 @@ class _Coordinates:
     """Learned fields as one vector of logarithms."""
 
     def __init__(self, learn: Iterable[str], hyper: ClassHyper, shared: bool) -> None:
-        chosen = (learn,) if isinstance(learn, str) else tuple(learn)
+        chosen = _inputs.names("learn", learn)
         foreign = [name for name in chosen if name not in FIELDS]
         if not chosen or foreign or len(set(chosen)) != len(chosen):
             raise ValueError(f"learn: found {chosen}, expected different names of {', '.join(FIELDS)}")
@@ -173,7 +214,7 @@ def map_objective(
     gradients: ClassGradients,
     hyper: ClassHyper,
     learn: Iterable[str],
-    hyperprior: Mapping[str, tuple[str, float, float]] | None,
+    hyperprior: Mapping[str, Law] | None,
     *,
     shared: bool,
     sits_on: str = "field",
@@ -192,6 +233,7 @@ def map_objective(
     sits_on, map_density       see `log_hyperprior`
     """
     coordinates = _Coordinates(learn, hyper, shared)
+    hyperprior = checked_hyperprior(hyperprior, hyper.lengthscales.shape[1])
     value, slopes = log_evidence, []
     for name in coordinates.names:
         entries = getattr(hyper, name)[: coordinates.rows]
@@ -210,7 +252,7 @@ def search(
     value_and_gradients: Callable[[Any], tuple[float | None, ClassGradients]],
     *,
     learn: Iterable[str],
-    hyperprior: Mapping[str, tuple[str, float, float]] | None = None,
+    hyperprior: Mapping[str, Law] | None = None,
     sits_on: str = "field",
     map_density: str = "value",
     max_iterations: int = 200,
@@ -242,6 +284,7 @@ def search(
     one_of("map_density", map_density, ("value", "log"))
     max_iterations = _inputs.count("max_iterations", max_iterations)
     learning_tolerance = _inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
+    hyperprior = checked_hyperprior(hyperprior, prior.X.shape[1])
     coordinates = _Coordinates(learn, prior.hyper, prior.shared)
     first = coordinates.vector()
     best: tuple[float, Any, ClassHyper] | None = None

@@ -1,7 +1,8 @@
 """Class probabilities from Gaussian laws of the latent values at test points. riihimaki2013, section 5.2, appendix B.
 
 Multinomial probit: class k is right where all g_j = f_k - f_j + u > 0 after unit noise, so its probability is the
-normaliser of a tilted law: inner EP from zero sites, a product rule over g, or, for independent classes, one integral.
+normaliser of a tilted law: inner EP from zero sites, an orthant by points of Sobol's sequence, or, for independent
+classes, one integral. Product rules over g serve where their nodes are asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from fast.inner_ep import law_with, log_normaliser, run
 from fast.ledger import equation
 from fast.multiclass_prior import MulticlassPrior
 from fast.nested_sites import Differences, differences, other_classes
-from fast.product_rule import predictive_rule
+from fast.product_rule import product_rule
+from fast.sobol_rule import log_orthant, softmax_of_differences
 
 _CELLS = 2**21
 
@@ -92,17 +94,21 @@ def _by_rule(
 
 @equation("riihimaki2013", "25")
 def quadrature_probabilities(mean: FloatArray, cov: FloatArray, prediction_nodes: int | None = None) -> FloatArray:
-    """Integral of q(g) prod_j Phi(g_j) for each class by a product rule: (t, C): riihimaki2013 (25).
+    """Integral of q(g) prod_j Phi(g_j) for each class: (t, C), not normalised: riihimaki2013 (25).
 
-    Time O(t C^2 nodes^(C-1)).
+    An orthant of the differences with their unit noises, by `fast.sobol_rule`: 1024 points in C - 2 dimensions, errors
+    up to 2e-5 for three classes, 4e-4 for four, 3e-3 for twelve. Two classes are exact. Time O(1024 t C^3); with nodes
+    the product rule, O(t C^2 nodes^(C-1)).
 
     Parameters
     ----------
     mean, cov                 of f*: (t, C), (t, C, C)
-    prediction_nodes : int    in each dimension; None: by C
+    prediction_nodes : int    in each dimension, of a Gauss-Hermite product rule; None: no such rule
     """
+    if prediction_nodes is None:
+        return np.exp(log_probit_probabilities(mean, cov))
     t, C = mean.shape
-    nodes, weights = predictive_rule(C - 1, prediction_nodes)
+    nodes, weights = product_rule(C - 1, prediction_nodes, "prediction_nodes")
     raw = np.empty((t, C))
     for k in range(C):
         law = law_with(_of_class(mean, cov, k))
@@ -110,16 +116,43 @@ def quadrature_probabilities(mean: FloatArray, cov: FloatArray, prediction_nodes
     return raw
 
 
+def log_probit_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
+    """Logarithms of the class probabilities of the multinomial probit: (t, C), finite however small they are.
+
+    Parameters
+    ----------
+    mean, cov    of f*: (t, C), (t, C, C)
+    """
+    t, C = mean.shape
+    found = np.empty((t, C))
+    for k in range(C):
+        law = law_with(_of_class(mean, cov, k))
+        # Phi(g_j) is the probability that g_j exceeds a standard normal of its own
+        found[:, k] = log_orthant(Differences(law.mean, law.cov + np.eye(C - 1)))
+    return found
+
+
 def softmax_probabilities(mean: FloatArray, cov: FloatArray, prediction_nodes: int | None = None) -> FloatArray:
-    """E[softmax(f*)] by a product rule over differences: (t, C).
+    """E[softmax(f*)]: (t, C), by `fast.sobol_rule` over the differences to the last class.
+
+    4096 points in C - 1 dimensions, errors up to 3e-4 for three and 7e-4 for four classes at log variance 4, 7e-3 for
+    twelve at 8; rows sum to one up to rounding. Time O(4096 t C^2); with nodes the
+    product rule, O(t C^2 nodes^(C-1)).
 
     Parameters
     ----------
     mean, cov                 of f*: (t, C), (t, C, C)
-    prediction_nodes : int    in each dimension; None: by C
+    prediction_nodes : int    in each dimension, of a Gauss-Hermite product rule; None: no such rule
+
+    Raises
+    ------
+    ValueError    a covariance of differences is singular
     """
     t, C = mean.shape
-    nodes, weights = predictive_rule(C - 1, prediction_nodes)
+    if prediction_nodes is None:
+        law = _of_class(mean, cov, C - 1)
+        return softmax_of_differences(-law.mean, _root(law.cov, "differences"))
+    nodes, weights = product_rule(C - 1, prediction_nodes, "prediction_nodes")
     raw = np.empty((t, C))
     for k in range(C):
         raw[:, k] = _by_rule(_of_class(mean, cov, k), nodes, weights, "differences", _logistic_of_differences)
@@ -166,18 +199,27 @@ def latent_law(prior: MulticlassPrior, posterior: Coupled | Dense, X_test: Float
     return LatentLaw(mean, predictive_cov(posterior, cross, prior.test_var()))
 
 
-def normalised(law: LatentLaw, raw: FloatArray) -> ClassPrediction:
+def normalised(law: LatentLaw, raw: FloatArray, first: int = 0) -> ClassPrediction:
     """Probabilities that sum to one, and what they summed to before.
 
     Parameters
     ----------
     law              of f at the test points
     raw : (t, C)     class probabilities as integrated
+    first : int      index of the first of these test points, for the error
+
+    Raises
+    ------
+    FloatingPointError    a sum is zero or no number: there is nothing that could be normalised
     """
     mass = raw.sum(axis=1)
-    safe = np.where(mass > 0.0, mass, 1.0)
-    C = raw.shape[1]
-    return ClassPrediction(*law, np.where(mass[:, None] > 0.0, raw / safe[:, None], 1.0 / C), mass)
+    bad = np.flatnonzero(~(np.isfinite(mass) & (mass > 0.0)))
+    if bad.size:
+        raise FloatingPointError(
+            f"probabilities: found the sum {mass[bad[0]]} over the classes at test point {first + bad[0]}, expected a "
+            "positive number"
+        )
+    return ClassPrediction(*law, raw / mass[:, None], mass)
 
 
 def check_prediction(prediction: str, names: tuple[str, ...]) -> None:
@@ -209,7 +251,7 @@ def predict_law(
     posterior                   of the latent values at the data
     X_test : (t, d)             t may be 0
     prediction : str            "inner-ep", "quadrature", or "softmax"
-    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    prediction_nodes : int      nodes in each dimension of a product rule; None: points of Sobol's sequence
     block_size : int            test points at a time
     """
     check_prediction(prediction, ("inner-ep", "quadrature", "softmax"))
@@ -217,7 +259,7 @@ def predict_law(
     block_size = _inputs.count("block_size", block_size)
     C = prior.n_classes
     if prediction_nodes is not None:
-        predictive_rule(C - 1, prediction_nodes)
+        product_rule(C - 1, prediction_nodes, "prediction_nodes")
     t = X_test.shape[0]
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
     for start in range(0, t, block_size):
@@ -231,6 +273,6 @@ def predict_law(
             raw = independent_probabilities(law.mean, np.einsum("tcc->tc", law.cov))
         else:
             raw = quadrature_probabilities(*law, prediction_nodes)
-        for target, source in zip(out, normalised(law, raw), strict=True):
+        for target, source in zip(out, normalised(law, raw, start), strict=True):
             target[start:stop] = source
     return out

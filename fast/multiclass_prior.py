@@ -217,6 +217,7 @@ def prepare(
         raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
     X = _inputs.inputs("X", X)
     hyper = class_hyper(variance, lengthscales, noise, jitter, n_classes, X.shape[1])
+    shared = _inputs.flag("shared", shared)
     if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in hyper):
         raise ValueError("shared: found parameters that differ between the classes, expected one vector for all")
-    return MulticlassPrior(X, y, n_classes, hyper, bool(shared))
+    return MulticlassPrior(X, y, n_classes, hyper, shared)

@@ -12,7 +12,7 @@ so Pi_i = B S B' and nu_i = B lambda. Given q(h) = N(h, H), sites included, g ha
 which is q(w) of (8) seen through g: nested EP is EP with n (C - 1) scalar probit sites, and no cavity of f_i is needed
 except to see that it is proper. In log Z (28) what couples the sites of a datum telescopes away:
 
-    log Z = nu'mu/2 - (log|I + K T| - sum_i log s_i)/2 + sum_i (1'beta_i)^2/(2 s_i) + sum_ij [log Phi(z_ij) - J_ij],
+    log Z = nu'mu/2 - (log|I + K T| + sum_i log s_i)/2 + sum_i (1'beta_i)^2/(2 s_i) + sum_ij [log Phi(z_ij) - J_ij],
 
 with J_ij the log integral of inner site ij against its own scalar cavity.
 """
@@ -256,7 +256,7 @@ def ep_log_evidence(
     """
     s = 1.0 + alpha_tilde.sum(axis=1)
     quadratic = 0.5 * float(np.vdot(location, mean)) + 0.5 * float((beta_tilde.sum(axis=1) ** 2 / s).sum())
-    return quadratic - 0.5 * (log_det - float(np.log(s).sum())) - float(np.log(s).sum()) + float(log_ratio.sum())
+    return quadratic - 0.5 * (log_det + float(np.log(s).sum())) + float(log_ratio.sum())
 
 
 class FullSites(NamedTuple):

@@ -151,6 +151,7 @@ def iterate(
     gap : callable                    (sites, Proposal) -> residual
     callback : callable               called with an OuterProgress after every iteration
     """
+    accelerate, callback = _inputs.flag("accelerate", accelerate), _inputs.calls_back("callback", callback)
     sites, improper, used = start, 0, 0
     trace: list[float] = []
     if accelerate and sequential is None and max_iterations > _PLAIN:

@@ -17,6 +17,7 @@ import numpy as np
 from scipy.special import log_ndtr
 
 from fast._types import BoolArray, FloatArray, IntArray
+from fast.alpha_energies import log1p_quotient
 from fast.class_projections import ScalarMoments
 from fast.inner_ep import standardised_change
 from fast.ledger import equation
@@ -139,6 +140,7 @@ def _side(mean: FloatArray, var: FloatArray, c1: FloatArray, c2: FloatArray) -> 
     return Side((mean - c2 * var) / safe, var / safe, safe, c2 - c1 * mean), proper
 
 
+@equation("villacampa2017", "29", "30", "31", "32", "35", "36", "37", "38")
 def pair_cavities(y: IntArray, moments: ScalarMoments, sites: PairSites) -> PairCavities:
     """Both projections of every factor without its site; where D <= 0 the numbers mean nothing. Time O(b C).
 
@@ -155,7 +157,7 @@ def pair_cavities(y: IntArray, moments: ScalarMoments, sites: PairSites) -> Pair
     return PairCavities(label, other, (proper_label & proper_other) | ~competing(y, shape[1]))
 
 
-@equation("villacampa2017", "34", "39", "40", "u23-beta-alpha-hat")
+@equation("villacampa2017", "34", "39", "40", "41", "42", "u23-beta-alpha-hat")
 def pair_tilt(
     y: IntArray,
     mean_label: FloatArray,
@@ -213,18 +215,23 @@ def pair_sites(
     )
 
 
-def log_site_integral(side: Side, c1: FloatArray, c2: FloatArray) -> FloatArray:
-    """psi: log of the integral of a site's exponential under its cavity, g(theta) - g(theta cavity). Time O(b C).
+@equation("villacampa2017", "58", "61", "u26-efficient-scale")
+@equation("villacampa2020", "u30-efficient-scale")
+def site_integral(side: Side, c1: FloatArray, c2: FloatArray, alpha: float = 1.0) -> FloatArray:
+    """psi of every site, (g(theta) - g(theta less the site to the power alpha))/alpha: villacampa2020, A.6. (b, C)
 
-    -log(1 + c1 v)/2 + (2 c2 e + c2^2 v - c1 e^2)/(2 (1 + c1 v)), with 1 + c1 v = 1/D.
+    -log(1 + alpha c1 v)/(2 alpha) + (2 c2 e + alpha c2^2 v - c1 e^2)/(2 (1 + alpha c1 v)), with 1 + alpha c1 v = 1/D.
+    With whole sites the log of the integral of a site's exponential under its cavity. Time O(b C).
 
     Parameters
     ----------
-    side               of the factors
+    side               cavities
     c1, c2 : (b, C)    of the sites
+    alpha : float      share of a site that its cavity lacks, in [0, 1]
     """
-    exponent = 2.0 * c2 * side.mean + c2 * c2 * side.var - c1 * side.mean * side.mean
-    return 0.5 * (np.log(side.left) + exponent * side.left)
+    e, v = side.mean, side.var
+    exponent = 2.0 * c2 * e + alpha * c2 * c2 * v - c1 * e * e
+    return 0.5 * (exponent * side.left - log1p_quotient(alpha, c1 * v))
 
 
 class Pairwise:
@@ -265,8 +272,8 @@ class Pairwise:
         improper = int(proper.size - np.count_nonzero(proper))
         value = np.nan
         if not improper:
-            psi = log_site_integral(label, old.c1_label, old.c2_label)
-            psi += log_site_integral(other, old.c1_other, old.c2_other)
+            psi = site_integral(label, old.c1_label, old.c2_label)
+            psi += site_integral(other, old.c1_other, old.c2_other)
             value = float(tilt.log_norm.sum() - psi.sum())
         return Visit(tuple(target), float(change.max()), improper, tilt.log_norm, value)
 
@@ -306,24 +313,26 @@ class Pairwise:
 
 
 def scalar_cotangents(
-    side: Side, c1: FloatArray, slope: FloatArray, by_var: FloatArray, gradient_rule: str
+    side: Side, c1: FloatArray, slope: FloatArray, by_var: FloatArray, gradient_rule: str, alpha: float = 1.0
 ) -> tuple[FloatArray, FloatArray]:
-    """Derivatives of log Z - psi in p and q, or the weights of the mean of v and of S a_i under rule "10".
+    """Derivatives of F - psi in p and q if the rule is "exact", else the weights of the mean of v and of S a_i in dF.
 
-    Through e = (p - c2 q)/D and v = q/D: with r = slope - (c2 - c1 p) and t = by_var + (c1 D - (c2 - c1 p)^2)/2 the
-    derivatives in e and v, those in p and q are r/D and (t - r (c2 - c1 p))/D^2. Under rule "10" upsilon'm and
-    upsilon'V of the cavity are a'(p + S a (c1 p - c2)/D) and a'S/D. Time O(b C).
+    F is log Z of a factor to the power alpha, over alpha. Through e = (p - alpha c2 q)/D and v = q/D,
+    D = 1 - alpha c1 q: with n = c2 - c1 p, r = slope - n and t = by_var + (c1 D - alpha n^2)/2 the derivatives in e and
+    v, those in p and q are r/D and (t - alpha r n)/D^2. With the cavity of v held, upsilon'm and upsilon'V under it are
+    a'(p - alpha S a n/D) and a'S/D. Time O(b C).
 
     Parameters
     ----------
     side                    cavities of the projections
     c1 : (b, C)             of the sites
-    slope : (b, C)          d log Z / d e
-    by_var : (b, C)         d log Z / d v
-    gradient_rule : str     "10" or "exact"
+    slope : (b, C)          dF/de
+    by_var : (b, C)         dF/dv
+    gradient_rule : str     "exact", or any other: the cavity is held
+    alpha : float           share of a site that its cavity lacks, in [0, 1]
     """
-    if gradient_rule == "10":
-        return slope, (2.0 * by_var - slope * side.miss) / side.left
+    if gradient_rule != "exact":
+        return slope, (2.0 * by_var - alpha * slope * side.miss) / side.left
     by_mean = slope - side.miss
-    by_var = by_var + 0.5 * (c1 * side.left - side.miss * side.miss)
-    return by_mean / side.left, (by_var - by_mean * side.miss) / (side.left * side.left)
+    by_var = by_var + 0.5 * (c1 * side.left - alpha * side.miss * side.miss)
+    return by_mean / side.left, (by_var - alpha * by_mean * side.miss) / (side.left * side.left)

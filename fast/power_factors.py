@@ -20,7 +20,6 @@ from typing import NamedTuple
 import numpy as np
 
 from fast._types import BoolArray, FloatArray, IntArray
-from fast.alpha_energies import log1p_quotient
 from fast.alpha_runs import powered_labels
 from fast.class_data import ClassData
 from fast.class_ep import SiteRun, Swept, damped, law_cotangent, prior_cotangent
@@ -28,7 +27,7 @@ from fast.class_projections import ClassLaw, InducingClasses, PointGradients, Pu
 from fast.errors import NotPositiveDefiniteError
 from fast.inner_ep import standardised_change
 from fast.ledger import equation
-from fast.pairwise_factors import Cotangents, Side, Totals, Visit
+from fast.pairwise_factors import Cotangents, Side, Totals, Visit, scalar_cotangents, site_integral
 from fast.robust_power import PowerMoments
 
 RULES = ("28", "exact")
@@ -64,26 +63,11 @@ def power_sites(side: Side, found: PowerMoments, alpha: float) -> tuple[FloatArr
     return -found.curvature / shrink, (found.slope - side.mean * found.curvature) / shrink
 
 
-@equation("villacampa2020", "u30-efficient-scale")
-def power_site_integral(side: Side, c1: FloatArray, c2: FloatArray, alpha: float) -> FloatArray:
-    """psi of every site and class, (g(theta) - g(theta without the powered site))/alpha: villacampa2020, A.6. (b, C)
-
-    Parameters
-    ----------
-    side             cavities
-    c1, c2 : (b, C)  sites
-    alpha : float    in [0, 1]
-    """
-    e, v = side.mean, side.var
-    # 1 + alpha c1 v = 1/D
-    squares = 0.5 * (2.0 * c2 * e + alpha * c2 * c2 * v - c1 * e * e) * side.left
-    return squares - 0.5 * log1p_quotient(alpha, c1 * v)
-
-
 class PowerDatum:
     """One powered factor a datum, behind the interface that `fast.class_ep` works with."""
 
     names: tuple[str, ...] = ("site_precision", "site_shift")
+    without_cavity = 0.0  # what a datum with an improper cavity adds to a gradient
 
     def __init__(self, alpha: float, epsilon: float) -> None:
         self.alpha, self.epsilon = alpha, epsilon
@@ -122,7 +106,7 @@ class PowerDatum:
         improper = int(proper.size - np.count_nonzero(proper))
         value = np.nan
         if not improper:
-            value = float(found.value.sum() - power_site_integral(side, sites[0], sites[1], self.alpha).sum())
+            value = float(found.value.sum() - site_integral(side, sites[0], sites[1], self.alpha).sum())
         return Visit(target, float(change.max()), improper, found.value, value)
 
     def cotangents(
@@ -130,14 +114,8 @@ class PowerDatum:
     ) -> Cotangents:
         """Derivatives of F - psi in p, q and s ("exact"), or those of F alone with the cavity of u held."""
         side, proper, found = self.tilted(y, moments, cond_var, sites)
-        g, F_v = found.slope, found.by_variance
-        if gradient_rule == "exact":
-            g = g - side.miss
-            F_q = F_v + 0.5 * (sites[0] * side.left - self.alpha * side.miss**2)
-            parts = (g / side.left, (F_q - self.alpha * g * side.miss) / side.left**2, F_v)
-        else:
-            parts = (g, (2.0 * F_v - self.alpha * g * side.miss) / side.left, F_v)
-        return Cotangents(*(np.where(proper, part, 0.0) for part in parts))
+        parts = scalar_cotangents(side, sites[0], found.slope, found.by_variance, gradient_rule, self.alpha)
+        return Cotangents(*(np.where(proper, part, self.without_cavity) for part in (*parts, found.by_variance)))
 
     def moved_moments(
         self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites
@@ -218,6 +196,7 @@ class PowerRun(SiteRun):
             return damping, halvings
         raise AssertionError("unreachable")
 
+    @equation("villacampa2020", "A.28")
     def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
         """Gradient of log Z_q: "28", villacampa2020 (A.28) with sites held as matrices, or "exact", held as numbers.
 
@@ -245,14 +224,7 @@ class PowerRun(SiteRun):
             )
             t, x = self.power.moved_moments(y, moments, view.cond_var, sites)
             add_projected(by_second, by_mean, view, 0.5 * scale * x, scale * t)
-
-            def by_upsilon(k: int, rows: tuple[FloatArray, ...] = view.rows, cot: Cotangents = cot) -> FloatArray:
-                W: FloatArray = rows[points.kind[k]] @ spread[k]
-                W *= cot.by_var[:, k, None]
-                W += np.multiply.outer(cot.by_mean[:, k], law.weights[k])
-                return W
-
-            pull.add(view, by_upsilon, cot.by_cond_var)
+            pull.add_law(view, law, spread, *cot)
 
         def by_K(k: int) -> FloatArray:
             moved = law_cotangent(spread[k], law.weights[k], by_mean[k], by_second[k])

@@ -11,8 +11,6 @@ from fast import _inputs
 from fast._types import FloatArray
 
 _LARGEST = 10**6
-# nodes in each dimension for D = C - 1 dimensions: some thousand points in all
-_BY_DIMENSION = {1: 100, 2: 40, 3: 20, 4: 12, 5: 8, 6: 6, 7: 5, 8: 4, 9: 3}
 
 
 def hermite_rule(nodes: int) -> tuple[FloatArray, FloatArray]:
@@ -50,18 +48,3 @@ def product_rule(dimension: int, nodes: Any, name: str = "nodes") -> tuple[Float
     for _ in range(dimension - 1):
         weights = np.multiply.outer(weights, w)
     return np.column_stack([grid.ravel() for grid in grids]), weights.ravel()
-
-
-def predictive_rule(dimension: int, prediction_nodes: int | None) -> tuple[FloatArray, FloatArray]:
-    """Rule for class probabilities: a product rule, or the 2 D points of degree 3 where D >= 10 and none is asked for.
-
-    Parameters
-    ----------
-    dimension : int           D
-    prediction_nodes : int    in each dimension; None: by D
-    """
-    if prediction_nodes is None and dimension >= 10:
-        points = np.sqrt(dimension) * np.vstack([np.eye(dimension), -np.eye(dimension)])
-        return points, np.full(2 * dimension, 0.5 / dimension)
-    nodes = _BY_DIMENSION[dimension] if prediction_nodes is None else prediction_nodes
-    return product_rule(dimension, nodes, "prediction_nodes")

@@ -42,10 +42,13 @@ def _logs(epsilon: float, n_classes: int) -> tuple[float, float]:
 
 
 @equation("villacampa2017", "13")
-def robust_power(found: WinnerMoments, alpha: float, epsilon: float, n_classes: int) -> PowerMoments:
+def robust_power(
+    found: WinnerMoments, alpha: float, epsilon: float, n_classes: int, rest: FloatArray | None = None
+) -> PowerMoments:
     """log E[L^alpha] and its quotient by alpha, with derivatives: powers of villacampa2017 (13). Time O(n C).
 
-    Relative accuracy 1e-12 of the quotient for every alpha in [0, 1], 1e-8 and 0 included.
+    The error of the quotient is 1e-12 of it, and what 1 - P leaves open times (1 - (a/b)^alpha)/alpha, at most 1/alpha
+    and log b/a: where 1 - P is taken from log P, 1e-16.
 
     Parameters
     ----------
@@ -53,6 +56,7 @@ def robust_power(found: WinnerMoments, alpha: float, epsilon: float, n_classes: 
     alpha : float      in [0, 1]
     epsilon : float    in [0, 1]; > 0 if alpha is 0
     n_classes : int    C >= 2
+    rest : (n,)        1 - P where it is known better than from log P
 
     Raises
     ------
@@ -66,7 +70,7 @@ def robust_power(found: WinnerMoments, alpha: float, epsilon: float, n_classes: 
         raise ValueError("epsilon: found 0.0, expected > 0 at alpha = 0: the expected logarithm is -inf")
     low, high = _logs(epsilon, n_classes)
     log_P = np.minimum(found.log_mass, 0.0)
-    P, Q = np.exp(log_P), -np.expm1(log_P)
+    P, Q = np.exp(log_P), -np.expm1(log_P) if rest is None else rest
     if alpha == 0.0:
         value = Q * low + P * high
         log_norm = np.zeros_like(value)

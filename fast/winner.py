@@ -291,6 +291,23 @@ def winner(mean: FloatArray, var: FloatArray, y: IntArray, *, moments: bool = Tr
     return found._replace(log_mass=np.where(beaten, -np.inf, found.log_mass - np.log1p(ties)))
 
 
+def losing_probability(mean: FloatArray, var: FloatArray, y: IntArray) -> FloatArray:
+    """1 - P of `winner`, the sum of the other classes' probabilities: (n,). Relative error 1e-12 however small it is.
+
+    Where P is near 1 its complement has lost the digits that P does not show. Time C - 1 times that of log P.
+
+    Parameters
+    ----------
+    mean, var : (n, C)    of independent Gaussian latent values; var >= 0
+    y : (n,)              labels, 0 .. C - 1
+    """
+    C = mean.shape[1]
+    found = np.zeros(y.size)
+    for apart in range(1, C):
+        found += np.exp(winner(mean, var, (y + apart) % C, moments=False).log_mass)
+    return found
+
+
 def log_class_probabilities(mean: FloatArray, var: FloatArray) -> FloatArray:
     """log P(f_k is the largest) for every class k, each by its own integral: (t, C). Memory O(t C).
 

@@ -128,7 +128,7 @@ def boolean(value: Any, name: str) -> bool:
 def integer(value: Any, name: str, *, at_least: int) -> int:
     """An integer that is no truth value."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: found {type(value).__name__}, expected an integer")
+        raise TypeError(f"{name}: found {_shown(value)}, expected an integer")
     if value < at_least:
         raise ValueError(f"{name}: found {value}, expected at least {at_least}")
     return int(value)
@@ -136,10 +136,18 @@ def integer(value: Any, name: str, *, at_least: int) -> int:
 
 def real(value: Any, name: str) -> float:
     """One finite number."""
+    if isinstance(value, str):
+        raise TypeError(f"{name}: found {_shown(value)}, expected one finite number")
     array = float_array(value, name)
     if array.ndim:
         raise ValueError(f"{name}: found shape {array.shape}, expected one number")
     return float(finite(array, name))
+
+
+def _shown(value: Any) -> str:
+    """Type and value, where the value is short enough to be one."""
+    kind = type(value).__name__
+    return f"{kind} {value!r}" if isinstance(value, (str, int, float, np.generic)) and len(repr(value)) < 40 else kind
 
 
 def _plain_array(value: Any, name: str, expected: str) -> NDArray[Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
+import traceback
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import numpy as np
 import typer
@@ -19,11 +21,13 @@ from validation.datasets.command import data
 from validation.ledger import audit as auditing
 from validation.ledger.command import audit
 from validation.problem import Problem
-from validation.report.page import Coverage
 from validation.reproduce import command as reproduce_command
 from validation.solution import Solution
-from validation.solve import implementations, methods, solve, versions
+from validation.solve import ImplementationError, implementations, methods, solve, versions
 from validation.truth.command import truth
+
+if TYPE_CHECKING:
+    from validation.report.page import Coverage
 
 app = typer.Typer(
     name="triad",
@@ -78,11 +82,19 @@ def solve_command(
     problem: Annotated[str, typer.Argument(help="a .npz written by Problem.save, or the name of a built-in problem")],
     output: Annotated[Path | None, typer.Option("--output", help="write the solution to this .npz")] = None,
     option: OptionValues = None,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", help="the whole traceback if the implementation raises")
+    ] = False,
 ) -> None:
     """Ask one implementation for its answer to one problem."""
     if output is not None:
         storage.check_writable(output)
-    solution = solve(implementation, method, load_problem(problem), **parse_options(option or []))
+    try:
+        solution = solve(implementation, method, load_problem(problem), **parse_options(option or []))
+    except ImplementationError as error:
+        if verbose:
+            sys.stderr.write("".join(traceback.format_exception(error.__cause__)))
+        raise
     if output is not None:
         solution.save(output)
     console = plain_console()
@@ -123,7 +135,7 @@ def compare_command(
             table.add_row(row.verdict, row.quantity, row.kind, number(row.observed), number(row.limit), style=style)
         console.print(table)
         for row in rows:
-            if why or row.verdict in ("FAIL", "SKIP"):
+            if why or row.verdict in ("FAIL", "SKIP") or row.quantity in comparing.PREMISES:
                 console.print(f"  {row.quantity}: {row.why}", soft_wrap=True)
         verdict = "DISAGREE" if failed else "AGREE" if passed else "UNDECIDED"
         console.print(f"{verdict}: {len(passed)} passed, {len(failed)} failed")
@@ -153,9 +165,12 @@ def root(
         raise typer.Exit
 
 
-def ledger_coverage() -> list[Coverage] | None:
-    """How far each paper is, for the report of `triad verify`; None where there are no tests or no pytest to read."""
-    ledger = auditing.build(auditing.default_sources())
+def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | None:
+    """How far each paper is, for the report of `triad verify`; None where there are no tests or no pytest to read.
+
+    Once `stop` is set, from another thread, reading the tests ends with an error.
+    """
+    ledger = auditing.build(auditing.default_sources(), stop)
     if ledger.without_tests or ledger.problems:
         return None
     papers = dict.fromkeys(row.entry.paper for row in ledger.rows)
@@ -183,7 +198,7 @@ def main() -> None:
         app(prog_name="triad")
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
-    except (ValueError, TypeError, LookupError, OSError, MemoryError) as error:
+    except (ValueError, TypeError, LookupError, OSError, MemoryError, ImplementationError) as error:
         fail(f"error: {message_of(error)}", EXIT_UNUSABLE)
 
 

@@ -5,6 +5,9 @@ Three relations, told from what the solutions say of themselves:
 identity      neither is sampled or exact: two computations of one thing, limit max(1e-8, 100 eps cond(K))
 exactness     one is a truth (sampled or exact), the other a chain: z statistics
 discrepancy   one is a truth, the other an approximation: bands, and a lower bound must lie below log Z
+
+Rows on what the solutions say of themselves come first: an iteration that did not converge FAILs, and two methods or
+settings that differ are named.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.special import gammaln, kve
-from scipy.stats import norm
+from scipy.special import gammaln, kve, ndtri
 
+from validation import premises
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -52,8 +55,15 @@ WIDEST_LIMIT = 1e-3
 EXACT_LIMIT = 1e-6
 
 
+# rows on how two solutions came about; their reasons are the news, not their numbers
+PREMISES = ("converged", "method", "settings")
+
+
 class Row(NamedTuple):
-    """One compared quantity: PASS iff observed <= limit; INFO where no limit applies; SKIP where none was possible."""
+    """One compared quantity: PASS iff observed <= limit; INFO where no limit applies; SKIP where none was possible.
+
+    A row of PREMISES is on how the solutions came about: `converged` is FAIL or SKIP, `method` and `settings` are INFO.
+    """
 
     quantity: str
     kind: str
@@ -73,11 +83,12 @@ def compare(
     left, right : Solution     the same problem; if one of them is a truth (sampled or exact), the other is judged by it
                                and what both learned is compared like an answer
     bands : mapping            quantity -> largest discrepancy from the truth, in place of DEFAULT_BANDS
-    limit : float              identity limit in place of max(1e-8, 100 eps cond(K))
+    limit : float              identity limit in place of max(1e-8, 100 eps cond(K)), of gradients too
 
     Raises
     ------
-    ValueError                 if the problems differ, or a band names an unknown quantity
+    ValueError                 if the problems differ, a band names an unknown quantity, or a band or the limit has
+                               nothing to judge here
     """
     different = left.problem.differences(right.problem, ignore=("name", "prior_model", *_learned(left, right)))
     if different:
@@ -92,8 +103,22 @@ def compare(
     if is_truth(left) and not is_truth(right):
         left, right = right, left
     if not is_truth(right):
-        return _identity_rows(left, right, limit)
-    return _truth_rows(left, right, bands or {})
+        if bands:
+            raise ValueError(
+                f"bands: found {', '.join(bands)}, expected none: neither side is sampled or exact, "
+                "and an identity has one limit"
+            )
+        return _stated_rows(left, right) + _identity_rows(left, right, limit)
+    if limit is not None:
+        raise ValueError(f"limit: found {limit!r} for a comparison with a truth ({right.label}), expected bands")
+    rows = _convergence_rows(left, right) + _truth_rows(left, right, bands or {})
+    judged = {row.quantity for row in rows if row.kind == "discrepancy" and row.verdict != "SKIP"}
+    if unused := sorted(set(bands or {}) - judged):
+        raise ValueError(
+            f"bands: found {', '.join(unused)}, expected quantities whose distance from the truth is judged here: "
+            f"{', '.join(sorted(judged - set(PREMISES))) or 'none'}"
+        )
+    return rows
 
 
 def _learned(left: Solution, right: Solution) -> tuple[str, ...]:
@@ -196,8 +221,51 @@ def same_evidence(left: Solution, right: Solution) -> str | None:
     return None
 
 
+def _stated_rows(left: Solution, right: Solution) -> list[Row]:
+    """What the two sides say of themselves that keeps them from being two computations of one fixed point."""
+    rows = []
+    if found := premises.unfinished(left, right):
+        rows.append(Row("converged", "identity", found.residual, found.tolerance, "FAIL", found.why))
+    if left.method != right.method:
+        why = f"{left.method!r} and {right.method!r}, compared as if theory made them equal"
+        rows.append(Row("method", "identity", np.nan, np.nan, "INFO", why))
+    if differing := premises.different_settings(left, right):
+        rows.append(Row("settings", "identity", np.nan, np.nan, "INFO", f"the sides were asked with {differing}"))
+    return rows
+
+
+def _convergence_rows(candidate: Solution, truth: Solution) -> list[Row]:
+    """An approximation is judged at its fixed point; a truth whose chain stood still is shown as no gate met."""
+    rows = []
+    chains = [side for side in (candidate, truth) if is_truth(side) and not side.converged]
+    if not is_truth(candidate) and (found := premises.unfinished(candidate)):
+        rows.append(Row("converged", "discrepancy", found.residual, found.tolerance, "FAIL", found.why))
+    elif chains:
+        why = f"gate not met: {' and '.join(side.label for side in chains)} did not converge, and is no truth yet"
+        rows.append(Row("converged", "exactness", np.nan, np.nan, "SKIP", why))
+    return rows
+
+
+def gradient_limit(bound: float, why: str) -> tuple[float, str]:
+    """What `triad verify` allows a gradient where the fixed points themselves are allowed `bound`."""
+    return max(1e-7, 10.0 * bound), (
+        "gradients, by their units: terms of the size of 1 % of log Z and more cancel in them, at fixed points known "
+        f"to 1e-10; {why}"
+    )
+
+
+def _unit(problem: Problem, name: str) -> NDArray[np.float64]:
+    """What a derivative is taken by; noise adds to the variance, inducing points move by lengthscales."""
+    if name == "noise":
+        return problem.variance + problem.noise
+    if name == "Z":
+        return problem.lengthscales[:, None]
+    return np.asarray(getattr(problem, name))
+
+
 def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list[Row]:
     bound, why = identity_limit(left.problem) if limit is None else (limit, "limit given by the caller")
+    slope_bound, slope_why = gradient_limit(bound, why) if limit is None else (bound, why)
     rows = []
     for name, a, b in _shared_arrays(left, right):
         reason = same_evidence(left, right) if name == "log_evidence" else None
@@ -207,6 +275,13 @@ def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list
             reason = f"no agreement can be told from rounding here: {why}"
         if reason:
             rows.append(Row(name, "identity", np.nan, np.nan, "SKIP", reason))
+            continue
+        group, _, field = name.partition("/")
+        if group == "gradients":
+            # near an optimum all that is left of a gradient is rounding of its terms: the floor is their size
+            unit, floor = _unit(left.problem, field), 0.01 * abs(left.log_evidence or 0.0)
+            observed = relative_difference(a * unit, b * unit, floor)
+            rows.append(Row(name, "identity", observed, slope_bound, _verdict(observed, slope_bound), slope_why))
             continue
         observed = relative_difference(a, b)
         rows.append(Row(name, "identity", observed, bound, _verdict(observed, bound), why))
@@ -276,7 +351,7 @@ def _z_row(candidate: Solution, truth: Solution, name: str) -> Row:
     if found is None:
         return Row(name, "exactness", np.nan, np.nan, "SKIP", "neither side has standard errors")
     z, se = found
-    worst, threshold = float(np.abs(z).max()), float(norm.isf(0.5 * LEVEL / z.size))
+    worst, threshold = float(np.abs(z).max()), float(-ndtri(0.5 * LEVEL / z.size))
     why = (
         f"largest |z| of {z.size}; a true agreement passes {threshold:.2f} in all but {LEVEL:g} of cases (Bonferroni); "
         f"differences of {threshold * np.median(se):.2g} would show"

@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.cluster import kmeans_plusplus
 
 from validation import datasets
 from validation.problem import Problem
@@ -66,6 +65,9 @@ def inducing_points(X: NDArray[np.float64], m: int, seed: int) -> NDArray[np.flo
     distinct = np.unique(X, axis=0)
     if not 1 <= m <= len(distinct):
         raise ValueError(f"m: found {m}, expected 1 to {len(distinct)}, the number of distinct rows of X")
+    # here: scikit-learn takes a second to load, and most commands need none of it
+    from sklearn.cluster import kmeans_plusplus
+
     points, _ = kmeans_plusplus(distinct, m, random_state=seed)
     return points
 

@@ -12,6 +12,7 @@ import inspect
 import platform
 import sys
 import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
@@ -28,10 +29,11 @@ ENTRY_POINT_GROUP = "triad.implementations"
 WITNESSES = ("reference", "fast", "gibbs")
 JUDGE = ("quadrature",)  # the truth that the judge works out by itself
 
-# how a module of somebody else can fail to load without being at fault in more than its imports, names or syntax
-_UNIMPORTABLE = (ImportError, SyntaxError, AttributeError, NameError)
-
 Implementation = Callable[..., Solution]
+
+
+class ImplementationError(RuntimeError):
+    """A third party's callable raised: who, which method, what, and where in their code; __cause__ is their error."""
 
 
 def solve(implementation: str, method: str, problem: Problem, **options: Any) -> Solution:
@@ -50,6 +52,7 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     ------
     ValueError, TypeError    unknown implementation, method or option (with the near misses), or a problem that the
                              method cannot answer
+    ImplementationError      if a third party's callable raises anything; its __cause__ is what was raised
     """
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: found {type(problem).__name__}, expected a validation.Problem")
@@ -58,8 +61,18 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     known = known_methods(answer, implementation)
     if known and method not in known:
         raise ValueError(f"method: found {method!r}, expected one of {_listed(known, method)} ({implementation})")
+    own = implementation in WITNESSES + JUDGE
+    if own:
+        options = _plain_options(options)
     started = time.perf_counter()
-    solution = answer(method, problem, **options)
+    try:
+        solution = answer(method, problem, **options)
+    except Exception as error:
+        if own:
+            raise
+        raise ImplementationError(
+            f"{implementation} {method}: {_described(error)} ({_place(error, answer)})"
+        ) from error
     seconds = time.perf_counter() - started
     if not isinstance(solution, Solution):
         raise TypeError(f"{implementation}: found {type(solution).__name__} returned, expected a validation.Solution")
@@ -74,6 +87,36 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
         settings={**solution.settings, **_settings(options)},
         versions={**versions(), **solution.versions},
     )
+
+
+def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a witness: one name to learn stands for itself, a seed is refused here and not inside NumPy."""
+    plain = dict(options)
+    if isinstance(plain.get("learn"), str):
+        plain["learn"] = (plain["learn"],)
+    if plain.get("seed") is not None:
+        arguments.integer(plain["seed"], "seed", at_least=0)
+    return plain
+
+
+def _described(error: BaseException) -> str:
+    """Type and message of an error on one line."""
+    text = " ".join(line.strip() for line in str(error).splitlines())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _place(error: BaseException, answer: Implementation) -> str:
+    """File and line of the innermost frame of the package that `answer` comes from: not of NumPy below it, nor of ours.
+
+    Without such a frame the arguments did not fit the call, or the error arose in code without lines.
+    """
+    home = str(getattr(answer, "__module__", None) or type(answer).__module__).partition(".")[0]
+    here = [
+        (frame.f_code.co_filename, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] == home
+    ]
+    return f"{here[-1][0]}:{here[-1][1]}" if here else "raised by the call itself"
 
 
 def implementations() -> dict[str, str]:
@@ -106,12 +149,13 @@ def find_implementation(name: str) -> Implementation:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if point.name == name:
             try:
-                return _callable(point.load(), name)
-            except _UNIMPORTABLE as error:
+                found = point.load()
+            except Exception as error:
                 raise ValueError(
                     f"implementation: found the entry point {name!r} = {point.value!r}, which cannot be loaded "
-                    f"({type(error).__name__}: {error}), expected module:function"
+                    f"({_described(error)}), expected module:function"
                 ) from error
+            return _callable(found, name)
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
@@ -127,7 +171,7 @@ def find_implementation(name: str) -> Implementation:
                     f"implementation: found no module {module_name!r}, expected module:function"
                 ) from error
             raise _cannot_import(module_name, error) from error  # it is there, but something that it imports is not
-        except _UNIMPORTABLE as error:
+        except Exception as error:  # a module of somebody else can do anything while it loads
             raise _cannot_import(module_name, error) from error
         for part in attribute.split("."):
             if not hasattr(target, part):
@@ -162,9 +206,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def _cannot_import(module_name: str, error: BaseException) -> ValueError:
+def _cannot_import(module_name: str, error: Exception) -> ValueError:
     return ValueError(
-        f"implementation: found {module_name!r}, which cannot be imported ({type(error).__name__}: {error}), "
+        f"implementation: found {module_name!r}, which cannot be imported ({_described(error)}), "
         "expected module:function"
     )
 

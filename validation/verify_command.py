@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
-# Gives the ledger's coverage for the report, or None where it cannot be had; the command line sets it.
-coverage: Callable[[], Sequence[Coverage] | None] | None = None
+# Gives the ledger's coverage for the report, or None where it cannot be had, and ends early once the event is set; the
+# command line sets it.
+coverage: Callable[[threading.Event], Sequence[Coverage] | None] | None = None
 _aside = ThreadPoolExecutor(1)
 
 
@@ -68,19 +70,21 @@ def verify(
         _refuse(errors, str(error))
     except OSError as error:
         _refuse(errors, f"--output: {error.strerror or error}")
+    stop = threading.Event()
     try:
         # here, so that a wrong selection is told without waiting for Matplotlib
         from validation.report import page, table
 
         # reading all tests takes longer than a narrow run itself; beside a wide one it costs nobody time
         narrow = bool(check or method or problem)
-        reading = None if coverage is None or narrow else _aside.submit(coverage)
+        reading = None if coverage is None or narrow else _aside.submit(coverage, stop)
         with progress(errors, len(selection.pairs)) as listen:
             found = runner.run(selection, jobs=jobs, listen=listen)
         console = Console()
         table.print_run(console, found, why=why, verbose=verbose)
         storage.write_text(output / "checks.csv", table.csv_text(found.results))
-        known = None if reading is None else reading.result()
+        # who interrupts the run does not wait for the ledger
+        known = None if reading is None or found.interrupted else reading.result()
         storage.write_text(output / "report.html", page.render(found, known))
         console.print(f"{output / 'checks.csv'}, {output / 'report.html'}", soft_wrap=True, highlight=False)
         if narrow:
@@ -88,6 +92,8 @@ def verify(
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
         raise typer.Exit(INTERRUPTED) from None
+    finally:
+        stop.set()  # Python waits for the thread that reads before it ends
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(int(found.failed))

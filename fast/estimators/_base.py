@@ -18,12 +18,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from fast import _inputs
 from fast._types import FloatArray, IntArray
+from fast.defaults import default_lengthscales
 from fast.errors import NotPositiveDefiniteError
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
 _ESCALATIONS = 3
 _RELATIVE_JITTER = 1e-10
+_NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
 
 
 class Predicted(Protocol):
@@ -74,7 +77,11 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
     verbose: int | bool
     n_inducing: Any
     inducing_points: Any
+    variance: float
+    lengthscales: Any
+    noise: float
     jitter: float
+    learn: Any
 
     _multi_class = False
     _most_inducing = 100  # of n_inducing="auto"
@@ -94,6 +101,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
         Raises ValueError for bad input, by name, and for one class only.
         """
+        callback = _inputs.calls_back("callback", callback)
         X, codes = self._checked_data(X, y)
         rng = self._rng()
         started = time.perf_counter()
@@ -133,7 +141,30 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        raise NotImplementedError
+        """Where training starts: what was given, checked, or the defaults."""
+        d = X.shape[1]
+        lengths = self._first_lengthscales(X, rng)
+        noise = _inputs.scalar("noise", self.noise, positive=False)
+        if noise == 0.0 and "noise" in self._learned(X):
+            noise = _NO_NOISE
+        hyper = _inputs.hyper(self.variance, lengths, noise, self.jitter, d, getattr(self, "smoothness", None))
+        Z = self._inducing(X, hyper.lengthscales, rng)
+        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, Z)
+
+    def _first_lengthscales(self, X: Any, rng: np.random.RandomState) -> FloatArray:
+        d = X.shape[1]
+        if isinstance(self.lengthscales, str):
+            if self.lengthscales != "median":
+                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
+            return default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
+        given = _inputs.real_numbers("lengthscales", self.lengthscales)
+        if given.shape not in ((), (1,), (d,)):
+            raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
+        return np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
+
+    def _learned(self, X: Any) -> tuple[str, ...]:
+        """Names of what training learns."""
+        return _inputs.names("learn", self.learn)
 
     def _with_jitter(self, X: Any, codes: IntArray, rng: np.random.RandomState, callback: Any) -> Fitted:
         """Train; where K_ZZ has no Cholesky factor, raise the jitter tenfold, three times at most, and say so."""
@@ -190,7 +221,10 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         if first:
             known = np.unique(np.asarray(classes))
-            if len(known) < 2 or (len(known) > 2 and not self._multi_class):
+            if len(known) < 2:
+                wanted = "at least two classes" if self._multi_class else "two classes"
+                raise ValueError(f"classes: found one class, {known.tolist()}, expected {wanted}")
+            if len(known) > 2 and not self._multi_class:
                 raise ValueError(
                     f"classes: found {len(known)} classes, expected two. Only binary classification is supported."
                 )
@@ -201,6 +235,15 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         if foreign.size:
             raise ValueError(f"y: found labels {foreign.tolist()}, expected only {self.classes_.tolist()}")
         return X, np.searchsorted(self.classes_, y).astype(np.int64)
+
+    def _checked_total(self, total_samples: Any, n_rows: int) -> int | None:
+        """Rows that a batch stands for: no fewer than it has."""
+        if total_samples is None:
+            return None
+        total = _inputs.count("total_samples", total_samples)
+        if total < n_rows:
+            raise ValueError(f"total_samples: found {total}, expected at least {n_rows}, the rows of X")
+        return total
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)
@@ -216,10 +259,14 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
     # -- inducing points -------------------------------------------------------------------------------------------
 
-    def _inducing(self, X: Any, rng: np.random.RandomState) -> FloatArray | None:
-        """Inducing points: those given, or centres that k-means++ spreads over the rows; None for a full GP."""
+    def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray | None:
+        """Inducing points: those given, or centres that k-means++ spreads over the rows; None for a full GP.
+
+        Distances are those of the kernel: in units of the lengthscales (d,), so that neither units nor origin of X
+        count.
+        """
         if self.inducing_points is not None:
-            Z = np.array(self.inducing_points, dtype=np.float64)
+            Z = np.array(_inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
             if Z.ndim != 2 or Z.shape[1] != X.shape[1] or Z.shape[0] == 0:
                 raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {X.shape[1]}) with m >= 1")
             return Z
@@ -228,7 +275,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
             return None
         rows = X if X.shape[0] <= _SAMPLE else _some_rows(X, rng)
         distinct = np.unique(np.asarray(rows, dtype=np.float64), axis=0)
-        if wanted == "auto":
+        if isinstance(wanted, str) and wanted == "auto":
             wanted = min(self._most_inducing, len(distinct))
         elif isinstance(wanted, (bool, np.bool_)) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
             raise ValueError(f"n_inducing: found {wanted!r}, expected 'auto', None or an integer >= 1")
@@ -237,17 +284,39 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
                 f"n_inducing: found {wanted} inducing points for {len(distinct)} distinct rows; "
                 f"{len(distinct)} are used",
                 UserWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
             wanted = len(distinct)
         if wanted == len(distinct):
             return distinct
-        return kmeans_plusplus(distinct, int(wanted), random_state=rng)[0]
+        _, chosen = kmeans_plusplus(_Scaled(distinct, lengthscales).rows, int(wanted), random_state=rng)
+        return distinct[chosen]
 
 
-def cluster_centres(X: Any, m: int, rng: np.random.RandomState) -> FloatArray:
-    """Centres of m clusters by k-means, (m, d): X (n, d), m <= distinct rows of X, rng."""
-    return KMeans(m, n_init=1, random_state=rng).fit(np.asarray(X, dtype=np.float64)).cluster_centers_
+class _Scaled:
+    """Rows (n, d) from their mean, in units of lengthscales (d,); far from the origin squares would swallow distances.
+
+    The mean is that of what is left beside the first row: it keeps the digits of rows that share a large offset.
+    """
+
+    def __init__(self, rows: FloatArray, lengthscales: FloatArray) -> None:
+        moved = rows - rows[0]
+        middle = moved.mean(axis=0)
+        self.origin, self.lengthscales = rows[0] + middle, lengthscales
+        self.rows = (moved - middle) / lengthscales
+
+    def back(self, points: FloatArray) -> FloatArray:
+        """Points (m, d) in the units of the rows."""
+        return self.origin + points * self.lengthscales
+
+
+def cluster_centres(X: Any, lengthscales: FloatArray, m: int, rng: np.random.RandomState) -> FloatArray:
+    """Centres of m clusters by k-means, (m, d), in the distance of the kernel.
+
+    X (n, d); lengthscales (d,), its units; m <= distinct rows of X; rng.
+    """
+    scaled = _Scaled(np.asarray(X, dtype=np.float64), lengthscales)
+    return scaled.back(KMeans(m, n_init=1, random_state=rng).fit(scaled.rows).cluster_centers_)
 
 
 def _some_rows(X: Any, rng: np.random.RandomState) -> FloatArray:

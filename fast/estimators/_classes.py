@@ -10,7 +10,7 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray, IntArray
-from fast.defaults import default_lengthscales
+from fast.class_training import Trained
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.estimators.binary import _LARGEST_BATCH, _Predictor
 from fast.outer_loop import one_of
@@ -30,7 +30,8 @@ POINTS = """
     inducing_points : (m, d), (C, m, d) or None    these instead
     variance : float                     of the squared exponential kernels, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
-    noise : float                        added to the variance of every latent value, >= 0: a start if learned
+    noise : float                        added to the variance of every latent value, >= 0: a start if learned, then
+                                         0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
                                          up to three times, with a warning: `jitter_spent_` says by how much
     shared : bool                        one kernel and one Z for all classes, or one of each for every class
@@ -60,6 +61,17 @@ ENDING = """
 """
 
 
+def _end_of_search(trained: Trained, tolerance: float, n_steps: int) -> str:
+    """Why L-BFGS-B stopped, from what it left behind: its own message knows neither the tolerance on the slope at the
+    best parameters nor whether q converged there."""
+    if trained.converged:
+        return f"slope of the evidence below {tolerance:g}"
+    if trained.residual <= tolerance:
+        return "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
+    end = "iteration limit reached" if trained.iterations >= n_steps else "no step raises the evidence"
+    return f"{end} with a slope of {trained.residual:.2g}"
+
+
 class Running(NamedTuple):
     """A posterior in training: all that predictions need."""
 
@@ -87,35 +99,23 @@ class ClassesClassifier(GPClassifier):
 
     # -- starts ----------------------------------------------------------------------------------------------------
 
-    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        d = X.shape[1]
-        if isinstance(self.lengthscales, str):
-            if self.lengthscales != "median":
-                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
-            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
-        else:
-            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
-        hyper = _inputs.hyper(self.variance, lengths, self.noise, self.jitter, d)
-        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, self._inducing(X, rng))
-
-    def _inducing(self, X: Any, rng: np.random.RandomState) -> FloatArray:
+    def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray:
         given = self.inducing_points
-        if given is not None and np.ndim(given) == 3:
-            Z = np.array(given, dtype=np.float64)
-            C = len(self.classes_)
-            if Z.shape[0] != C or Z.shape[2] != X.shape[1] or Z.shape[1] == 0:
-                raise ValueError(f"inducing_points: found shape {Z.shape}, expected ({C}, m, {X.shape[1]}), m >= 1")
-            return Z
-        spread = super()._inducing(X, rng)
+        if given is not None:
+            Z = np.array(_inputs.real_numbers("inducing_points", given), dtype=np.float64)
+            if Z.ndim == 3:
+                C = len(self.classes_)
+                if Z.shape[0] != C or Z.shape[2] != X.shape[1] or Z.shape[1] == 0:
+                    raise ValueError(f"inducing_points: found shape {Z.shape}, expected ({C}, m, {X.shape[1]}), m >= 1")
+                return Z
+        spread = super()._inducing(X, lengthscales, rng)
         return np.unique(np.asarray(X, dtype=np.float64), axis=0) if spread is None else spread
 
     # -- training --------------------------------------------------------------------------------------------------
 
     def _learned(self, X: Any) -> tuple[str, ...]:
-        if not isinstance(self.learn, str):
-            return tuple(self.learn)
-        if self.learn != "auto":
-            return (self.learn,)
+        if not (isinstance(self.learn, str) and self.learn == "auto"):
+            return super()._learned(X)
         n, d = X.shape
         lengthscales = d if self.shared else d * len(self.classes_)
         return ("variance", "noise", "lengthscales") if n >= _ROWS_EACH * lengthscales else ("variance", "noise")
@@ -155,7 +155,7 @@ class ClassesClassifier(GPClassifier):
             codes,
             len(self.classes_),
             *start,
-            shared=bool(self.shared),
+            shared=self.shared,
             learn=learn,
             callback=self._watch(callback),
             **self._options(),
@@ -165,7 +165,12 @@ class ClassesClassifier(GPClassifier):
         if trained.diverged:
             raise ValueError(f"learning_rate: training diverged ({trained.reason}), expected a smaller value")
         optimum = getattr(posterior, "optimum", "")  # of the energies: none, where they grow without bound
-        reason = optimum if optimum.startswith("none") else trained.reason
+        if optimum.startswith("none"):
+            reason = optimum
+        elif learn and not stochastic and "learn_tolerance" in options:
+            reason = _end_of_search(trained, options["learn_tolerance"], options["n_steps"])
+        else:
+            reason = trained.reason
         return self._fitted(posterior, posterior.log_evidence, trained.iterations, trained.converged, reason)
 
     def _fitted(self, posterior: Any, log_evidence: float | None, n_iter: int, converged: bool, reason: str) -> Fitted:
@@ -210,6 +215,6 @@ class SteppingClassifier(ClassesClassifier):
             "batch_size": size,
             "n_steps": wanted,
             "optimizer": "adam",
-            "rate": self.learning_rate,
+            "rate": _inputs.scalar("learning_rate", self.learning_rate, positive=True),
             "seed": int(rng.randint(np.iinfo(np.int32).max)),
         }

@@ -10,13 +10,12 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray, IntArray
-from fast.defaults import default_lengthscales
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.online import Online, OnlinePosterior
+from fast.outer_loop import one_of
 
 _LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in every step
-_NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
 
 _PARAMETERS = """
     Parameters
@@ -27,7 +26,8 @@ _PARAMETERS = """
     inducing_points : (m, d) or None     these instead
     variance : float                     of the squared exponential kernel, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
-    noise : float                        added to the variance of every latent value, >= 0
+    noise : float                        added to the variance of every latent value, >= 0: a start if learned, then
+                                         0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
                                          up to three times, with a warning: `jitter_spent_` says by how much
     learn : tuple of str                 learned parameters out of "variance", "lengthscales", "noise", "Z"; () for none
@@ -91,18 +91,8 @@ class _BinaryClassifier(GPClassifier):
         self.verbose = verbose
 
     def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        if self.training not in ("auto", "batch", "minibatch"):
-            raise ValueError(f"training: found {self.training!r}, expected 'auto', 'batch' or 'minibatch'")
-        d = X.shape[1]
-        if isinstance(self.lengthscales, str):
-            if self.lengthscales != "median":
-                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
-            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
-        else:
-            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
-        noise = self.noise or (_NO_NOISE if "noise" in self.learn else 0.0)
-        hyper = _inputs.hyper(self.variance, lengths, noise, self.jitter, d)
-        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, self._inducing(X, rng))
+        one_of("training", self.training, ("auto", "batch", "minibatch"))
+        return super()._start(X, rng)
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         stochastic = self.training == "minibatch" or (self.training == "auto" and X.shape[0] > _LARGEST_BATCH)
@@ -113,7 +103,7 @@ class _BinaryClassifier(GPClassifier):
 
     def _train_on_all(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         module, evidence = self._batch, self._evidence
-        learn = tuple(self.learn)
+        learn = self._learned(X)
         if learn:
             iterations = 100 if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
             posterior, learned = module.fit_learning(X, codes, *start, learn=learn, learning_iterations=iterations)
@@ -193,7 +183,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
             batch_size=self.batch_size,
             n_steps=self._n_steps(X.shape[0]),
             rate=self._rate,
-            learn=tuple(self.learn),
+            learn=_inputs.names("learn", self.learn),
             learning_rate=self.learning_rate,
             seed=int(rng.randint(np.iinfo(np.int32).max)),
             callback=self._watch(callback, keep),
@@ -207,17 +197,19 @@ class _NaturalGradientClassifier(_BinaryClassifier):
 
         Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
         and inducing points and lengthscales are chosen from the first batch unless given. A batch may miss a class.
-        total_samples: rows that the batches stand for; None: the rows seen by `partial_fit` so far.
+        total_samples: rows that the batches stand for, no fewer than those of X; None: the rows seen by `partial_fit`
+        so far.
         """
         first = not hasattr(self, "posterior_")
         if first and classes is None:
             raise ValueError("classes: found None in the first call of partial_fit, expected all labels")
         X, codes = self._checked_batch(X, y, classes, first=first)
+        wanted = self._checked_total(total_samples, X.shape[0])
         if not hasattr(self, "_online"):
             self._rows = 0
             self._online = self._begin(X) if first else self._continue()
         self._rows += X.shape[0]
-        total = self._rows if total_samples is None else _inputs.count("total_samples", total_samples)
+        total = self._rows if wanted is None else wanted
         self._online.step(X, np.where(codes == 1, 1.0, -1.0), total)
         posterior = self._online.posterior
         self._keep(self._fitted(posterior, self._online.estimate, f"{posterior.iterations} batches seen"))
@@ -242,8 +234,8 @@ class _NaturalGradientClassifier(_BinaryClassifier):
 
     def _at(self, start: Start, factor: FloatArray | None, weights: FloatArray | None) -> Online:
         return Online(
-            self._likelihood(), *start, rate=self._rate, learn=tuple(self.learn), learning_rate=self.learning_rate,
-            factor=factor, weights=weights,
+            self._likelihood(), *start, rate=self._rate, learn=_inputs.names("learn", self.learn),
+            learning_rate=self.learning_rate, factor=factor, weights=weights,
         )  # fmt: skip
 
     def _whitened(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
@@ -303,7 +295,7 @@ class EPGPClassifier(_BinaryClassifier):
             *start,
             batch_size=self.batch_size,
             n_steps=self._n_steps(X.shape[0]),
-            learn=tuple(self.learn),
+            learn=_inputs.names("learn", self.learn),
             learning_rate=self.learning_rate,
             # a moved kernel meets all n sites twice an epoch: that costs as much as the epoch's own steps
             rebuild_every=max(1, X.shape[0] // (2 * self.batch_size)),

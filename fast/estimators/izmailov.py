@@ -9,9 +9,8 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray, IntArray
-from fast.defaults import default_lengthscales
 from fast.estimators._base import Fitted, GPClassifier, Start, cluster_centres
-from fast.estimators.binary import _NO_NOISE, _Predictor
+from fast.estimators.binary import _Predictor
 from fast.methods import svi, vi_jj, vi_taylor
 
 _PARAMETERS = """
@@ -23,7 +22,8 @@ _PARAMETERS = """
     variance : float                     of the kernel, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
     smoothness : float or None           of a Matérn kernel; None: squared exponential
-    noise : float                        added to the variance of every latent value, >= 0
+    noise : float                        added to the variance of every latent value, >= 0: a start if learned, then
+                                         0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
                                          up to three times, with a warning: `jitter_spent_` says by how much
     learn : tuple of str                 learned parameters out of "variance", "lengthscales", "noise"; () for none{own}
@@ -64,31 +64,19 @@ class _Classifier(GPClassifier):
     tol: float
     max_iter: int
 
-    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        d = X.shape[1]
-        if isinstance(self.lengthscales, str):
-            if self.lengthscales != "median":
-                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
-            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
-        else:
-            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
-        noise = self.noise or (_NO_NOISE if "noise" in self.learn else 0.0)
-        hyper = _inputs.hyper(self.variance, lengths, noise, self.jitter, d, self.smoothness)
-        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, self._inducing(X, rng))
-
-    def _inducing(self, X: Any, rng: np.random.RandomState) -> FloatArray | None:
-        spread = super()._inducing(X, rng)
+    def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray | None:
+        spread = super()._inducing(X, lengthscales, rng)
         if spread is None or self.inducing_points is not None:
             return spread
         distinct = np.unique(np.asarray(X, dtype=np.float64), axis=0)
         if len(spread) >= len(distinct):
             return spread  # every row is a centre
-        return cluster_centres(distinct, len(spread), rng)
+        return cluster_centres(distinct, lengthscales, len(spread), rng)
 
     def _learning(self) -> dict[str, Any]:
         return {
             "smoothness": self.smoothness,
-            "learn": tuple(self.learn),
+            "learn": _inputs.names("learn", self.learn),
             "tolerance": self.tol,
             "max_iterations": _inputs.count("max_iter", self.max_iter),
         }
@@ -115,7 +103,11 @@ class _QuadraticClassifier(_Classifier):
         hyper = posterior.prior.hyper
         learning = posterior.learning
         ends = ("fixed point reached", "iteration limit reached")
-        reason = learning.reason if learning is not None and tuple(self.learn) else ends[not posterior.converged]
+        reason = (
+            learning.reason
+            if learning is not None and _inputs.names("learn", self.learn)
+            else ends[not posterior.converged]
+        )
         fitted = Fitted(
             _Predictor(cls._predict_with, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
             start.Z, posterior.elbo, posterior.iterations, posterior.converged, reason,
@@ -264,7 +256,7 @@ class SVIClassifier(_Classifier):
             codes,
             *start,
             smoothness=self.smoothness,
-            learn=tuple(self.learn),
+            learn=_inputs.names("learn", self.learn),
             batch_size=self.batch_size,
             rate=self.rate,
             n_steps=_inputs.count("max_iter", self.max_iter),

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from fast import _inputs
-from fast._types import IntArray
-from fast.defaults import default_lengthscales
+from fast._types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 from fast.multiclass_learning import half_t_scale, search
@@ -22,7 +21,9 @@ from fast.outer_loop import one_of
 
 _TOLERANCE = 1e-8  # of the inner iteration
 _LEARNING_TOLERANCE = 1e-3  # of the slope in log parameters: far below what the data resolve
-_NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
+_DF = 4.0  # degrees of freedom: riihimaki2013, section 5.5
+#: hyperprior by name -> whether lengthscales are divided by their start before the density sees them
+_UNITS = {"half-student-t": True, "half-student-t-absolute": False}
 
 _PARAMETERS = """
     Full GPs: time C n^3 an iteration, memory C n^2.
@@ -31,12 +32,19 @@ _PARAMETERS = """
     ----------
     variance : float                     of the squared exponential kernel, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
-    noise : float                        added to the variance of every latent value, >= 0
+    noise : float                        added to the variance of every latent value, >= 0: a start if learned, then
+                                         0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_XX
     hyperparameters : str                "map": maximise evidence times prior; "fixed": as given
-    learn : tuple of str                 which ones "map" moves, out of "variance", "lengthscales", "noise"
-    hyperprior : "half-student-t", None or mapping    prior of what is learned: half-Student-t with 4 degrees of freedom
-                                         and scale 10, none, or field -> (family, df, scale)
+    learn : tuple of str                 which ones "map" moves, out of "variance", "lengthscales", "noise"; () holds
+                                         all, as "fixed" does
+    hyperprior : str, None or mapping    prior of what is learned. "half-student-t": half-Student-t with 4 degrees of
+                                         freedom and scale 10 on variance, noise and lengthscales divided by their
+                                         start, so that the units of X do not count; "half-student-t-absolute": on
+                                         lengthscales in the units of X, which suits inputs of size one; None: flat;
+                                         or field -> (family, df, scale), lengthscales in the units of X, their scale a
+                                         number or (d,). 10 is the root of the "variance equal to one hundred" of
+                                         section 5.5; `fast.multiclass_learning.half_t_scale` has the other readings
     max_iter : int                       iterations of L-BFGS-B, or of the method where nothing is learned
     random_state : int, RandomState, None    of the subsample that the median distance is taken of
     verbose : int                        1: a line when training ends
@@ -96,22 +104,24 @@ class _MulticlassClassifier(GPClassifier):
 
     def _start(self, X: Any, rng: np.random.RandomState) -> Start:
         one_of("hyperparameters", self.hyperparameters, ("map", "fixed"))
-        d = X.shape[1]
-        if isinstance(self.lengthscales, str):
-            if self.lengthscales != "median":
-                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
-            lengths = default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
-        else:
-            lengths = np.array(np.broadcast_to(np.asarray(self.lengthscales, dtype=np.float64), (d,)))
-        learned = self.hyperparameters == "map" and "noise" in self.learn
-        hyper = _inputs.hyper(self.variance, lengths, self.noise or (_NO_NOISE if learned else 0.0), self.jitter, d)
-        return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, None)
+        return super()._start(X, rng)
 
-    def _laws(self) -> Any:
-        if isinstance(self.hyperprior, str):
-            one_of("hyperprior", self.hyperprior, ("half-student-t",))
-            return dict.fromkeys(("variance", "lengthscales", "noise"), ("half-student-t", 4.0, half_t_scale()))
-        return self.hyperprior
+    def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> None:
+        return None
+
+    def _learned(self, X: Any) -> tuple[str, ...]:
+        named = super()._learned(X)
+        return named if self.hyperparameters == "map" else ()
+
+    def _laws(self, start: Start) -> Any:
+        """Priors of what is learned; under the default one lengthscales count in units of their start."""
+        if not isinstance(self.hyperprior, str):
+            return self.hyperprior
+        one_of("hyperprior", self.hyperprior, tuple(_UNITS))
+        scale = half_t_scale()
+        law = ("half-student-t", _DF, scale)
+        units = start.lengthscales if _UNITS[self.hyperprior] else 1.0
+        return {"variance": law, "lengthscales": ("half-student-t", _DF, scale * units), "noise": law}
 
     def _warm(self, posterior: Any) -> Any:
         """Where the next run of the method starts."""
@@ -123,20 +133,22 @@ class _MulticlassClassifier(GPClassifier):
         )
         max_iter = _inputs.count("max_iter", self.max_iter)
         module, evidence = self._module, self._evidence
-        learn = tuple(self.learn) if self.hyperparameters == "map" else ()
+        learn = self._learned(X)
         if learn:
             found = search(
                 prior,
                 lambda here, warm: module.converge(here, tolerance=_TOLERANCE, start=warm),
                 lambda at: (getattr(at, evidence), module.gradients(at)),
                 learn=learn,
-                hyperprior=self._laws(),
+                hyperprior=self._laws(start),
                 max_iterations=max_iter,
                 learning_tolerance=_LEARNING_TOLERANCE,
                 warm_start=self._warm,
             )
             posterior, reason = found.posterior, found.reason
             n_iter, converged = found.trace.size, found.converged and posterior.converged
+            if not posterior.converged:
+                reason = f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
         else:
             posterior = module.converge(prior, tolerance=_TOLERANCE, max_iterations=max_iter)
             n_iter, converged = posterior.iterations, posterior.converged

@@ -104,7 +104,8 @@ class SEPClassifier(SteppingClassifier):
         if not learn:
             return super()._whole(learn)
         steps = _STEPS if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
-        return {"n_steps": steps, "optimizer": "adam", "rate": self.learning_rate}
+        rate = _inputs.scalar("learning_rate", self.learning_rate, positive=True)
+        return {"n_steps": steps, "optimizer": "adam", "rate": rate}
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         self._fit_learned = self._learned(X)
@@ -116,17 +117,22 @@ class SEPClassifier(SteppingClassifier):
 
         Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
         and inducing points and lengthscales are chosen from the first batch unless given. A batch may miss classes.
-        total_samples: rows that the batches stand for; None: all rows seen so far, those of `fit` among them.
+        total_samples: rows that the batches stand for, no fewer than those of X, which may come again in later calls;
+        None: all rows seen so far, those of `fit` among them. `log_evidence_` is NaN: nothing looks at all rows.
+
+        Raises ValueError, by name; the classifier is then as it was before the call.
         """
         first = not hasattr(self, "posterior_")
         if first and classes is None:
             raise ValueError("classes: found None in the first call of partial_fit, expected all labels")
         X, codes = self._checked_batch(X, y, classes, first=first)
-        if not hasattr(self, "_online"):
-            self._online = self._begin(X) if first else self._continue()
-        total = None if total_samples is None else _inputs.count("total_samples", total_samples)
-        self._online.step(X, codes, total)
-        batches = self._online.iterations
+        total = self._checked_total(total_samples, X.shape[0])
+        online = getattr(self, "_online", None)
+        if online is None:
+            online = self._begin(X) if first else self._continue()
+        online.step(X, codes, total)
+        self._online = online
+        batches = online.iterations
         self._keep(self._fitted(Running(self._online.run), None, batches, False, f"{batches} batches seen"))
         return self
 
@@ -137,7 +143,7 @@ class SEPClassifier(SteppingClassifier):
         hyper = class_hyper(*start[:4], C, X.shape[1])
         Z = np.asarray(start.Z)
         Z = np.array(np.broadcast_to(Z, (C, *Z.shape[-2:])))
-        return self._stream(InducingClasses(hyper, Z, bool(self.shared)), self._learned(X))
+        return self._stream(InducingClasses(hyper, Z, _inputs.flag("shared", self.shared)), self._learned(X))
 
     def _continue(self) -> TiedStream:
         """From where `fit` ended."""
@@ -145,7 +151,8 @@ class SEPClassifier(SteppingClassifier):
         return self._stream(run.points, self._fit_learned, law=run.law, class_counts=self._fit_counts)
 
     def _stream(self, points: InducingClasses, learn: tuple[str, ...], **state: Any) -> TiedStream:
-        return TiedStream(points, count=self.count, damping=self.damping, learn=learn, rate=self.learning_rate, **state)
+        rate = _inputs.scalar("learning_rate", self.learning_rate, positive=True)
+        return TiedStream(points, count=self.count, damping=self.damping, learn=learn, rate=rate, **state)
 
 
 class GFITCClassifier(ClassesClassifier):

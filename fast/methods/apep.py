@@ -18,7 +18,7 @@ from fast import _inputs
 from fast._types import FloatArray
 from fast.alpha_energies import ENERGIES, Energy
 from fast.alpha_joint import JointSteps
-from fast.alpha_runs import EnergyRun, data_moments, powered_labels, predict_robust
+from fast.alpha_runs import EnergyRun, predict_robust
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes, marked
 from fast.class_projections import PointGradients
@@ -118,7 +118,8 @@ def fit(
     """
     one_of("energy", energy, ENERGIES)
     alpha, epsilon = checked_powers(alpha, epsilon)
-    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    evaluate, callback = _inputs.flag("evaluate", evaluate), _inputs.calls_back("callback", callback)
+    learn = _inputs.names("learn", learn)
     in_steps = batches is not None or batch_size is not None
     if optimizer is not None:
         one_of("optimizer", optimizer, ("lbfgs", "adam"))
@@ -180,9 +181,7 @@ def log_norms(posterior: EnergyPosterior) -> FloatArray:
     posterior    from `fit`
     """
     run = posterior.run
-    law, alpha = run.energy.laws(run.law).data, run.energy.alpha
-    found = [powered_labels(y, data_moments(law, view), alpha, run.epsilon).value for view, y in run.chunks(None)]
-    return np.concatenate(found)
+    return np.concatenate([found.value for _, found in run.seen(run.energy.laws(run.law).data)])
 
 
 def predict(posterior: EnergyPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:

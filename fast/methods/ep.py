@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast import _inputs
 from fast._types import FloatArray
 from fast.class_data import ClassData
 from fast.class_ep import Factors, SiteRun, empty_sites
@@ -131,6 +132,7 @@ def fit(
     """
     one_of("factors", factors, tuple(FACTORS))
     one_of("schedule", schedule, ("parallel", "sequential"))
+    evaluate, site_file = _inputs.flag("evaluate", evaluate), _inputs.file_to_write("site_file", site_file)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,

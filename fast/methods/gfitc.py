@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast import _inputs
 from fast._types import FloatArray
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes
@@ -107,7 +108,7 @@ def fit(
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
-    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    learn = _inputs.names("learn", learn)
     settings = settings_of(
         data.n,
         damping=damping,

@@ -246,7 +246,8 @@ def fit(
     epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
     if not 0.0 <= epsilon < 1.0:
         raise ValueError(f"epsilon: found {epsilon!r}, expected a number in [0, 1)")
-    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    learn = _inputs.names("learn", learn)
+    callback = _inputs.calls_back("callback", callback)
     optimizer = "lbfgs" if optimizer is None else optimizer
     one_of("optimizer", optimizer, OPTIMIZERS)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)

@@ -57,6 +57,7 @@ def converge(
     """
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = _inputs.count("max_iterations", max_iterations)
+    callback = _inputs.calls_back("callback", callback)
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, start=start)
     at = mode.posterior._replace(weights=np.ascontiguousarray(mode.slope.T), mean=mode.latent)
     found = LaplacePosterior(
@@ -132,13 +133,13 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
 def predict(
     posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:
-    """Latent law and E[softmax(f*)] by a product rule over C - 1 differences.
+    """Latent law and E[softmax(f*)] over C - 1 differences, by 4096 points of Sobol's sequence.
 
     Parameters
     ----------
     posterior                   from `fit`
     X_test : (t, d)             t may be 0
-    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    prediction_nodes : int      nodes in each dimension of a product rule instead
     block_size : int            test points at a time
     """
     return predict_law(

@@ -20,7 +20,7 @@ from fast.class_data import ClassData
 from fast.class_inference import inducing_classes
 from fast.multiclass_predict import ClassPrediction, normalised, softmax_probabilities
 from fast.outer_loop import OuterProgress
-from fast.product_rule import predictive_rule
+from fast.product_rule import product_rule
 from fast.softmax_inducing import (
     InducingLatents,
     condition_inducing,
@@ -99,6 +99,7 @@ def fit(
     """
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = _inputs.count("max_iterations", max_iterations)
+    callback = _inputs.calls_back("callback", callback)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=0)
     prior: Any = InducingLatents(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, conditioning=condition_inducing)
@@ -144,24 +145,24 @@ def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentL
 def predict(
     posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:
-    """Latent law and E[softmax(f*)] by a product rule over C - 1 differences.
+    """Latent law and E[softmax(f*)] over C - 1 differences, by 4096 points of Sobol's sequence.
 
     Parameters
     ----------
     posterior                   from `fit`
     X_test : (t, d)             t may be 0
-    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    prediction_nodes : int      nodes in each dimension of a product rule instead
     block_size : int            test points at a time
     """
     points = posterior.prior.points
     X_test = _inputs.inputs("X_test", X_test, points.d, allow_empty=True)
     t, C = X_test.shape[0], points.n_classes
     if prediction_nodes is not None:
-        predictive_rule(C - 1, prediction_nodes)
+        product_rule(C - 1, prediction_nodes, "prediction_nodes")
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
     for start, stop in block_edges(t, _inputs.count("block_size", block_size)):
         law = latent_law(posterior, _inputs.finite_rows("X_test", X_test[start:stop], start))
-        found = normalised(law, softmax_probabilities(*law, prediction_nodes))
+        found = normalised(law, softmax_probabilities(*law, prediction_nodes), start)
         for target, source in zip(out, found, strict=True):
             target[start:stop] = source
     return out

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast import _inputs
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.class_couplings import Coupled, condition, evidence_gradients, marginal_covariances
 from fast.inner_ep import law_with, log_normaliser, log_site_ratios, run
@@ -197,7 +198,7 @@ def converge(
         inner=inner,
         inner_schedule=inner_schedule,
     )
-    if not 0.0 < inner_damping <= 1.0:
+    if _inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
         raise ValueError(f"inner_damping: found {inner_damping!r}, expected a number in (0, 1]")
     others = other_classes(prior.y, prior.n_classes)
 
@@ -336,7 +337,7 @@ def predict(
     posterior                   from `fit`
     X_test : (t, d)             t may be 0
     prediction : str            "inner-ep", or "quadrature" as a second route
-    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    prediction_nodes : int      nodes in each dimension of a product rule; None: points of Sobol's sequence
     block_size : int            test points at a time
     """
     return predict_law(

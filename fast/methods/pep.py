@@ -60,9 +60,7 @@ def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
     alpha : float      power
     epsilon : float    probability of a random label
     """
-    alpha = _inputs.scalar("alpha", alpha, positive=False)
-    if not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"alpha: found {alpha!r}, expected a number from 0 to 1")
+    alpha = _inputs.share("alpha", alpha)
     epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
     if not 0.0 <= epsilon < 1.0:
         raise ValueError(f"epsilon: found {epsilon!r}, expected a number in [0, 1)")
@@ -141,6 +139,7 @@ def fit(
     NotPositiveDefiniteError    K_ZZ of a class is singular, or q stays indefinite
     """
     alpha, epsilon = checked_powers(alpha, epsilon)
+    evaluate = _inputs.flag("evaluate", evaluate)
     one_of("gradient_rule", gradient_rule, RULES)
     if scheme is not None:
         one_of("scheme", scheme, tuple(SCHEMES))

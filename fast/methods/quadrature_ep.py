@@ -240,7 +240,7 @@ def fit_qep(
         tolerance=tolerance,
         max_iterations=max_iterations,
         damping=damping,
-        accelerate=accelerate and not full,
+        accelerate=_inputs.flag("accelerate", accelerate) and not full,
         objective=lambda state: state.log_evidence,
         gap=method.gap,
         sequential=(lambda pair: method.one_pass(pair, damping)) if schedule == "sequential" else None,
@@ -376,7 +376,7 @@ def predict(
     posterior                   from `fit_qep` or `fit_qiep`
     X_test : (t, d)             t may be 0
     prediction : str            "quadrature" or "inner-ep"
-    prediction_nodes : int      nodes of the rule in each dimension; None: by C
+    prediction_nodes : int      nodes in each dimension of a product rule; None: points of Sobol's sequence
     block_size : int            test points at a time
     """
     return predict_law(

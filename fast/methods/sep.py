@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fast import _inputs
 from fast._types import FloatArray
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes, marked, predictive_moments
@@ -109,6 +110,7 @@ def fit(
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
     one_of("count", count, COUNTS)
+    evaluate = _inputs.flag("evaluate", evaluate)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,

@@ -168,6 +168,7 @@ def converge(
     """
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = _inputs.count("max_iterations", max_iterations)
+    accelerate, callback = _inputs.flag("accelerate", accelerate), _inputs.calls_back("callback", callback)
     others = other_classes(prior.y, prior.n_classes)
     weights = np.zeros((prior.n_classes, prior.n)) if start is None else start.copy()
     at = factorised_posterior(prior, weights)
@@ -246,9 +247,7 @@ def fit(
     callback : callable              called with an OuterProgress after every iteration
     """
     prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    return converge(
-        prior, tolerance=tolerance, max_iterations=max_iterations, accelerate=bool(accelerate), callback=callback
-    )
+    return converge(prior, tolerance=tolerance, max_iterations=max_iterations, accelerate=accelerate, callback=callback)
 
 
 def gradients(posterior: VBProbitPosterior) -> ClassGradients:
@@ -373,7 +372,8 @@ def alternate(
     learning_tolerance : float    largest move of a logarithm in a round
     callback : callable           called with the posterior after each round's `converge`
     """
-    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    learn = _inputs.names("learn", learn)
+    callback = _inputs.calls_back("callback", callback)
     max_iterations = _inputs.count("max_iterations", max_iterations)
     learning_tolerance = _inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
     before = learned_logarithms(learn, prior.hyper, prior.shared)

@@ -1,7 +1,7 @@
 """vi-robust: variational inference with the robust likelihood (13) and inducing points. villacampa2017, section 3.
 
 Batch: natural-gradient steps that never lower the bound (15), hyper-parameters by L-BFGS-B. Mini-batches: steps of
-fixed size, then an Adam step on the priors with q(u) held (`fast.robust_variational`).
+bounded length, then an Adam step on the priors with q(u) held (`fast.robust_variational`).
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray
+from fast.alpha_runs import data_moments, predict_robust
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes, marked
-from fast.class_inference import predict as predict_classes
 from fast.class_projections import PointGradients
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.multiclass_predict import ClassPrediction
 from fast.outer_loop import one_of
-from fast.robust_power import robust_probabilities
-from fast.robust_variational import RobustRun, variational_marginals
+from fast.robust_variational import RobustRun
 from fast.winner import winner
 
 
@@ -103,7 +102,8 @@ def fit(
     tolerance : float                standardised change of q in a full step
     max_iterations : int             natural-gradient steps
     batches, batch_size, n_steps, seed    see `fast.class_training.settings_of`
-    nat_rate : float                 size of natural-gradient steps on mini-batches, in (0, 1]
+    nat_rate : float                 size of natural-gradient steps on mini-batches, in (0, 1]; less where q would move
+                                     by more than half of its own scale
     learn                            names out of variance, lengthscales, noise, Z
     optimizer : str                  "lbfgs" for all data, "adam" for mini-batches
     rate : float                     of Adam
@@ -126,7 +126,8 @@ def fit(
     nat_rate = _inputs.scalar("nat_rate", nat_rate, positive=True)
     if nat_rate > 1.0:
         raise ValueError(f"nat_rate: found {nat_rate!r}, expected a number in (0, 1]")
-    learn = (learn,) if isinstance(learn, str) else tuple(learn)
+    learn = _inputs.names("learn", learn)
+    evaluate = _inputs.flag("evaluate", evaluate)
     in_steps = batches is not None or batch_size is not None or (n_steps is not None and optimizer != "lbfgs")
     if optimizer is None:
         optimizer = "adam" if in_steps else "lbfgs"
@@ -179,7 +180,7 @@ def latents(posterior: RobustPosterior) -> Latents:
     n, C = run.data.n, run.data.n_classes
     found = Latents(np.empty((n, C)), np.empty((n, C)), np.empty(n))
     for block in run.data.blocks(run.points):
-        moments = variational_marginals(run.law, block.view)
+        moments = data_moments(run.law, block.view)
         found.mean[block.part], found.var[block.part] = moments
         found.label_probability[block.part] = np.exp(winner(*moments, block.y, moments=False).log_mass)
     return found
@@ -194,8 +195,5 @@ def predict(posterior: RobustPosterior, X_test: Any, *, block_size: int = 1024) 
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    found = predict_classes(posterior.run.points, posterior.run.law, X_test, block_size=block_size)
-    epsilon = posterior.run.epsilon
-    raw = robust_probabilities(found.probabilities * found.probability_mass[:, None], epsilon)
-    mass = raw.sum(axis=1)
-    return found._replace(probabilities=raw / mass[:, None], probability_mass=mass)
+    run = posterior.run
+    return predict_robust(run.points, run.law, X_test, run.epsilon, block_size=block_size)

@@ -245,8 +245,9 @@ def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
         sd = np.sqrt(np.take_along_axis(latent_var, rest, 1))
         tie = line_integral(centre, var, mean, sd, np.ones_like(mean))
         log_density = -0.5 * gap**2 / safe - 0.5 * np.log(safe) - _HALF_LOG_2PI
-        exponent = np.where(soft, log_density + tie.log_norm - log_p, -np.inf)
-        g = np.where(np.isfinite(log_p), np.exp(np.where(np.isfinite(log_p), exponent, -np.inf)), 0.0)
+        possible = np.isfinite(log_p)
+        share = log_density + tie.log_norm - np.where(possible, log_p, 0.0)
+        g = np.exp(np.where(soft & possible, share, -np.inf))
         first[rows, k] = -g
         first[rows, y] += g
         second[rows, k] = -g * (gap + v_y * tie.slope) / safe

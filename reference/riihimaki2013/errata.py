@@ -6,7 +6,12 @@
 - (13): H_i is the H of (9).
 - Section 3.2.1 calls Σ̂_i⁻¹ the site precision, section 3.2.2 Σ̃_i⁻¹, which is it; below (15) the location ν̃_i is called
   a precision vector; appendix B calls T̃ the site covariance, and it is the precision.
-- Table 2: the cost of QEP is printed m n_q^(c-1) with an m that is nowhere defined; it is n n_q^(c-1).
+- Before (14): the natural location is called μ̃_i = Σ̃_i⁻¹ μ̃_i; it is ν̃_i.
+- At (25): q(g_i) is said to follow from q(f_i) by the transformation B_i, which leaves out u_i; it is B̃_i of f_i and
+  u_i, one more in every entry of the covariance (`prediction.class_probability_from_g`).
+- Figure 1, caption: "five- and ten-dimensional product rules" have five and ten nodes in each dimension.
+- Table 2: the cost of QEP is printed m n_q^(c-1) with an m that is nowhere defined; it is n n_q^(c-1), unless the text
+  at hand lost a letter.
 """
 
 import numpy as np

@@ -63,6 +63,7 @@ class EPFit(NamedTuple):
     converged: bool
     n_improper: int
     iterations: int
+    stationary: bool  # sites keep all moments that they may: log Z does not move with them, `ep_gradients` holds
 
 
 class Prediction(NamedTuple):
@@ -176,6 +177,7 @@ def fit_ep(
         converged,
         n_improper,
         iterations,
+        method != "qep" or not diagonal or n_classes == 2,
     )
 
 
@@ -261,12 +263,27 @@ def as_gradients(flat: Array, n_classes: int) -> Gradients:
 def ep_gradients(fit: EPFit, X: Array, prior: Prior) -> Gradients:
     """Gradient of log Z_EP at a fixed point; jitter is held.
 
+    Appendix B drops the derivatives by the sites: they vanish where each site has the moments of its tilted
+    distribution. A diagonal Λ gives up the covariances, so that qep with c > 2 and diagonal Λ has no gradient here. The
+    others that use quadrature have it up to the error of their rule in these moments, which grows with the variance:
+    qep with full Λ and 8 data of three classes was off by 2e-7 with 50 nodes and 0.7 % with 10 at log variance 1, and
+    by 40 % with 10 nodes at log variance 4.
+
     Parameters
     ----------
     fit : EPFit               converged
     X : (n, d)                inputs
     prior : Prior             hyper-parameters of every class
+
+    Raises
+    ------
+    ValueError                for qep with diagonal Λ and more than two classes
     """
+    if not fit.stationary:
+        raise ValueError(
+            f"fit: found {fit.method} with diagonal Λ, expected sites that keep the tilted covariances: log Z moves "
+            "with these sites, and appendix B's expression is not its gradient; fit with diagonal=False"
+        )
     K = prior_covariance(X, *prior)
     M = m_matrix(K, fit.site_precision)
     flat = ep_gradient(fit.site_location.T.ravel(), M, K, covariance_derivatives(X, prior))
@@ -293,9 +310,9 @@ def predict_ep(
     X : (n, d)                inputs
     X_test : (t, d)           test inputs
     prior : Prior             hyper-parameters of every class
-    prediction : str          "inner-ep": normalisers of the inner algorithm; "quadrature": (25) by a product rule, or
-                              on the line where the classes are independent
-    nodes : int or None       of the product rule
+    prediction : str          "inner-ep": normalisers of the inner algorithm; "quadrature": (25) as an orthant
+                              probability by Sobol' points, or on the line where the classes are independent
+    nodes : int or None       "quadrature": of a product rule in each dimension in place of Sobol' points
 
     Raises
     ------

@@ -239,7 +239,11 @@ def predict_laplace(
     y : (n,)                  labels
     X_test : (t, d)           test inputs
     prior : Prior             hyper-parameters of every class
-    nodes : int or None       of the rule
+    nodes : int or None       of a product rule in each dimension; None: 4096 Sobol' points
+
+    Raises
+    ------
+    ValueError                for a product rule of more than 1e6 points
     """
     c = len(prior.variance)
     K = prior_covariance(X, *prior)

@@ -6,7 +6,7 @@ Vectors of all latent values are class-major, f = (f¹_1, ..., f¹_n, f²_1, ...
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
-from scipy.special import ndtr
+from scipy.special import logsumexp, ndtr
 
 from reference.common._probit_line import probit_line
 from reference.common._product import product_rule
@@ -93,8 +93,7 @@ def multinomial_probit_likelihood(f_i: Array, y_i: int) -> float:
     f_i : (c,)                latent values of one observation
     y_i : int                 its label, 0..c-1
     """
-    others = np.delete(f_i, y_i)
-    return float(np.exp(probit_line(0.0, 1.0, others - f_i[y_i], np.ones(len(others))).log_norm))
+    return float(np.exp(log_multinomial_probit_likelihood(f_i, y_i)))
 
 
 @equation("riihimaki2013", "24")
@@ -112,7 +111,18 @@ def multinomial_probit_cone(f_i: Array, y_i: int) -> float:
     return float(np.exp(probit_line(float(f_i[y_i]), 1.0, others, np.ones(len(others))).log_norm))
 
 
-LIKELIHOODS = {"softmax": softmax_likelihood, "multinomial-probit": multinomial_probit_likelihood}
+def log_softmax_likelihood(f_i: Array, y_i: int) -> float:
+    """f_y - log Σ_j exp(f_j), the logarithm of (1) of riihimaki2013: f_i (c,) latent values, y_i the label."""
+    return -float(logsumexp(f_i - f_i[y_i]))
+
+
+def log_multinomial_probit_likelihood(f_i: Array, y_i: int) -> float:
+    """log E_u Π_{j≠y} Φ(u + f_y - f_j), logarithm of (2) of riihimaki2013: f_i (c,) latent values, y_i the label."""
+    others = np.delete(f_i, y_i)
+    return probit_line(0.0, 1.0, others - f_i[y_i], np.ones(len(others))).log_norm
+
+
+LOG_LIKELIHOODS = {"softmax": log_softmax_likelihood, "multinomial-probit": log_multinomial_probit_likelihood}
 
 
 @equation("riihimaki2013", "3")
@@ -131,11 +141,10 @@ def log_posterior(f: Array, y: Labels, K: Array, likelihood: str) -> float:
     NotPositiveDefiniteError  if K is singular
     ValueError                for another likelihood
     """
-    if likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {', '.join(LIKELIHOODS)}")
+    if likelihood not in LOG_LIKELIHOODS:
+        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {', '.join(LOG_LIKELIHOODS)}")
     by_datum = f.reshape(-1, len(y)).T
-    each = [LIKELIHOODS[likelihood](by_datum[i], int(y[i])) for i in range(len(y))]
-    return log_prior_latent(f, K) + float(np.sum(np.log(each)))
+    return log_prior_latent(f, K) + sum(LOG_LIKELIHOODS[likelihood](by_datum[i], int(y[i])) for i in range(len(y)))
 
 
 @equation("riihimaki2013", "u2-evidence")
@@ -156,8 +165,8 @@ def log_marginal_likelihood(y: Labels, K: Array, likelihood: str, nodes: int = 4
     ------
     ValueError                for another likelihood, or more than 1e6 points
     """
-    if likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {', '.join(LIKELIHOODS)}")
+    if likelihood not in LOG_LIKELIHOODS:
+        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {', '.join(LOG_LIKELIHOODS)}")
     n = len(y)
     c = len(K) // n
     rows = []

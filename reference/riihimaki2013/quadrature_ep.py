@@ -7,6 +7,7 @@ from scipy.special import ndtr
 from reference.common._product import product_rule
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
+from reference.riihimaki2013._truncated import truncated_gaussian
 from reference.riihimaki2013.sites import Site, Tilted, augmented_tilted, difference_matrix
 
 Array = NDArray[np.float64]
@@ -155,25 +156,39 @@ def _moments(points: Array, weights: Array, factor: Array) -> Tilted:
 
 
 @equation("riihimaki2013", "6")
-def tilted_multinomial_probit(cavity_mean: Array, cavity_cov: Array, y_i: int, nodes: int = 60) -> Tilted:
-    """Ẑ_i, μ̂_i and Σ̂_i of (6) of riihimaki2013 by a fine product rule over g = B̃'w.
+def tilted_multinomial_probit(cavity_mean: Array, cavity_cov: Array, y_i: int, nodes: int | None = None) -> Tilted:
+    """Ẑ_i, μ̂_i and Σ̂_i of (6) of riihimaki2013 from those of h = B'f + u1 + e, e ~ N(0, I), given that h > 0.
 
-    w given g is Gaussian and free of the label, so that E[f] and Cov[f] follow from those of g by regression.
+    Each Φ(g_j) is the probability that g_j and a unit noise e_j of its own are positive together. f given h is Gaussian
+    and free of the label, so that E[f] and Cov[f] follow from those of h by regression. To three classes by derivatives
+    of log P(h > 0): relative errors of 1e-12 where the label is likely, 1e-7 (Σ̂) with the margins 30 standard
+    deviations on the wrong side. Beyond by 65 536 points: errors in log Ẑ, μ̂ and Σ̂, in units of the tilted standard
+    deviations, up to 5e-6, 1e-4, 1e-3 for four classes, 7e-5, 6e-4, 5e-3 for six and 5e-4, 0.02, 0.08 for ten, and a
+    refusal where its halves disagree.
+
+    With `nodes`, by a product rule over g = B̃'w, blind to bends much narrower than its Gaussian: for c = 3 and 60 nodes
+    Ẑ is off by 6e-8, 6 % and 12 % at cavities of log variance 2, 4 and 8.
 
     Parameters
     ----------
     cavity_mean : (c,)        μ_{-i}
     cavity_cov : (c, c)       Σ_{-i}
     y_i : int                 label
-    nodes : int               per dimension
+    nodes : int or None       of the product rule, per dimension; None: no product rule
 
     Raises
     ------
-    ValueError                for more than 1e6 points
+    ValueError                for more than 1e6 points of a product rule; c > 3: if the label is too unlikely for points
+    NotPositiveDefiniteError  if a covariance is singular
     """
     w = augmented_tilted(cavity_mean, cavity_cov, y_i)
     mean_g, cov_g = w.B_tilde.T @ w.mu_w, w.B_tilde.T @ w.Sigma_w @ w.B_tilde
-    hat = tilted_moments_quadrature(mean_g, cov_g, nodes)
+    if nodes is None:
+        cov_g = cov_g + np.eye(len(mean_g))  # of h
+        found = truncated_gaussian(mean_g, cov_g)
+        hat = Tilted(float(np.exp(found.log_norm)), found.mean, found.cov)
+    else:
+        hat = tilted_moments_quadrature(mean_g, cov_g, nodes)
     gain = np.linalg.solve(cov_g, w.B_tilde.T @ w.Sigma_w)[:, : len(cavity_mean)].T
     return Tilted(hat.norm, cavity_mean + gain @ (hat.mean - mean_g), cavity_cov - gain @ (cov_g - hat.cov) @ gain.T)
 

@@ -13,7 +13,7 @@ from scipy.special import ndtr
 from reference.common._product import product_rule
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.riihimaki2013.model import multinomial_probit_likelihood
+from reference.riihimaki2013.model import log_multinomial_probit_likelihood
 
 Array = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def tilted_density(f_i: Array, cavity_mean: Array, cavity_cov: Array, y_i: int) 
     factor = factorise(cavity_cov, "cavity_cov", CAVITY)
     off = f_i - cavity_mean
     gauss = -0.5 * off @ factor.inverse @ off - 0.5 * factor.log_det - 0.5 * len(f_i) * np.log(2.0 * np.pi)
-    return float(gauss + np.log(multinomial_probit_likelihood(f_i, y_i)))
+    return float(gauss + log_multinomial_probit_likelihood(f_i, y_i))
 
 
 @equation("riihimaki2013", "u3.1-outer-update")

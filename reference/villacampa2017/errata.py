@@ -1,20 +1,30 @@
-r"""Misprints of villacampa2017: (36), (53), (56), (60), (61) and (10) for SEP as runnable code, others in words.
+r"""Misprints of villacampa2017: (14), (36), (53), (56), (60), (61) and (10) for SEP as runnable code, others in words.
 
-- (29) to (32), (37): the supplement defines υ_i as the row k_xZᵀ K_ZZ⁻¹ and uses it as the column K_ZZ⁻¹ k_Zx; the
-  inner products are printed υ V υᵀ and are υᵀ V υ.
-- (31), (32): C² υ V\ is V\ υ C² (`cavity.cavity`).
+Wrong numbers:
+
+- (10): right for EP. Section 2.3.1 takes it over for SEP, where it is no derivative of log Z_q.
+- (14): the first line equates log p(y) with an integral that is p(y); the logarithm is missing on the right.
 - (36): the cross-covariance of the label's class stands before K_ZZ⁻¹ of class k; the second form, υ_kᵀ m\_k, is meant.
-- (41), (42): the middle expressions lack the matrix υυᵀ of the last ones.
 - (53): β appears with the sign that it has for the label's class; (40) gives it the other one.
 - (56): the logarithm of s̃_{i,k} is called s̃_{i,k}; (58) has it right.
 - (60): the last determinant lacks its logarithm.
 - (61): the laws of the cavity are subtracted from themselves, and class k is missing; (58) is meant.
+
+Slips of notation, of which no number can be computed, or which the same display puts right:
+
+- (29) to (32), (35), (36): the supplement defines υ_i as the row k_xZᵀ K_ZZ⁻¹ and uses it as the column K_ZZ⁻¹ k_Zx;
+  the inner products are printed υ V υᵀ and are υᵀ V υ.
+- (31), (32): C² υ V\ and V υᵀ C² are V\ υ C² and V υ C² (`cavity.cavity`).
+- (41), (42): the middle expressions, of a matrix, lack υυᵀ, which the last ones have.
+- (50): C^{1,k} is C¹. Below (51): (V^new)⁻¹ is the sum of Ṽ and of the cavity's precision, printed without its mark.
+- (7), (9), 2.3.1: the products and sums are over k ≠ y_k; k ≠ y_i is meant. (12): i ∈ M_i is i ∈ M_j.
 - (10), (12), (63): ∂ is missing before log Z_{i,k} and before θ_prior.
-- 2.3.1: the gradient (10) is said to hold for SEP as it does for EP; it is no derivative of SEP's log Z_q.
-- (7), (9): the products and sums are over k ≠ y_k; k ≠ y_i is meant.
+- (11): p(f*|f) is missing from the integral, and p(f*|f̄) from the one in the sentence below.
+- (15): no minus before the divergence in its first line, in the text at hand; the others have it.
+- Appendix I: "maximizes log E[p]" and "E[log p] decreases" are exchanged; the conclusion drawn says so.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +38,26 @@ from reference.villacampa2017.training import log_evidence_gradients
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+
+@equation("villacampa2017", "14", as_printed=True)
+def log_evidence_as_printed(log_likelihood: Callable[[Array], float], K_ZZ: Array, nodes: int = 20) -> float:
+    """∫ q(f̄) p(y|f̄) p(f̄)/q(f̄) df̄, called log p(y): the first line of (14) of villacampa2017 as printed; q cancels.
+
+    Parameters
+    ----------
+    log_likelihood : callable    f̄ (C, m) to log p(y|f̄)
+    K_ZZ : (C, m, m)             prior covariances
+    nodes : int                  of the Gauss-Hermite product rule, in each of the C m dimensions
+    """
+    C, m = K_ZZ.shape[:2]
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    roots = np.linalg.cholesky(K_ZZ)
+    total = 0.0
+    for place in np.ndindex(*(nodes,) * (C * m)):
+        f_bar = np.einsum("kij,kj->ki", roots, x[list(place)].reshape(C, m))
+        total += float(np.prod(w[list(place)] / np.sqrt(2.0 * np.pi)) * np.exp(log_likelihood(f_bar)))
+    return total
 
 
 @equation("villacampa2017", "36", as_printed=True)

@@ -41,14 +41,18 @@ def label_from_latents(latent_values: Array) -> Labels:
 
 @equation("villacampa2017", "1")
 def hard_max_likelihood(f_i: Array, y_i: int) -> float:
-    """p(y_i|f_i) = Π_{k≠y} Θ(f_y - f_k), 0 or 1: (1) of villacampa2017.
+    """p(y_i|f_i) = Π_{k≠y} Θ(f_y - f_k), 0 or 1, with ties shared: (1) of villacampa2017.
+
+    The print leaves Θ(0) open. Classes that tie at the top share, 1/(number of largest) each, as the point masses of
+    `exact_site_factor` do: the labels' probabilities sum to one, which ½ for each Θ(0) does for two classes only.
 
     Parameters
     ----------
     f_i : (C,)                latent values of one observation
     y_i : int                 its label, 0..C-1
     """
-    return float(np.prod(np.heaviside(f_i[y_i] - np.delete(f_i, y_i), 0.5)))
+    theta = f_i[y_i] - np.delete(f_i, y_i) >= 0.0
+    return float(np.prod(theta)) / float(np.sum(f_i == np.max(f_i)))
 
 
 @equation("villacampa2017", "u2-latent-noise")

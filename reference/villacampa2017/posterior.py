@@ -87,6 +87,20 @@ def factor_linear(c2: float, upsilon: Array) -> Array:
     return c2 * upsilon
 
 
+def log_approximate_factor(site: Site, values_label: Array, values_other: Array) -> float:
+    """log s̃ and the two exponents of (18) of villacampa2017, added up.
+
+    Parameters
+    ----------
+    site : Site               log s̃, Ṽ^y, m̃^y, Ṽ, m̃
+    values_label : (m,)       f̄ of the label's class
+    values_other : (m,)       f̄ of class k
+    """
+    exponent = -0.5 * values_label @ site.precision_label @ values_label + values_label @ site.shift_label
+    exponent += -0.5 * values_other @ site.precision_other @ values_other + values_other @ site.shift_other
+    return float(site.log_scale + exponent)
+
+
 @equation("villacampa2017", "8", "18")
 def approximate_factor(site: Site, values_label: Array, values_other: Array) -> float:
     """φ̃_i^k = s̃ exp{-½ f̄_yᵀ Ṽ^y f̄_y + f̄_yᵀ m̃^y} exp{-½ f̄_kᵀ Ṽ f̄_k + f̄_kᵀ m̃}: (8), (18) of villacampa2017.
@@ -97,9 +111,7 @@ def approximate_factor(site: Site, values_label: Array, values_other: Array) -> 
     values_label : (m,)       f̄ of the label's class
     values_other : (m,)       f̄ of class k
     """
-    exponent = -0.5 * values_label @ site.precision_label @ values_label + values_label @ site.shift_label
-    exponent += -0.5 * values_other @ site.precision_other @ values_other + values_other @ site.shift_other
-    return float(np.exp(site.log_scale + exponent))
+    return float(np.exp(log_approximate_factor(site, values_label, values_other)))
 
 
 @equation("villacampa2017", "24")
@@ -117,7 +129,7 @@ def posterior_approximation(
     """
     total = inducing_prior(inducing_values, K_ZZ) - log_evidence
     for label, k, site in sites:
-        total += float(np.log(approximate_factor(site, inducing_values[label], inducing_values[k])))
+        total += log_approximate_factor(site, inducing_values[label], inducing_values[k])
     return total
 
 

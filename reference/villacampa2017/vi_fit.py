@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import coordinates, log_slopes, moved
-from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.gfitc_search import (
@@ -25,7 +24,6 @@ from reference.villacampa2017.posterior import Gaussians
 from reference.villacampa2017.training import planned_batches
 from reference.villacampa2017.vi import kl_to_prior
 from reference.villacampa2017.vi_ascent import (
-    SMALLEST_RATE,
     Data,
     VIFit,
     VIState,
@@ -56,7 +54,11 @@ def _stochastic(
     trace: bool,
     callback: Callable[[VIState], None] | None,
 ) -> VIFit:
-    """A natural-gradient step of fixed rate and, where asked for, a step of Adam on each mini-batch in turn."""
+    """A natural-gradient step of bounded length and, where asked for, a step of Adam on each mini-batch in turn.
+
+    Far from the maximum (15) is convex in many means: whole steps, even steps halved until q exists, throw means far
+    away, where the robust likelihood is flat and no slope leads back.
+    """
     K = data.matrices(prior)
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
     theta = naturals_of(q)
@@ -67,17 +69,10 @@ def _stochastic(
     for rows in plan:
         target = natural_target(q, K, data.expected(q, K, rows), rows)
         residual, _ = step_size(theta, target, q)
-        own = rate
-        while True:  # ends: a short enough step leaves a distribution
-            try:
-                tried = natural_step(theta, target, own)
-                new = gaussians_of(tried)
-                break
-            except NotPositiveDefiniteError:
-                if own < SMALLEST_RATE:
-                    raise
-                own *= 0.5
-        theta, q = tried, new
+        # q moves by half of its own scale at most: a precision never loses more than half, and stays one
+        own = min(rate, 0.5 / residual) if residual > 0.0 else rate
+        theta = natural_step(theta, target, own)
+        q = gaussians_of(theta)
         iterations += 1
         if trace:
             values.append(data.expected(q, K).value - kl_to_prior(q, K.K_ZZ))
@@ -126,14 +121,15 @@ def vi_baseline(
     epsilon : float           ε in (0, 1), probability of a label drawn at random
     tolerance : float         residual at which the ascent ends
     max_iterations : int      natural-gradient steps on all data after which it gives up
-    batches : index lists     one a step; steps are then of fixed rate
+    batches : index lists     one a step; steps are then of the size `rate` at most
     batch_size : int          or: so many data drawn without replacement in each step
     n_steps : int             number of steps (250, or as many as batches); with "lbfgs", iterations (200)
     learn : names             of "variance", "lengthscales", "noise", "Z"
     shared : bool             one vector of hyper-parameters for all classes
     optimizer : str           of what is learned, "lbfgs" or "adam", which without mini-batches takes all data in each
                               step; None: "adam" where batches, batch_size or n_steps is given
-    rate : float              in (0, 1], of the natural-gradient steps on mini-batches; halved until q exists
+    rate : float              in (0, 1], of the natural-gradient steps on mini-batches; shortened where a step would
+                              move q by more than half of its own scale, `step_size`
     learning_rate : float     Adam's
     learning_tolerance : float    largest projected slope of a search that has converged
     seed : int                of the drawn mini-batches

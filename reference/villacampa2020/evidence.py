@@ -1,7 +1,8 @@
 r"""Sections 3.1 and A.6: the estimate log Z_q of the log marginal likelihood of power expectation propagation.
 
 log Z̃_i = log E_q[(p(y_i|f_i)/φ̃_i)^α], with φ̃_i of scale one, equals log E_{q\}[p(y_i|f_i)^α] + g(θ\) - g(θ): the
-expectation on the right is under the cavity. (A.22), (A.24) and (A.27) leave that of the left in its place.
+expectation on the right is under the cavity. (A.22) and (A.24) leave that of the left in its place, and so does (A.27),
+whose other terms cancel.
 """
 
 import numpy as np
@@ -117,7 +118,8 @@ def _prior_part(posterior: Gaussians, K_ZZ: Array) -> float:
 def site_log_normaliser_from_moments(log_tilted_norm: float, cavity: Gaussians, posterior: Gaussians) -> float:
     r"""log Z̃_i = log E_{q\}[p^α] + Σ_k {½ log|V\| + ½ m\ᵀV\⁻¹m\ - ½ log|V| - ½ mᵀV⁻¹m}: (A.27), corrected.
 
-    (A.27) of villacampa2020 has the class of the label alone and subtracts the cavity's terms from themselves.
+    (A.24) of villacampa2020 by (A.25). (A.27) keeps the expectation under q, has the class of the label alone and
+    subtracts the cavity's terms from themselves: what is left is (8) again.
 
     Parameters
     ----------

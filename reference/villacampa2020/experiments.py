@@ -1,4 +1,4 @@
-"""Sections 5, 5.6 and B: the kernel, where all methods start, which point to ask for, and the table of data sets."""
+"""Sections 5, 5.6 and B: the kernel, which point to ask for, and the table of data sets."""
 
 from typing import NamedTuple
 
@@ -7,7 +7,6 @@ from numpy.typing import NDArray
 
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
-from reference.villacampa2020.hyper import Prior
 
 Array = NDArray[np.float64]
 
@@ -46,38 +45,6 @@ def ard_gaussian_kernel(X1: Array, X2: Array | None, amplitude: float, lengthsca
     if X2 is not None:
         return squared_exponential(X1, X2, amplitude**2, lengthscales)
     return squared_exponential(X1, X1, amplitude**2, lengthscales) + noise * np.eye(len(X1))
-
-
-@equation("villacampa2020", "u36-initialisation")
-def initialise_hyperparameters(X: Array, n_classes: int, n_inducing: int, seed: int, jitter: float = 1e-6) -> Prior:
-    """What all methods start from: section 5 of villacampa2020, which says no more than that it is one for all.
-
-    Inducing inputs are inputs drawn without replacement, the same for every class; every function has variance 1, noise
-    0.1 and the median distance of two inputs, along one dimension, as lengthscale of that dimension.
-
-    Parameters
-    ----------
-    X : (n, d)                inputs
-    n_classes : int           C
-    n_inducing : int          inducing inputs a class, at most n
-    seed : int                of the draw
-    jitter : float            constant on the diagonal of K_ZZ
-
-    Raises
-    ------
-    ValueError                if n_inducing exceeds the number of inputs
-    """
-    n, d = X.shape
-    if not 1 <= n_inducing <= n:
-        raise ValueError(f"n_inducing: found {n_inducing}, expected 1 to {n}")
-    rows = np.random.default_rng(seed).choice(n, n_inducing, replace=False)
-    pairs = np.triu_indices(n, 1)
-    apart = np.array([np.median(np.abs(X[pairs[0], j] - X[pairs[1], j])) if n > 1 else 0.0 for j in range(d)])
-    lengthscales = np.where(apart > 0.0, apart, 1.0)
-    C = n_classes
-    return Prior(
-        np.ones(C), np.tile(lengthscales, (C, 1)), np.full(C, 0.1), np.full(C, jitter), np.tile(X[rows], (C, 1, 1))
-    )
 
 
 @equation("villacampa2020", "u44-entropy-selection")

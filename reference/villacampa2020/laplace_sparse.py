@@ -227,7 +227,7 @@ def laplace_baseline(
 def predict_laplace(
     fit: LaplaceFit, X: Array, X_test: Array, prior: Prior, nodes: int | None = None
 ) -> LaplacePrediction:
-    """Latent values at new inputs, and E[softmax(f_*)] by a rule for each class: appendix C of villacampa2020.
+    """Latent values at new inputs, and E[softmax(f_*)] by Sobol' points: appendix C of villacampa2020.
 
     f_* and f share the inducing values alone: their covariance is B_*, blocks Q_*X = υ_*ᵀK_ZZ υ, and
     f_* ~ N(B_*∇, diag(κ_*) - B_* M B_*ᵀ).
@@ -238,12 +238,12 @@ def predict_laplace(
     X : (n, d)                inputs
     X_test : (t, d)           new inputs
     prior : Prior             hyper-parameters
-    nodes : int or None       of the rule in each dimension; None: by a table that falls with C
+    nodes : int or None       of a product rule in each dimension; None: 4096 Sobol' points
 
     Raises
     ------
     NotPositiveDefiniteError  if one of K_ZZ is singular
-    ValueError                for a rule of more than 1e6 points
+    ValueError                for a product rule of more than 1e6 points
     """
     parts, new = prior_matrices(X, prior), cross_covariances(X_test, prior)
     upsilon = projection_vectors(new.K_TZ, inducing_covariances(prior))

@@ -25,7 +25,10 @@ def label_from_latents(latent_values: Array) -> Labels:
 
 @equation("villacampa2020", "1")
 def hard_max_likelihood(latent_values: Array, y: Labels) -> float:
-    """p(y|f) = Π_i Π_{k≠y_i} Θ(f^{y_i}(x_i) - f^k(x_i)), 0 or 1; equal values share: (1) of villacampa2020.
+    """p(y|f) = Π_i Π_{k≠y_i} Θ(f^{y_i}(x_i) - f^k(x_i)), 0 or 1 where no two values are equal: (1) of villacampa2020.
+
+    Each of r largest values has the probability 1/r, and the labels' probabilities sum to one. The paper leaves Θ(0)
+    open; Θ(0) = ½ would give a quarter to each of three.
 
     Parameters
     ----------
@@ -34,7 +37,8 @@ def hard_max_likelihood(latent_values: Array, y: Labels) -> float:
     """
     total = 1.0
     for f_i, label in zip(latent_values, y, strict=True):
-        total *= float(np.prod(np.heaviside(f_i[label] - np.delete(f_i, label), 0.5)))
+        largest = f_i == np.max(f_i)
+        total *= float(largest[label] / np.sum(largest))
     return total
 
 

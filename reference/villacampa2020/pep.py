@@ -107,27 +107,9 @@ def pep_project(
     )
 
 
-@equation("villacampa2020", "u18-pep-update")
-def pep_update(new: Gaussians, cavity: Gaussians, alpha: float) -> Natural:
-    r"""φ̃_i^α ∝ q_new/q\, natural parameters of φ̃_i: step four in section 3.1 of villacampa2020.
-
-    Parameters
-    ----------
-    new : Gaussians           moments of q_new
-    cavity : Gaussians        moments of q\
-    alpha : float             α in (0, 1]
-
-    Raises
-    ------
-    NotPositiveDefiniteError  if one of the two is no distribution
-    """
-    after, before = natural_parameters(new), natural_parameters(cavity)
-    return Natural((after.precision - before.precision) / alpha, (after.shift - before.shift) / alpha)
-
-
-@equation("villacampa2020", "u13-pep-factor-recovery")
-def recover_factor_power(log_tilted_norm: float, new: Gaussians, cavity: Gaussians, alpha: float) -> Site:
-    r"""φ̃_i = (Z_i q_new/q\)^{1/α} with its scale: section 3.1 of villacampa2020.
+@equation("villacampa2020", "u13-pep-factor-recovery", "u18-pep-update")
+def pep_update(log_tilted_norm: float, new: Gaussians, cavity: Gaussians, alpha: float) -> Site:
+    r"""φ̃_i = (Z_i q_new/q\)^{1/α} with its scale: section 3.1 of villacampa2020, whose step four lacks Z_i.
 
     q_new and q\ are normalised: the scale is s̃_i with log s̃_i = [log Z_i + g(θ\) - g(θ_new)]/α.
 
@@ -145,4 +127,5 @@ def recover_factor_power(log_tilted_norm: float, new: Gaussians, cavity: Gaussia
     log_scale = log_tilted_norm
     for sign, laws in ((1.0, cavity), (-1.0, new)):
         log_scale += sign * sum(gaussian_log_normaliser(m, V) for m, V in zip(laws.mean, laws.cov, strict=True))
-    return Site(log_scale / alpha, *pep_update(new, cavity, alpha))
+    after, before = natural_parameters(new), natural_parameters(cavity)
+    return Site(log_scale / alpha, (after.precision - before.precision) / alpha, (after.shift - before.shift) / alpha)

@@ -44,6 +44,20 @@ class Natural(NamedTuple):
     shift: Array  # (C, m)
 
 
+def log_approximate_factor(site: Site, inducing_values: Array) -> float:
+    """log s̃_i and the exponents of (A.1) of villacampa2020, added up.
+
+    Parameters
+    ----------
+    site : Site               log s̃_i, Ṽ_i and m̃_i
+    inducing_values : (C, m)  f̄
+    """
+    exponent = site.log_scale
+    for u, precision, shift in zip(inducing_values, site.precision, site.shift, strict=True):
+        exponent += float(-0.5 * u @ precision @ u + u @ shift)
+    return float(exponent)
+
+
 @equation("villacampa2020", "A.1")
 def approximate_factor(site: Site, inducing_values: Array) -> float:
     """φ̃_i(f̄) = s̃_i Π_k exp{-½ f̄_kᵀ Ṽ_{i,k} f̄_k + f̄_kᵀ m̃_{i,k}}: (A.1) of villacampa2020.
@@ -55,10 +69,7 @@ def approximate_factor(site: Site, inducing_values: Array) -> float:
     site : Site               log s̃_i, Ṽ_i and m̃_i
     inducing_values : (C, m)  f̄
     """
-    exponent = site.log_scale
-    for u, precision, shift in zip(inducing_values, site.precision, site.shift, strict=True):
-        exponent += float(-0.5 * u @ precision @ u + u @ shift)
-    return float(np.exp(exponent))
+    return float(np.exp(log_approximate_factor(site, inducing_values)))
 
 
 @equation("villacampa2020", "A.2", "A.18")
@@ -120,7 +131,7 @@ def posterior_approximation(inducing_values: Array, sites: Sequence[Site], K_ZZ:
     ------
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    factors = sum(float(np.log(approximate_factor(site, inducing_values))) for site in sites)
+    factors = sum(log_approximate_factor(site, inducing_values) for site in sites)
     return inducing_prior(inducing_values, K_ZZ) + factors - log_evidence
 
 

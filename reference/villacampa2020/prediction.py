@@ -9,7 +9,7 @@ from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.posterior import REMEDY, Gaussians
 from reference.villacampa2020.power_likelihood import log_expected_powers
-from reference.villacampa2020.sparse import Marginal
+from reference.villacampa2020.sparse import Marginal, conditional_variances
 
 Array = NDArray[np.float64]
 
@@ -51,11 +51,10 @@ def predictive_latent_variance(k_tt: Array, K_TZ: Array, K_ZZ: Array, inducing_c
 
     Raises
     ------
-    NotPositiveDefiniteError  if K_ZZ is singular
+    NotPositiveDefiniteError  if K_ZZ is singular, or so near to it that the first two terms are below zero
     """
     upsilon = K_TZ @ factorise(K_ZZ, "K_ZZ", REMEDY).inverse
-    open_part = np.maximum(k_tt - np.sum(K_TZ * upsilon, axis=1), 0.0)  # below zero by rounding only
-    return open_part + np.sum((upsilon @ inducing_cov) * upsilon, axis=1)
+    return conditional_variances(k_tt, K_TZ, upsilon) + np.sum((upsilon @ inducing_cov) * upsilon, axis=1)
 
 
 @equation("villacampa2020", "A.31")

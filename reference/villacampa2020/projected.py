@@ -1,6 +1,7 @@
 r"""Appendices A.3 and A.4 along υ alone: a factor's cavity and refinement need no more of q than υᵀm and υᵀVυ.
 
-What `cavity` and `refinement` write with matrices, for all data and classes at once.
+What `cavity` and `refinement` write with matrices, for all data and classes at once. The solvers run this; that the
+matrices of the paper leave a fixed point of it where it is, is a test (`test_printed_text`).
 """
 
 from typing import NamedTuple

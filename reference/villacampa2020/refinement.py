@@ -136,6 +136,20 @@ def factor_precision_from_moments(tilted_cov: Array, cavity_cov: Array) -> Array
     return tilted - factorise(cavity_cov, "cavity_cov", SITES_REMEDY).inverse
 
 
+@equation("villacampa2020", "A.16")
+def factor_precision_from_slopes(d_mean: float, d_var: float, upsilon: Array, cavity_cov: Array) -> Array:
+    r"""α Ṽ = υ (h⁻¹ - υᵀV\υ)⁻¹ υᵀ, a matrix (m, m): last line of (A.16) of villacampa2020, h as in (A.17).
+
+    Parameters
+    ----------
+    d_mean : float            ∂ log Z_i/∂a
+    d_var : float             ∂ log Z_i/∂b
+    upsilon : (m,)            υ_i of the class
+    cavity_cov : (m, m)       V\ of the class
+    """
+    return update_c1(d_mean, d_var, upsilon, cavity_cov, 1.0) * np.outer(upsilon, upsilon)
+
+
 @equation("villacampa2020", "A.17")
 def update_c1(d_mean: float, d_var: float, upsilon: Array, cavity_cov: Array, alpha: float) -> float:
     r"""C¹ = (1/α) (h⁻¹ - υᵀV\υ)⁻¹, h = (∂ log Z_i/∂a)² - 2 ∂ log Z_i/∂b: (A.17) of villacampa2020.
@@ -175,11 +189,34 @@ def factor_linear_from_moments(tilted_mean: Array, tilted_cov: Array, cavity_mea
     return tilted @ tilted_mean - factorise(cavity_cov, "cavity_cov", SITES_REMEDY).inverse @ cavity_mean
 
 
+@equation("villacampa2020", "A.19")
+def factor_linear_from_slopes(
+    d_mean: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array, alpha: float
+) -> Array:
+    r"""α m̃ = [g + α C¹ υᵀm\ + g α C¹ υᵀV\υ] υ, a vector (m,): last line of (A.19) of villacampa2020, corrected.
+
+    The line has C¹ for α C¹, after (A.17) has divided it by α; up to its third line from the end (A.19) has Ṽ of
+    (A.16), which is α C¹ υυᵀ, and is right for every class.
+
+    Parameters
+    ----------
+    d_mean : float            g = ∂ log Z_i/∂a
+    c1 : float                C¹ of (A.17)
+    upsilon : (m,)            υ_i of the class
+    cavity_mean : (m,)        m\ of the class
+    cavity_cov : (m, m)       V\ of the class
+    alpha : float             α in (0, 1]
+    """
+    power_c1 = alpha * c1
+    bracket = d_mean + power_c1 * (upsilon @ cavity_mean) + d_mean * power_c1 * (upsilon @ cavity_cov @ upsilon)
+    return bracket * upsilon
+
+
 @equation("villacampa2020", "A.20")
 def update_c2(d_mean: float, c1: float, upsilon: Array, cavity_mean: Array, cavity_cov: Array, alpha: float) -> float:
     r"""C² = (1/α) [g + α C¹ υᵀm\ + g α C¹ υᵀV\υ], g = ∂ log Z_i/∂a: (A.20) of villacampa2020, corrected.
 
-    α C¹ is what (A.16) gives and (A.19) has in place of C¹; (A.20) prints C¹ after (A.17) has divided it by α.
+    α C¹ υυᵀ is what (A.16) gives; the last two lines of (A.19), and (A.20), print C¹, which (A.17) has divided by α.
 
     Parameters
     ----------

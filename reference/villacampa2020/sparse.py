@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common.errors import factorise
+from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.posterior import (
     REMEDY,
@@ -18,12 +18,14 @@ from reference.villacampa2020.posterior import (
     Gaussians,
     Natural,
     Site,
-    approximate_factor,
     inducing_prior,
+    log_approximate_factor,
 )
 from reference.villacampa2020.power_likelihood import expected_power_likelihood
 
 Array = NDArray[np.float64]
+
+_ROUNDING = 1e-6  # of κ: what a condition of 1e9 to 1e10 leaves, where K_k⁻¹ has half of its digits
 
 
 class Conditional(NamedTuple):
@@ -56,15 +58,26 @@ def projection_vectors(K_XZ: Array, K_ZZ: Array) -> Array:
 
 
 def conditional_variances(k_xx: Array, K_XZ: Array, upsilon: Array) -> Array:
-    """s_i^k = κ - k_xZᵀ K_k⁻¹ k_Zx, an array (C, n), below zero by rounding only and then zero: villacampa2020.
+    """s_i^k = κ - k_xZᵀ K_k⁻¹ k_Zx, an array (C, n) or (n,), below zero by rounding only and then zero: villacampa2020.
 
     Parameters
     ----------
     k_xx : (C, n)             κ, prior variances, noise included
     K_XZ : (C, n, m)          cross-covariances
     upsilon : (C, n, m)       υ_i^k
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if rounding, which grows with the condition of K_k, leaves less than -1e-6 κ
     """
-    return np.maximum(k_xx - np.sum(K_XZ * upsilon, axis=2), 0.0)
+    rest = k_xx - np.sum(K_XZ * upsilon, axis=-1)
+    share = np.min(rest / k_xx, initial=0.0)
+    if share < -_ROUNDING:
+        raise NotPositiveDefiniteError(
+            f"K_ZZ: found variances of f given f̄ down to {share:.3g} of the prior's, expected >= 0 but for rounding; "
+            f"{REMEDY}"
+        )
+    return np.maximum(rest, 0.0)
 
 
 @equation("villacampa2020", "u3-fitc-prior")
@@ -137,30 +150,33 @@ def sep_tied_factor(coefficients: Coefficients, upsilon: Array) -> Natural:
 
 @equation("villacampa2020", "u7-joint-posterior-view", "u19-pep-posterior")
 def joint_posterior_approximation(
-    latent_values: Array, inducing_values: Array, sites: Sequence[Site], k_xx: Array, K_XZ: Array, K_ZZ: Array
+    latent_values: Array, inducing_values: Array, sites: Sequence[Site], K_XX: Array, K_XZ: Array, K_ZZ: Array
 ) -> float:
     """log p(f|f̄) + Σ_i log φ̃_i(f̄) + log p(f̄), which q(f, f̄) is proportional to: sections 2.2, 3.1 of villacampa2020.
 
-    p(f|f̄) is that of independent latent values; the factors do not touch it, so q(f|f̄) = p(f|f̄).
+    p(f|f̄) = Π_k p(f^k|f̄^k) is the whole conditional Gaussian, N(K_XZ K⁻¹ f̄^k, K_XX - K_XZ K⁻¹ K_ZX), not FITC's product
+    over data. The factors do not touch it: q(f|f̄) = p(f|f̄), and of it q(f_i) sees the diagonal of the covariance alone.
 
     Parameters
     ----------
     latent_values : (n, C)    f, noise included
     inducing_values : (C, m)  f̄
     sites : sequence          Site of every datum
-    k_xx : (C, n)             prior variances, noise included
+    K_XX : (C, n, n)          prior covariances of f, noise on the diagonals
     K_XZ : (C, n, m)          cross-covariances
     K_ZZ : (C, m, m)          prior covariances of the inducing values
 
     Raises
     ------
-    NotPositiveDefiniteError  if one of K_ZZ is singular
+    NotPositiveDefiniteError  if one of K_ZZ or of the conditional covariances is singular, as at Z = X without noise
     """
-    given = fitc_conditional(inducing_values, k_xx, K_XZ, K_ZZ)
-    squares = (latent_values.T - given.mean) ** 2 / given.var
-    conditional = float(np.sum(-0.5 * squares - 0.5 * np.log(2.0 * np.pi * given.var)))
-    factors = sum(float(np.log(approximate_factor(site, inducing_values))) for site in sites)
-    return conditional + factors + inducing_prior(inducing_values, K_ZZ)
+    total = inducing_prior(inducing_values, K_ZZ)
+    total += sum(log_approximate_factor(site, inducing_values) for site in sites)
+    for k, upsilon in enumerate(projection_vectors(K_XZ, K_ZZ)):
+        given = factorise(K_XX[k] - upsilon @ K_XZ[k].T, "covariance of f given f̄", "raise noise")
+        away = latent_values[:, k] - upsilon @ inducing_values[k]
+        total -= 0.5 * float(away @ given.inverse @ away + given.log_det + len(away) * np.log(2.0 * np.pi))
+    return total
 
 
 @equation("villacampa2020", "u8-latent-marginal")

@@ -14,6 +14,7 @@ import pytest
 import scipy.linalg
 import scipy.optimize
 import scipy.special
+import scipy.stats
 from scipy.integrate import quad
 from scipy.linalg import lapack
 
@@ -445,11 +446,40 @@ def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
         assert np.isinf(edge) or np.count_nonzero(np.abs(found.x) == edge) in range(1, 6)
 
 
+# the published table of Joe and Kuo (2008): degree and inner coefficients of a primitive polynomial, first directions
+JOE_KUO = [
+    (1, 0, [1]), (2, 1, [1, 3]), (3, 1, [1, 3, 1]), (3, 2, [1, 1, 1]), (4, 1, [1, 1, 3, 3]), (4, 4, [1, 3, 5, 13]),
+    (5, 2, [1, 1, 5, 5, 17]), (5, 4, [1, 1, 5, 5, 5]), (5, 7, [1, 1, 7, 11, 19]), (5, 11, [1, 1, 5, 1, 1]),
+]  # fmt: skip
+
+
+def test_points_of_sobol_are_those_of_the_published_directions():
+    bits = 8
+    directions = [[1] * bits]  # the first coordinate is van der Corput's
+    for degree, inner, first in JOE_KUO:
+        m = list(first)
+        for j in range(degree, bits):
+            new = m[j - degree] ^ (m[j - degree] << degree)
+            for i in range(1, degree):
+                new ^= ((inner >> (degree - 1 - i)) & 1) * (m[j - i] << i)
+            m.append(new)
+        directions.append(m)
+    points = np.zeros((2**bits, len(directions)))
+    for column, m in enumerate(directions):
+        x = 0
+        for i in range(1, 2**bits):
+            lowest = (i & -i).bit_length() - 1  # the bit that changes in the Gray code
+            x ^= m[lowest] << (bits - 1 - lowest)
+            points[i, column] = x / 2**bits
+    found = scipy.stats.qmc.Sobol(len(directions), scramble=False).random_base2(bits)
+    np.testing.assert_array_equal(found, points)  # fractions with eight binary digits
+
+
 TESTED = {
     *SCALAR, *CHOLESKY, *TRIANGULAR, *SOLVE,
     "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm", "numpy.linalg.slogdet",
     "numpy.linalg.lstsq",
-    "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize",
+    "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize", "scipy.stats.qmc",
 }  # fmt: skip
 
 

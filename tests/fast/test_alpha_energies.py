@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.polynomial.legendre import leggauss
+from scipy.optimize import minimize
 from scipy.stats import norm
 
 from fast.alpha_climb import climb
@@ -12,7 +13,7 @@ from fast.alpha_runs import EnergyRun, powered_labels
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes
 from fast.class_projections import ClassLaw, ScalarMoments
-from fast.class_training import Settings
+from fast.class_training import Settings, settings_of, train
 from fast.methods import apep, bb_alpha
 
 C, M, D, N = 3, 3, 2, 7
@@ -172,6 +173,9 @@ def test_the_laws_are_the_powers_of_densities_that_the_methods_name(kind):
             assert laws.prior is None
 
 
+@pytest.mark.verifies("villacampa2020", "9", route="the printed objective with dense matrices")
+@pytest.mark.verifies("villacampa2020", "10", route="the printed objective with dense matrices")
+@pytest.mark.verifies("villacampa2020", "u22-apep-objective", route="the printed objective with dense matrices")
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_energies_are_the_printed_objectives_and_continuous_at_zero(kind):
     p = problem()
@@ -460,6 +464,75 @@ def test_an_optimum_far_from_the_prior_is_reached():
     assert posterior.optimum == "finite"
     assert posterior.trained.residual <= 1e-10
     assert max(np.linalg.eigvalsh(posterior.run.law.spread(k))[-1] for k in range(C)) > 1e3
+
+
+@pytest.mark.parametrize("kind", ["apep", "arpep"])
+def test_a_steep_energy_is_come_to_by_way_of_less_steep_ones(kind):
+    # one datum, two equal classes with one inducing point on it: q is symmetric, a mean and a variance
+    variance, noise, jitter, alpha = 1.5, 0.2, 1e-3, 1e-8
+    posterior = apep.fit(
+        np.zeros((1, 1)), np.array([1]), 2, variance, np.ones(1), noise, jitter, np.zeros((1, 1)), 0.0,
+        energy=kind, alpha=alpha, tolerance=1e-7,
+    )  # fmt: skip
+    assert posterior.optimum == "finite"
+    a = variance / np.sqrt(variance + jitter)
+    s = variance + noise - a * a
+
+    def loss(x):
+        mean, log_var = x
+        var = np.exp(log_var)
+        z = 2.0 * a * mean / np.sqrt(2.0 * (s + a * a * var))
+        return var + mean**2 - 1.0 - log_var - norm.logcdf(z) / alpha
+
+    wanted = min(
+        (minimize(loss, (mean, -3.0), method="Nelder-Mead", options={"xatol": 1e-9, "fatol": 1e-9, "maxiter": 4000})
+         for mean in (2.0, 4.0)), key=lambda end: end.fun,
+    )  # fmt: skip
+    # log P is known to 1e-16, which 1e8 makes 1e-8; apep differs from arpep by its slope in alpha, below 100
+    np.testing.assert_allclose(posterior.log_evidence, -wanted.fun, rtol=0.0, atol=2e-6)
+    white = posterior.run.law.weights[:, 0]
+    np.testing.assert_allclose(white, [-wanted.x[0], wanted.x[0]], rtol=0.0, atol=1e-3)  # the root of 1e-6
+
+
+@pytest.mark.parametrize("kind", ["apep", "arpep"])
+def test_steep_energies_of_several_data_are_reached(kind):
+    p = problem(15, epsilon=0.0) | {"noise": np.full(C, 0.1)}
+    posterior = apep.fit(**p, energy=kind, alpha=1e-8, tolerance=1e-6, max_iterations=400)
+    assert posterior.optimum == "finite"
+    # F rises with alpha at any q. A separation by z, with 1 - P about alpha, needs a divergence of about z^2/2,
+    # log(1/alpha), which is half at 1e-4: four times leaves room, and a run that stalls ends a million times lower
+    gentle = apep.fit(**p, energy=kind, alpha=1e-4)
+    assert 4.0 * gentle.log_evidence < posterior.log_evidence < gentle.log_evidence
+
+
+def test_priors_that_move_after_each_step_call_no_search(monkeypatch):
+    p = problem(19, n=20)
+    run, _ = run_at(p, "apep", 0.5, *some_q(p))
+
+    def no_search(*arguments):
+        raise AssertionError("a search for q, which the next move makes worthless")
+
+    monkeypatch.setattr("fast.alpha_runs.climb", no_search)
+    settings = settings_of(
+        20, learn=("variance", "Z"), scheme="inner-approximate", optimizer="adam", n_steps=60, rate=0.02
+    )
+    ended = train(run, settings)
+    assert ended.reason == "60 steps made"
+    assert ended.residual > 1e-5  # still far: without moves a search would have come
+    # nor does a run that has come to a standstill stay there under other priors
+    run.stalled = True
+    before = run.law.precision.copy()
+    run.move(run.points.hyper._replace(variance=2.0 * run.points.hyper.variance), run.points.Z)
+    held = run.law.precision.copy()
+    run.refresh(None, 1.0)
+    assert not np.array_equal(before, held)
+    assert not np.array_equal(run.law.precision, held)
+
+
+def test_a_search_that_cannot_begin_says_that_there_is_no_optimum():
+    p = problem(11, n=4) | {"Z": np.random.default_rng(0).standard_normal((C, M, D)) + 30.0}
+    with pytest.raises(ValueError, match=r"log_evidence: found none: the variance of class \d grows without bound"):
+        apep.fit(**p, energy="rpapep", alpha=1.0, learn=("variance",))
 
 
 def test_the_search_reaches_the_same_optimum_as_steps():

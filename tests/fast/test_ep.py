@@ -103,6 +103,14 @@ def _stacked(posterior):
     return np.array(list(posterior.sites.values()))
 
 
+@pytest.mark.verifies("villacampa2017", "29", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "30", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "31", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "32", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "35", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "36", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "37", route="sweep by (m, m) cavities and quadrature")
+@pytest.mark.verifies("villacampa2017", "38", route="sweep by (m, m) cavities and quadrature")
 @pytest.mark.verifies("villacampa2017", "60", route="(9) with dense Gaussian integrals")
 @pytest.mark.verifies("villacampa2017", "u12-damping", route="sweep by (m, m) cavities and quadrature")
 def test_two_sweeps_are_those_of_dense_cavities_and_quadrature():
@@ -175,6 +183,8 @@ def test_a_sequential_sweep_visits_factors_one_by_one_with_the_posterior_of_the_
     np.testing.assert_allclose(_stacked(found), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
 
 
+@pytest.mark.verifies("villacampa2017", "10", route="central differences of log Z_q, iterated anew")
+@pytest.mark.verifies("villacampa2017", "62", route="central differences of log Z_q, iterated anew")
 @pytest.mark.parametrize("shared", [False, True])
 @pytest.mark.parametrize("factors", ["pairwise", "datum"])
 def test_gradient_10_is_the_derivative_of_the_converged_log_evidence(factors, shared):

@@ -71,10 +71,11 @@ def test_inducing_points_are_centres_of_k_means(moons):
     X, y = moons
     model = JJClassifier(n_inducing=6, random_state=0, learn=()).fit(X, y)
     Z = model.inducing_points_
-    nearest = ((X[:, None] - Z[None]) ** 2).sum(axis=2).argmin(axis=1)
+    distances = (X[:, None] - Z[None]) / model.lengthscales_  # those of the kernel
+    nearest = (distances**2).sum(axis=2).argmin(axis=1)
     # each centre is the mean of the rows that are nearest to it
     np.testing.assert_allclose(Z, [X[nearest == k].mean(axis=0) for k in range(6)], rtol=0, atol=1e-3)
-    assert cluster_centres(X, 3, np.random.RandomState(0)).shape == (3, 2)
+    assert cluster_centres(X, model.lengthscales_, 3, np.random.RandomState(0)).shape == (3, 2)
 
 
 def test_a_callback_sees_a_classifier_that_predicts(moons):

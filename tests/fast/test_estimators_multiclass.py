@@ -6,7 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_iris
+from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fast.estimators import LaplaceClassifier, NestedEPClassifier, NestedIEPClassifier, VBProbitClassifier
@@ -68,6 +68,90 @@ def test_map_raises_the_evidence_and_labels_may_be_text(cls, iris):
     assert learned.log_evidence_ > fixed.log_evidence_
     assert list(learned.classes_) == ["high", "low", "mid"]
     assert fixed.score(X, names) > 0.9
+
+
+@pytest.fixture(scope="module")
+def cancer():
+    X, y = load_breast_cancer(return_X_y=True)
+    rows = np.random.default_rng(0).permutation(569)
+    return X[rows[:80]], y[rows[:80]], X[rows[80:240]], y[rows[80:240]]
+
+
+@pytest.mark.parametrize("cls", MODULES)
+def test_the_units_of_the_inputs_do_not_count(cls, cancer):
+    X, y, X_test, y_test = cancer  # lengthscales of 1e-2 to 1e3
+    model, scaled = cls(random_state=0).fit(X, y), cls(random_state=0).fit(1e4 * X, y)
+    # the same numbers up to rounding at the start; a search of some 30 steps may magnify that, found 1e-11
+    np.testing.assert_allclose(scaled.predict_proba(1e4 * X_test), model.predict_proba(X_test), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(scaled.lengthscales_, 1e4 * model.lengthscales_, rtol=1e-5, atol=0)
+    # the larger class has 0.63 of the rows
+    assert model.score(X_test, y_test) > 0.9
+    assert model.converged_
+
+
+def test_the_literal_prior_on_lengthscales_is_another_one(cancer):
+    X, y, X_test, _ = cancer
+    absolute = LaplaceClassifier(hyperprior="half-student-t-absolute").fit(X, y)
+    law = ("half-student-t", 4.0, 10.0)
+    named = LaplaceClassifier(hyperprior={"variance": law, "lengthscales": law}).fit(X, y)
+    # the same prior under two names
+    np.testing.assert_array_equal(absolute.predict_proba(X_test), named.predict_proba(X_test))
+    start = LaplaceClassifier(hyperparameters="fixed").fit(X, y).lengthscales_
+    own = {"variance": law, "lengthscales": ("half-student-t", 4.0, 10.0 * start)}
+    np.testing.assert_array_equal(
+        LaplaceClassifier(hyperprior=own).fit(X, y).predict_proba(X_test),
+        LaplaceClassifier().fit(X, y).predict_proba(X_test),
+    )
+
+
+def test_a_noise_of_zero_that_is_learned_starts_small(iris):
+    X, y = iris
+    model = LaplaceClassifier(noise=0.0, learn="noise").fit(X, y)
+    assert 0.0 < model.noise_ < 1.0
+    assert LaplaceClassifier(noise=0.0, learn=()).fit(X, y).noise_ == 0.0
+
+
+def test_a_run_that_did_not_converge_is_the_reason(iris, monkeypatch):
+    X, y = iris
+    whole = nested_ep.converge
+    monkeypatch.setattr(
+        nested_ep, "converge", lambda prior, *, tolerance, start=None: whole(prior, tolerance=1e-300, max_iterations=60)
+    )
+    model = NestedEPClassifier(max_iter=2).fit(X[::2], y[::2])
+    assert not model.converged_
+    assert model.stop_reason_.startswith("the method did not converge at the best parameters")
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"lengthscales": [1.0, 2.0]}, r"^lengthscales: found shape \(2,\), expected 'median', a number or \(4,\)"),
+        ({"lengthscales": [1j, 1j, 1j, 1j]}, r"^lengthscales: found dtype complex128"),
+        ({"lengthscales": [[1.0], [1.0, 2.0]]}, r"^lengthscales: found no array"),
+        ({"noise": [0.1, 0.2]}, r"^noise: found"),
+        ({"learn": None}, r"^learn: found None"),
+        ({"learn": (1,)}, r"^learn: found \(1,\)"),
+        ({"hyperprior": 5}, r"^hyperprior: found 5"),
+        ({"hyperprior": ("half-student-t", 4.0)}, r"^hyperprior: found \('half"),
+        ({"hyperprior": {"period": ("half-student-t", 4.0, 1.0)}}, r"^hyperprior: found field 'period'"),
+        ({"hyperprior": {"variance": ("half-student-t", 4.0)}}, r"^hyperprior\['variance'\]: found"),
+        ({"hyperprior": {"variance": ("cauchy", 4.0, 1.0)}}, r"^hyperprior\['variance'\]: found 'cauchy'"),
+        ({"hyperprior": {"variance": ("half-student-t", -4.0, 1.0)}}, r"^hyperprior\['variance'\] df: found -4.0"),
+        ({"hyperprior": {"variance": ("half-student-t", 4.0, 0.0)}}, r"^hyperprior\['variance'\] scale: found 0.0"),
+        (
+            {"hyperprior": {"lengthscales": ("half-student-t", 4.0, [1.0, -1.0, 1.0, 1.0])}},
+            r"^hyperprior\['lengthscales'\] scale: found",
+        ),
+    ],
+)
+def test_what_no_prior_can_be_is_refused_by_name(settings, match, iris):
+    with pytest.raises(ValueError, match=match):
+        LaplaceClassifier(**settings).fit(*iris)
+
+
+def test_a_callback_that_cannot_be_called_is_refused(iris):
+    with pytest.raises(ValueError, match=r"^callback: found 5"):
+        LaplaceClassifier().fit(*iris, callback=5)
 
 
 def test_senseless_parameters_are_refused_by_name(iris):

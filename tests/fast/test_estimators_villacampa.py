@@ -12,6 +12,8 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fast.alpha_runs import EnergyRun
+from fast.class_training import Trained
 from fast.estimators import (
     APEPClassifier,
     ARPEPClassifier,
@@ -22,6 +24,7 @@ from fast.estimators import (
     RPAPEPClassifier,
     SEPClassifier,
 )
+from fast.estimators._classes import _end_of_search
 from fast.methods import apep, ep, gfitc, pep, sep, vi_robust
 
 ALPHA = (PEPClassifier, APEPClassifier, ARPEPClassifier, RPAPEPClassifier)
@@ -185,6 +188,62 @@ def test_two_classes_mini_batches_and_a_callback(cls):
     np.testing.assert_array_equal(twin.decision_function(X), model.decision_function(X))
 
 
+@pytest.mark.parametrize("cls", [EPClassifier, SEPClassifier, APEPClassifier])
+def test_neither_origin_nor_units_of_the_inputs_count(cls, iris):
+    X, y = iris
+    X = np.round(X * 1024.0) / 1024.0  # so that moved rows are exact
+    settings = {"n_inducing": 8, "random_state": 0, "max_iter": 3}
+    model = cls(**settings).fit(X, y)
+    moved = cls(**settings).fit(X + 2.0**30, y)
+    # the same rows become inducing points; lengthscales come from means that lose 2^30 eps = 2e-7, found 1e-9
+    np.testing.assert_array_equal(moved.inducing_points_, model.inducing_points_ + 2.0**30)
+    np.testing.assert_allclose(moved.predict_proba(X + 2.0**30), model.predict_proba(X), rtol=0, atol=1e-6)
+    units = np.array([1.0, 2.0**10, 2.0**-10, 2.0**20])  # powers of two: no rounding at all
+    scaled = cls(**settings).fit(X * units, y)
+    np.testing.assert_allclose(scaled.inducing_points_, model.inducing_points_ * units, rtol=1e-14, atol=0)
+    np.testing.assert_allclose(scaled.predict_proba(X * units), model.predict_proba(X), rtol=0, atol=1e-12)
+
+
+def test_a_noise_of_zero_that_is_learned_starts_small(iris):
+    X, y = iris
+    assert (EPClassifier(noise=0.0, n_inducing=5, max_iter=2, random_state=0).fit(X, y).noise_ > 0.0).all()
+    assert (EPClassifier(noise=0.0, n_inducing=5, learn=(), random_state=0).fit(X, y).noise_ == 0.0).all()
+
+
+def test_the_reason_agrees_with_what_happened():
+    rows, y = np.array([[0.0, 1.0], [2.0, 0.5]]), np.array([0, 1])
+    model = EPClassifier(inducing_points=rows, max_iter=30).fit(rows, y)
+    assert model.converged_ == (model.stop_reason_ == "slope of the evidence below 0.01")
+
+
+@pytest.mark.parametrize(
+    ("converged", "residual", "iterations", "reason"),
+    [
+        (True, 0.001, 30, r"slope of the evidence below 0.01"),
+        (False, 0.001, 4, r"the iteration on q did not converge at the best parameters"),
+        (False, 0.5, 30, r"iteration limit reached with a slope of 0.5"),
+        (False, 0.5, 4, r"no step raises the evidence with a slope of 0.5"),
+    ],
+)
+def test_a_search_says_what_ended_it(converged, residual, iterations, reason):
+    trained = Trained(np.zeros(0), residual, converged, iterations, 0, False, "CONVERGENCE: whatever the search says")
+    assert _end_of_search(trained, 0.01, 30).startswith(reason)
+
+
+def test_rpapep_has_bounded_work_by_default(iris):
+    X, y = iris
+    steps = []
+    step = EnergyRun.refresh
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EnergyRun, "refresh", lambda *given: steps.append(0) or step(*given))
+        model = RPAPEPClassifier(n_inducing=8, random_state=0).fit(X, y)
+    assert model.n_iter_ <= 5
+    # five iterations of at most some ten evaluations, ten steps on q in each
+    assert len(steps) <= 500
+    assert model.score(X, y) > 0.9
+    assert model.converged_ == model.stop_reason_.startswith("slope of the evidence below")
+
+
 def test_coinciding_inducing_points_raise_the_jitter_with_a_warning(iris):
     X, y = iris
     with pytest.warns(RuntimeWarning, match=r"has no Cholesky factor: jitter raised to"):
@@ -206,6 +265,15 @@ def test_coinciding_inducing_points_raise_the_jitter_with_a_warning(iris):
         (APEPClassifier(alpha=0.0, epsilon=0.0), r"^epsilon: found 0, expected > 0 at alpha = 0"),
         (EPClassifier(inducing_points=np.zeros((2, 5, 4))), r"^inducing_points: found shape \(2, 5, 4\)"),
         (EPClassifier(lengthscales="long"), r"^lengthscales: found 'long'"),
+        (EPClassifier(lengthscales=np.ones((2, 2))), r"^lengthscales: found shape \(2, 2\)"),
+        (EPClassifier(noise=[0.1, 0.2]), r"^noise: found \[0.1, 0.2\]"),
+        (EPClassifier(inducing_points="foo"), r"^inducing_points: found dtype <U3, expected real numbers"),
+        (EPClassifier(inducing_points=np.ones((2, 4)) + 1j), r"^inducing_points: found dtype complex128"),
+        (EPClassifier(shared="x"), r"^shared: found 'x', expected True or False"),
+        (EPClassifier(learn=None), r"^learn: found None"),
+        (EPClassifier(training="minibatch", learning_rate=None), r"^learning_rate: found None"),
+        (APEPClassifier(alpha=True), r"^alpha: found True"),
+        (PEPClassifier(alpha=[0.1]), r"^alpha: found \[0.1\]"),
     ],
 )
 def test_senseless_settings_are_refused_by_name(model, match, iris):
@@ -220,6 +288,15 @@ def test_partial_fit_refuses_what_it_cannot_use(iris):
     model = SEPClassifier(n_inducing=5, random_state=0).partial_fit(X, y, classes=[0, 1, 2])
     with pytest.raises(ValueError, match=r"^y: found labels \[7\]"):
         model.partial_fit(X[:2], [0, 7])
+    with pytest.raises(ValueError, match=r"^classes: found one class, \[0\], expected at least two classes"):
+        SEPClassifier().partial_fit(X, y, classes=[0])
+    before, twin = model.predict_proba(X), pickle.loads(pickle.dumps(model))
+    with pytest.raises(ValueError, match=r"^total_samples: found 5, expected at least 30, the rows of X"):
+        model.partial_fit(X, y, total_samples=5)
+    # what was refused has left no trace
+    np.testing.assert_array_equal(model.predict_proba(X), before)
+    np.testing.assert_array_equal(model.partial_fit(X, y).predict_proba(X), twin.partial_fit(X, y).predict_proba(X))
+    assert np.isnan(model.log_evidence_)
 
 
 def test_the_active_learning_example_asks_where_the_entropy_is_largest(tmp_path):

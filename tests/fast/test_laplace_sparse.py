@@ -130,8 +130,10 @@ def test_mode_covariances_evidence_and_predictions_are_the_dense_ones(shared):
         root = np.linalg.cholesky(contrast @ found.latent_cov[i] @ contrast.T)
         d = contrast @ found.latent_mean[i] + grid @ root.T
         wanted = weights @ softmax(np.column_stack([d, np.zeros(len(d))]), axis=1)
-        # two rules of different orders
-        np.testing.assert_allclose(found.probabilities[i], wanted, rtol=0.0, atol=1e-6)
+        # 4096 points of Sobol's sequence are good to 1e-4 at these variances
+        np.testing.assert_allclose(found.probabilities[i], wanted, rtol=0.0, atol=1e-4)
+        by_nodes = laplace_sparse.predict(posterior, t[i : i + 1], prediction_nodes=60).probabilities[0]
+        np.testing.assert_allclose(by_nodes, wanted, rtol=0.0, atol=1e-6)  # two rules of different roots
 
 
 def test_with_inducing_points_at_the_data_it_is_the_full_method():

@@ -39,6 +39,8 @@ def _moments(i, k, side):
 @pytest.mark.verifies("villacampa2017", "34", route="quadrature over one projection")
 @pytest.mark.verifies("villacampa2017", "39", route="tilted means by quadrature")
 @pytest.mark.verifies("villacampa2017", "40", route="tilted means by quadrature")
+@pytest.mark.verifies("villacampa2017", "41", route="tilted variances by quadrature, heat equation")
+@pytest.mark.verifies("villacampa2017", "42", route="tilted variances by quadrature, heat equation")
 @pytest.mark.verifies("villacampa2017", "u23-beta-alpha-hat", route="tilted moments by quadrature")
 def test_log_normaliser_and_derivatives_are_those_of_the_tilted_law():
     tilt = pair_tilt(Y, E_Y, V_Y, E_K, V_K, S)

@@ -7,8 +7,8 @@ from scipy.stats import norm
 
 from fast.class_projections import ScalarMoments
 from fast.methods import apep, ep, pep
-from fast.pairwise_factors import Side
-from fast.power_factors import PowerDatum, power_site_integral, power_sites
+from fast.pairwise_factors import Side, site_integral
+from fast.power_factors import PowerDatum, power_sites
 
 C, M, D, N = 3, 2, 2, 5
 EPSILON = 0.1
@@ -132,6 +132,9 @@ def test_cavity_times_powered_site_has_the_tilted_moments(alpha, epsilon):
 
 
 @pytest.mark.verifies("villacampa2020", "u30-efficient-scale", route="ratio of Gaussian normalisers")
+@pytest.mark.verifies("villacampa2017", "58", route="ratio of Gaussian normalisers, power one")
+@pytest.mark.verifies("villacampa2017", "61", route="ratio of Gaussian normalisers, power one")
+@pytest.mark.verifies("villacampa2017", "u26-efficient-scale", route="ratio of Gaussian normalisers, power one")
 @pytest.mark.parametrize("alpha", [0.0, 1e-300, 1e-12, 0.4, 1.0])
 def test_the_integral_of_a_site_is_the_ratio_of_normalisers(alpha):
     rng = np.random.default_rng(3)
@@ -139,7 +142,7 @@ def test_the_integral_of_a_site_is_the_ratio_of_normalisers(alpha):
     c1, c2 = rng.uniform(-0.4, 0.4, (6, C)), rng.standard_normal((6, C))
     left = 1.0 - alpha * c1 * q
     side = Side((p - alpha * c2 * q) / left, q / left, left, c2 - c1 * p)
-    found = power_site_integral(side, c1, c2, alpha)
+    found = site_integral(side, c1, c2, alpha)
 
     def g(share):
         precision, shift = 1.0 / q - share * c1, p / q - share * c2
@@ -228,6 +231,7 @@ def _differences(p, objective, tolerance, found):
             np.testing.assert_allclose(slope[place], difference, rtol=tolerance, atol=tolerance, err_msg=name)
 
 
+@pytest.mark.verifies("villacampa2020", "A.28", route="central differences of log Z_q, iterated anew")
 @pytest.mark.parametrize("rule", ["28", "exact"])
 @pytest.mark.parametrize(("alpha", "shared"), [(0.5, False), (0.0, True)])
 def test_gradients_at_the_fixed_point_are_those_of_the_converged_log_z(rule, alpha, shared):
@@ -332,6 +336,10 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     np.testing.assert_allclose(one, other, rtol=1e-12, atol=0.0)
 
 
+@pytest.mark.verifies("villacampa2020", "A.31", route="dense algebra and a closed form for two classes")
+@pytest.mark.verifies("villacampa2020", "A.32", route="dense algebra and a closed form for two classes")
+@pytest.mark.verifies("villacampa2020", "A.33", route="dense algebra and a closed form for two classes")
+@pytest.mark.verifies("villacampa2020", "A.34", route="dense algebra and a closed form for two classes")
 def test_predictions_are_the_robust_ones():
     p = problem(12, n_classes=2)
     posterior = pep.fit(**p)

@@ -10,7 +10,7 @@ from fast.dense_couplings import condition_dense, dense_covariance
 from fast.inner_ep import law_with
 from fast.methods import nested_ep, nested_iep, quadrature_ep
 from fast.nested_sites import Differences
-from fast.product_rule import predictive_rule, product_rule
+from fast.product_rule import product_rule
 from fast.quadrature_tilt import WhiteMoments, g_sites, independent_tilt, white_moments
 
 PAPER = "riihimaki2013"
@@ -203,8 +203,6 @@ def test_qiep_comes_near_nested_iep_and_has_its_gradient():
 def test_rules_are_exact_for_their_degree_and_refuse_what_is_too_large():
     points, weights = product_rule(2, 5)
     np.testing.assert_allclose(weights @ (points[:, 0] ** 4 * points[:, 1] ** 2), 3.0, rtol=1e-12)  # degree 9
-    points, weights = predictive_rule(11, None)
-    np.testing.assert_allclose((points * weights[:, None]).T @ points, np.eye(11), rtol=0, atol=1e-14)
     with pytest.raises(ValueError, match=r"^nodes: found 10 in 7 dimensions"):
         product_rule(7, 10)
     with pytest.raises(ValueError, match=r"^nodes: found 1"):

@@ -9,18 +9,14 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from fast.alpha_energies import divergence, natural_target
+from fast.alpha_runs import data_moments, powered_labels
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes
-from fast.class_projections import ClassLaw
+from fast.class_projections import ClassLaw, add_projected
 from fast.kernels import se_ard
 from fast.methods import vi_robust
-from fast.robust_variational import (
-    RobustRun,
-    divergence,
-    expected_log_robust,
-    natural_target,
-    variational_marginals,
-)
+from fast.robust_variational import RobustRun
 
 
 def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 5) -> dict[str, Any]:
@@ -38,6 +34,15 @@ def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 
         "Z": rng.normal(size=(C, m, 2)),
         "epsilon": epsilon,
     }
+
+
+def target(law: ClassLaw, view: Any, y: Any, epsilon: float, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """P* and w* of every class at q."""
+    found = powered_labels(y, data_moments(law, view), 0.0, epsilon)
+    Q, t = np.zeros_like(law.precision), np.zeros_like(law.shift)
+    add_projected(Q, t, view, scale * found.by_variance, scale * found.slope)
+    parts = [natural_target(Q[k], t[k], law.weights[k]) for k in range(len(t))]
+    return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
 
 
 def dense(given: dict[str, Any], m: np.ndarray, S: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -104,18 +109,19 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
     root = rng.normal(size=(3, 4, 4))
     law = ClassLaw.of(np.eye(4) + root @ root.transpose(0, 2, 1), rng.normal(size=(3, 4)))
     block = next(data.blocks(points))
-    marginals = variational_marginals(law, block.view)
-    expected = expected_log_robust(block.y, marginals, 0.02)
-    precision, shift = natural_target(np.zeros((3, 4, 4)), np.zeros((3, 4)), block.view, marginals, expected)
+    marginals = data_moments(law, block.view)
+    precision, shift = target(law, block.view, block.y, 0.02)
+    precision = precision - np.eye(4)  # what the data have in it
     h = 1e-5
     for k in range(3):
         rows = block.view.rows[k]
         for direction in np.eye(4):
             # L along the mean p: A g - ..., whose part at the target is w* - P* p
             up, down = (
-                expected_log_robust(
+                powered_labels(
                     block.y,
                     marginals._replace(mean=marginals.mean + s * h * np.outer(rows @ direction, np.eye(3)[k])),
+                    0.0,
                     0.02,
                 ).value.sum()
                 for s in (1.0, -1.0)
@@ -125,8 +131,8 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
             np.testing.assert_allclose((up - down) / (2 * h), pulled, rtol=1e-6, atol=1e-8)
             moved = (rows @ direction) ** 2
             up, down = (
-                expected_log_robust(
-                    block.y, marginals._replace(var=marginals.var + s * h * np.outer(moved, np.eye(3)[k])), 0.02
+                powered_labels(
+                    block.y, marginals._replace(var=marginals.var + s * h * np.outer(moved, np.eye(3)[k])), 0.0, 0.02
                 ).value.sum()
                 for s in (1.0, -1.0)
             )
@@ -171,24 +177,42 @@ def test_gradients_are_differences_of_the_converged_bound(shared: bool) -> None:
         np.testing.assert_allclose((values[0] - values[1]) / (2 * h), getattr(slopes, name)[at], rtol=1e-5, atol=1e-7)
 
 
-def test_a_mini_batch_step_is_a_convex_step_in_natural_parameters() -> None:
+@pytest.mark.parametrize(("nat_rate", "bounded"), [(0.01, False), (0.25, True)])
+def test_a_mini_batch_step_is_a_convex_step_of_bounded_length(nat_rate: float, bounded: bool) -> None:
     given = problem(3)
     batch = np.array([1, 4, 4, 9])
-    found = vi_robust.fit(**given, batches=[batch], nat_rate=0.25)
+    found = vi_robust.fit(**given, batches=[batch], nat_rate=nat_rate)
     data = ClassData(given["X"], given["y"], 3)
     points = inducing_classes(
         data, *(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")), False
     )
     view, y = points.view(given["X"][[1, 4, 9]]), given["y"][[1, 4, 9]]
-    prior = ClassLaw.prior(3, 4)
-    marginals = variational_marginals(prior, view)
-    parts = natural_target(
-        np.zeros((3, 4, 4)), np.zeros((3, 4)), view, marginals, expected_log_robust(y, marginals, 0.02)
-    )
-    # an index listed twice counts once: 15/3 data stand behind each
-    np.testing.assert_allclose(found.run.law.precision, np.eye(4) + 0.25 * 5.0 * parts[0], rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found.run.law.shift, 0.25 * 5.0 * parts[1], rtol=1e-12, atol=1e-13)
+    aim = target(ClassLaw.prior(3, 4), view, y, 0.02, scale=5.0)
+    # an index listed twice counts once: 15/3 data stand behind each; at P = I and w = 0 the metric is Euclidean
+    residual = max(max(np.linalg.norm(P - np.eye(4)), np.linalg.norm(w)) for P, w in zip(*aim, strict=True))
+    rate = min(nat_rate, 0.5 / residual)
+    assert (rate < nat_rate) == bounded
+    np.testing.assert_allclose(found.trained.residual, residual, rtol=1e-12, atol=0.0)
+    wanted = (1.0 - rate) * np.eye(4) + rate * aim[0]
+    np.testing.assert_allclose(found.run.law.precision, wanted, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found.run.law.shift, rate * aim[1], rtol=1e-12, atol=1e-13)
     assert not found.trained.converged
+
+
+@pytest.mark.parametrize("nat_rate", [0.1, 1.0])
+@pytest.mark.parametrize("copies", [1, 2500])
+def test_no_size_of_data_loses_a_class(copies: int, nat_rate: float) -> None:
+    given = problem(4, n=400, m=12, epsilon=1e-3)
+    given["y"] = np.digitize(given["X"][:, 0], [-0.7, 0.0, 0.7]).astype(np.int64)
+    X, y = given["X"], given["y"]
+    rng = np.random.default_rng(0)
+    batches = [rng.choice(400, 40, replace=False) for _ in range(200)]
+    # as many data as are said, of which the batches see the first 400
+    given["X"], given["y"] = np.tile(X, (copies, 1)), np.tile(y, copies)
+    found = vi_robust.fit(**given, batches=batches, nat_rate=nat_rate, evaluate=False)
+    chosen = vi_robust.predict(found, X).probabilities.argmax(axis=1)
+    # no noise in the labels: a class that is given up has none right
+    assert min(np.mean(chosen[y == k] == k) for k in range(4)) > 0.8
 
 
 def test_mini_batches_come_near_the_fixed_point_and_learn() -> None:
@@ -233,21 +257,21 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path: Any) -> None:
     assert one.probabilities.min() >= 0.02 / 3 - 1e-12
 
 
-def test_a_step_halves_where_its_precision_is_not_positive_definite() -> None:
+def test_a_step_keeps_half_of_each_precision_where_the_target_is_no_distribution() -> None:
     # data on the wrong side: their expected logarithms are convex there, and a full step overshoots
     data = ClassData(np.zeros((5, 1)), np.zeros(5, dtype=np.int64), 2)
     points = inducing_classes(data, 1.0, np.ones(1), 0.0, 1e-9, np.zeros((1, 1)), False)
     run = RobustRun(data, points, 1e-3, guarded=False)
     start = ClassLaw.of(np.full((2, 1, 1), 1.2), np.array([[-1.2], [1.2]]))
     view = points.view(data.X)
-    marginals = variational_marginals(start, view)
-    expected = expected_log_robust(data.y, marginals, 1e-3)
-    target = 1.0 + natural_target(np.zeros((2, 1, 1)), np.zeros((2, 1)), view, marginals, expected)[0]
-    assert (target < -1.2).all()
+    aim = target(start, view, data.y, 1e-3)[0]
+    assert (aim < -1.2).all()
     run._set(start)
-    run.refresh(None, 1.0)
-    # a half is still too much, a quarter is not
-    np.testing.assert_allclose(run.law.precision, 0.75 * 1.2 + 0.25 * target, rtol=1e-12, atol=0.0)
+    residual = run.refresh(None, 1.0).residual
+    rate = 0.5 / residual
+    assert rate < 1.0
+    np.testing.assert_allclose(run.law.precision, 1.2 + rate * (aim - 1.2), rtol=1e-12, atol=0.0)
+    assert (run.law.precision >= 0.5 * 1.2).all()
     assert np.isfinite(divergence(run.law))
 
 

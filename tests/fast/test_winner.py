@@ -5,11 +5,13 @@ from __future__ import annotations
 import mpmath
 import numpy as np
 import pytest
-from scipy.special import log_ndtr
+from scipy.special import log_ndtr, ndtr
 
+from fast.alpha_runs import powered_labels
+from fast.class_projections import ScalarMoments
 from fast.probit import hazard
 from fast.robust_power import robust_power, robust_probabilities
-from fast.winner import class_probabilities, winner
+from fast.winner import class_probabilities, losing_probability, winner
 
 BOTH = [(4.0, 0.5), (1e8, 1e-8), (1e-8, 1e8), (1e3, 0.0), (0.0, 1e-3)]
 
@@ -166,6 +168,27 @@ def test_slopes_of_powers_are_derivatives(rng: np.random.Generator) -> None:
             np.testing.assert_allclose(bend, power.curvature[:, j], rtol=1e-5, atol=1e-5)
             up, down = (robust_power(winner(mean, var + s * step, y), alpha, epsilon, C).value for s in (1, -1))
             np.testing.assert_allclose((up - down) / (2 * h), power.by_variance[:, j], rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("margin", [3.0, 6.0, 9.0, 20.0])
+def test_what_is_left_of_a_sure_label_keeps_its_digits(margin: float) -> None:
+    mean, var, y = np.array([[0.0, margin], [1.0, margin]]), np.array([[0.5, 0.7], [0.2, 0.1]]), np.array([1, 1])
+    gap = (mean[:, 1] - mean[:, 0]) / np.sqrt(var.sum(axis=1))
+    rest = losing_probability(mean, var, y)
+    # the stated 1e-12, and 1e-16 of the exponent
+    np.testing.assert_allclose(rest, ndtr(-gap), rtol=1e-12 + 1e-15 * margin**2, atol=0.0)
+    for alpha in (1e-10, 1e-5):
+        power = robust_power(winner(mean, var, y), alpha, 0.0, 2, rest)
+        np.testing.assert_allclose(power.value, log_ndtr(gap) / alpha, rtol=1e-11, atol=0.0)
+        np.testing.assert_array_equal(powered_labels(y, ScalarMoments(mean, var), alpha, 0.0).value, power.value)
+
+
+def test_the_other_classes_are_what_the_label_leaves(rng: np.random.Generator) -> None:
+    n, C = 40, 5
+    mean, var, y = rng.normal(size=(n, C)), rng.uniform(0.1, 2.0, (n, C)), rng.integers(0, C, n)
+    P = np.exp(winner(mean, var, y, moments=False).log_mass)
+    # each of five integrals to 1e-12
+    np.testing.assert_allclose(losing_probability(mean, var, y) + P, 1.0, rtol=1e-11, atol=0.0)
 
 
 def test_powers_refuse_what_has_no_value() -> None:

@@ -177,6 +177,98 @@ def test_bands_and_limits_that_mean_nothing_are_refused(make_solution, bands, li
         compare(make_solution(), make_solution(), bands, limit)
 
 
+def test_a_band_or_a_limit_that_nothing_is_held_against_is_refused(make_solution):
+    plain, exact, chain = make_solution(), truth_of(make_solution()), truth_of(make_solution(), se=0.1)
+    with pytest.raises(ValueError, match=r"bands: found latent_mean, expected none: neither side is sampled or exact"):
+        compare(plain, plain, {"latent_mean": 0.1})
+    for truth in (exact, chain):  # two truths have standard errors, or a limit of their own
+        with pytest.raises(ValueError, match=r"bands: found latent_mean, expected quantities whose.*: none"):
+            compare(chain, truth, {"latent_mean": 0.1})
+    with pytest.raises(ValueError, match=r"bands: found latent_cov, expected quantities .*: .*latent_mean"):
+        compare(changed(plain, latent_cov=None), exact, {"latent_cov": 0.1})
+    with pytest.raises(ValueError, match=r"limit: found 0\.1 for a comparison with a truth .*, expected bands"):
+        compare(plain, exact, limit=0.1)
+
+
+# -- how the solutions came about --------------------------------------------------------------------------
+
+
+def test_two_runs_cut_at_the_same_iteration_do_not_agree_however_equal_they_are():
+    problem = problems.get("toy-3-sparse-threshold")
+    left, right = (solve(name, "ep", problem, max_iterations=3) for name in ("reference", "fast"))
+    rows = compare(left, right)
+    assert rows[0].quantity == "converged"
+    assert (rows[0].verdict, rows[0].observed) == ("FAIL", max(left.residual, right.residual))
+    assert "reference ep not converged after 3 iterations at a residual of 0.7" in rows[0].why
+    assert "fast ep not converged after 3 iterations" in rows[0].why
+    assert {row.verdict for row in rows[1:]} == {"PASS"}
+
+
+@pytest.mark.parametrize("cut", ["left", "right"])
+def test_the_side_that_did_not_converge_is_named_with_its_residual_and_tolerance(make_solution, cut):
+    whole = make_solution(implementation="whole")
+    short = make_solution(
+        implementation="short", converged=False, residual=3e-4, iterations=7, settings={"tolerance": 1e-9}
+    )
+    rows = compare(short, whole) if cut == "left" else compare(whole, short)
+    assert rows[0][:5] == ("converged", "identity", 3e-4, 1e-9, "FAIL")
+    assert "short some-method not converged after 7 iterations at a residual of 0.0003" in rows[0].why
+    assert "whole" not in rows[0].why
+
+
+def test_a_residual_below_the_tolerance_is_no_reason_and_the_stated_one_is_given(make_solution):
+    short = make_solution(converged=False, residual=1e-12, settings={"tolerance": 1e-9, "reason": "diverged"})
+    row = compare(short, make_solution())[0]
+    assert row.verdict == "FAIL"
+    assert np.isnan(row.limit)
+    assert "(diverged)" in row.why
+
+
+@pytest.mark.parametrize("asked", [{"n_steps": 5}, {"batches": [[0, 1]]}, {"batch_size": 2}])
+def test_a_run_of_so_many_steps_claims_no_fixed_point(make_solution, asked):
+    run = make_solution(converged=False, settings=asked)
+    assert "converged" not in by_name(compare(run, run))
+    unset = make_solution(converged=False, settings=dict.fromkeys(asked))
+    assert by_name(compare(unset, unset))["converged"].verdict == "FAIL"
+
+
+def test_an_approximation_is_judged_at_its_fixed_point_and_a_chain_that_stands_still_meets_no_gate(make_solution):
+    truth = truth_of(make_solution(), se=0.1)
+    rows = by_name(compare(make_solution(converged=False), truth))
+    assert (rows["converged"].kind, rows["converged"].verdict) == ("discrepancy", "FAIL")
+    rows = by_name(compare(make_solution(), changed(truth, converged=False)))
+    assert rows["converged"].verdict == "SKIP"
+    assert "gate not met" in rows["converged"].why
+    assert rows["latent_mean"].verdict == "PASS"
+
+
+def test_two_methods_and_two_settings_are_named(make_solution):
+    left = make_solution(method="ep", settings={"alpha": 0.5, "count": "all", "damping": 0.5, "mine": 1, "reason": "a"})
+    right = make_solution(method="sep", settings={"alpha": 1.0, "count": "all", "damping": 0.8, "reason": "b"})
+    rows = by_name(compare(left, right))
+    assert rows["method"].verdict == rows["settings"].verdict == "INFO"
+    assert "'ep' and 'sep'" in rows["method"].why
+    assert rows["settings"].why == "the sides were asked with alpha 0.5 and 1.0"
+    assert not {"method", "settings"} & {row.quantity for row in compare(left, left)}
+    # to a truth every approximation is another method
+    assert not {"method", "settings"} & {row.quantity for row in compare(left, truth_of(right))}
+
+
+def test_the_way_matters_to_a_run_of_steps_and_the_order_of_what_is_learned_to_nobody(make_solution):
+    def run(**asked):
+        return make_solution(settings=asked)
+
+    def told(left, right):
+        return {row.quantity: row.why for row in compare(left, right)}.get("settings", "")
+
+    assert told(run(damping=0.5), run(damping=0.8)) == ""
+    assert "damping 0.5 and 0.8" in told(run(damping=0.5, n_steps=3), run(damping=0.8, n_steps=3))
+    assert "n_steps 3 and 4" in told(run(n_steps=3), run(n_steps=4))
+    assert told(run(learn=["noise", "variance"]), run(learn=["variance", "noise"])) == ""
+    assert told(run(learn="noise"), run(learn=["noise"])) == ""
+    assert "learn ['noise'] and []" in told(run(learn="noise"), run(learn=[]))
+
+
 # -- identity ----------------------------------------------------------------------------------------------
 
 
@@ -213,6 +305,27 @@ def test_gradients_and_local_arrays_are_compared_where_both_sides_have_them(make
     np.testing.assert_allclose(rows["gradients/variance"].observed, 1.0 / 3.0, rtol=1e-15)
     assert rows["local/c"].verdict == "PASS"
     assert not {"gradients/noise", "local/mine", "local/yours"} & set(rows)
+
+
+def test_gradients_have_the_limit_and_the_unit_that_verify_gives_them(make_problem, make_solution):
+    problem = make_problem(variance=1.5, noise=0.5)
+    left = make_solution(problem, gradients={"variance": [2.0], "noise": [2.0]}, log_evidence=-1.0)
+    for excess, verdict in [(0.9, "PASS"), (1.1, "FAIL")]:
+        right = changed(left, gradients={name: [2.0 * (1.0 - excess * 1e-7)] for name in ("variance", "noise")})
+        rows = by_name(compare(left, right))
+        for name in ("gradients/variance", "gradients/noise"):
+            assert (rows[name].limit, rows[name].verdict) == (1e-7, verdict)
+            assert "terms of the size of 1 % of log Z" in rows[name].why
+    assert by_name(compare(left, right, limit=1e-3))["gradients/noise"].limit == 1e-3
+
+
+def test_what_rounding_leaves_of_a_gradient_at_an_optimum_is_no_difference(make_solution):
+    left = make_solution(gradients={"variance": [3e-13]}, log_evidence=-50.0)
+    right = changed(left, gradients={"variance": [-2e-13]})
+    row = by_name(compare(left, right))["gradients/variance"]
+    assert row.verdict == "PASS"
+    # 5e-13 times the variance 1.5, over 1 % of 50
+    np.testing.assert_allclose(row.observed, 1.5e-12, rtol=1e-12, atol=0)
 
 
 def test_local_arrays_of_different_shapes_are_not_passed_over_in_silence(make_solution):

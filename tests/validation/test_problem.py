@@ -201,7 +201,7 @@ BAD = [
     ({"n_classes": 3}, ValueError, r"n_classes: found 3, expected 2 for the binary likelihood 'logit'"),
     ({"n_classes": 3, "likelihood": "probit"}, ValueError, r"n_classes: found 3, expected 2 .*'probit'"),
     ({"n_classes": 1}, ValueError, r"n_classes: found 1, expected at least 2"),
-    ({"n_classes": 2.0}, TypeError, r"n_classes: found float, expected an integer"),
+    ({"n_classes": 2.0}, TypeError, r"n_classes: found float 2\.0, expected an integer"),
     ({"n_classes": True}, TypeError, r"n_classes: found bool"),
     ({"likelihood": "Logit"}, ValueError, r"likelihood: found 'Logit', expected one of logit, probit"),
     ({"kernel": "rbf"}, ValueError, r"kernel: found 'rbf', expected one of se, matern"),

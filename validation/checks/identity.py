@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
 import numpy as np
 
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.predictive_integrals import unit_mass
 from validation.checks.subjects import LARGER, QUICK, SPARSE, SUBJECTS, Subject
 from validation.compare import identity_limit, prior_condition, relative_difference
 from validation.problem import Problem
@@ -24,7 +26,7 @@ FIELDS = {
     "test_latent_mean": "Do both predict the same latent means?",
     "test_latent_cov": "Do both predict the same latent variances?",
     "probabilities": "Do both predict the same class probabilities?",
-    "probability_mass": "Do both integrate the predictive density to one?",
+    "probability_mass": "Do both integrate the predictive density to the same mass, and to one where they integrate?",
 }
 GRADIENTS = {
     "variance": "Do both give the same derivative of the bound in the prior variance?",
@@ -32,6 +34,9 @@ GRADIENTS = {
     "noise": "Do both give the same derivative of the bound in the noise variance?",
     "Z": "Do both give the same derivatives of the bound in the inducing inputs?",
 }
+
+
+MASS: Callable[[Solution], object] = attrgetter("probability_mass")
 
 
 def pair(context: Context, subject: Subject, problem: Problem) -> tuple[Solution, Solution]:
@@ -61,6 +66,10 @@ def compared(
     limit, why = identity_limit(problem)
     observed = np.inf if left is None or right is None else relative_difference(right, left)
     yield Compared(observed, limit, why, "reference", "fast")
+    if extract is MASS:
+        # both may lose the same share
+        for solution in (reference, fast):
+            yield from unit_mass(solution)
 
 
 def _register(subject: Subject, quantity: str, question: str, extract: Callable[[Solution], object]) -> None:
@@ -78,7 +87,7 @@ def _register(subject: Subject, quantity: str, question: str, extract: Callable[
 
 def field(name: str) -> Callable[[Solution], object]:
     """Takes a field out of a solution."""
-    return lambda solution: getattr(solution, name)
+    return MASS if name == "probability_mass" else lambda solution: getattr(solution, name)
 
 
 def gradient(name: str) -> Callable[[Solution], object]:

@@ -15,6 +15,7 @@ from scipy.stats import multivariate_normal, norm
 
 from validation.checks import bound, identity
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject, exact
 from validation.compare import identity_limit, relative_difference
 from validation.problem import Problem
@@ -27,6 +28,7 @@ PROBIT = tuple(
 )
 SOFTMAX = tuple(Subject(method, "riihimaki2013", "mh-softmax") for method in ("laplace", "laplace-tkp"))
 NESTED_EP, NESTED_IEP, QEP, QIEP, VB = PROBIT
+LAPLACE = SOFTMAX[0]
 EPGPC = "epgpc"
 _WITNESSES = ("reference", "fast")
 _FIELDS = ("log_evidence", "latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov", "probabilities",
@@ -128,17 +130,19 @@ def permuted_classes(context: Context, subject: Subject, problem: Problem) -> It
         **{name: getattr(problem, name)[order] for name in ("variance", "lengthscales", "noise", "jitter")},
     )
     limit, why = identity_limit(problem)
+    by_rule = subject.method == "laplace"  # its rule integrates over differences to the last class
     for witness in _WITNESSES:
         plain, renamed = (context.solve(witness, subject.method, asked) for asked in (problem, other))
         yield from _unconverged((plain, renamed))
         assert plain.latent_mean is not None
         assert plain.latent_cov is not None
         assert plain.probabilities is not None
+        assert renamed.probabilities is not None
         for name, left, right in (
             ("log_evidence", renamed.log_evidence, plain.log_evidence),
             ("latent_mean", renamed.latent_mean, plain.latent_mean[:, order]),
             ("latent_cov", renamed.latent_cov, plain.latent_cov[:, order][:, :, order]),
-            ("probabilities", renamed.probabilities, plain.probabilities[:, order]),
+            *(() if by_rule else (("probabilities", renamed.probabilities, plain.probabilities[:, order]),)),
         ):
             yield Compared(
                 relative_difference(left, right),
@@ -147,6 +151,16 @@ def permuted_classes(context: Context, subject: Subject, problem: Problem) -> It
                 witness,
                 "classes renamed",
                 f"relative difference of {name}",
+            )
+        if by_rule:
+            error = rule_error(plain)
+            yield Compared(
+                float(np.abs(renamed.probabilities - plain.probabilities[:, order]).max()),
+                2.0 * error,
+                f"probabilities: the rule takes differences to the last class and states {error:.2g}, here twice",
+                witness,
+                "classes renamed",
+                "largest difference in probability",
             )
 
 
@@ -173,15 +187,15 @@ RECORDED = {
         "toy-4-steep": Distance(0.0399, 0.626, 0.190, -3.561),
         "iris-3": Distance(0.0357, 0.506, 0.133, -2.468),
     },
-    "qep": {"toy-3": Distance(0.0027, 0.992, 0.0110, -0.036), "toy-4-steep": Distance(0.0323, 0.947, 0.0676, -0.504)},
+    "qep": {"toy-3": Distance(0.0027, 0.992, 0.0110, -0.036), "toy-4-steep": Distance(0.0322, 0.947, 0.0676, -0.504)},
     "qiep": {"toy-3": Distance(0.0093, 0.674, 0.0497, -1.441), "toy-4-steep": Distance(0.0405, 0.625, 0.187, -3.519)},
     "vb-probit": {
         "toy-3": Distance(0.0113, 0.234, 0.305, -20.16),
         "toy-4-steep": Distance(0.171, 0.025, 1.383, -104.24),
     },
     "laplace": {
-        "toy-3-softmax": Distance(0.0437, 0.956, 0.273, -0.574),
-        "toy-4-steep-softmax": Distance(0.356, 0.930, 1.214, -1.397),
+        "toy-3-softmax": Distance(0.0436, 0.956, 0.273, -0.574),
+        "toy-4-steep-softmax": Distance(0.350, 0.930, 1.214, -1.397),
     },
     "laplace-tkp": {
         "toy-3-softmax": Distance(0.0100, 0.956, 0.273, -0.574),
@@ -504,11 +518,19 @@ for _subject in (*PROBIT, *SOFTMAX):
     _add("discrepancy", _subject, "stored_truth", "Is the method as near to the stored truth as it was recorded to be?",
          from_truth, (f"toy-3{_end}",), tuple(RECORDED[_subject.method])[1:])  # fmt: skip
 
-# the rules of qep and qiep, and the product rules of predictions, know an order of the classes
-for _subject in (NESTED_EP, NESTED_IEP, VB):
+# the product rule of qep knows an order of the classes, and its fixed point moves with it
+for _subject in (NESTED_EP, NESTED_IEP, VB, QIEP, *SOFTMAX):
+    _end = "-softmax" if _subject in SOFTMAX else ""
+    _named = [f"two-points-3{_end}", f"toy-3{_end}", f"toy-4-steep{_end}"]
+    _first = 2 if _subject in (NESTED_EP, LAPLACE) else 1
     _add("invariance", _subject, "classes", "Do the names of the classes not matter?", permuted_classes,
-         ("two-points-3", "toy-3") if _subject is NESTED_EP else ("two-points-3",),
-         ("toy-4-steep",) if _subject is NESTED_EP else ("toy-3",))  # fmt: skip
+         tuple(_named[:_first]), tuple(_named[_first : _first + 1]))  # fmt: skip
+
+for _subject in (QEP, QIEP, LAPLACE):
+    _end = "-softmax" if _subject is LAPLACE else ""
+    _add("limit", _subject, "own_integral", "Are the class probabilities those of its own predictive Gaussian?",
+         own_integral, (f"two-points-3{_end}", f"toy-3{_end}"),
+         (f"two-points-3-steep{_end}", f"toy-4-steep{_end}"))  # fmt: skip
 
 _add("limit", NESTED_EP, "epgpc", "With two classes, is this binary EP?",
      lambda context, _, problem: two_classes(context, problem), ("two-points", "toy"), ("toy-steep",))  # fmt: skip

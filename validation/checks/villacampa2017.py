@@ -21,6 +21,7 @@ from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.training import fit_ep, fit_sep
 from validation.checks import bound, identity
 from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.predictive_integrals import unit_mass
 from validation.checks.subjects import Subject, exact
 from validation.compare import identity_limit, relative_difference
 from validation.problem import Problem
@@ -105,6 +106,9 @@ def same_field(
     a, b = extract(left), extract(right)
     limit, why = identity_limit(problem)
     yield Compared(np.inf if a is None or b is None else relative_difference(a, b), limit, why, *WITNESSES)
+    if extract is identity.MASS:
+        for solution in (left, right):
+            yield from unit_mass(solution)
 
 
 def same_local(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:

@@ -16,6 +16,7 @@ from scipy.special import log_softmax
 
 from validation.checks import identity
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject
 from validation.checks.villacampa2020_dense import differences, largest
 from validation.compare import identity_limit, prior_condition, relative_difference
@@ -339,9 +340,20 @@ def permuted(context: Context, subject: Subject, problem: Problem) -> Iterable[O
             "test_latent_mean": (moved.test_latent_mean, plain.test_latent_mean[:, names]),
             "test_latent_cov": (moved.test_latent_cov, plain.test_latent_cov[:, names][:, :, names]),
         }
-        if subject == REGRESSION:  # a product rule over differences with class 0 knows an order of the classes
-            assert plain.probabilities is not None
+        assert plain.probabilities is not None
+        assert moved.probabilities is not None
+        if subject == REGRESSION:
             pairs["probabilities"] = moved.probabilities, plain.probabilities[:, names]
+        else:
+            error = rule_error(plain)
+            yield Compared(
+                float(np.abs(moved.probabilities - plain.probabilities[:, names]).max()),
+                2.0 * error,
+                f"probabilities: the rule takes differences to the last class and states {error:.2g}, here twice",
+                witness,
+                "data permuted, classes renamed",
+                "largest difference in probability",
+            )
         yield from _apart(
             pairs, _Said(limit, f"data and classes come in no order; {why}", witness, "data permuted, classes renamed")
         )
@@ -455,5 +467,8 @@ _add("limit", LAPLACE, "definition", "Are the mode, log Z and covariances those 
      (_FEW, _SOFT), (_STEEP_SOFT,))  # fmt: skip
 _add("limit", LAPLACE, "laplace", "With inducing points at the data, is it Laplace's method of the full model?",
      dense_laplace, ("two-points-3-softmax", "toy-3-softmax"), ("toy-4-steep-softmax",))  # fmt: skip
+_add("limit", LAPLACE, "own_integral", "Are the class probabilities those of its own predictive Gaussian?",
+     lambda context, problem: own_integral(context, LAPLACE, _asked(LAPLACE, problem)), (_FEW, _SOFT),
+     (_STEEP_SOFT,))  # fmt: skip
 _add("discrepancy", LAPLACE, "quadrature", "Is it as near to the exact posterior as it was recorded to be?",
      from_truth, (_FEW,))  # fmt: skip

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import StratifiedShuffleSplit
 
 from validation import arguments
 from validation.datasets.splits import standardise
@@ -170,6 +169,9 @@ class Dataset:
         if not len(counts) <= arguments.integer(size, "size", at_least=1) <= most or min(counts) < 2:
             expected = f"{len(counts)}..{most} rows, and two or more of each class"
             raise ValueError(f"size: found {size} of rows {self.class_counts}, expected {expected}")
+        # here: scikit-learn takes a second to load, and most commands need none of it
+        from sklearn.model_selection import StratifiedShuffleSplit
+
         splitter = StratifiedShuffleSplit(n_splits=1, train_size=size, random_state=seed)
         chosen, _ = next(splitter.split(np.zeros(self.n), self.y))
         return replace(self, X=self.X[chosen], y=self.y[chosen], n_train=0)

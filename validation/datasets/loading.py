@@ -22,8 +22,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import sklearn
-import sklearn.datasets
 from numpy.typing import NDArray
 
 from validation import arguments
@@ -132,6 +130,10 @@ def _embedded(name: str, entry: Entry | None, looked: list[str]) -> Dataset | No
         bundled = ", ".join(known for known, row in catalogue().items() if row.embedded)
         looked.append(f"scikit-learn's bundled sets: only {bundled}")
         return None
+    # here and below: scikit-learn takes a second to load, and most commands need none of it
+    import sklearn
+    import sklearn.datasets
+
     bunch = getattr(sklearn.datasets, entry.embedded)()
     # A class of `digits` is an integer there; its label is the digit.
     classes = tuple(str(label) for label in bunch.target_names)
@@ -188,6 +190,8 @@ def _from_openml(name: str, entry: Entry | None, looked: list[str]) -> Dataset |
     if entry is None or entry.openml is None or entry.expected is None:
         looked.append("OpenML: no copy in this form is known")
         return None
+    import sklearn.datasets
+
     openml = entry.openml
     source = f"OpenML data id {openml.data_id} ({openml.name})"
     try:

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.model_selection import GroupShuffleSplit, KFold, StratifiedKFold, StratifiedShuffleSplit
-from sklearn.preprocessing import StandardScaler
 
 from validation import arguments
 
@@ -44,6 +42,9 @@ def standardise(X_train: ArrayLike, *others: ArrayLike) -> tuple[NDArray[np.floa
     for i, other in enumerate(rest):
         if other.shape[1] != train.shape[1]:
             raise ValueError(f"others[{i}]: found {other.shape[1]} columns, expected {train.shape[1]}")
+    # here and below: scikit-learn takes a second to load, and most commands need none of it
+    from sklearn.preprocessing import StandardScaler
+
     scaler = StandardScaler().fit(train)
     # scikit-learn refuses an array with no rows; an empty test set is legitimate here.
     return tuple(scaler.transform(array) if array.shape[0] else array.copy() for array in (train, *rest))
@@ -93,6 +94,8 @@ def train_test_split(
     groups = duplicate_groups(dataset.X)
     if test_size is None and dataset.n_train:
         return _official(dataset, groups, seed, keep_leaks)
+    from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
+
     share = _share(0.1 if test_size is None else test_size, dataset.n)
     n_groups = int(groups.max()) + 1
     n_test = int(np.ceil(share * n_groups - 1e-9))
@@ -136,6 +139,8 @@ def kfold(dataset: Dataset, n_splits: int, seed: int, *, stratify: bool = True) 
     if n_splits > largest:
         where = "of the largest class" if stratify else ""
         raise ValueError(f"n_splits: found {n_splits}, expected at most the {largest} distinct rows {where}".rstrip())
+    from sklearn.model_selection import KFold, StratifiedKFold
+
     kind = StratifiedKFold if stratify else KFold
     splitter = kind(n_splits=n_splits, shuffle=True, random_state=seed)
     with warnings.catch_warnings():

@@ -18,6 +18,7 @@ def _fault(
     make: Callable[[Any], Any],
     quantities: tuple[str, ...] = ("log_evidence", "latent_*"),
     raises: bool = False,
+    kind: str = "identity",
 ) -> Fault:
     return Fault(
         f"{method}/{name}",
@@ -27,7 +28,7 @@ def _fault(
         (target,),
         make,
         ("two-points-3-softmax" if method.startswith("laplace") else "two-points-3",),
-        tuple(f"identity/{method}/{quantity}" for quantity in quantities),
+        tuple(f"{kind}/{method}/{quantity}" for quantity in quantities),
         raises,
     )
 
@@ -211,4 +212,54 @@ _QUADRATURE = (
     ),
 )
 
-FAULTS: tuple[Fault, ...] = (*_NESTED, *_LAPLACE, *_VB, *_QUADRATURE)
+# -- predictions ---------------------------------------------------------------------------------------------------
+
+
+def _without_unit_noise(original: Any) -> Any:
+    return lambda law: original(law._replace(cov=law.cov - np.eye(law.mean.shape[1])))
+
+
+def _hundredth_lost(original: Any) -> Any:
+    return lambda *arguments: 0.99 * original(*arguments)
+
+
+# seen without the other witness: both may share a mistake in an integral
+_PREDICTIONS = (
+    _fault(
+        "laplace",
+        "last-class-turned",
+        "the differences to the last class have the sign of the last class's to the others",
+        "fast.multiclass_predict:softmax_of_differences",
+        lambda original: lambda mean, root: original(-mean, root),
+        ("own_integral",),
+        kind="limit",
+    ),
+    _fault(
+        "qep",
+        "unit-noise-forgotten",
+        "differences of latent values have to be positive without the noises of their own",
+        "fast.multiclass_predict:log_orthant",
+        _without_unit_noise,
+        ("own_integral",),
+        kind="limit",
+    ),
+    _fault(
+        "qep",
+        "mass-lost",
+        "a hundredth of each class probability is lost",
+        "fast.multiclass_predict:quadrature_probabilities",
+        _hundredth_lost,
+        ("probability_mass",),
+    ),
+    _fault(
+        "qiep",
+        "roots-of-variances",
+        "predictive standard deviations are taken for variances",
+        "fast.multiclass_predict:independent_probabilities",
+        lambda original: lambda mean, var: original(mean, np.sqrt(var)),
+        ("own_integral",),
+        kind="limit",
+    ),
+)
+
+FAULTS: tuple[Fault, ...] = (*_NESTED, *_LAPLACE, *_VB, *_QUADRATURE, *_PREDICTIONS)

@@ -62,7 +62,7 @@ _PEP = (
         "pep",
         "whole-site-in-log-z",
         "log Z takes whole sites from q where cavities take a share alpha",
-        "fast.power_factors:power_site_integral",
+        "fast.power_factors:site_integral",
         _whole_site_integral,
         ("identity/{}/log_evidence",),
     ),
@@ -111,11 +111,9 @@ def _log_det_dropped(original: Any) -> Any:
 def _mean_outside_kernel(original: Any) -> Any:
     """The law that K pulls at is taken for one about zero."""
 
-    def moment(self: Any, k: int, laws: Any, curvature: Any, slope: Any) -> Any:
-        law = laws.data if laws.prior is None else laws.prior
-        return original(self, k, laws, curvature, slope) - np.outer(law.weights[k], law.weights[k])
-
-    return moment
+    return lambda self, spread, mean, curvature, slope: (
+        original(self, spread, mean, curvature, slope) - np.outer(mean, mean)
+    )
 
 
 def _prior_left_out(original: Any) -> Any:

@@ -34,6 +34,10 @@ def _less_conditional_variance(original: Any) -> Any:
     return lambda pi, cond_var: original(pi, 0.9 * cond_var)
 
 
+def _turned(original: Any) -> Any:
+    return lambda mean, root: original(-mean, root)
+
+
 _MOMENTS = ("identity/{}/log_evidence", "identity/{}/inducing_*", "identity/{}/latent_*")
 
 _REGRESSION = tuple(
@@ -107,6 +111,15 @@ _LAPLACE = tuple(
                 _times(1.01),
             ),
             ("identity/{}/log_evidence", "limit/{}/definition", "discrepancy/{}/quadrature"),
+        ),
+        (
+            (
+                "last-class-turned",
+                "the differences to the last class have the sign of the last class's to the others",
+                "fast.multiclass_predict:softmax_of_differences",
+                _turned,
+            ),
+            ("limit/{}/own_integral",),
         ),
     )
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -172,16 +173,18 @@ def assemble(sources: Sources, functions: Registry, tests: Collection) -> Ledger
     return Ledger(known, sources.packages, tuple(rows), tuple(problems))
 
 
-def build(sources: Sources) -> Ledger:
+def build(sources: Sources, stop: threading.Event | None = None, paper: str | None = None) -> Ledger:
     """Import the packages, collect the tests, and put the ledger together.
 
-    Without a repository or without pytest the ledger has no tests and `without_tests` says why.
+    With `paper` only the tests that can verify something of it are read: the rows of other papers then mean nothing.
+    Without a repository or without pytest the ledger has no tests and `without_tests` says why. `stop`, set from
+    another thread, ends the collection with a StoppedError.
     """
     functions = registry.collect(sources.packages)
     tests, reason = Collection((), ()), sources.without_tests
     if sources.root is not None:
         try:
-            tests = collection.collect(sources.root, sources.packages)
+            tests = collection.collect(sources.root, sources.packages, stop, paper)
         except collection.NoTestsError as error:
             reason = str(error)
     return replace(assemble(sources, functions, tests), without_tests=reason)

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -66,6 +67,10 @@ class Collection:
 
     tests: tuple[MarkedTest, ...]
     problems: tuple[str, ...]
+
+
+class StoppedError(RuntimeError):
+    """Reading the tests was called off before it ended."""
 
 
 class NoTestsError(RuntimeError):
@@ -138,11 +143,14 @@ def run_pytest(
     plan: dict[str, Any],
     options: Sequence[str] = (),
     listen: Callable[[dict[str, Any]], None] | None = None,
+    stop: threading.Event | None = None,
+    files: Sequence[str] = ("tests",),
 ) -> tuple[int, list[dict[str, Any]], str]:
-    """Run pytest on root/tests with the ledger's plugin; return its exit code, the plugin's events, its output.
+    """Run pytest on root/tests, or on `files` of it, with the ledger's plugin.
 
-    listen is called with each event as it arrives. An interruption ends the process it started. Raises
-    NoTestsError if pytest is not installed.
+    Returns its exit code, the plugin's events and its output. listen is called with each event as it arrives. An
+    interruption ends the process it started, and so does `stop` once it is set, from another thread: StoppedError.
+    Raises NoTestsError if pytest is not installed.
     """
     if importlib.util.find_spec("pytest") is None:
         raise NoTestsError("pytest: found none, expected it installed: python -m pip install 'gpc-triad[test]'")
@@ -161,10 +169,10 @@ def run_pytest(
         events: list[dict[str, Any]] = []
         with (
             output_file.open("wb") as output,
-            _process([*command, "tests"], root, environment(packages, plan_file, scratch), output) as process,
+            _process([*command, *files], root, environment(packages, plan_file, scratch), output) as process,
             events_file.open(encoding="utf-8") as stream,
         ):
-            for event in _follow(stream, process):
+            for event in _follow(stream, process, stop):
                 events.append(event)
                 if listen is not None:
                     listen(event)
@@ -188,10 +196,14 @@ def _process(
             process.wait()
 
 
-def _follow(stream: Any, process: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """Events of a growing file of JSON lines, until its writer has ended."""
+def _follow(
+    stream: Any, process: subprocess.Popen[bytes], stop: threading.Event | None = None
+) -> Iterator[dict[str, Any]]:
+    """Events of a growing file of JSON lines, until its writer has ended or `stop` is set."""
     rest = ""
     while True:
+        if stop is not None and stop.is_set():
+            raise StoppedError("tests: found the reading of them called off")
         ended = process.poll() is not None
         rest += stream.read()
         *lines, rest = rest.split("\n")
@@ -210,16 +222,31 @@ def tail(output: str, lines: int = 12) -> str:
     return "\n".join(output.strip().splitlines()[-lines:])
 
 
-def collect(root: Path, packages: Sequence[Package] = PACKAGES) -> Collection:
+def files_that_name(root: Path, paper: str) -> tuple[str, ...]:
+    """Test files below root/tests in which the key of a paper stands: no other file can carry a marker with it."""
+    found = sorted((root / "tests").rglob("test_*.py"))
+    return tuple(path.relative_to(root).as_posix() for path in found if paper.encode() in path.read_bytes())
+
+
+def collect(
+    root: Path,
+    packages: Sequence[Package] = PACKAGES,
+    stop: threading.Event | None = None,
+    paper: str | None = None,
+) -> Collection:
     """Collect the tests under root/tests that are marked `verifies`, with `pytest --collect-only`.
 
     Problems name each file that cannot be collected and each marker that is not of the agreed form; the tests
-    that remain are listed all the same. Raises NoTestsError if root has no tests/ or pytest is not installed.
+    that remain are listed all the same. With `paper` only the files that name it are read. Raises NoTestsError if root
+    has no tests/ or pytest is not installed, and StoppedError once `stop` is set.
     """
     if not (root / "tests").is_dir():
         raise NoTestsError(f"tests: found none in {root}, expected a folder tests/")
     options = ["--collect-only", "--continue-on-collection-errors"]
-    code, events, output = run_pytest(root, packages, {"mode": "collect"}, options)
+    files = ("tests",) if paper is None else files_that_name(root, paper)
+    if not files:
+        return Collection((), ())
+    code, events, output = run_pytest(root, packages, {"mode": "collect"}, options, stop=stop, files=files)
     problems = [event["problem"] for event in events if event["event"] == "problem"]
     listed = [event for event in events if event["event"] == "tests"]
     # 5: pytest collected nothing, which is no failure; a file in error makes it 1, 2 or 3 and is named above.

@@ -48,6 +48,8 @@ def audit(
         raise typer.BadParameter("--check: found it with --json --perturb, whose times differ from run to run")
     if slow and not perturbed:
         raise typer.BadParameter("--slow: found it alone, expected it with --perturb")
+    if output is not None:
+        check_writable(output)  # before the work
     sources = ledger_audit.default_sources()
     try:
         paper, id = ledger_audit.split_target(target, sources.inventory)
@@ -55,7 +57,8 @@ def audit(
         hint = ledger_audit.suggestion(target or "", sources.inventory)
         raise typer.BadParameter(f"{error.args[0]}{hint}") from error
     with errors.status("reading functions and tests"):
-        ledger = ledger_audit.build(sources)
+        # one equation needs no tests of other papers
+        ledger = ledger_audit.build(sources, paper=None if id is None else paper)
     rows = ledger.select(paper, id)
     if ledger.without_tests and (id is None or perturbed or as_markdown or output or check):
         errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
@@ -132,6 +135,17 @@ def _differences(file: Path, text: str) -> list[str]:
     more = [f"... and {len(lines) - 20} more lines"] if len(lines) > 20 else []
     message = f"{file}: differs from the page that the code gives; triad audit --output {file} writes it"
     return ["\n".join([message, *lines[:20], *more])]
+
+
+def check_writable(file: Path) -> None:
+    """BadParameter if `write` could not write this file."""
+    if file.is_dir():
+        raise typer.BadParameter(f"--output: found the folder {file}, expected the name of a file")
+    try:
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=f".{file.name}."):
+            pass
+    except OSError as error:
+        raise typer.BadParameter(f"--output: found {file} ({error.strerror}), expected a writable file") from error
 
 
 def write(file: Path, text: str) -> None:

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from validation import arguments
 from validation.reproduce import catalogue, page
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Table, check_options, find
 
@@ -47,10 +48,13 @@ def reproduce(
             options["dataset"] = dataset[0]
         else:
             raise ValueError(f"--dataset: found {', '.join(dataset)}, expected what {name} takes: {_described(wanted)}")
-    for key, default in wanted.options.items():  # one name serves where several could stand
-        if isinstance(default, tuple) and isinstance(options.get(key), (str, int)):
-            options[key] = (options[key],)
+    for key, default in wanted.options.items():  # one name or number serves where several could stand
+        value = options.get(key)
+        if isinstance(default, tuple) and isinstance(value, (str, int, float)) and not isinstance(value, bool):
+            options[key] = (value,)
     check_options(wanted, options)
+    if options.get("seed") is not None:
+        arguments.integer(options["seed"], "seed", at_least=0)
     try:
         output.mkdir(parents=True, exist_ok=True)  # refused before the work, not after
     except OSError as error:

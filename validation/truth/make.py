@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from validation import arguments
 from validation.checks.core import digest
@@ -210,7 +210,7 @@ def make_truth(
             "second_route": _described(chosen[0], chosen[1], other),
             "second_z": float(np.abs(z).max()),
             "second_count": int(z.size),
-            "second_limit": float(norm.isf(0.5 * LEVEL / z.size)),
+            "second_limit": float(-ndtri(0.5 * LEVEL / z.size)),
         }
     solution = slim(sampled.solution)
     card = EvidenceCard(

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from validation import datasets, storage
 from validation.compare import LEVEL
@@ -133,7 +133,7 @@ def regenerate(name: str, *, target_ess: float = 4_000, n_draws: int = 160, list
         second_route=f"gibbs gibbs-probit moves=none, {other.card.chains} chains x {other.card.draws} draws",
         second_z=float(np.abs(z).max()),
         second_count=int(z.size),
-        second_limit=float(norm.isf(0.5 * LEVEL / z.size)),
+        second_limit=float(-ndtri(0.5 * LEVEL / z.size)),
     )
     truth = Truth(made.solution, card)
     save(name, truth)

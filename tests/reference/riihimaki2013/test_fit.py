@@ -5,7 +5,6 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
-from reference.common._product import gaussian_rule, softmax_probabilities
 from reference.common.errors import NotPositiveDefiniteError
 from reference.riihimaki2013.evidence import ep_gradient, ep_log_marginal
 from reference.riihimaki2013.fit import Prior, ep_gradients, fit_ep, predict_ep
@@ -186,10 +185,41 @@ def test_class_probability_as_an_integral_over_g(model):
     for k in range(3):
         B = np.eye(3)[k] - np.delete(np.eye(3), k, axis=0)
         wanted = multivariate_normal.cdf(B @ s.cavity_mean, np.zeros(2), B @ s.cavity_cov @ B.T + 1.0 + np.eye(2))
+        assert class_probability_from_g(s.cavity_mean, s.cavity_cov, k) == pytest.approx(wanted, rel=0, abs=2e-5)
         got = class_probability_from_g(s.cavity_mean, s.cavity_cov, k, nodes=100)
         assert got == pytest.approx(wanted, rel=1e-5, abs=0)  # 100 nodes, bends a quarter as wide as the Gaussian
     two = class_probability_from_g(np.array([0.3, -0.4]), np.diag([0.5, 0.8]), 0)
-    assert two == pytest.approx(ndtr(0.7 / np.sqrt(3.3)), rel=1e-9, abs=0)
+    assert two == pytest.approx(ndtr(0.7 / np.sqrt(3.3)), rel=1e-14, abs=0)
+
+
+def test_probabilities_by_default_are_orthants_and_the_mass_says_how_good(model, rng):
+    s = model
+    X_test = 2.0 * rng.normal(size=(4, 2))
+    fit = fit_ep("qep", s.X, s.y, 3, s.prior, nodes=12)
+    got = predict_ep(fit, s.X, X_test, s.prior, "quadrature")
+    # 1e-5 for each class; it is the sum before normalising, and not one by construction
+    np.testing.assert_allclose(got.probability_mass, 1.0, rtol=0, atol=3e-5)
+    assert np.all(got.probability_mass != 1.0)
+    np.testing.assert_allclose(np.sum(got.probability, axis=1), 1.0, rtol=1e-14)
+    for m, S, found in zip(got.latent_mean, got.latent_cov, got.probability, strict=True):
+        B = np.eye(3)[0] - np.eye(3)[1:]
+        wanted = multivariate_normal.cdf(B @ m, np.zeros(2), B @ S @ B.T + 1.0 + np.eye(2))
+        assert found[0] == pytest.approx(wanted, rel=0, abs=2e-5)
+    by_rule = predict_ep(fit, s.X, X_test, s.prior, "quadrature", nodes=60)
+    np.testing.assert_allclose(by_rule.probability, got.probability, rtol=0, atol=1e-3)  # 60 nodes
+    assert np.max(np.abs(by_rule.probability - got.probability)) > 1e-10
+
+
+def test_no_gradient_of_diagonal_sites_is_claimed(model):
+    s = model
+    X, y = s.X[:4], s.y[:4]
+    with pytest.raises(ValueError, match=r"^fit: found qep with diagonal Λ, expected sites that keep"):
+        ep_gradients(fit_ep("qep", X, y, 3, s.prior, nodes=12), X, s.prior)
+    full = ep_gradients(fit_ep("qep", X, y, 3, s.prior, nodes=12, diagonal=False), X, s.prior)
+    nested = ep_gradients(fit_ep("nested-ep", X, y, 3, s.prior), X, s.prior)
+    np.testing.assert_allclose(full.variance, nested.variance, rtol=0.2, atol=0.02)  # two approximations of one log Z
+    two = Prior(*(value[:2] for value in s.prior))
+    ep_gradients(fit_ep("qep", X, np.minimum(y, 1), 2, two), X, two)  # one difference: its Λ is diagonal and full
 
 
 @pytest.mark.verifies(
@@ -213,11 +243,6 @@ def test_other_probabilities(model):
     exact = [class_probability_from_g(s.cavity_mean, np.diag(var), k, nodes=80) for k in range(3)]
     np.testing.assert_allclose(got, exact, rtol=1e-8, atol=0)
     assert np.sum(got) == pytest.approx(1.0, rel=1e-12, abs=0)
-    soft = softmax_probabilities(s.cavity_mean, s.cavity_cov)
-    assert np.sum(soft) == pytest.approx(1.0, rel=1e-3, abs=0)  # 40 nodes each
-    points, weights = gaussian_rule(np.arange(11.0), np.eye(11), None)
-    assert len(points) == 22
-    np.testing.assert_allclose(weights @ points, np.arange(11.0), rtol=1e-13, atol=1e-13)
 
 
 @pytest.mark.parametrize(

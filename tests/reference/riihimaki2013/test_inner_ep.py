@@ -133,7 +133,7 @@ def test_two_classes_are_exact(rng):
     found = inner_ep(mean, cov, 0, np.zeros(1), np.zeros(1))
     truth = tilted_multinomial_probit(mean, cov, 0)
     assert found.converged
-    np.testing.assert_allclose(found.mean[:2], truth.mean, rtol=1e-7, atol=0)  # the rule's 60 nodes
+    np.testing.assert_allclose(found.mean[:2], truth.mean, rtol=1e-7, atol=0)  # sites to 1e-12 of their own scale
     np.testing.assert_allclose(found.cov[:2, :2], truth.cov, rtol=1e-7, atol=0)
     log_norm = inner_log_normaliser(augmented_tilted(mean, cov, 0), found.alpha, found.beta)
     assert log_norm == pytest.approx(np.log(truth.norm), rel=1e-7, abs=0)

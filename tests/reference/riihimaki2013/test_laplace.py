@@ -140,11 +140,17 @@ def test_predictions_and_permutations(model, rng):
     X_test = rng.normal(size=(3, 2))
     fit = fit_laplace(s.X, s.y, 3, s.prior)
     got = predict_laplace(fit, s.X, s.y, X_test, s.prior)
-    np.testing.assert_allclose(got.probability_mass, 1.0, rtol=0, atol=1e-4)  # 40 nodes for each class
+    np.testing.assert_allclose(got.probability_mass, 1.0, rtol=1e-14, atol=0)  # one rule for all classes
+    by_rule = predict_laplace(fit, s.X, s.y, X_test, s.prior, 40)
+    # 40 nodes for each class; 1e-4 of the Sobol' points
+    np.testing.assert_allclose(by_rule.probability_mass, 1.0, rtol=0, atol=1e-4)
+    np.testing.assert_allclose(by_rule.probability, got.probability, rtol=0, atol=3e-4)
     classes = np.array([2, 0, 1])
     prior = Prior(*(value[classes] for value in s.prior))
     moved = fit_laplace(s.X, np.argsort(classes)[s.y], 3, prior)
     assert moved.log_evidence == pytest.approx(fit.log_evidence, rel=1e-10, abs=0)
+    other = predict_laplace(moved, s.X, np.argsort(classes)[s.y], X_test, prior)
+    np.testing.assert_allclose(other.probability, got.probability[:, classes], rtol=0, atol=3e-4)  # the rule's error
 
 
 def test_a_large_magnitude_still_has_its_mode(rng):

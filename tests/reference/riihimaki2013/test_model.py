@@ -88,6 +88,21 @@ def test_log_posterior(model, rng):
         log_posterior(f, s.y, s.K, "logit")
 
 
+@pytest.mark.verifies("riihimaki2013", "3", route="closed forms where the likelihood is below 1e-308")
+def test_log_posterior_far_out(model):
+    """One datum, the label's latent value 60 or 800 below another's, the third class too far down to matter."""
+    K = np.diag([900.0, 1600.0, 2500.0])
+    for gap, likelihood, log_label in (
+        (60.0, "multinomial-probit", norm.logcdf(-60.0 / np.sqrt(2.0))),
+        (800.0, "softmax", -800.0),
+    ):
+        f = np.array([0.0, gap, -900.0])
+        wanted = multivariate_normal.logpdf(f, np.zeros(3), K) + log_label
+        # the line's 1e-13 times curvatures of 900, and rounding
+        assert log_posterior(f, np.array([0]), K, likelihood) == pytest.approx(wanted, rel=1e-11, abs=0)
+        assert log_label < -745.0  # what exp still holds
+
+
 @pytest.mark.verifies("riihimaki2013", "u2-evidence", route="arcsine formula of a bivariate orthant, symmetry, quad")
 def test_evidence_of_two_data():
     K = np.array([[0.6, 0.3], [0.3, 0.5]])

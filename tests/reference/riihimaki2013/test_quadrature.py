@@ -1,10 +1,14 @@
 """Section 3.3 and the rules of section 5.1: identities of moments, and product rules against finer ones."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.special import ndtr
 from scipy.stats import norm
 
+from reference.riihimaki2013._truncated import truncated_gaussian
 from reference.riihimaki2013.errata import lambda_from_moments_as_printed
 from reference.riihimaki2013.quadrature_ep import (
     diagonal_lambda,
@@ -121,6 +125,85 @@ def test_product_rule_against_gauss_legendre(s):
     # the differences of the latent moments, with u's part, are those of g
     gain = s.w.Sigma_w @ s.w.B_tilde @ np.linalg.inv(s.cov_g)
     np.testing.assert_allclose(whole.mean, s.cavity_mean + (gain @ (got.mean - s.mean_g))[:3], rtol=1e-9, atol=1e-12)
+
+
+def pair_by_quadrature(mean, cov):
+    """log P, mean and covariance of two Gaussian variables above zero: quad over the first alone."""
+    gain = cov[0, 1] / cov[0, 0]
+    sd = np.sqrt(cov[1, 1] - gain * cov[0, 1])
+
+    def second(g):  # mass, first and second moment of the other, times the density of g
+        m = mean[1] + gain * (g - mean[0])
+        P, tail = ndtr(m / sd), sd * norm.pdf(m / sd)
+        return norm.pdf(g, mean[0], np.sqrt(cov[0, 0])) * np.array([P, m * P + tail, (m**2 + sd**2) * P + m * tail])
+
+    top = max(mean[0], 0.0) + 12.0 * np.sqrt(cov[0, 0])
+    bends = [p for p in mean[0] - mean[1] / gain + sd / abs(gain) * np.array([-5.0, 0.0, 5.0]) if 0.0 < p < top]
+    edges = [0.0, *sorted([*bends, *(q * np.sqrt(cov[0, 0]) for q in (0.1, 0.5, 2.0))]), top]
+
+    def integral(function):
+        return sum(quad(function, low, high, epsabs=0, epsrel=1e-12)[0] for low, high in pairwise(edges))
+
+    P = integral(lambda g: second(g)[0])
+    first = integral(lambda g: g * second(g)[0]) / P
+    other = integral(lambda g: second(g)[1]) / P
+    cross = integral(lambda g: (g - first) * second(g)[1]) / P
+    own = integral(lambda g: (g - first) ** 2 * second(g)[0]) / P
+    rest = integral(lambda g: second(g)[2]) / P - other**2
+    return np.log(P), np.array([first, other]), np.array([[own, cross], [cross, rest]])
+
+
+@pytest.mark.verifies("riihimaki2013", "6", route="adaptive quadrature over one difference, the other in closed form")
+@pytest.mark.parametrize("log_variance", [2.0, 4.0, 8.0])
+@pytest.mark.parametrize("margin", [0.5, -4.0])
+def test_three_classes_are_exact_at_any_variance(s, log_variance, margin):
+    cov = np.exp(log_variance) * s.cavity_cov / np.mean(np.diag(s.cavity_cov))
+    mean = margin * np.sqrt(np.exp(log_variance)) * np.array([-0.3, 0.6, -0.4])
+    law = augmented_tilted(mean, cov, Y)
+    mean_h, cov_h = law.B_tilde.T @ law.mu_w, law.B_tilde.T @ law.Sigma_w @ law.B_tilde + np.eye(2)
+    log_p, first, second = pair_by_quadrature(mean_h, cov_h)
+    gain = (law.Sigma_w @ law.B_tilde)[:3] @ np.linalg.inv(cov_h)
+    got = tilted_multinomial_probit(mean, cov, Y)
+    # the quadrature's 1e-12, and what the covariances cancel
+    assert np.log(got.norm) == pytest.approx(log_p, rel=0, abs=1e-10)
+    sd = np.sqrt(np.diag(cov))
+    np.testing.assert_allclose(got.mean / sd, (mean + gain @ (first - mean_h)) / sd, rtol=0, atol=1e-9)
+    wanted = cov - gain @ (cov_h - second) @ gain.T
+    np.testing.assert_allclose(got.cov / np.outer(sd, sd), wanted / np.outer(sd, sd), rtol=0, atol=1e-9)
+    if log_variance >= 4.0 and margin > 0.0:  # what a product rule makes of it
+        assert abs(tilted_multinomial_probit(mean, cov, Y, 60).norm / got.norm - 1.0) > 1e-4
+
+
+@pytest.mark.verifies("riihimaki2013", "6", route="one- and two-dimensional rules of independent classes")
+def test_four_classes_by_points(s):
+    mean, var = np.array([0.3, 0.6, -0.4, 0.1]), np.array([0.5, 0.8, 0.3, 0.6])
+    got = tilted_multinomial_probit(mean, np.diag(var), Y)
+    exact = qiep_tilted_moments(mean, var, Y, nodes=60)
+    # the stated errors, doubled
+    assert np.log(got.norm) == pytest.approx(np.log(exact.norm), rel=0, abs=1e-5)
+    np.testing.assert_allclose(got.mean, exact.mean, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(np.diag(got.cov), exact.cov, rtol=2e-3, atol=0)
+    assert np.linalg.eigvalsh(got.cov)[0] > 0.0
+
+
+def test_points_that_miss_an_unlikely_label_are_refused():
+    mean = np.array([-40.0, *np.linspace(-6.0, 6.0, 11)])
+    with pytest.raises(ValueError, match="cavity_cov: found log normalisers that differ"):
+        tilted_multinomial_probit(mean, 4.0 * np.eye(12), 0)
+
+
+def test_the_scalar_and_the_uncorrelated_pair_are_closed_forms():
+    one = truncated_gaussian(np.array([-1.2]), np.array([[2.5]]))
+    two = truncated_gaussian(np.array([-1.2, 0.7]), np.diag([2.5, 0.4]))
+    z = np.array([-1.2, 0.7]) / np.sqrt([2.5, 0.4])
+    ratio = norm.pdf(z) / ndtr(z)
+    assert one.log_norm == pytest.approx(norm.logcdf(z[0]), rel=1e-14, abs=0)
+    assert two.log_norm == pytest.approx(np.sum(norm.logcdf(z)), rel=1e-13, abs=0)
+    wanted = np.array([-1.2, 0.7]) + np.sqrt([2.5, 0.4]) * ratio
+    np.testing.assert_allclose([one.mean[0], *two.mean], [wanted[0], *wanted], rtol=1e-13, atol=0)
+    var = np.array([2.5, 0.4]) * (1.0 - ratio * (z + ratio))
+    np.testing.assert_allclose(two.cov, np.diag(var), rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(one.cov, [[var[0]]], rtol=1e-12, atol=0)
 
 
 @pytest.mark.verifies("riihimaki2013", "u5.1-qf", "6", route="rule over w against the finer rule over g")

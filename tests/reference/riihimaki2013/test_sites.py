@@ -72,6 +72,13 @@ def test_tilted_density(model):
     assert tilted_density(f, s.cavity_mean, s.cavity_cov, Y) == pytest.approx(wanted, rel=1e-8, abs=0)
 
 
+@pytest.mark.verifies("riihimaki2013", "5", route="closed form where the likelihood is below 1e-308")
+def test_tilted_density_far_out(model):
+    f, cov = np.array([60.0, 0.0, -900.0]), np.diag([900.0, 1600.0, 2500.0])  # class 2 is too far down to matter
+    wanted = multivariate_normal.logpdf(f, np.ones(3), cov) + norm.logcdf(-60.0 / np.sqrt(2.0))
+    assert tilted_density(f, np.ones(3), cov, Y) == pytest.approx(wanted, rel=1e-11, abs=0)
+
+
 @pytest.mark.verifies("riihimaki2013", "u3.1-outer-update", route="site times cavity has the tilted moments")
 def test_matched_site_times_cavity_has_the_tilted_moments(model):
     s = model
@@ -93,11 +100,15 @@ def test_tilted_moments_of_two_classes():
     z = m / root
     ratio = norm.pdf(z) / ndtr(z)
     gain = cov @ b
-    # 60 nodes against a bend about as wide as the Gaussian
-    assert got.norm == pytest.approx(ndtr(z), rel=1e-9, abs=0)
-    np.testing.assert_allclose(got.mean, mean + gain * ratio / root, rtol=1e-8, atol=0)
+    assert got.norm == pytest.approx(ndtr(z), rel=1e-13, abs=0)  # the same closed form, another way
+    np.testing.assert_allclose(got.mean, mean + gain * ratio / root, rtol=1e-12, atol=0)
     wanted = cov - np.outer(gain, gain) * ratio * (z + ratio) / (2.0 + v)
-    np.testing.assert_allclose(got.cov, wanted, rtol=1e-8, atol=0)
+    np.testing.assert_allclose(got.cov, wanted, rtol=1e-12, atol=0)
+    fine = tilted_multinomial_probit(mean, cov, 1, 60)
+    # 60 nodes against a bend about as wide as the Gaussian
+    assert fine.norm == pytest.approx(ndtr(z), rel=1e-9, abs=0)
+    np.testing.assert_allclose(fine.mean, got.mean, rtol=1e-8, atol=0)
+    np.testing.assert_allclose(fine.cov, got.cov, rtol=1e-8, atol=0)
 
 
 @pytest.mark.verifies("riihimaki2013", "7", route="one entry at a time, and covariance of the differences")

@@ -25,6 +25,7 @@ from reference.villacampa2017.model import (
     projection_vectors,
     standardised_margin,
 )
+from reference.villacampa2017.vi import robust_likelihood
 
 MEAN, VAR = np.array([0.3, 0.5, -0.4]), np.array([0.7, 1.1, 0.4])
 TIGHT = {"rtol": 1e-10, "atol": 1e-12}  # matrices of 3 x 3 with conditions below 1e3
@@ -56,6 +57,23 @@ def test_the_label_is_the_class_whose_latent_is_largest(rng):
             wins = all(f[i, c] > f[i, k] for k in range(4) if k != c)
             assert (labels[i] == c) == wins
             assert hard_max_likelihood(f[i], c) == float(wins)
+
+
+@pytest.mark.verifies("villacampa2017", "1", route="the exact factor of point masses")
+def test_classes_that_tie_at_the_top_share(rng):
+    for f, shares in (
+        ([1.0, 1.0, 0.0], [0.5, 0.5, 0.0]),
+        ([2.0, 2.0, 2.0, -1.0], [1 / 3, 1 / 3, 1 / 3, 0.0]),
+        ([0.0, 0.0, 0.0, 0.0], [0.25] * 4),
+        ([0.0, 0.0, 3.0], [0.0, 0.0, 1.0]),
+    ):
+        values = np.array(f)
+        got = [hard_max_likelihood(values, c) for c in range(len(f))]
+        np.testing.assert_allclose(got, shares, rtol=1e-15, atol=0)
+        point = [exact_site_factor(values, np.zeros(len(f)), c) for c in range(len(f))]
+        np.testing.assert_allclose(got, point, rtol=1e-15, atol=0)  # exp(-log 3) rounds once
+        robust = [robust_likelihood(values, c, 0.05) for c in range(len(f))]  # (13): sums to one too
+        assert sum(robust) == pytest.approx(1.0, rel=1e-15, abs=0)
 
 
 @pytest.mark.verifies("villacampa2017", "u2-latent-noise", route="entry by entry")

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.integrate import quad
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.factors import posterior_of
@@ -83,6 +83,20 @@ def test_log_q_is_the_density_of_its_moments(model, rng):
     for _ in range(3):
         # sums of about 30 terms of size one to ten
         assert difference(2.0 * rng.normal(size=(s.C, s.m)), log_evidence) == pytest.approx(0.0, abs=1e-10)
+
+
+@pytest.mark.verifies("villacampa2017", "24", route="scalar exponents of the projections, far from zero")
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_log_q_is_finite_where_a_factor_is_zero_or_infinite_in_float64(sign):
+    """Exponents near ±5000: exp ends at -745 and 710."""
+    site = Site(0.4, sign * np.array([[2.0]]), np.array([1.0]), sign * np.array([[0.5]]), np.array([-1.0]))
+    K = np.array([[[1.3]], [[0.8]]])
+    u, w = 70.0, 20.0
+    wanted = 0.4 - 0.5 * sign * 2.0 * u**2 + u - 0.5 * sign * 0.5 * w**2 - w
+    assert abs(wanted) > 4900.0
+    wanted += norm.logpdf(u, 0.0, np.sqrt(1.3)) + norm.logpdf(w, 0.0, np.sqrt(0.8)) - 0.7
+    got = posterior_approximation(np.array([[u], [w]]), [(0, 1, site)], K, 0.7)
+    assert got == pytest.approx(wanted, rel=1e-13, abs=0)
 
 
 @pytest.mark.verifies("villacampa2017", "24", route="integral over one inducing value")

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
+from reference.villacampa2017.errata import log_evidence_as_printed
 from reference.villacampa2017.posterior import Gaussians
 from reference.villacampa2017.vi import (
     record_jensen_gap,
@@ -24,6 +25,25 @@ def test_the_robust_likelihood_is_a_mixture():
     got = [robust_likelihood(f, c, EPSILON) for c in range(3)]
     np.testing.assert_allclose(got, [0.05 / 3, 0.95 + 0.05 / 3, 0.05 / 3], rtol=1e-14, atol=0)
     assert sum(got) == pytest.approx(1.0, rel=1e-14)
+
+
+@pytest.mark.verifies("villacampa2017", "14", route="evidence of a Gaussian likelihood in closed form", printed=True)
+def test_the_first_line_of_the_bound_lacks_its_logarithm():
+    K = np.array([[[1.3]], [[0.8]]])
+    target, var = np.array([0.7, -0.4]), np.array([2.3, 3.6])
+
+    def log_likelihood(values):
+        return float(np.sum(norm.logpdf(target, values[:, 0], np.sqrt(var))))
+
+    wanted = float(np.sum(norm.logpdf(target, 0.0, np.sqrt(K[:, 0, 0] + var))))
+    cov = 1.0 / (1.0 / K[:, 0, 0] + 1.0 / var)
+    posterior = Gaussians((cov * target / var)[:, None], cov[:, None, None])
+    # at the posterior the bound is log p(y); the printed equality has p(y) there
+    assert vi_outer_bound(posterior, log_likelihood, K, 3) == pytest.approx(wanted, rel=1e-12, abs=0)
+    printed = log_evidence_as_printed(log_likelihood, K, 40)
+    # likelihoods wider than the prior: forty nodes are exact to rounding
+    assert printed == pytest.approx(np.exp(wanted), rel=1e-12, abs=0)
+    assert abs(printed - wanted) > 1.0
 
 
 @pytest.mark.verifies("villacampa2017", "14", route="equality for the exact posterior of a Gaussian likelihood")

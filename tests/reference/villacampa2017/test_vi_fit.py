@@ -240,15 +240,20 @@ def test_a_step_on_a_mini_batch_by_hand():
         K.K_ZZ,
     )
     gain = 3.0 * (np.log(1 - EPSILON / 2) - np.log(EPSILON / 2))
+    whole = np.zeros((2, 2))
     for k in range(2):
-        precision, shift = np.linalg.inv(K.K_ZZ[k]), np.zeros(2)
         for i in (1, 4):
             sign = 1.0 if y[i] == k else -1.0
             # f_y - f_k ~ N(0, v): P = Φ(gap/√v) has slope φ(0)/√v in a mean and none in a variance
             by_mean = gain * sign * norm.pdf(0.0) / np.sqrt(np.sum(marginal.var[i]))
-            shift += 0.2 * by_mean * K.upsilon[k, i]
-        np.testing.assert_allclose(np.linalg.inv(fit.posterior.cov[k]), precision, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(fit.posterior.mean[k], K.K_ZZ[k] @ shift, rtol=1e-9, atol=0)
+            whole[k] += by_mean * K.upsilon[k, i]
+    # of a shift t the mean moves by K t, in the metric of q by √(tᵀKt): by one half at most
+    length = max(float(np.sqrt(t @ K.K_ZZ[k] @ t)) for k, t in enumerate(whole))
+    assert fit.residual == pytest.approx(length, rel=1e-9, abs=0)
+    assert 0.2 * length > 0.5
+    for k in range(2):
+        np.testing.assert_allclose(np.linalg.inv(fit.posterior.cov[k]), np.linalg.inv(K.K_ZZ[k]), rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(fit.posterior.mean[k], K.K_ZZ[k] @ whole[k] * 0.5 / length, rtol=1e-9, atol=0)
     assert fit.elbo == pytest.approx(bound_at(X, y, prior, fit.posterior), rel=1e-11, abs=0)
     assert fit.trace.shape == (1,)
     assert not fit.converged

@@ -10,10 +10,12 @@ from reference.villacampa2020.cavity import power_cavity, power_cavity_covarianc
 from reference.villacampa2020.errata_appendix import (
     approximate_factor_as_printed,
     cavity_latent_variance_as_printed,
+    factor_linear_as_printed,
+    pep_update_as_printed,
     power_cavity_mean_as_printed,
     update_c2_as_printed,
 )
-from reference.villacampa2020.pep import pep_include, pep_project, pep_remove, pep_update, recover_factor_power
+from reference.villacampa2020.pep import pep_include, pep_project, pep_remove, pep_update
 from reference.villacampa2020.posterior import (
     Coefficients,
     Gaussians,
@@ -37,7 +39,9 @@ from reference.villacampa2020.refinement import (
     dlogz_dmean,
     ep_refine_factors,
     factor_linear_from_moments,
+    factor_linear_from_slopes,
     factor_precision_from_moments,
+    factor_precision_from_slopes,
     parallel_pep_sweep,
     pep_refine_factors,
     tilted_covariance,
@@ -271,8 +275,10 @@ def test_tilted_moments(model):
     np.testing.assert_allclose(got.cov, wanted.cov, **close)
 
 
-@pytest.mark.verifies("villacampa2020", "A.16", "A.17", "A.19", route="division of Gaussians with quadrature's moments")
-@pytest.mark.verifies("villacampa2020", "A.20", route="division of Gaussians with quadrature's moments", printed=True)
+@pytest.mark.verifies("villacampa2020", "A.16", "A.17", route="division of Gaussians with quadrature's moments")
+@pytest.mark.verifies(
+    "villacampa2020", "A.19", "A.20", route="division of Gaussians with quadrature's moments", printed=True
+)
 def test_the_refined_factor_is_tilted_over_cavity(model):
     s = model
     _, tilted = tilted_by_quadrature(s, I)
@@ -286,13 +292,23 @@ def test_the_refined_factor_is_tilted_over_cavity(model):
         np.testing.assert_allclose(s.alpha * c1 * np.outer(u, u), precision, **close)
         c2 = update_c2(float(z.d_mean[k]), c1, u, cavity.mean[k], cavity.cov[k], s.alpha)
         np.testing.assert_allclose(s.alpha * c2 * u, shift, **close)
-        np.testing.assert_allclose(factor_precision_from_moments(tilted.cov[k], cavity.cov[k]), precision, **close)
+        # last lines against the division, and first lines against them
+        by_slopes = factor_precision_from_slopes(float(z.d_mean[k]), float(z.d_var[k]), u, cavity.cov[k])
+        np.testing.assert_allclose(by_slopes, precision, **close)
+        np.testing.assert_allclose(factor_precision_from_moments(tilted.cov[k], cavity.cov[k]), by_slopes, **close)
+        at = float(z.d_mean[k]), c1, u, cavity.mean[k], cavity.cov[k]
+        by_slopes = factor_linear_from_slopes(*at, s.alpha)
+        np.testing.assert_allclose(by_slopes, shift, **close)
         got = factor_linear_from_moments(tilted.mean[k], tilted.cov[k], cavity.mean[k], cavity.cov[k])
-        np.testing.assert_allclose(got, shift, **close)
-        printed = update_c2_as_printed(float(z.d_mean[k]), c1, u, cavity.mean[k], cavity.cov[k], s.alpha)
-        extra = (1.0 - s.alpha) * c1 * (u @ cavity.mean[k] + z.d_mean[k] * (u @ cavity.cov[k] @ u)) / s.alpha
-        assert printed - c2 == pytest.approx(extra, rel=1e-6, abs=0)
-    assert abs(extra) > 1e-3
+        np.testing.assert_allclose(got, by_slopes, **close)
+        # C¹ of (A.17) where α C¹ belongs: in the last line of (A.19), and in (A.20)
+        extra = (1.0 - s.alpha) * c1 * (u @ cavity.mean[k] + z.d_mean[k] * (u @ cavity.cov[k] @ u))
+        assert abs(extra) > 1e-4  # a thousand times what the quadrature leaves
+        np.testing.assert_allclose(factor_linear_as_printed(*at) - shift, extra * u, **close)
+        assert update_c2_as_printed(*at, s.alpha) - c2 == pytest.approx(extra / s.alpha, rel=1e-6, abs=0)
+        # below (A.19): the precision is added to the cavity's; added to that of q it is another law
+        added = np.linalg.inv(s.cov[k]) + precision
+        assert np.max(np.abs(added - np.linalg.inv(tilted.cov[k]))) > 1e-3
 
 
 @pytest.mark.verifies("villacampa2020", "u16-pep-include", route="nested quadrature of the powered likelihood")
@@ -312,7 +328,7 @@ def test_the_tilted_density_holds_the_power_of_the_likelihood(model):
 
 
 @pytest.mark.verifies("villacampa2020", "u13-pep-factor-recovery", route="log densities at points, to the power")
-@pytest.mark.verifies("villacampa2020", "u18-pep-update", route="log densities at points, to the power")
+@pytest.mark.verifies("villacampa2020", "u18-pep-update", route="log densities at points, to the power", printed=True)
 def test_recovered_factors_are_powers_of_density_ratios(model, rng):
     s = model
     log_z, new = tilted_by_quadrature(s, I)
@@ -324,14 +340,14 @@ def test_recovered_factors_are_powers_of_density_ratios(model, rng):
             - multivariate_normal.logpdf(u[k], cavity.mean[k], cavity.cov[k]) for k in range(s.C)
         )  # fmt: skip
 
-    site, natural = recover_factor_power(log_z, new, cavity, s.alpha), pep_update(new, cavity, s.alpha)
-    at_zero = log_ratio(np.zeros((s.C, s.m)))
+    site, printed = pep_update(log_z, new, cavity, s.alpha), pep_update_as_printed(new, cavity, s.alpha)
+    assert abs(log_z) > 0.1
     for _ in range(4):
         u = rng.normal(size=(s.C, s.m))
         wanted = (log_z + log_ratio(u)) / s.alpha
         assert np.log(approximate_factor(site, u)) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
-        form = -0.5 * np.einsum("km,kml,kl->", u, natural.precision, u) + np.sum(u * natural.shift)
-        assert form == pytest.approx((log_ratio(u) - at_zero) / s.alpha, rel=1e-8, abs=1e-9)
+        # the displayed step has no Z_i: (1/α) log Z_i is missing at every point
+        assert np.log(approximate_factor(printed, u)) == pytest.approx(wanted - log_z / s.alpha, rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.verifies("villacampa2020", "u5-ep-refinement", route="the four steps by moments and division")
@@ -345,7 +361,7 @@ def test_one_cycle_refines_every_factor_from_one_posterior(model):
         for i in range(s.n):
             cavity = cavity_of(s, i)
             new = pep_project(cavity, s.upsilon[:, i], s.cond_var[:, i], int(s.y[i]), s.epsilon, alpha)
-            site = pep_update(new, cavity, alpha)
+            site = pep_update(slopes_of(s, i).log_expectation, new, cavity, alpha)
             for k in range(s.C):
                 u = s.upsilon[k, i]
                 np.testing.assert_allclose(got.coefficients.c1[i, k] * np.outer(u, u), site.precision[k], **TIGHT)

@@ -44,6 +44,49 @@ def test_the_divergence_of_two_gaussians(alpha):
     assert got == pytest.approx(closed(P, Q, alpha), rel=1e-9, abs=0)
 
 
+@pytest.mark.parametrize(
+    ("p", "q", "alpha"),
+    [
+        ((0.3, 1e-6), (0.0, 1.0), 0.5),  # a narrow peak beside a broad one
+        ((0.0, 1.0), (0.3, 1e-6), 0.5),
+        ((0.3, 1e-6), (0.0, 1.0), 0.999),
+        ((0.0, 0.007), (0.05, 0.016), -0.5),  # r^α overflows where q underflows
+        ((0.05, 0.016), (0.0, 0.007), 1.5),
+        ((0.0, 1e-4), (0.0, 1.0), 1e-6),
+    ],
+)
+def test_the_divergence_of_gaussians_of_very_different_widths(p, q, alpha):
+    densities = gaussian_log_density(*p), gaussian_log_density(*q)
+    got = alpha_divergence(*densities, alpha, *REACH)
+    # quadrature to 1e-11; the closed form loses 1e-16/α, and as much where 1 - α is small
+    assert got == pytest.approx(closed(p, q, alpha), rel=1e-9 if 0.01 < abs(alpha) < 0.99 else 1e-8, abs=0)
+    np.testing.assert_allclose(alpha_divergence_limits(*densities, *REACH), [kl(q, p), kl(p, q)], rtol=1e-9)
+    if alpha == 0.5:
+        assert hellinger_identity(*densities, *REACH) == pytest.approx(got, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("divergence", [
+    lambda p, q, *reach: alpha_divergence(p, q, 0.5, *reach), hellinger_identity, alpha_divergence_limits])  # fmt: skip
+def test_densities_whose_mass_is_not_seen_are_refused(divergence):
+    broad, narrow = gaussian_log_density(0.0, 1.0), gaussian_log_density(0.3, 1e-8)
+    with pytest.raises(ValueError, match=r"log_p: found mass 0 on \[-16, 16\], expected 1"):
+        divergence(narrow, broad, *REACH)
+    with pytest.raises(ValueError, match=r"log_q: found mass 0\.99865\d* on \[-16, 3\]"):
+        divergence(gaussian_log_density(-7.0, 1.0), broad, -16.0, 3.0)
+    with pytest.raises(ValueError, match="log_p: found mass 2 "):
+        divergence(lambda x: broad(x) + np.log(2.0), broad, *REACH)
+
+
+def test_a_divergence_that_is_not_finite_is_refused():
+    narrow, broad = gaussian_log_density(0.0, 0.5), gaussian_log_density(0.0, 2.0)
+    with pytest.raises(ValueError, match=r"alpha: found p\^alpha q\^\(1-alpha\) = .* expected nothing left"):
+        alpha_divergence(narrow, broad, -0.5, *REACH)  # p^-½ q^{3/2}: precision -1 + 0.75
+    with pytest.raises(ValueError, match="lower, upper: found mass 0 "):
+        geometric_tilted(gaussian_log_density(0.3, 1e-8), gaussian_log_density(0.3, 1e-8), 0.5, *REACH)
+    with pytest.raises(ValueError, match="log_function: found mass 0 "):
+        vb_as_reversed_divergence(*Q, lambda x: -1e6 - x, 0.3, 1.4)
+
+
 @pytest.mark.verifies(
     "villacampa2020", "u11-divergence-limits", "6", route="closed forms and the slope of the divergence"
 )

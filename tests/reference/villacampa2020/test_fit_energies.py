@@ -237,3 +237,20 @@ def test_bad_input_is_refused_by_name(model, prior, name, options):
 def test_one_datum_at_alpha_one_leaves_nothing_to_fit(model, prior):
     with pytest.raises(ValueError, match=r"^alpha: found 1 with one datum"):
         fit_energy(model.X[:1], model.y[:1], prior, "apep", model.epsilon, 1.0)
+
+
+def test_apep_with_any_tied_factor_is_not_table_one_which_has_no_free_gaussian():
+    """The numbers of the docs: eight data of three classes, four inducing points each, epsilon 0, alpha 0.5."""
+    rng = np.random.default_rng(12)
+    X, y, one = rng.normal(size=(8, 2)), rng.integers(0, 3, 8), np.ones(3)
+    prior = Prior(4.0 * one, np.tile([0.9, 1.2], (3, 1)), 0.01 * one, 1e-4 * one, np.stack([X[:4]] * 3))
+    free = fit_energy(X, y, prior, "apep", 0.0, 0.5)
+    proper = fit_gaussian_factor(Data(X, y, "apep", 0.0, 0.5), prior)
+    assert (free.optimum, proper.optimum) == (FINITE, FINITE)
+    ratios = [np.diagonal(a, axis1=1, axis2=2) for a in (free.posterior.cov, proper.posterior.cov)]
+    # the second optimum is on a boundary, reached to slopes of 1e-6
+    assert free.value - proper.value == pytest.approx(5.34e-3, rel=0, abs=1e-5)
+    assert np.max(ratios[0] / ratios[1]) == pytest.approx(1.129, rel=0, abs=1e-3)
+    # the free factor is no Gaussian: some precision of q is below the prior's
+    K_ZZ = prior_matrices(X, prior).K_ZZ
+    assert np.min(np.linalg.eigvalsh(np.linalg.inv(free.posterior.cov) - np.linalg.inv(K_ZZ))) < -1e-3

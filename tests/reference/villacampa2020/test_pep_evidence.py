@@ -103,11 +103,18 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         printed = site_log_normaliser_as_printed(wanted, *g)
         assert printed == pytest.approx(wanted + g[0] - g[1], rel=1e-12, abs=0)
         assert abs(printed - wanted) > 1e-2
-        # (A.27) leaves the expectation alone: right for E_q of the ratio by its two errors, wrong for the cavity's
+        # (A.27) adds nothing. With the expectation that it prints, E_q of the ratio, it is (8) by two errors, and not
+        # (A.24) as printed; with that for which (A.24) holds, the cavity's, it is wrong and the corrected form right
         y = int(s.y[i])
-        printed = site_log_normaliser_from_moments_as_printed(rows[-1][1], cavity.mean[y], cavity.cov[y])
-        assert printed == pytest.approx(rows[-1][1], rel=1e-12, abs=0)
-        assert abs(printed - wanted) > 1e-2
+        by_two_errors = site_log_normaliser_from_moments_as_printed(wanted, cavity.mean[y], cavity.cov[y])
+        assert by_two_errors == pytest.approx(wanted, rel=1e-12, abs=0)
+        assert abs(by_two_errors - printed) > 1e-2
+        alone = site_log_normaliser_from_moments_as_printed(rows[-1][1], cavity.mean[y], cavity.cov[y])
+        assert abs(alone - got) > 1e-2
+        # nor are the terms of the label's class enough, those of q put right
+        own_class = rows[-1][1] + gaussian_log_normaliser(cavity.mean[y], cavity.cov[y])
+        own_class -= gaussian_log_normaliser(s.mean[y], s.cov[y])
+        assert abs(own_class - wanted) > 1e-2
         # the cavity below (A.27) lacks the factor's whole instead of its power α
         steps = np.stack([s.c1[i, k] * np.outer(s.upsilon[k, i], s.upsilon[k, i]) for k in range(s.C)])
         shifts = np.stack([s.c2[i, k] * s.upsilon[k, i] for k in range(s.C)])

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from validation.ledger import audit, page
-from validation.ledger.collection import find_root
+from validation.ledger.collection import files_that_name, find_root
 from validation.ledger.inventory import load
 
 FUNCTIONS = """
@@ -168,4 +168,9 @@ def test_the_ledger_of_this_repository_has_no_unknown_id_no_failed_import_and_no
     assert ledger.problems == ()
     assert len(ledger.rows) == 404
     assert ledger.failures(ledger.rows) == ()
-    assert find_root().joinpath("tests").is_dir()
+    root = find_root()
+    assert root.joinpath("tests").is_dir()
+    # one equation is audited from the files that name its paper: no marker may stand in another one
+    for paper in {row.entry.paper for row in ledger.rows}:
+        marked = {test.file for row in ledger.rows if row.entry.paper == paper for test in row.tests}
+        assert marked <= set(files_that_name(root, paper))

@@ -1,9 +1,12 @@
 """Which tests the ledger finds, and what it says of markers that are not of the agreed form."""
 
+import threading
+import time
+
 import pytest
 
 from validation.ledger import collection
-from validation.ledger.collection import Claim, NoTestsError, read_claims
+from validation.ledger.collection import Claim, NoTestsError, StoppedError, read_claims
 
 
 def test_a_marker_gives_one_claim_per_id():
@@ -113,3 +116,29 @@ def test_collecting_leaves_no_file_behind(build):
     collection.collect(sources.root, sources.packages)
     left = {path.name for path in sources.root.rglob(".*")} | {path.name for path in sources.root.glob("*")}
     assert left == {"pyproject.toml", "tests", sources.packages[0].name}
+
+
+def test_one_paper_is_read_from_the_files_that_name_it(build):
+    marked = """
+        @pytest.mark.verifies({!r}, "1", route="by hand")
+        def test_it():
+            pass
+        """
+    sources = build({}, {"toy/test_a": marked.format("made2000"), "toy/test_b": "raise RuntimeError('was read')\n"})
+    found = collection.collect(sources.root, sources.packages, paper="made2000")
+    assert [test.name for test in found.tests] == ["test_it"]
+    assert found.problems == ()
+    assert len(collection.collect(sources.root, sources.packages).problems) == 1
+    assert collection.collect(sources.root, sources.packages, paper="nobody1999") == collection.Collection((), ())
+
+
+def test_a_collection_that_is_called_off_ends_its_process_at_once(build):
+    sources = build({}, {"toy/test_a": "import time\n\ntime.sleep(60)\n"})
+    stop = threading.Event()
+    timer = threading.Timer(1.0, stop.set)
+    timer.start()
+    started = time.monotonic()
+    with pytest.raises(StoppedError, match="found the reading of them called off"):
+        collection.collect(sources.root, sources.packages, stop)
+    # half of what the file would take; the process is waited for, so none is left
+    assert time.monotonic() - started < 30.0

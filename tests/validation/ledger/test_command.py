@@ -134,6 +134,24 @@ def test_a_page_that_cannot_be_written_is_a_bad_argument(invoke, tmp_path):
     result = invoke("--output", tmp_path / "no" / "such" / "folder.md", ids="1")
     assert result.exit_code == 2
     assert "expected a writable file" in " ".join(result.stderr.replace("│", " ").split())
+    assert command_error(invoke("--output", tmp_path, ids="1")) == 2
+
+
+def command_error(result):
+    """The exit code of a command that computed nothing."""
+    assert result.stdout == ""
+    return result.exit_code
+
+
+def test_a_page_that_cannot_be_written_is_told_before_any_test_is_read(build, monkeypatch, tmp_path):
+    def reading(*arguments):
+        raise AssertionError("the ledger was built")
+
+    monkeypatch.setattr(ledger_audit, "build", reading)
+    app = typer.Typer()
+    app.command("audit")(command.audit)
+    result = CliRunner().invoke(app, ["--output", str(tmp_path / "no" / "folder.md")])
+    assert result.exit_code == 2, result.output
 
 
 def test_without_a_repository_coverage_asks_for_a_clone_and_one_equation_is_shown(build, monkeypatch):

@@ -26,9 +26,9 @@ runner = CliRunner()
 catalogue.load()  # before any test puts another registry in its place
 
 
-def run(*, size: int = 3, scale: float = 1.0, names: tuple[str, ...] = ("a",), dataset: str = "toy", free=None,
-        say=lambda text: None) -> Outcome:  # fmt: skip
-    say(f"running with {size}")
+def run(*, size: int = 3, scale: float = 1.0, names: tuple[str, ...] = ("a",), alphas: tuple[float, ...] = (0.0, 1.0),
+        dataset: str = "toy", free=None, seed: int = 0, say=lambda text: None) -> Outcome:  # fmt: skip
+    say(f"running with {size}, alphas {alphas!r}")
     with figures.style():
         drawn = figures.curves("error", [figures.Curve("<m>", *([[1.0, 2.0]] * 2))], "seconds", "x")
     return Outcome(
@@ -128,6 +128,33 @@ def test_without_a_name_the_experiments_are_listed():
         assert name in found.output
     with pytest.raises(ValueError, match=r"paper: found 'nobody1999', expected one of .*wenzel2019"):
         runner.invoke(cli.app, ["reproduce", "nobody1999"], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(("given", "taken"), [("0.5", (0.5,)), ("1", (1,)), ("[0.5, 1]", [0.5, 1])])
+def test_one_number_serves_where_several_could_stand(registered, tmp_path, given, taken):
+    found = runner.invoke(
+        cli.app, ["reproduce", "paper2000", "fig9", "-o", f"alphas={given}", "--output", str(tmp_path)]
+    )
+    assert found.exit_code == 0, found.output
+    assert f"alphas {taken!r}" in found.stderr
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "match"),
+    [
+        ("alphas=true", TypeError, r"alphas: found True, expected a value like \(0\.0, 1\.0\)"),
+        ("seed=-1", ValueError, r"seed: found -1, expected at least 0"),
+        ("seed=1.5", TypeError, r"seed: found 1\.5"),
+    ],
+)
+def test_a_switch_is_no_number_and_a_seed_is_not_negative(registered, tmp_path, given, error, match):
+    with pytest.raises(error, match=match):
+        runner.invoke(
+            cli.app,
+            ["reproduce", "paper2000", "fig9", "-o", given, "--output", str(tmp_path)],
+            catch_exceptions=False,
+        )
+    assert not list(tmp_path.iterdir())
 
 
 def test_two_data_sets_for_an_experiment_of_one_are_refused(registered, tmp_path):

@@ -132,6 +132,32 @@ def test_scores_that_have_no_rank_are_refused(call, message):
         call()
 
 
+# -- start -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.verifies("villacampa2020", "u36-initialisation", route="membership, medians, constants; what runs hold")
+def test_all_methods_start_alike():
+    problem, _ = small(n=30)
+    X = problem.X * [1.0, 3.0]
+    prior = setting.start(X, 4, 3, 1)
+    for Z in prior.Z:
+        rows = [next(i for i in range(30) if np.array_equal(X[i], z)) for z in Z]
+        assert len(set(rows)) == 4
+    apart = [X[a] - X[b] for a in range(30) for b in range(a)]
+    typical = np.median([np.linalg.norm(gap / X.std(axis=0)) for gap in apart])
+    np.testing.assert_allclose(prior.lengthscales, np.tile(typical * X.std(axis=0), (3, 1)), rtol=1e-12)
+    for found, value in ((prior.variance, 1.0), (prior.noise, 0.01), (prior.jitter, setting.JITTER)):
+        np.testing.assert_array_equal(found, np.full(3, value))
+    assert not np.array_equal(prior.Z, setting.start(X, 4, 3, 2).Z)
+    together = setting.start(X, 4, 3, 1, alike=True).lengthscales
+    np.testing.assert_allclose(together, np.median([np.linalg.norm(gap) for gap in apart]), rtol=1e-12)
+    for method in METHODS:  # and so do their runs
+        points = setting.begin(method, 0.5, X, problem.y, prior).points
+        np.testing.assert_array_equal(points.Z, prior.Z)
+        for name in ("variance", "lengthscales", "noise", "jitter"):
+            np.testing.assert_array_equal(getattr(points.hyper, name), getattr(prior, name))
+
+
 # -- runs ------------------------------------------------------------------------------------------------------------
 
 
@@ -256,8 +282,39 @@ def test_a_learner_without_an_optimum_ends_the_additions_as_none():
         fig6.active_learning_experiment(Centroids(), pool, n_additions=10)
 
 
+@pytest.mark.verifies("villacampa2020", "u43-active-learning", route="numbers of section 5.6 by eye")
+def test_the_printed_schedule_gives_power_ep_a_fifth_of_the_iterations():
+    for method in ("apep", "arpep", "rpapep"):
+        assert fig6.printed_schedule(method) == (100, 400, 500, 100, 250, 25, 100)
+    assert fig6.printed_schedule("pep") == (100, 400, 500, 100, 50, 5, 100)
+    pool = fig6.drawn_pool(0)
+    assert (pool.y.size, pool.y_pool.size, pool.y_test.size) == (100, 400, 500)
+
+
+def test_each_method_is_trained_long_at_first_and_shortly_after_each_addition(monkeypatch):
+    made, train = [], setting.train
+
+    def counted(method, *arguments, **options):
+        made.append((method, options["n_steps"], options["optimizer"]))
+        return train(method, *arguments, **(options | {"n_steps": 1, "optimizer": "adaptive"}))
+
+    monkeypatch.setattr(setting, "train", counted)
+    steps = {}
+    for method, suffix in (("apep", ""), ("pep", "_pep")):
+        plan = fig6.printed_schedule(method)
+        steps |= {f"n_first{suffix}": plan.n_first, f"n_next{suffix}": plan.n_next}
+    options = {"alphas": (0.5,), "rules": ("random",), "n_additions": 2, "m": 4, "optimizer": "lbfgs"}
+    found = fig6.fig6(methods=("pep", "apep"), **steps, **options)
+    assert made == [
+        ("pep", 50, "lbfgs"), ("pep", 5, "lbfgs"), ("pep", 5, "lbfgs"),
+        ("apep", 250, "lbfgs"), ("apep", 25, "lbfgs"), ("apep", 25, "lbfgs"),
+    ]  # fmt: skip
+    assert not any("steps first" in note for note in found.notes)  # nothing is reduced in this
+
+
 def test_fig_6_trains_each_method_on_and_on_at_a_tiny_size():
-    found = fig6.fig6(methods=("pep", "rpapep"), alphas=(0.5,), n_additions=2, n_first=2, n_next=1, m=4)
+    steps = {"n_first": 2, "n_next": 1, "n_first_pep": 2, "n_next_pep": 1}
+    found = fig6.fig6(methods=("pep", "rpapep"), alphas=(0.5,), n_additions=2, m=4, **steps)
     rows = [dict(zip(found.tables[0].columns, row, strict=True)) for row in found.tables[0].rows]
     assert [(row["method"], row["rule"]) for row in rows] == [
         ("PEP", "entropy"), ("PEP", "random"), ("RPAPEP", "entropy"), ("RPAPEP", "random"),
@@ -265,6 +322,10 @@ def test_fig_6_trains_each_method_on_and_on_at_a_tiny_size():
     assert all(0.0 < row["error, last"] < 0.6 for row in rows)
     assert rows[0]["error, first"] == rows[1]["error, first"]
     assert len(found.tables[1].rows) == 12
+    said = " ".join(found.notes)
+    assert (
+        "250 and 25 of L-BFGS, 50 and 5 for PEP: -o n_first=250 -o n_next=25 -o n_first_pep=50 -o n_next_pep=5" in said
+    )
 
 
 # -- inducing points, training time, mini-batches --------------------------------------------------------------------
@@ -362,7 +423,6 @@ def plan_of(problem):
     return uci.Plan(problem.X, problem.y, problem.X_test, problem.y_test, 3, 1.0, 500, 20, ())
 
 
-@pytest.mark.verifies("villacampa2020", "u48-mcmc", route="the sampler itself with the FITC prior")
 def test_the_gibbs_baseline_samples_the_fitc_model_with_the_hyper_parameters_it_is_given():
     problem, prior = small()
     found = tablec.gibbs_baseline(
@@ -375,6 +435,9 @@ def test_the_gibbs_baseline_samples_the_fitc_model_with_the_hyper_parameters_it_
     np.testing.assert_array_equal(found.latent_mean, chains.latent_mean)
 
 
+@pytest.mark.verifies(
+    "villacampa2020", "u48-mcmc", route="importance-weighted draws from the prior, z-tests", resolves=0.2
+)
 def test_the_gibbs_baseline_has_the_probabilities_of_weighted_draws_from_the_prior():
     problem, prior = small(n=4, t=2)
     found = tablec.gibbs_baseline(problem.X, problem.y, problem.X_test, prior, epsilon=0.1, n_chains=8, n_draws=400,

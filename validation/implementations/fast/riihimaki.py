@@ -393,8 +393,9 @@ def _quadrature(
     refuse_callback(options["callback"])
     arguments.integer(options["block_size"], "block_size", at_least=1)
     arguments.choice(options["prediction"], ("inner-ep", "quadrature"), "prediction")
-    if options["learn"]:
-        raise ValueError(f"learn: found {tuple(options['learn'])!r}, expected (): {method} does not learn parameters")
+    if len(options["learn"]):
+        names = (options["learn"],) if isinstance(options["learn"], str) else tuple(options["learn"])
+        raise ValueError(f"learn: found {names!r}, expected (): {method} does not learn parameters")
     posterior = fit(
         problem.X,
         problem.y,

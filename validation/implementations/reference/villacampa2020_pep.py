@@ -63,7 +63,7 @@ def _pep(
     alpha: float = 0.5,
     damping: float = 0.5,
     tolerance: float = 1e-10,
-    max_iterations: int = 1000,
+    max_iterations: int = 2000,
     batches: Sequence[Any] | None = None,
     batch_size: int | None = None,
     n_steps: int | None = None,

@@ -23,6 +23,7 @@ from fast.methods import apep, pep
 from fast.power_factors import PowerDatum, PowerRun
 from reference.villacampa2017.fit import Prior
 from validation import arguments
+from validation.ledger.marker import equation
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2017.setting import (
     EPSILON,
@@ -32,8 +33,8 @@ from validation.reproduce.villacampa2017.setting import (
     Course,
     minibatches,
     smaller,
-    start,
 )
+from validation.reproduce.villacampa2017.setting import start as start_of_2017
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -100,6 +101,24 @@ class Run(NamedTuple):
         usual = self.reason in ("", "tolerance reached") or self.reason.endswith("steps made")
         usual = usual or "CONVERGENCE" in self.reason or "LIMIT" in self.reason
         return again if usual else (*again, f"{label}: {self.reason}")
+
+
+@equation("villacampa2020", "u36-initialisation")
+def start(X: Array, n_inducing: int, n_classes: int, seed: int, *, alike: bool = False) -> Prior:
+    """Hyper-parameters and inducing points that all methods start with: section 5. Their values are not printed.
+
+    As in the experiments of villacampa2017: every latent function has variance 1, noise 0.01 and, as lengthscales, the
+    median distance of two standardised rows times the inputs' deviations; inducing points are rows, drawn a class.
+
+    Parameters
+    ----------
+    X : (n, d)          training inputs, standardised
+    n_inducing : int    of each class
+    n_classes : int     C
+    seed : int          of the draws
+    alike : bool        inputs have one unit, such as pixels, and one lengthscale
+    """
+    return start_of_2017(X, n_inducing, n_classes, seed, alike=alike)
 
 
 def epsilon_of(run: Any) -> float:

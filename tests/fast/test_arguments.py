@@ -1,0 +1,144 @@
+"""Arguments that the methods with inducing points share: what is senseless is refused by name before any work."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fast.class_projections import InducingClasses
+from fast.class_stream import TiedStream
+from fast.methods import (
+    apep,
+    ep,
+    gfitc,
+    label_regression,
+    laplace,
+    laplace_sparse,
+    nested_ep,
+    nested_iep,
+    pep,
+    sep,
+    vb_probit,
+    vi_robust,
+)
+from fast.multiclass_prior import class_hyper
+
+WITH_EPSILON = (vi_robust, pep, apep, label_regression)
+SPARSE = (ep, sep, gfitc, vi_robust, pep, apep, label_regression, laplace_sparse)
+TRAINED = (ep, sep, vi_robust, pep, apep)
+FULL = (nested_ep, nested_iep, laplace, vb_probit)
+
+
+@pytest.fixture
+def data(rng):
+    X = rng.normal(size=(9, 2))
+    return X, np.arange(9) % 3
+
+
+def fit(module, data, Z=None, **options):
+    X, y = data
+    given = [X, y, 3, 1.0, np.ones(2), 0.1, 1e-6]
+    if module in SPARSE:
+        given.append(X[:4] if Z is None else Z)
+    if module in WITH_EPSILON:
+        given.append(1e-3)
+    return module.fit(*given, **options)
+
+
+@pytest.mark.parametrize("module", SPARSE)
+@pytest.mark.parametrize("kind", [np.complex128, np.str_])
+def test_inducing_points_are_real_numbers(module, kind, data):
+    with pytest.raises(ValueError, match=r"^Z: found dtype"):
+        fit(module, data, data[0][:4].astype(kind))
+
+
+@pytest.mark.parametrize("module", SPARSE + FULL)
+@pytest.mark.parametrize("shared", ["x", None, 2])
+def test_shared_is_a_flag(module, shared, data):
+    with pytest.raises(ValueError, match=r"^shared: found"):
+        fit(module, data, shared=shared)
+
+
+@pytest.mark.parametrize("module", SPARSE + FULL)
+def test_a_callback_can_be_called(module, data):
+    with pytest.raises(ValueError, match=r"^callback: found 5"):
+        fit(module, data, callback=5)
+
+
+@pytest.mark.parametrize("module", [nested_ep, nested_iep, vb_probit])
+def test_accelerate_is_a_flag(module, data):
+    with pytest.raises(ValueError, match=r"^accelerate: found 'a'"):
+        fit(module, data, accelerate="a")
+
+
+@pytest.mark.parametrize("module", [nested_ep, nested_iep])
+@pytest.mark.parametrize("damping", ["a", None, 0.0, 1.1])
+def test_inner_damping_is_a_number(module, damping, data):
+    with pytest.raises(ValueError, match=r"^inner_damping: found"):
+        fit(module, data, inner_damping=damping)
+
+
+@pytest.mark.parametrize("module", TRAINED)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"trace": "a"},
+        {"evaluate": "a"},
+        {"evaluate": None},
+        {"memory_budget": -1},
+        {"memory_budget": np.nan},
+        {"memory_budget": None},
+        {"learn": None},
+        {"learn": 5},
+        {"learn": (1,)},
+        {"batches": 5},
+        {"batches": "ab"},
+        {"checkpoint": 5},
+    ],
+    ids=str,
+)
+def test_options_are_refused_by_name(module, options, data):
+    (name,) = options
+    with pytest.raises(ValueError, match=rf"^{name}: found"):
+        fit(module, data, **options)
+
+
+@pytest.mark.parametrize("module", TRAINED)
+def test_a_checkpoint_needs_a_folder(module, data, tmp_path):
+    with pytest.raises(ValueError, match=r"^checkpoint: found .* expected a path in a folder that exists"):
+        fit(module, data, batch_size=3, n_steps=2, checkpoint=tmp_path / "absent" / "run.npz")
+    with pytest.raises(ValueError, match=r"^checkpoint: found .* a folder, expected a file"):
+        fit(module, data, batch_size=3, n_steps=2, checkpoint=tmp_path)
+
+
+def test_a_file_of_sites_needs_a_folder(data, tmp_path):
+    for path in (5, tmp_path / "absent" / "sites.dat"):
+        with pytest.raises(ValueError, match=r"^site_file: found"):
+            fit(ep, data, site_file=path)
+
+
+@pytest.mark.parametrize("alpha", [True, [0.1], np.array([0.1]), "a", None, np.nan, -0.1, 1.1])
+@pytest.mark.parametrize("module", [pep, apep])
+def test_alpha_is_a_number_from_0_to_1(module, alpha, data):
+    with pytest.raises(ValueError, match=r"^alpha: found"):
+        fit(module, data, alpha=alpha)
+
+
+def test_a_stream_is_as_before_after_a_batch_that_it_refuses(data):
+    X, y = data
+    hyper = class_hyper(1.0, np.ones(2), 0.1, 1e-6, 3, 2)
+    Z = np.repeat(X[None, :4], 3, axis=0)
+    streams = [TiedStream(InducingClasses(hyper, Z, False), learn=("variance",), rate=0.1) for _ in range(2)]
+    for stream in streams:
+        stream.step(X, y)
+    with pytest.raises(ValueError, match=r"^n: found 5, expected at least 9, the rows of X"):
+        streams[0].step(X, y, 5)
+    streams[0].rate = np.inf
+    with pytest.raises(ValueError, match=r"^rate: step diverged"):
+        streams[0].step(X, y)
+    streams[0].rate = 0.1
+    for stream in streams:
+        stream.step(X, y)
+    np.testing.assert_array_equal(streams[0].run.law.precision, streams[1].run.law.precision)
+    np.testing.assert_array_equal(streams[0].class_counts, streams[1].class_counts)
+    assert streams[0].iterations == streams[1].iterations == 2
