@@ -1,0 +1,162 @@
+"""What the benches of mini-batch steps with several classes share: problems, the floor's common calls, rows."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg.blas import dtrsm
+from scipy.linalg.lapack import dpotrf
+
+from fast.class_data import ClassData
+from fast.class_inference import inducing_classes
+from fast.class_projections import InducingClasses
+from validation.bench.measure import Row, best_of
+
+LEARN = ("variance", "lengthscales", "noise", "Z")
+Floor = tuple[Callable[[], None], tuple[str, ...]]
+
+
+class Stepping(Protocol):
+    """A run that takes one step at a time."""
+
+    def step(self) -> Any: ...
+
+
+def start(X: Any, y: Any, C: int, m: int, shared: bool) -> tuple[ClassData, InducingClasses]:
+    """Data, and classes whose inducing points are the first rows, a little apart where each class has its own."""
+    rng = np.random.default_rng(1)
+    d = X.shape[1]
+    Z = np.array(X[:m], dtype=np.float64)
+    Z = np.tile(Z, (C, 1, 1)) + (0.0 if shared else 0.01) * rng.standard_normal((1 if shared else C, m, d))
+    data = ClassData(X, y, C)
+    return data, inducing_classes(data, 2.0, np.full(d, np.sqrt(d) / 2.0), 0.1, 1e-3, Z, shared)
+
+
+class Operands(NamedTuple):
+    """Arrays of the shapes of a step, and the calls that every step needs whatever its method is."""
+
+    kinds: int  # kernels
+    points: NDArray[np.float64]  # (b, d)
+    centres: NDArray[np.float64]  # (d, m)
+    corner: NDArray[np.float64]  # (m, d)
+    rows: NDArray[np.float64]  # (b, m)
+    other: NDArray[np.float64]  # (b, m)
+    matrix: NDArray[np.float64]  # (m, m) positive definite
+    factor: NDArray[np.float64]  # (m, m) its Cholesky factor
+    right: NDArray[np.float64]  # (m, b)
+    square: NDArray[np.float64]  # (m, m)
+    vector: NDArray[np.float64]  # as many numbers as Adam moves
+
+    @classmethod
+    def of(cls, kinds: int, m: int, b: int, d: int, moved: int) -> Operands:
+        """For kernels, inducing points, rows, inputs and numbers that Adam moves."""
+        rng = np.random.default_rng(0)
+        points, centres = rng.standard_normal((b, d)), rng.standard_normal((d, m))
+        rows = rng.standard_normal((b, m)) / np.sqrt(m)
+        matrix = np.asfortranarray(np.eye(m) * m + rows.T @ rows)
+        return cls(
+            kinds,
+            points,
+            centres,
+            np.ascontiguousarray(centres.T),
+            rows,
+            rows + 1.0,
+            matrix,
+            dpotrf(matrix, lower=1, clean=1)[0],
+            np.asfortranarray(rows.T),
+            np.asfortranarray(rng.standard_normal((m, m))),
+            rng.standard_normal(moved),
+        )
+
+    def called(self, own: tuple[str, ...]) -> tuple[str, ...]:
+        """All calls in words, those of the method in the middle."""
+        kinds, moved = self.kinds, self.vector.size
+        (b, d), m = self.points.shape, len(self.matrix)
+        return (
+            f"{kinds} times: products ({b}, {d}) x ({d}, {m}) and ({m}, {d}) x ({d}, {m}), exp of both: kernels",
+            f"{kinds} times: Cholesky ({m}, {m}): K_ZZ; triangular solve ({m}, {m}) \\ ({m}, {b}): rows",
+            *own,
+            f"Adam on {moved} numbers: two running averages, a root, a quotient, the step",
+            f"{kinds} times: product ({m}, {b}) x ({b}, {m}), triangular solve ({m}, {m}) \\ ({m}, {b}), "
+            f"triangular solves ({m}, {m}) \\ ({m}, {m}) left and right: pull-back through K_ZZ",
+            f"{kinds} times: products ({m}, {b}) x ({b}, {d}) and ({m}, {m}) x ({m}, {d}): "
+            "pull-back through the kernels",
+        )
+
+    def floor(self, own: Callable[[], None], told: tuple[str, ...]) -> Floor:
+        """The calls of a step that linear algebra and the kernels cannot do without: own are those of the method."""
+        points, rows, factor, vector = self.points, self.rows, self.factor, self.vector
+        first, second = np.zeros(vector.size), np.zeros(vector.size)
+
+        def all_calls() -> None:
+            for _ in range(self.kinds):
+                np.exp(-np.abs(points @ self.centres))
+                np.exp(-np.abs(self.corner @ self.centres))
+                dpotrf(self.matrix, lower=1)
+                dtrsm(1.0, factor, self.right, side=0, lower=1)
+            own()
+            vector + 1e-5 * (0.9 * first + 0.1 * vector) / (np.sqrt(0.999 * second + 0.001 * vector**2) + 1e-8)
+            for _ in range(self.kinds):
+                rows.T @ self.other
+                dtrsm(1.0, factor, self.right, side=0, lower=1, trans_a=1)
+                half = dtrsm(1.0, factor, self.square, side=0, lower=1, trans_a=1)
+                dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1)
+                rows.T @ points
+                self.square @ self.corner
+
+        return all_calls, self.called(told)
+
+
+def against_floor(
+    bench: str,
+    steps: Callable[[Any, Any, int, int, int, bool], Stepping],
+    floor: Callable[[int, int, int, int, bool], Floor],
+    C: int,
+    d: int,
+    m: int,
+    b: int,
+    repeats: int,
+) -> Iterable[Row]:
+    """A step beside its floor at the shape of MNIST, kernels for each class and one for all."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0.0, 1.0, (2000, d)), rng.integers(0, C, 2000)
+    for name, shared in (("a kernel for each class", False), ("one kernel", True)):
+        run = steps(X, y, C, m, b, shared)
+        least, calls = floor(C, m, b, d, shared)
+        ours, bare = best_of([run.step, least], repeats)
+        yield Row(bench, f"{name}: C = {C}, d = {d}, m = {m}, batch {b}", 1e3 * ours, "ms", "", None)
+        yield Row(bench, f"{name}: floor", 1e3 * bare, "ms", "", None, calls)
+        yield Row(bench, f"{name}: ratio to the floor", ours / bare, "", "<= 1.5", ours / bare <= 1.5)
+
+
+def against_n(
+    bench: str, steps: Callable[[Any, Any, int, int, int, bool], Stepping], sizes: tuple[int, ...], d: int
+) -> Iterable[Row]:
+    """Time of a step with all gradients on memory maps of growing length, pages warm."""
+    rng = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        longest = max(sizes)
+        X = np.memmap(Path(folder, "X.bin"), dtype=np.float32, mode="w+", shape=(longest, d))
+        y = np.memmap(Path(folder, "y.bin"), dtype=np.int8, mode="w+", shape=(longest,))
+        for begin in range(0, longest, 10**5):
+            part = rng.standard_normal((min(10**5, longest - begin), d), dtype=np.float32)
+            X[begin : begin + len(part)] = part
+            y[begin : begin + len(part)] = part[:, :3].argmax(axis=1)
+        runs = [steps(X[:n], y[:n], 3, 50, 100, True) for n in sizes]
+
+        def several(run: Stepping) -> None:
+            for _ in range(20):
+                run.step()
+
+        seconds = best_of([partial(several, run) for run in runs], 10)
+        for n, time in zip(sizes, seconds, strict=True):
+            yield Row(bench, f"n = {n}", 1e3 * time / 20, "ms", "", None)
+        ratio = seconds[-1] / seconds[0]
+        yield Row(bench, "longest over shortest", ratio, "", "<= 1.25", ratio <= 1.25)
+        del X, y, runs
