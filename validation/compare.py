@@ -254,13 +254,25 @@ def gradient_limit(bound: float, why: str) -> tuple[float, str]:
     )
 
 
-def _unit(problem: Problem, name: str) -> NDArray[np.float64]:
+def gradient_unit(problem: Problem, name: str) -> NDArray[np.float64]:
     """What a derivative is taken by; noise adds to the variance, inducing points move by lengthscales."""
     if name == "noise":
         return problem.variance + problem.noise
     if name == "Z":
         return problem.lengthscales[:, None]
     return np.asarray(getattr(problem, name))
+
+
+def gradient_difference(left: Solution, right: Solution, name: str) -> float:
+    """Largest relative difference of a gradient in its unit; inf where a side has none.
+
+    Near an optimum all that is left of a gradient is rounding of its terms: 1 % of log Z, their size, is the floor.
+    """
+    a, b = ((solution.gradients or {}).get(name) for solution in (left, right))
+    if a is None or b is None:
+        return np.inf
+    unit = gradient_unit(left.problem, name)
+    return relative_difference(a * unit, b * unit, 0.01 * abs(left.log_evidence or 0.0))
 
 
 def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list[Row]:
@@ -278,9 +290,7 @@ def _identity_rows(left: Solution, right: Solution, limit: float | None) -> list
             continue
         group, _, field = name.partition("/")
         if group == "gradients":
-            # near an optimum all that is left of a gradient is rounding of its terms: the floor is their size
-            unit, floor = _unit(left.problem, field), 0.01 * abs(left.log_evidence or 0.0)
-            observed = relative_difference(a * unit, b * unit, floor)
+            observed = gradient_difference(left, right, field)
             rows.append(Row(name, "identity", observed, slope_bound, _verdict(observed, slope_bound), slope_why))
             continue
         observed = relative_difference(a, b)

@@ -15,7 +15,14 @@ from validation.checks.discrepancy import MARGIN, discrepancy, recorded
 from validation.checks.identity import FIELDS, GRADIENTS, MAX_CONDITION
 from validation.checks.predictive_integrals import unit_mass
 from validation.checks.subjects import Subject
-from validation.compare import identity_limit, prior_condition, relative_difference
+from validation.compare import (
+    gradient_difference,
+    gradient_limit,
+    gradient_unit,
+    identity_limit,
+    prior_condition,
+    relative_difference,
+)
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -94,25 +101,15 @@ def gradient(context: Context, subject: Subject, problem: Problem, name: str) ->
 
 
 def _gradients_apart(left: Solution, right: Solution, name: str, limit: float, why: str) -> Compared:
-    a, b = ((solution.gradients or {}).get(name) for solution in (left, right))
-    unit = _unit(left.problem, name)
-    floor = 0.01 * abs(left.log_evidence or 0.0)
+    slope_limit, slope_why = gradient_limit(limit, why)
     return Compared(
-        np.inf if a is None or b is None else relative_difference(a * unit, b * unit, floor),
-        max(1e-7, 10.0 * limit),
-        f"gradient in {name}, by its unit: terms of the size of 1 % of log Z and more cancel, at fixed points known to "
-        f"1e-10; {why}",
+        gradient_difference(left, right, name),
+        slope_limit,
+        f"gradient in {name}; {slope_why}",
         left.label,
         right.label,
         f"relative difference of the gradient in {name}",
     )
-
-
-def _unit(problem: Problem, name: str) -> Any:
-    """What a derivative is taken by; noise adds to the variance, inducing points move by lengthscales."""
-    if name == "noise":
-        return problem.variance + problem.noise
-    return problem.lengthscales[:, None] if name == "Z" else getattr(problem, name)
 
 
 def _apart(left: Solution, right: Solution, limit: float, why: str, names: Iterable[str]) -> Iterable[Outcome]:
@@ -247,7 +244,7 @@ def definition(context: Context, subject: Subject, problem: Problem) -> Iterable
 def _by_differences(found: Solution, name: str) -> Compared:
     problem = found.problem
     base = np.array(getattr(problem, name))
-    unit = np.broadcast_to(_unit(problem, name), base.shape)
+    unit = np.broadcast_to(gradient_unit(problem, name), base.shape)
     slopes = dense.differences(lambda x: dense.value(found, problem.replace(**{name: x})), base, unit, 1e-5)
     reported = None if found.gradients is None else found.gradients[name] * unit
     return Compared(

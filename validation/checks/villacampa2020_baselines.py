@@ -19,7 +19,13 @@ from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject
 from validation.checks.villacampa2020_dense import differences, largest
-from validation.compare import identity_limit, prior_condition, relative_difference
+from validation.compare import (
+    gradient_difference,
+    gradient_unit,
+    identity_limit,
+    prior_condition,
+    relative_difference,
+)
 from validation.implementations.quadrature_rule import kernel
 from validation.problem import Problem
 from validation.solution import Solution
@@ -94,25 +100,14 @@ def gradient(context: Context, problem: Problem, name: str) -> Iterable[Outcome]
     """One derivative of the evidence of the regressions, by both witnesses."""
     left, right = identity.pair(context, REGRESSION, problem)
     yield from _unconverged((left, right))
-    slopes = [(solution.gradients or {}).get(name) for solution in (left, right)]
-    unit = _unit(problem, name)
     limit, why = identity_limit(problem)
-    floor = 0.01 * abs(left.log_evidence or 0.0)
-    a, b = slopes
     yield Compared(
-        np.inf if a is None or b is None else relative_difference(a * unit, b * unit, floor),
+        gradient_difference(left, right, name),
         limit,
         f"gradient in {name}, by its unit; terms of the size of 1 % of log Z and more cancel; {why}",
         *_WITNESSES,
         f"relative difference of the gradient in {name}",
     )
-
-
-def _unit(problem: Problem, name: str) -> Any:
-    """What a derivative is taken by; noise adds to the variance, inducing points move by lengthscales."""
-    if name == "noise":
-        return problem.variance + problem.noise
-    return problem.lengthscales[:, None] if name == "Z" else getattr(problem, name)
 
 
 def learned(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -206,7 +201,7 @@ def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
     slopes = {}
     for name in LEARNED:
         base = np.array(getattr(problem, name))
-        unit = np.broadcast_to(_unit(problem, name), base.shape)
+        unit = np.broadcast_to(gradient_unit(problem, name), base.shape)
         found = differences(lambda x, name=name: regression_value(apart.replace(**{name: x})), base, unit, 2e-6)  # type: ignore[misc]
         # one parameter of all classes: every row holds the sum
         slopes[name] = np.broadcast_to(found.sum(axis=0), found.shape) if problem.shared else found
@@ -219,7 +214,7 @@ def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
         )  # fmt: skip
         for name, value in slopes.items():
             reported, floor = (answer.gradients or {}).get(name), 0.01 * abs(answer.log_evidence or 0.0)
-            unit = _unit(problem, name)
+            unit = gradient_unit(problem, name)
             yield Compared(
                 np.inf if reported is None else relative_difference(reported * unit, value, floor),
                 1e-6,
