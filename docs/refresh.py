@@ -15,6 +15,7 @@ lines=N       at most N lines of the head are kept, then one line "..."
 last=N        the last N lines are kept too (with lines=) or only they
 keep=REGEX    only lines in which the expression is found
 shown=TEXT    the command line that is shown in place of the one that is run
+markdown      the output is Markdown and stands on the page as it is, all of it
 slow          --check only asks such a command for its --help, unless --slow is given
 
 Commands of one page run one after another in one empty folder that holds docs/examples, so a file written by one is
@@ -58,6 +59,7 @@ class Block:
     keep: str | None = None
     shown: str | None = None
     slow: bool = False
+    markdown: bool = False
 
 
 def pages() -> list[Path]:
@@ -76,8 +78,8 @@ def parse(head: str, page: str) -> Block:
     values: dict[str, object] = {}
     for option in options:
         key, equals, value = option.partition("=")
-        if key == "slow" and not equals:
-            values["slow"] = True
+        if key in ("slow", "markdown") and not equals:
+            values[key] = True
         elif key == "exit" and equals:
             values["exit"] = None if value == "any" else int(value)
         elif key in _NUMBERS and equals:
@@ -85,7 +87,9 @@ def parse(head: str, page: str) -> Block:
         elif key in ("keep", "shown") and equals:
             values[key] = value
         else:
-            raise ValueError(f"{page}: found the option {option!r}, expected exit=, lines=, last=, keep=, shown=, slow")
+            raise ValueError(
+                f"{page}: found the option {option!r}, expected exit=, lines=, last=, keep=, shown=, markdown, slow"
+            )
     if not command.startswith("triad"):
         raise ValueError(f"{page}: found the command {command!r}, expected one of triad")
     return Block(page, command, **values)  # type: ignore[arg-type]
@@ -161,6 +165,8 @@ def refresh(page: Path, *, write: bool, slow: bool, quick: bool = False) -> list
             if name in output or str(ROOT) in output:
                 problems.append(f"{page.name}: {command}: found a path of this machine in the output, expected none")
                 return match[0]
+            if block.markdown:
+                return f"<!-- output: {match['head']} -->\n\n{output.strip()}\n\n<!-- end -->"
             shown = trim(output, block)
             body = "\n".join([f"$ {block.shown or block.command}", *shown])
             return f"<!-- output: {match['head']} -->\n```console\n{body}\n```\n<!-- end -->"

@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from validation import catalogue, problems, storage, verify_command
 from validation import compare as comparing
-from validation import problems, storage, verify_command
 from validation.bench.command import bench
 from validation.datasets.command import data
 from validation.ledger import audit as auditing
@@ -146,13 +146,31 @@ def compare_command(
 
 
 @app.command("methods")
-def methods_command() -> None:
-    """List implementations and the methods that each witness has."""
+def methods_command(
+    markdown: Annotated[bool, typer.Option("--markdown", help="the methods as README shows them")] = False,
+    truths: Annotated[bool, typer.Option("--truths", help="with --markdown: the truths instead")] = False,
+) -> None:
+    """List the methods of both witnesses, the truths, and the implementations that can be asked."""
+    if truths and not markdown:
+        raise typer.BadParameter("--truths: found it alone, expected --markdown too")
+    if markdown:
+        sys.stdout.write(catalogue.truths_markdown() if truths else catalogue.methods_markdown())
+        return
+    console = plain_console()
+    table = Table("method", "paper", "likelihood", "prior on", box=None)
+    for entry in catalogue.METHODS:
+        table.add_row(entry.method, entry.paper, ", ".join(entry.likelihoods), entry.points)
+    console.print(table)
+    table = Table("truth", "likelihood", "log Z", box=None)
+    for row in catalogue.TRUTHS:
+        table.add_row(f"{row.implementation} {row.method}", ", ".join(row.likelihoods), row.evidence)
+    console.print(table)
     table = Table("implementation", "from", "methods", box=None)
     known = methods()
     for name, origin in implementations().items():
-        table.add_row(name, origin, ", ".join(known.get(name, ())) or "ask it")
-    plain_console().print(table)
+        listed = known.get(name)
+        table.add_row(name, origin, "ask it" if listed is None else str(len(listed)))
+    console.print(table)
 
 
 @app.callback(invoke_without_command=True)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from validation import Problem, Solution, cli, problems, solve
+from validation import Problem, Solution, catalogue, cli, problems, solve
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ["verify", "audit", "data", "bench", "problems", "solve", "compare", "methods"]
@@ -160,6 +160,16 @@ def test_methods_are_listed(triad):
     assert code == 0
     for text in ("reference", "fast", "gibbs", "quadrature", "x-gpc", "gibbs-logit", "exact"):
         assert text in out
+
+
+def test_methods_are_printed_as_a_page_shows_them(triad):
+    code, out, _ = triad("methods", "--markdown")
+    assert code == 0
+    assert out == catalogue.methods_markdown()
+    assert triad("methods", "--markdown", "--truths")[1] == catalogue.truths_markdown()
+    code, _, err = triad("methods", "--truths")
+    assert code == 2
+    assert "--truths: found it alone, expected --markdown too" in err
 
 
 # -- solve ---------------------------------------------------------------------------------------------------
