@@ -18,7 +18,8 @@ from scipy.special import log_ndtr
 
 from fast._types import FloatArray
 from fast.ledger import equation
-from fast.nested_sites import Differences, positive_factors
+from fast.linalg import positive_factors
+from fast.nested_sites import Differences
 from fast.probit import hazard
 
 _SWEEPS = 1000  # after which an inner run is what it is

@@ -6,14 +6,25 @@ takes without a copy.
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg.blas import dtrsm, dtrsv
 from scipy.linalg.lapack import dpocon, dpotrf
 
-from fast._types import FloatArray
+from fast._types import BoolArray, FloatArray
 from fast.errors import NotPositiveDefiniteError
 
 _EPS = float(np.finfo(np.float64).eps)
+_BLOCK = 16  # matrices of a stack with a failure that are tried together before each is tried alone
+
+
+class Factors(NamedTuple):
+    """Lower Cholesky factors of a stack of matrices."""
+
+    lower: FloatArray  # (..., m, m) NaN where the matrix has no factor
+    good: BoolArray  # (...) which matrices have one
 
 
 def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
@@ -69,6 +80,63 @@ def factorise(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     if info == 0 and pivots.min() ** 2 > _EPS * pivots.max() ** 2:  # False for NaN too
         return factor
     return cholesky(matrix, name, remedy)
+
+
+def stacked_cholesky(matrices: FloatArray) -> Factors:
+    """Lower Cholesky factor of every matrix of a stack, and which have one; a factor depends on its matrix alone.
+
+    Whether a matrix near singular has a factor is for its own factorisation to find: the sign of a computed
+    eigenvalue does not foretell it, and LAPACK's failure on one matrix must not reach its neighbours. The stack is
+    factorised at once; if a matrix fails, blocks of 16, and within a block that fails each matrix alone, by the same
+    routine. Time O(n m^3); with failures at most one further call per matrix, 4 to 8 us each for m <= 11.
+
+    Parameters
+    ----------
+    matrices : (..., m, m)   symmetric; a matrix with an entry that is not finite has no factor
+    """
+    m = matrices.shape[-1]
+    flat = matrices.reshape(math.prod(matrices.shape[:-2]), m, m)
+    good: BoolArray = np.asarray(np.isfinite(flat).all(axis=(1, 2)))
+    if not good.all():
+        flat = np.where(good[:, None, None], flat, np.eye(m))
+    lower = _together(flat)
+    if lower is None:
+        lower = np.empty(flat.shape)
+        for start in range(0, len(flat), _BLOCK):
+            block = _together(flat[start : start + _BLOCK])
+            if block is not None:
+                lower[start : start + _BLOCK] = block
+                continue
+            for i in range(start, min(start + _BLOCK, len(flat))):
+                alone = _together(flat[i])
+                if alone is None:
+                    good[i] = False
+                else:
+                    lower[i] = alone
+    good &= np.isfinite(lower.diagonal(axis1=1, axis2=2)).all(axis=1)  # a factor that overflowed is none
+    lower[~good] = np.nan
+    return Factors(lower.reshape(matrices.shape), good.reshape(matrices.shape[:-2]))
+
+
+def _together(matrices: FloatArray) -> FloatArray | None:
+    """Factors of all matrices of a stack, None if one has none: NumPy does not report which."""
+    try:
+        return np.asarray(np.linalg.cholesky(matrices), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def positive_factors(matrices: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """`stacked_cholesky` for sums over many sites, some improper: matrices without a factor get the identity.
+
+    Parameters
+    ----------
+    matrices : (..., m, m)    symmetric
+    """
+    lower, good = stacked_cholesky(matrices)
+    if not good.all():
+        lower[~good] = np.eye(matrices.shape[-1])
+    return lower, good
 
 
 def solve_rows(factor: FloatArray, rhs: FloatArray, *, transposed: bool = False) -> FloatArray:

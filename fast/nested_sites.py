@@ -25,6 +25,7 @@ import numpy as np
 
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.ledger import equation
+from fast.linalg import positive_factors
 
 
 class OuterSites(NamedTuple):
@@ -172,23 +173,6 @@ class ProjectedCavity(NamedTuple):
     cov: FloatArray  # (n, D, D)
     proper: BoolArray  # (n,)
     log_det_left: FloatArray  # (n,) log|I - S^1/2 H S^1/2|
-
-
-def positive_factors(matrices: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """Lower Cholesky factors of (n, D, D), and which matrices have one; the others get the identity.
-
-    Parameters
-    ----------
-    matrices : (n, D, D)    symmetric
-    """
-    good: BoolArray = np.asarray(np.isfinite(matrices).all(axis=(1, 2)))
-    safe = matrices if good.all() else np.where(good[:, None, None], matrices, np.eye(matrices.shape[1]))
-    try:
-        return np.asarray(np.linalg.cholesky(safe), dtype=np.float64), good
-    except np.linalg.LinAlgError:
-        good = good & (np.linalg.eigvalsh(safe)[:, 0] > 0.0)
-        safe = np.where(good[:, None, None], safe, np.eye(matrices.shape[1]))
-        return np.asarray(np.linalg.cholesky(safe), dtype=np.float64), good
 
 
 def _left(projected: Differences, alpha_tilde: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -16,7 +16,8 @@ from scipy.special import log_ndtr
 
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.ledger import equation
-from fast.nested_sites import Differences, positive_factors
+from fast.linalg import positive_factors
+from fast.nested_sites import Differences
 from fast.probit import hazard
 from fast.product_rule import hermite_rule, product_rule
 

@@ -17,9 +17,10 @@ from fast.class_couplings import Coupled, evidence_gradients, marginal_covarianc
 from fast.independent_sites import Tilt, diagonal, settle_independent
 from fast.inner_ep import law_with, log_normaliser, parallel_refresh, run
 from fast.ledger import equation
+from fast.linalg import positive_factors
 from fast.multiclass_predict import ClassPrediction, predict_law
 from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
-from fast.nested_sites import Differences, differences, other_classes, positive_factors, spread
+from fast.nested_sites import Differences, differences, other_classes, spread
 from fast.outer_loop import OuterProgress, Pair, check_options
 
 
