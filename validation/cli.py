@@ -100,9 +100,7 @@ def solve_command(
     console = plain_console()
     console.print(describe_solution(solution))
     if not solution.converged:
-        console.print(
-            "not converged: found the iteration limit, expected the tolerance to be met first", soft_wrap=True
-        )
+        console.print(f"not converged: {solution.settings.get('reason') or 'no reason stated'}", soft_wrap=True)
         raise typer.Exit(EXIT_DIFFERENT)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from validation import arguments
+from validation import arguments, premises
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -81,12 +81,25 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     changed = problem.differences(solution.problem, ignore=("name", *learned))
     if changed:
         raise ValueError(f"{implementation}: found a solution of another problem, which differs in {changed}")
+    settings = {**solution.settings, **_settings(options)}
+    if own and not solution.converged and not settings.get("reason"):
+        settings["reason"] = _why_unfinished(solution, settings)
     return replace(
         solution,
         seconds=seconds,
-        settings={**solution.settings, **_settings(options)},
+        settings=settings,
         versions={**versions(), **solution.versions},
     )
+
+
+def _why_unfinished(solution: Solution, settings: Mapping[str, Any]) -> str:
+    """The reason of a witness that has none but its own stopping rule: nobody is left with a bare False."""
+    if premises.asked_for_steps(replace(solution, settings=settings)):
+        return f"asked for {solution.iterations} steps, and not for a fixed point"
+    left = "" if solution.residual is None else f" with a residual of {solution.residual:.2g}"
+    tolerance = settings.get("tolerance")
+    goal = f" of {tolerance:.2g}" if isinstance(tolerance, (int, float)) else ""
+    return f"stopped after {solution.iterations} iterations{left}, expected the tolerance{goal} to be met first"
 
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:

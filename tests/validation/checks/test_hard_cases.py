@@ -1,0 +1,131 @@
+"""The grid of hard cases: what each verdict means, and that the cells reach where they are meant to reach."""
+
+import signal
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from validation import solve as solve_function
+from validation.checks import hard_cases, hard_problems
+from validation.checks.hard_cases import judged
+from validation.checks.hard_problems import FAMILIES, SCENARIOS, cells
+
+
+def _cell(method="vi-jj", name="harmless"):
+    return next(cells(method, names=(name,)))
+
+
+def _answering(monkeypatch, fast):
+    """`fast` answers by the given function of its own answer; `reference` as ever."""
+
+    def answer(witness, method, problem, **options):
+        found = solve_function(witness, method, problem, **options)
+        return fast(found) if witness == "fast" else found
+
+    monkeypatch.setattr(hard_cases, "solve", answer)
+
+
+def _raising(error):
+    def answer(_found):
+        raise error
+
+    return answer
+
+
+def test_equal_claims_are_equal():
+    found = judged(_cell())
+    assert found.verdict == "equal"
+    assert 0.0 <= found.ratio <= 1.0
+
+
+def test_two_claims_that_differ_by_more_than_the_limit_are_red(monkeypatch):
+    _answering(monkeypatch, lambda found: replace(found, latent_mean=found.latent_mean * (1.0 + 1e-7)))
+    found = judged(_cell())
+    assert found.verdict == "red"
+    assert "latent_mean" in found.why
+
+
+def test_no_claim_with_a_reason_is_honest_and_without_one_is_red(monkeypatch):
+    _answering(monkeypatch, lambda found: replace(found, converged=False, settings={"reason": "because"}))
+    assert judged(_cell()).verdict == "honest"
+    _answering(monkeypatch, lambda found: replace(found, converged=False, settings={}))
+    assert judged(_cell()).verdict == "red"
+
+
+@pytest.mark.parametrize(
+    ("error", "verdict"),
+    [
+        (ValueError("noise: found -1, expected >= 0"), "error"),
+        (ValueError("something went wrong"), "red"),
+        (np.linalg.LinAlgError("noise: found singular, expected regular"), "red"),
+        (ZeroDivisionError("x: found 0, expected 1"), "red"),
+    ],
+    ids=["named", "unnamed", "raw LinAlgError", "arithmetic"],
+)
+def test_an_error_is_an_answer_if_a_witness_made_it_and_named_what_was_found(monkeypatch, error, verdict):
+    _answering(monkeypatch, _raising(error))
+    assert judged(_cell()).verdict == verdict
+
+
+def test_a_warning_is_red(monkeypatch):
+    def warned(found):
+        warnings.warn("overflow encountered in exp", RuntimeWarning, stacklevel=1)
+        return found
+
+    _answering(monkeypatch, warned)
+    found = judged(_cell())
+    assert found.verdict == "red"
+    assert "RuntimeWarning" in found.why
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no timer that interrupts: seconds are only measured")
+def test_a_cell_without_end_is_stopped_and_red(monkeypatch):
+    def endless(found):
+        while True:
+            pass
+
+    monkeypatch.setattr(hard_cases, "LONGEST", 0.2)
+    _answering(monkeypatch, endless)
+    found = judged(_cell())
+    assert found.verdict == "red"
+    assert found.seconds < 5.0
+
+
+def test_every_method_of_both_witnesses_has_cells():
+    from validation.solve import methods
+
+    assert set(FAMILIES) == set(methods()["reference"]) == set(methods()["fast"])
+
+
+def test_the_grid_reaches_the_extremes_and_a_seed_gives_the_same_cells_again():
+    problems = [cell.problem for seed in range(20) for cell in cells("ep", seed)]
+    log_variance = np.log([p.variance[0] for p in problems])
+    scales = np.log10([p.lengthscales.min() for p in problems])
+    assert log_variance.min() < -6.0
+    assert log_variance.max() > 6.0
+    assert scales.min() < -2.5
+    assert scales.max() > 2.5
+    assert max(np.abs(p.X).max() for p in problems) > 9e5
+    assert max(p.n_classes for p in problems) == 30
+    again = [cell.problem for cell in cells("ep", 3)]
+    assert not any(a.differences(b) for a, b in zip(again, problems[3 * len(SCENARIOS) :], strict=False))
+
+
+def test_an_unknown_method_or_cell_is_refused():
+    with pytest.raises(ValueError, match="method: found 'x', expected one of"):
+        next(cells("x"))
+    with pytest.raises(ValueError, match="cell: found 'x', expected one of"):
+        next(cells("ep", names=("x",)))
+
+
+def test_the_command_names_each_cell_and_exits_1_on_a_red_one(monkeypatch):
+    lines = []
+    assert hard_cases.main(["--method", "vi-jj", "--cell", "harmless"], lines.append) == 0
+    assert lines[0].startswith("equal  vi-jj harmless")
+    _answering(monkeypatch, lambda found: replace(found, latent_mean=found.latent_mean + 1.0))
+    lines.clear()
+    assert hard_cases.main(["--method", "vi-jj", "--cell", "harmless", "--seed", "5"], lines.append) == 1
+    assert lines[-1] == "0 equal, 0 honest, 0 error, 1 red\n"
+    assert hard_problems.SEED != 5
