@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg.lapack import dtrtri
-from scipy.optimize import minimize
 
 from fast._types import FloatArray
 from fast.class_projections import ClassLaw
@@ -135,6 +134,8 @@ def climb(law: ClassLaw, point: Callable[[ClassLaw], Any], bound: float) -> Clas
     point : callable    q -> laws, terms, energy and its direction
     bound : float       sum of the variances of a class beyond which the search ends
     """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
     options = {"maxiter": _ITERATIONS, "gtol": _ENOUGH, "ftol": 1e-13, "maxcor": 30}
     try:
         for _ in range(_RESTARTS):

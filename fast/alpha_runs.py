@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dtrtri
-from scipy.sparse.linalg import LinearOperator, gmres
 
 from fast._types import FloatArray, IntArray
 from fast.alpha_climb import climb
@@ -346,6 +345,8 @@ class EnergyRun:
 
     def _newton(self) -> ClassLaw | None:
         """Newton's step for a vanishing direction, by GMRES on differences of directions, in the units of q itself."""
+        from scipy.sparse.linalg import LinearOperator, gmres  # here: only some runs need what takes long to load
+
         frame = _Frame(self.law)
         wanted = frame.into(self.here.change.flat)
 

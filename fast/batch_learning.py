@@ -7,7 +7,6 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from fast._inputs import Hyper
 from fast._types import FloatArray
@@ -67,6 +66,8 @@ def maximise(
     ------
     ValueError, NotPositiveDefiniteError    if the start itself is refused
     """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
     start = packing.vector(packing.hyper, packing.Z)
     best_value, best_vector, best_slope = -np.inf, start, np.zeros(start.size)
     worst, n_evaluations, n_refused = np.inf, 0, 0

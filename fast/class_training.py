@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.optimize import minimize
 
 from fast import _inputs
 from fast import checkpoint as checkpoints
@@ -499,6 +498,8 @@ def search(
     packing              learned parameters
     callback : callable  called with a Progress after every evaluation
     """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
     hyper, Z = run.points.hyper, run.points.Z
     start = packing.vector(hyper, Z)
     inner = settings._replace(trace=False)

@@ -12,7 +12,6 @@ from math import lgamma
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from fast import _inputs
 from fast._types import FloatArray
@@ -280,6 +279,8 @@ def search(
     ------
     ValueError, NotPositiveDefiniteError    if the start itself is refused
     """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
     one_of("sits_on", sits_on, ("field", "root"))
     one_of("map_density", map_density, ("value", "log"))
     max_iterations = _inputs.count("max_iterations", max_iterations)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
 
 from fast import _inputs
 from fast._inputs import Hyper
@@ -301,6 +300,8 @@ def joint_search(
     max_iterations : int
     tolerance : float            relative change of the bound in one step
     """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
     bound = _Bound(state, learn)
     packing = bound.packing
     size = packing.size

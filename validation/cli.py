@@ -3,46 +3,85 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import threading
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
-import numpy as np
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation import catalogue, problems, storage, verify_command
-from validation import compare as comparing
-from validation.bench.command import bench
-from validation.datasets.command import data
-from validation.ledger import audit as auditing
-from validation.ledger.command import audit
-from validation.problem import Problem
-from validation.reproduce import command as reproduce_command
-from validation.solution import Solution
+from validation import catalogue
+from validation.later import STYLE, Commands, later
 from validation.solve import ImplementationError, implementations, methods, solve, versions
-from validation.truth.command import truth
 
+# What computes is imported by the functions that need it, so that `--help` waits for none of it.
 if TYPE_CHECKING:
+    from validation.compare import Row
+    from validation.problem import Problem
     from validation.report.page import Coverage
+    from validation.solution import Solution
 
 app = typer.Typer(
     name="triad",
+    cls=Commands,
     help="Three independent witnesses for Gaussian process classification, and a judge that compares them.",
     no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
+    **STYLE,
 )
-app.command("verify")(verify_command.verify)
-app.command("audit")(audit)
-app.command("data")(data)
-app.command("bench")(bench)
-app.command("truth")(truth)
-app.command("reproduce")(reproduce_command.reproduce)
+
+
+def _verify() -> Callable[..., Any]:
+    from validation import verify_command
+
+    verify_command.coverage = ledger_coverage
+    return verify_command.verify
+
+
+def _audit() -> Callable[..., Any]:
+    from validation.ledger.command import audit
+
+    return audit
+
+
+def _data() -> Callable[..., Any]:
+    from validation.datasets.command import data
+
+    return data
+
+
+def _bench() -> Callable[..., Any]:
+    from validation.bench.command import bench
+
+    return bench
+
+
+def _truth() -> Callable[..., Any]:
+    from validation.truth.command import truth
+
+    return truth
+
+
+def _reproduce() -> Callable[..., Any]:
+    from validation.reproduce import command
+
+    command.parse = parse_options
+    return command.reproduce
+
+
+later(app, "verify", "Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red.", _verify)
+later(app, "audit", "Show which equations of the papers are realised and tested.", _audit)
+later(app, "data", "List the data sets known by name, show one, or load and check the copies at hand.", _data)
+later(app, "bench", "Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute).",
+      _bench)  # fmt: skip
+later(app, "truth", "Make a truth file with its evidence card; exit 1 if the gate is not met or the second route "
+      "disagrees.", _truth)  # fmt: skip
+later(app, "reproduce", "Run an experiment of a paper again and set what it prints beside what comes out here.",
+      _reproduce)  # fmt: skip
+
 
 EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 
@@ -57,6 +96,8 @@ def problems_command(
     output: Annotated[Path | None, typer.Option("--output", help="write the problem to this .npz")] = None,
 ) -> None:
     """List the built-in problems, describe one, or write one to a .npz."""
+    from validation import problems
+
     console = plain_console()
     if name is None:
         if output is not None:
@@ -87,12 +128,16 @@ def solve_command(
     ] = False,
 ) -> None:
     """Ask one implementation for its answer to one problem."""
+    from validation import storage
+
     if output is not None:
         storage.check_writable(output)
     try:
         solution = solve(implementation, method, load_problem(problem), **parse_options(option or []))
     except ImplementationError as error:
         if verbose:
+            import traceback
+
             sys.stderr.write("".join(traceback.format_exception(error.__cause__)))
         raise
     if output is not None:
@@ -114,6 +159,9 @@ def compare_command(
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
 ) -> None:
     """Judge two solutions of one problem; exit 1 if they disagree, 2 if nothing in them can be judged."""
+    from validation import compare as comparing
+    from validation.solution import Solution
+
     a, b = Solution.load(left), Solution.load(right)
     bands = parse_options(band or [], "--band")
     for key, value in bands.items():
@@ -186,6 +234,8 @@ def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | Non
 
     Once `stop` is set, from another thread, reading the tests ends with an error.
     """
+    from validation.ledger import audit as auditing
+
     ledger = auditing.build(auditing.default_sources(), stop)
     if ledger.without_tests or ledger.problems:
         return None
@@ -203,9 +253,6 @@ def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | Non
             }
         )
     return found
-
-
-verify_command.coverage = ledger_coverage
 
 
 def main() -> None:
@@ -239,14 +286,17 @@ def plain_console() -> Console:
     return Console(markup=False, emoji=False, highlight=False)
 
 
-def json_row(row: comparing.Row) -> dict[str, Any]:
+def json_row(row: Row) -> dict[str, Any]:
     """A row as JSON can hold it: a number that is none, or infinite, becomes null."""
     values = row._asdict()
-    return values | {key: values[key] if np.isfinite(values[key]) else None for key in ("observed", "limit")}
+    return values | {key: values[key] if math.isfinite(values[key]) else None for key in ("observed", "limit")}
 
 
 def load_problem(name: str) -> Problem:
     """A problem from a .npz, or a built-in one by name (which no file or folder of that name hides)."""
+    from validation import problems
+    from validation.problem import Problem
+
     if name.endswith(".npz") or (name not in problems.names() and Path(name).is_file()):
         return Problem.load(name)
     return problems.get(name)
@@ -271,6 +321,10 @@ def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
 
 def describe_problem(problem: Problem) -> Table:
     """A two-column table of what defines a problem."""
+    import numpy as np
+
+    from validation import compare as comparing
+
     table = Table("field", "value", box=None, title=problem.name, title_justify="left")
     counts = ", ".join(str(c) for c in np.bincount(problem.y, minlength=problem.n_classes))
     for key, value in [
@@ -292,6 +346,8 @@ def describe_problem(problem: Problem) -> Table:
 
 def describe_solution(solution: Solution) -> Table:
     """A two-column table of what an implementation answered."""
+    from validation import compare as comparing
+
     table = Table(
         "field", "value", box=None, title=f"{solution.label} on {solution.problem.name}", title_justify="left"
     )
@@ -315,13 +371,12 @@ def describe_solution(solution: Solution) -> Table:
 
 def number(value: float) -> str:
     """Three digits, or a dash where there is no number."""
-    return "-" if np.isnan(value) else f"{value:.3g}"
+    return "-" if math.isnan(value) else f"{value:.3g}"
 
 
 def _brief(values: Any) -> str:
+    import numpy as np
+
     flat = np.ravel(values)
     shown = ", ".join(f"{v:.4g}" for v in flat[:4])
     return shown + (f", ... ({flat.size})" if flat.size > 4 else "")
-
-
-reproduce_command.parse = parse_options

@@ -8,28 +8,24 @@ tuple of method ids) lets the judge refuse a method it does not have before any 
 from __future__ import annotations
 
 import importlib
-import inspect
-import platform
 import sys
 import time
-import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from difflib import get_close_matches
-from importlib.metadata import PackageNotFoundError, entry_points, version
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from validation import arguments, premises
-from validation.problem import Problem
-from validation.solution import Solution
+# `import validation` loads this module, and with it nothing that takes time: NumPy and what reads the metadata of
+# installed packages are imported by the functions that need them.
+if TYPE_CHECKING:
+    from validation.problem import Problem
+    from validation.solution import Solution
 
 ENTRY_POINT_GROUP = "triad.implementations"
 WITNESSES = ("reference", "fast", "gibbs")
 JUDGE = ("quadrature",)  # the truth that the judge works out by itself
 
-Implementation = Callable[..., Solution]
+Implementation = Callable[..., "Solution"]
 
 
 class ImplementationError(RuntimeError):
@@ -54,6 +50,12 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
                              method cannot answer
     ImplementationError      if a third party's callable raises anything; its __cause__ is what was raised
     """
+    from dataclasses import replace
+
+    from validation import arguments
+    from validation.problem import Problem
+    from validation.solution import Solution
+
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: found {type(problem).__name__}, expected a validation.Problem")
     arguments.string(method, "method")
@@ -94,6 +96,10 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
 
 def _why_unfinished(solution: Solution, settings: Mapping[str, Any]) -> str:
     """The reason of a witness that has none but its own stopping rule: nobody is left with a bare False."""
+    from dataclasses import replace
+
+    from validation import premises
+
     if premises.asked_for_steps(replace(solution, settings=settings)):
         return f"asked for {solution.iterations} steps, and not for a fixed point"
     left = "" if solution.residual is None else f" with a residual of {solution.residual:.2g}"
@@ -104,6 +110,8 @@ def _why_unfinished(solution: Solution, settings: Mapping[str, Any]) -> str:
 
 def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options of a witness: one name to learn stands for itself, a seed is refused here and not inside NumPy."""
+    from validation import arguments
+
     plain = dict(options)
     if isinstance(plain.get("learn"), str):
         plain["learn"] = (plain["learn"],)
@@ -123,6 +131,8 @@ def _place(error: BaseException, answer: Implementation) -> str:
 
     Without such a frame the arguments did not fit the call, or the error arose in code without lines.
     """
+    import traceback
+
     home = str(getattr(answer, "__module__", None) or type(answer).__module__).partition(".")[0]
     here = [
         (frame.f_code.co_filename, line)
@@ -134,6 +144,8 @@ def _place(error: BaseException, answer: Implementation) -> str:
 
 def implementations() -> dict[str, str]:
     """Names that `solve` takes, each with where it comes from."""
+    from importlib.metadata import entry_points
+
     found = dict.fromkeys(WITNESSES, "witness") | dict.fromkeys(JUDGE, "the judge's own")
     for point in entry_points(group=ENTRY_POINT_GROUP):
         found.setdefault(point.name, f"entry point {point.value}")
@@ -159,6 +171,8 @@ def find_implementation(name: str) -> Implementation:
         raise TypeError(f"implementation: found {type(name).__name__}, expected a string")
     if name in WITNESSES + JUDGE:
         return importlib.import_module(f"validation.implementations.{name}").answer
+    from importlib.metadata import entry_points
+
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if point.name == name:
             try:
@@ -198,6 +212,8 @@ def find_implementation(name: str) -> Implementation:
 
 def check_options(function: Callable[..., Any], options: Mapping[str, Any], where: str) -> None:
     """Refuse options that are no keyword of `function`, with the near misses."""
+    import inspect
+
     known = [
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -210,6 +226,9 @@ def check_options(function: Callable[..., Any], options: Mapping[str, Any], wher
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
     found = {"python": platform.python_version()}
     for package in ("gpc-triad", "numpy", "scipy"):
         try:
@@ -233,6 +252,8 @@ def _callable(target: Any, name: str) -> Implementation:
 
 
 def _listed(known: Any, wanted: str) -> str:
+    from difflib import get_close_matches
+
     names = ", ".join(sorted(known))
     close = get_close_matches(wanted, list(known), n=1)
     return f"{names} (did you mean {close[0]!r}?)" if close else names
@@ -240,6 +261,8 @@ def _listed(known: Any, wanted: str) -> str:
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
     """Options as a file can hold them: numbers, text and lists stay, anything else is named by its type."""
+    from validation import arguments
+
     settings: dict[str, Any] = {}
     for key, value in options.items():
         if callable(value):

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrmm
-from scipy.optimize import minimize
 
 from fast import _inputs
 from fast._inputs import Hyper
@@ -248,6 +247,8 @@ def fit(
 
 def _search(prior: Any, expected: Expected, learn: tuple[str, ...], tolerance: float, max_iterations: int) -> Hyper:
     """L-BFGS-B over mu, C and logarithms."""
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
     form = _Vector(prior.hyper, prior.Z, learn)
     blocks = [
         Batch(_inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])

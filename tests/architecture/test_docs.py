@@ -78,7 +78,7 @@ def known_options():
     command = typer.main.get_command(app)
     return {
         name: {option for parameter in sub.params for option in (*parameter.opts, *parameter.secondary_opts)}
-        for name, sub in command.commands.items()
+        for name, sub in ((name, command.resolve_command(None, [name])[1]) for name in command.commands)
     } | {"": {option for parameter in command.params for option in parameter.opts}}
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import pkgutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,25 +15,25 @@ from validation.solution import Solution
 from validation.solve import check_options
 
 
-def dispatcher(witness: str, package: str, path: Iterable[str]) -> Callable[..., Solution]:
-    """answer(method, problem, **options) of a witness, from the TABLE of each module of its package that has one.
+def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]) -> Callable[..., Solution]:
+    """answer(method, problem, **options) of a witness, from the TABLEs of the modules of its package.
 
-    Options are checked by name before any work. Raises ValueError if two modules claim one method.
+    adapters: module -> the methods of its TABLE. A module is imported when one of its methods is asked: all of them
+    take a second. Options are checked by name before any work. Raises ValueError if two modules claim one method.
     """
-    table: dict[str, Callable[..., Solution]] = {}
-    for name in sorted(found.name for found in pkgutil.iter_modules(path)):
-        module = importlib.import_module(f"{package}.{name}")
-        for method, function in getattr(module, "TABLE", {}).items():
-            if method in table:
+    home: dict[str, str] = {}
+    for name, methods in adapters.items():
+        for method in methods:
+            if method in home:
                 raise ValueError(f"{package}.{name}: found {method!r} a second time, expected each method once")
-            table[method] = function
+            home[method] = name
 
     def answer(method: str, problem: Problem, **options: Any) -> Solution:
-        function = table[method]
+        function = importlib.import_module(f"{package}.{home[method]}").TABLE[method]
         check_options(function, options, f"{witness} {method}")
         return function(problem, **options)
 
-    answer.methods = tuple(table)  # type: ignore[attr-defined]
+    answer.methods = tuple(home)  # type: ignore[attr-defined]
     answer.__module__ = package
     return answer
 

@@ -4,4 +4,18 @@ from __future__ import annotations
 
 from validation.implementations.common import dispatcher
 
-answer = dispatcher("fast", __name__, __path__)
+# module -> the methods of its TABLE
+ADAPTERS = {
+    "epgpc": ("epgpc",),
+    "izmailov": ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"),
+    "riihimaki": ("nested-ep", "nested-iep", "qep", "qiep", "laplace", "laplace-tkp", "vb-probit"),
+    "svgpc": ("svgpc",),
+    "villacampa": ("ep", "sep"),
+    "villacampa2020": ("pep", "apep", "arpep", "rpapep", "bb-alpha"),
+    "villacampa2020_baselines": ("label-regression", "laplace-sparse"),
+    "villacampa_baselines": ("gfitc", "vi-robust"),
+    "x_gpc": ("x-gpc",),
+    "x_gpc_svi": ("x-gpc-svi",),
+}
+
+answer = dispatcher("fast", __name__, ADAPTERS)
