@@ -11,6 +11,7 @@ import numpy as np
 
 from validation.checks import villacampa2020_dense as dense
 from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
+from validation.checks.differences import parameter_differences
 from validation.checks.discrepancy import MARGIN, discrepancy, recorded
 from validation.checks.identity import FIELDS, GRADIENTS, MAX_CONDITION
 from validation.checks.predictive_integrals import unit_mass
@@ -242,11 +243,8 @@ def definition(context: Context, subject: Subject, problem: Problem) -> Iterable
 
 
 def _by_differences(found: Solution, name: str) -> Compared:
-    problem = found.problem
-    base = np.array(getattr(problem, name))
-    unit = np.broadcast_to(gradient_unit(problem, name), base.shape)
-    slopes = dense.differences(lambda x: dense.value(found, problem.replace(**{name: x})), base, unit, 1e-5)
-    reported = None if found.gradients is None else found.gradients[name] * unit
+    slopes = parameter_differences(lambda moved: dense.value(found, moved), found.problem, name, 1e-5)
+    reported = None if found.gradients is None else found.gradients[name] * gradient_unit(found.problem, name)
     return Compared(
         np.inf if reported is None else relative_difference(reported, slopes, 0.01 * abs(found.log_evidence or 0.0)),
         1e-6,

@@ -16,9 +16,10 @@ from scipy.special import log_softmax
 
 from validation.checks import identity
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.differences import parameter_differences
 from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject
-from validation.checks.villacampa2020_dense import differences, largest
+from validation.checks.villacampa2020_dense import largest
 from validation.compare import (
     gradient_difference,
     gradient_unit,
@@ -197,14 +198,7 @@ def regression_fields(problem: Problem) -> dict[str, Array]:
 def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
     """label-regression against exact Gaussian conditioning, and its gradient against differences of the evidence."""
     expected = {"log_evidence": regression_value(problem), **regression_fields(problem)}
-    apart = problem.replace(shared=False)
-    slopes = {}
-    for name in LEARNED:
-        base = np.array(getattr(problem, name))
-        unit = np.broadcast_to(gradient_unit(problem, name), base.shape)
-        found = differences(lambda x, name=name: regression_value(apart.replace(**{name: x})), base, unit, 2e-6)  # type: ignore[misc]
-        # one parameter of all classes: every row holds the sum
-        slopes[name] = np.broadcast_to(found.sum(axis=0), found.shape) if problem.shared else found
+    slopes = {name: parameter_differences(regression_value, problem, name, 2e-6) for name in LEARNED}
     for witness in _WITNESSES:
         answer = context.solve(witness, REGRESSION.method, problem)
         yield from _apart(
