@@ -47,6 +47,7 @@ def verify(
     jobs: Annotated[
         int | None, typer.Option("--jobs", min=1, help="processes; by default 2, or 1 on a single core")
     ] = None,
+    threads: Annotated[int, typer.Option("--threads", min=1, help="of linear algebra in each process")] = 1,
     output: Annotated[Path, typer.Option("--output", help="folder for checks.csv and report.html")] = Path("results"),
     verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict; tracebacks")] = False,
     why: Annotated[bool, typer.Option("--why", help="the reason for its limit under each check")] = False,
@@ -56,6 +57,8 @@ def verify(
     if self_test:
         if paper or check or problem:
             _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --fault, --full")
+        if threads != 1:
+            _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the faults do not depend on it")
         _self_test(errors, full=full, method=method or [], fault=fault or [], jobs=jobs, verbose=verbose)
         return
     if fault:
@@ -79,7 +82,7 @@ def verify(
         narrow = bool(check or method or problem)
         reading = None if coverage is None or narrow else _aside.submit(coverage, stop)
         with progress(errors, len(selection.pairs)) as listen:
-            found = runner.run(selection, jobs=jobs, listen=listen)
+            found = runner.run(selection, jobs=jobs, listen=listen, threads=threads)
         console = Console()
         table.print_run(console, found, why=why, verbose=verbose)
         storage.write_text(output / "checks.csv", table.csv_text(found.results))

@@ -1,4 +1,4 @@
-"""Work spread over processes: one thread of linear algebra each, nothing left running, no result without an owner."""
+"""Work spread over processes: a set number of threads of linear algebra each, nothing left running, no lost result."""
 
 from __future__ import annotations
 
@@ -28,23 +28,26 @@ def spread(
     *,
     jobs: int | None,
     listen: Hear,
+    threads: int = 1,
 ) -> Generator[tuple[int, Any], None, None]:
     """Yield (index, work(unit, listen)) as units get done, the costliest first.
 
     With more than one job the units run in fresh processes, and what they tell `listen` arrives here. A process that
-    dies gives its exception in place of an answer. Linear algebra has one thread in either case, so that numbers do
-    not depend on the number of jobs. On an interrupt the processes are stopped before it is raised again.
+    dies gives its exception in place of an answer. Linear algebra has `threads` in each process, whatever the number of
+    jobs, so that numbers do not depend on it. On an interrupt the processes are stopped before it is raised again.
     """
     jobs = min(default_jobs() if jobs is None else jobs, max(1, len(units)))
     if jobs < 1:
         raise ValueError(f"jobs: found {jobs}, expected at least 1")
+    if threads < 1:
+        raise ValueError(f"threads: found {threads}, expected at least 1")
     order = sorted(range(len(units)), key=lambda i: -costs[i])
     if jobs == 1:
-        with threadpool_limits(limits=1):
+        with threadpool_limits(limits=threads):
             for i in order:
                 yield i, work(units[i], listen)
         return
-    yield from _spread_over_processes(work, units, order, jobs, listen)
+    yield from _spread_over_processes(work, units, order, jobs, listen, threads)
 
 
 def default_jobs() -> int:
@@ -53,14 +56,19 @@ def default_jobs() -> int:
 
 
 def _spread_over_processes(
-    work: Callable[[Any, Hear], Any], units: Sequence[Any], order: Sequence[int], jobs: int, listen: Hear
+    work: Callable[[Any, Hear], Any],
+    units: Sequence[Any],
+    order: Sequence[int],
+    jobs: int,
+    listen: Hear,
+    threads: int,
 ) -> Iterator[tuple[int, Any]]:
     spawn = multiprocessing.get_context("spawn")
     events = spawn.SimpleQueue()
     hearing = threading.Thread(target=_hear, args=(events, listen), daemon=True)
     before = set(multiprocessing.active_children())
-    with _one_thread():
-        pool = ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_start_process, initargs=(events,))
+    with _environment_of(threads):
+        pool = ProcessPoolExecutor(jobs, mp_context=spawn, initializer=_start_process, initargs=(events, threads))
         hearing.start()
         broken = False
         try:
@@ -92,12 +100,13 @@ def _hear(events: Any, listen: Hear) -> None:
 
 
 _events: Any = None
+_threads = 1
 
 
-def _start_process(events: Any) -> None:
+def _start_process(events: Any, threads: int) -> None:
     """In a fresh process: an interrupt is for the parent, which stops its children; without a parent they end."""
-    global _events
-    _events = events
+    global _events, _threads
+    _events, _threads = events, threads
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
@@ -110,15 +119,15 @@ def _end_with_parent() -> None:
 
 
 def _in_process(work: Callable[[Any, Hear], Any], unit: Any) -> Any:
-    with threadpool_limits(limits=1):
+    with threadpool_limits(limits=_threads):
         return work(unit, _events.put)
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Processes started inside have one thread for linear algebra: they already share the cores."""
+def _environment_of(threads: int) -> Iterator[None]:
+    """Processes started inside have this many threads for linear algebra."""
     before = {name: os.environ.get(name) for name in THREAD_VARIABLES}
-    os.environ.update(dict.fromkeys(THREAD_VARIABLES, "1"))
+    os.environ.update(dict.fromkeys(THREAD_VARIABLES, str(threads)))
     try:
         yield
     finally:

@@ -137,7 +137,9 @@ def _work(unit: _Work, listen: Listener) -> _Finished:
 # -- a run ---------------------------------------------------------------------------------------------------
 
 
-def run(selection: Selection, *, jobs: int | None = None, listen: Listener | None = None) -> Run:
+def run(
+    selection: Selection, *, jobs: int | None = None, listen: Listener | None = None, threads: int = 1
+) -> Run:
     """Ask every pair and judge the whole.
 
     Parameters
@@ -145,6 +147,7 @@ def run(selection: Selection, *, jobs: int | None = None, listen: Listener | Non
     selection : Selection    from `select`
     jobs : int               processes, by default the smaller of 2 and the number of cores; 1 stays in this process
     listen : callable        told of every `Event`, in this process
+    threads : int            of linear algebra in each process
 
     Ctrl-C ends the run early: what was answered is judged, the rest is SKIP with that reason, `interrupted` is True.
     """
@@ -164,7 +167,8 @@ def run(selection: Selection, *, jobs: int | None = None, listen: Listener | Non
     finished: dict[int, _Finished] = {}
     interrupted = False
     try:
-        with closing(spread(_work, units, [cost(unit.problem) for unit in units], jobs=jobs, listen=hear)) as work:
+        costs = [cost(unit.problem) for unit in units]
+        with closing(spread(_work, units, costs, jobs=jobs, listen=hear, threads=threads)) as work:
             for index, outcome in work:
                 name = units[index].problem
                 if isinstance(outcome, BaseException):

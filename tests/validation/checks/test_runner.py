@@ -384,17 +384,34 @@ def test_an_interrupt_stops_the_processes_and_keeps_what_they_told(module):
     assert not multiprocessing.active_children()
 
 
-def test_linear_algebra_in_processes_has_one_thread_and_the_environment_is_left_as_it_was(module, monkeypatch):
+@pytest.mark.parametrize("jobs", [1, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_linear_algebra_has_as_many_threads_as_asked_and_the_environment_is_left_as_it_was(
+    module, monkeypatch, threads, jobs
+):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
     monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
-    name = module("""
+    name = module(f"""
+        import threadpoolctl
+
         @ask("identity/x-gpc/threads", "easy", "hard")
         def threads(context, problem):
-            return Compared(float(os.environ["OMP_NUM_THREADS"]), 1.0, "", "", "")
+            found = [pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+            wrong = sum(number != {threads} for number in found)  # Accelerate has no such pool
+            if {jobs} > 1:  # a process of its own is told by its environment as well
+                wrong += os.environ["OMP_NUM_THREADS"] != "{threads}"
+            return Compared(float(wrong), 0.5, "", "", "")
         """)
-    assert [result.verdict for result in run(select(modules=[name]), jobs=2).results] == ["PASS", "PASS"]
+    found = run(select(modules=[name]), jobs=jobs, threads=threads)
+    assert [result.verdict for result in found.results] == ["PASS", "PASS"]
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert "MKL_NUM_THREADS" not in os.environ
+
+
+def test_no_threads_are_refused():
+    register("identity/x-gpc/elbo", compared(0.0))
+    with pytest.raises(ValueError, match="threads: found 0, expected at least 1"):
+        run(select(), jobs=1, threads=0)
 
 
 def test_no_processes_is_refused():
