@@ -20,7 +20,7 @@ def run_in(module: str, line: str) -> list[warnings.WarningMessage]:
 @pytest.mark.parametrize("category", [*DEPRECATIONS, UserWarning, RuntimeWarning])
 @pytest.mark.parametrize("module", OURS)
 def test_a_warning_attributed_to_our_own_module_is_an_error(module, category):
-    with pytest.raises(category, match="^planted$"):
+    with pytest.raises(category, match=r"^planted$"):
         run_in(module, f"warnings.warn('planted', {category.__name__})")
 
 
@@ -53,5 +53,5 @@ def test_doubt_about_an_integral_is_an_error_also_where_scipy_integrates_over_tw
 
 
 def test_a_warning_in_this_very_file_is_an_error():
-    with pytest.raises(DeprecationWarning, match="^planted$"):
+    with pytest.raises(DeprecationWarning, match=r"^planted$"):
         warnings.warn("planted", DeprecationWarning, stacklevel=1)
