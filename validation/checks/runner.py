@@ -137,9 +137,7 @@ def _work(unit: _Work, listen: Listener) -> _Finished:
 # -- a run ---------------------------------------------------------------------------------------------------
 
 
-def run(
-    selection: Selection, *, jobs: int | None = None, listen: Listener | None = None, threads: int = 1
-) -> Run:
+def run(selection: Selection, *, jobs: int | None = None, listen: Listener | None = None, threads: int = 1) -> Run:
     """Ask every pair and judge the whole.
 
     Parameters
