@@ -1,17 +1,28 @@
 # Two commands on a fresh machine: `make verify` and `make test`. Each sets up .venv by itself.
+# On Windows: GNU make with the bash of Git for Windows on the path, `make PYTHON=python`.
 PYTHON ?= python3
 VENV   := .venv
-BIN    := $(VENV)/bin
+ifeq ($(OS),Windows_NT)
+SHELL  := bash
+SCRIPTS := Scripts
+else
+SCRIPTS := bin
+endif
+BIN    := $(VENV)/$(SCRIPTS)
 # The suite runs two processes on two cores; a BLAS that starts threads of its own only gets in their way.
 THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help verify self-test test test-all lint docs bench audit lock clean
+.PHONY: help verify verify-full self-test test test-all test-kernels test-rounding test-oldest test-newest lint docs \
+	bench audit lock clean
 
 help:
 	@echo "make verify     close the triangle: reference, fast and gibbs judged on real data"
+	@echo "make verify-full the same with every problem and longer chains; TRIAD_DATA=folder adds the data sets there"
 	@echo "make test       the test suite without the slow tests"
 	@echo "make test-all   the whole test suite"
+	@echo "make test-kernels the suite and verify under five OpenBLAS kernels with 1 and 2 threads"
+	@echo "make test-oldest, make test-newest  the suite with the oldest and the newest versions that pyproject.toml allows"
 	@echo "make self-test  seed faults and watch the judge turn red on each"
 	@echo "make audit      the ledger of equations, perturbation included"
 	@echo "make lint       ruff, mypy, import contracts"
@@ -33,6 +44,9 @@ $(VENV)/dev.stamp: $(VENV)/run.stamp requirements/dev.txt
 verify: $(VENV)/run.stamp
 	$(THREADS) $(BIN)/triad verify
 
+verify-full: $(VENV)/run.stamp
+	$(THREADS) $(BIN)/triad verify --full --output results/full
+
 self-test: $(VENV)/run.stamp
 	$(THREADS) $(BIN)/triad verify --self-test
 
@@ -42,10 +56,38 @@ test: $(VENV)/dev.stamp
 test-all: $(VENV)/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 -q
 
+# Which kernels, e.g. on a CPU without AVX-512: make test-kernels KERNELS="Haswell Nehalem"
+KERNELS ?= Haswell SkylakeX Sandybridge Nehalem Prescott
+
+test-kernels: $(VENV)/dev.stamp
+	$(BIN)/python .ci/kernels.py --kernel $(KERNELS) --threads 1 2
+
+# What .ci/run asks of two kernels besides the machine's own, one on each of two cores.
+test-rounding: $(VENV)/dev.stamp
+	$(BIN)/python .ci/kernels.py --others 2 --threads 1 --what verify rounding --side-by-side --output results/rounding
+
+# Both make their environment anew, so that nothing stays of another Python or of yesterday. A version without a wheel
+# for this Python is an error, not a compilation: the oldest are tested on 3.11.
+test-oldest:
+	$(PYTHON) -m venv --clear .venv-oldest
+	.venv-oldest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
+		-r requirements/oldest.txt
+	.venv-oldest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	$(THREADS) .venv-oldest/$(SCRIPTS)/python -m pytest -n 2 -q -m "not slow"
+
+test-newest:
+	$(PYTHON) -m venv --clear .venv-newest
+	.venv-newest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --upgrade -r requirements/build.in
+	.venv-newest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager \
+		--no-build-isolation -e ".[test]"
+	.venv-newest/$(SCRIPTS)/python -m pip list --disable-pip-version-check --format freeze
+	$(THREADS) .venv-newest/$(SCRIPTS)/python -m pytest -n 2 -q -m "not slow"
+
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --strict .ci/kernels.py
 	$(BIN)/lint-imports
 
 audit: $(VENV)/dev.stamp
@@ -63,4 +105,4 @@ lock: $(VENV)/dev.stamp
 	sh requirements/lock.sh
 
 clean:
-	rm -rf $(VENV) build dist docs/_build results .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) .venv-oldest .venv-newest build dist docs/_build results .pytest_cache .mypy_cache .ruff_cache
