@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 # at once, for it loads nothing: as a name given later it would lose against the module of the same name
 from validation.solve import solve
 
+# not from `typing`: until this module is done, Ctrl-C is not ours (see `validation.entry`), and that takes 10 ms
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from validation.problem import Problem
     from validation.solution import Solution
 

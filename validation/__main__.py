@@ -1,6 +1,6 @@
 """`python -m validation` is `triad`."""
 
-from validation.cli import main
+from validation.entry import main
 
 if __name__ == "__main__":
     main()

@@ -11,13 +11,14 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
-# `import validation` loads this module, and with it nothing that takes time: NumPy and what reads the metadata of
-# installed packages are imported by the functions that need them.
+# `import validation` loads this module, and with it nothing that takes time, not even `typing`: NumPy and what reads
+# the metadata of installed packages are imported by the functions that need them.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from validation.problem import Problem
     from validation.solution import Solution
 
@@ -187,6 +188,8 @@ def find_implementation(name: str) -> Implementation:
         module_name, _, attribute = name.partition(":")
         if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
             raise ValueError(f"implementation: found {name!r}, expected module:function")
+        from pathlib import Path
+
         # a module beside the user is meant too; the command `triad` does not have its folder on the path
         if "" not in sys.path and str(Path.cwd()) not in sys.path:
             sys.path.append(str(Path.cwd()))

@@ -72,7 +72,8 @@ def _spread_over_processes(
         hearing.start()
         broken = False
         try:
-            futures: dict[Future[Any], int] = {pool.submit(_in_process, work, units[i]): i for i in order}
+            with _deaf():  # the processes start at the first of these
+                futures: dict[Future[Any], int] = {pool.submit(_in_process, work, units[i]): i for i in order}
             for future in as_completed(futures):
                 error = future.exception()
                 if isinstance(error, KeyboardInterrupt):
@@ -121,6 +122,19 @@ def _end_with_parent() -> None:
 def _in_process(work: Callable[[Any, Hear], Any], unit: Any) -> Any:
     with threadpool_limits(limits=_threads):
         return work(unit, _events.put)
+
+
+@contextmanager
+def _deaf() -> Iterator[None]:
+    """Processes started inside never hear an interrupt, not even while they load; the parent hears it afterwards."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows: `_start_process` alone has to do
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

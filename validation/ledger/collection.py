@@ -160,6 +160,7 @@ def run_pytest(
         full = plan | {
             "events": str(events_file),
             "root": str(root.resolve()),
+            "parent": os.getpid(),
             "packages": [asdict(package) for package in packages],
         }
         plan_file.write_text(json.dumps(full), encoding="utf-8")

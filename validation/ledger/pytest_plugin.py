@@ -56,6 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if plan is None:
         return
     options = json.loads(Path(plan).read_text(encoding="utf-8"))
+    threading.Thread(target=end_with_parent, args=(options["parent"],), daemon=True).start()
     kinds: dict[str, Callable[[dict[str, Any]], Reader]] = {"collect": Reader, "perturb": Perturbation}
     config.pluginmanager.register(kinds[options["mode"]](options), "triad-ledger")
 
@@ -275,6 +276,13 @@ class Perturbation(Reader):
         """Empty every functools cache of the packages and of the test modules."""
         for clear in self.caches:
             clear()
+
+
+def end_with_parent(parent: int) -> None:
+    """End this process once the judge, which started it, is gone: an orphan belongs to another."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 def scale_of(claim: Claim) -> float:
