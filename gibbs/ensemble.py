@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 
 from gibbs.diagnostics import standard_error
 from gibbs.errors import Array, _array, _cholesky, _count, _signs
+from gibbs.options import checked_options
 
 
 class EnsembleMoments(NamedTuple):
@@ -26,6 +27,7 @@ class EnsembleMoments(NamedTuple):
     acceptance: float
 
 
+@checked_options("ensemble-logit")
 def sample_ensemble(
     rng: np.random.Generator,
     K_XX: ArrayLike,

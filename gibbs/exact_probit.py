@@ -34,6 +34,7 @@ from gibbs.draws.truncated_normal import (
 )
 from gibbs.errors import Array, _count, _scalar
 from gibbs.multilatent import LatentPrior, check
+from gibbs.options import checked_options
 
 LIKELIHOODS = ("probit", "multinomial-probit", "threshold")
 PURPOSES = ("evidence", "truncated", "latent", "predict")
@@ -160,6 +161,7 @@ def _prepare(
     return _Model(walls, setting.prior, unit_noise, tilting)
 
 
+@checked_options("exact-probit")
 def log_evidence(
     likelihood: str,
     X: ArrayLike,
@@ -197,6 +199,7 @@ def log_evidence(
     )
 
 
+@checked_options("exact-probit")
 def sample_exact(
     likelihood: str,
     X: ArrayLike,

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gibbs._options import shown
 from gibbs.errors import Array, _count
 
 Generators = Mapping[str, np.random.Generator]
@@ -26,6 +27,7 @@ def spawn_generators(seed: int, purposes: tuple[str, ...]) -> dict[str, np.rando
     seed: integer >= 0; ValueError otherwise.
     """
     _count("seed", seed, 0)
+    _names("purposes", purposes)
     children = np.random.SeedSequence(seed).spawn(len(purposes))
     return {name: np.random.default_rng(child) for name, child in zip(purposes, children, strict=True)}
 
@@ -38,11 +40,19 @@ def spawn_streams(seed: int, purposes: tuple[str, ...], n_chains: int) -> dict[s
     """
     _count("seed", seed, 0)
     _count("n_chains", n_chains, 1)
+    _names("purposes", purposes)
     children = np.random.SeedSequence(seed).spawn(len(purposes))
     return {
         name: ChainStreams([np.random.default_rng(grandchild) for grandchild in child.spawn(n_chains)])
         for name, child in zip(purposes, children, strict=True)
     }
+
+
+def _names(name: str, value: Any) -> None:
+    """Refuse anything but a tuple or list of different names: an entry named twice would lose a stream."""
+    listed = isinstance(value, list | tuple) and all(isinstance(one, str) for one in value)
+    if not listed or len(set(value)) < len(value):
+        raise ValueError(f"{name}: found {shown(value)}, expected different names")
 
 
 def _cells(size: Any) -> tuple[int, ...]:
@@ -99,6 +109,9 @@ class ChainStreams(_Numbers):
 
     def __init__(self, streams: Sequence[np.random.Generator]) -> None:
         super().__init__()
+        plain = isinstance(streams, list | tuple) and all(isinstance(one, np.random.Generator) for one in streams)
+        if not plain or not streams:
+            raise ValueError(f"streams: found {shown(streams)}, expected a generator for each of at least one chain")
         self.streams = tuple(streams)
 
     def _fill(self, kind: str, size: Any) -> Array:
@@ -175,6 +188,8 @@ class Replay(_Numbers):
 
     def __init__(self, numbers: Array) -> None:
         super().__init__()
+        if not isinstance(numbers, np.ndarray) or numbers.dtype.kind != "f":
+            raise ValueError(f"numbers: found {shown(numbers)}, expected an array of floats")
         self.numbers, self.used = numbers.ravel(), 0
 
     def _fill(self, kind: str, size: Any) -> Array:

@@ -21,6 +21,7 @@ from gibbs.hyper_covariance import covariance, cross_covariance, factor, log_nor
 from gibbs.hyper_models import BINARY, LIKELIHOODS, PURPOSES, HyperModel
 from gibbs.hyperpriors import FIELDS, check_hyperprior
 from gibbs.multilatent import argmax_probability, check
+from gibbs.options import checked_options
 from gibbs.quadrature import logistic_normal_mean
 
 
@@ -144,6 +145,7 @@ def log_joint(model: HyperModel, state: State) -> Array:
     return found + model.log_likelihood(state["latent"], np.zeros((values.shape[0], model.n_latents)), none)
 
 
+@checked_options("gibbs-logit")
 def make_model(
     likelihood: str,
     X: ArrayLike,
@@ -207,6 +209,7 @@ def make_model(
     return model, arrays
 
 
+@checked_options("gibbs-pairwise")
 def sample(
     likelihood: str,
     X: ArrayLike,

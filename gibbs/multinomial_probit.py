@@ -34,6 +34,7 @@ from gibbs.multilatent import (
     overdispersed,
     sample_model,
 )
+from gibbs.options import checked_options
 
 PURPOSES = ("start", "auxiliary", "latent", "bounce")
 MOVES = ("bounce",)
@@ -165,6 +166,7 @@ class _Probit(NamedTuple):
         return argmax_probability(latent_mean, 1.0 + latent_var)
 
 
+@checked_options("gibbs-probit")
 def sample(
     X: ArrayLike,
     y: ArrayLike,

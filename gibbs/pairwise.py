@@ -25,6 +25,7 @@ from gibbs.diagnostics import Convergence, convergence, standard_error
 from gibbs.errors import Array, _cholesky, _count, _inputs
 from gibbs.ledger import equation
 from gibbs.multilatent import QUADRATURE_ERROR, Generators, argmax_probability, check
+from gibbs.options import checked_options
 
 PURPOSES = ("start", "tune", "path", "slice")
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -109,6 +110,7 @@ def log_joint_gradient(loadings: Array, white: Array) -> Array:
     return np.asarray(_hazard(white @ loadings.T) @ loadings - white)
 
 
+@checked_options("gibbs-pairwise")
 def prepare(
     X: ArrayLike,
     y: ArrayLike,
@@ -279,6 +281,7 @@ class _Sampler(NamedTuple):
         return out
 
 
+@checked_options("gibbs-pairwise")
 def sample(
     X: ArrayLike,
     y: ArrayLike,

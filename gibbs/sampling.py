@@ -37,6 +37,7 @@ from gibbs.logit import (
     scale_move,
 )
 from gibbs.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.options import checked_options
 from gibbs.quadrature import QUADRATURE_ERROR, logistic_normal_mean
 from gibbs.starts import start_factors
 
@@ -267,6 +268,7 @@ def _conditional_variance(prior: float, white_rows: Array, name: str) -> Array:
     return np.maximum(var, 0.0)
 
 
+@checked_options("gibbs-logit")
 def sample_full(
     X: ArrayLike,
     y_sign: ArrayLike,
@@ -314,6 +316,7 @@ def sample_full(
     return _sample(model, p, "full", None, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes)
 
 
+@checked_options("gibbs-logit")
 def sample_fitc(
     X: ArrayLike,
     y_sign: ArrayLike,

@@ -20,6 +20,7 @@ from gibbs.errors import Array, _count
 from gibbs.generators import Generators, spawn_generators
 from gibbs.moments import Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.multilatent import Conditionals, check, conditionals, known_moves, overdispersed
+from gibbs.options import checked_options
 from gibbs.softmax_moves import (
     Reference,
     ShiftLaw,
@@ -244,6 +245,7 @@ def n_kicks_of(step_size: float) -> int:
     return int(np.clip(np.ceil(_TURN / step_size), 1, _MOST_KICKS))
 
 
+@checked_options("mh-softmax")
 def sample(
     X: ArrayLike,
     y: ArrayLike,

@@ -33,6 +33,7 @@ from gibbs.multilatent import (
     overdispersed,
     sample_model,
 )
+from gibbs.options import checked_options
 
 PURPOSES = ("start", "latent", "indicator", "bounce")
 MOVES = ("components", "bounce")
@@ -148,6 +149,7 @@ class _Threshold(NamedTuple):
         return (1.0 - self.epsilon) * argmax_probability(latent_mean, latent_var) + self.epsilon / C
 
 
+@checked_options("gibbs-threshold")
 def sample(
     X: ArrayLike,
     y: ArrayLike,

@@ -111,7 +111,7 @@ def json_mapping(value: Any, name: str) -> dict[str, Any]:
     for key, entry in mapping(value, name).items():
         try:
             checked[key] = json.loads(json.dumps(entry, default=_plain_value))
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:  # the last: lists too deep in lists
             raise TypeError(
                 f"{name}[{key!r}]: found {type(entry).__name__} ({error}), expected numbers, text, lists or mappings"
             ) from error
@@ -132,6 +132,13 @@ def integer(value: Any, name: str, *, at_least: int) -> int:
     if value < at_least:
         raise ValueError(f"{name}: found {value}, expected at least {at_least}")
     return int(value)
+
+
+def generator(value: Any, name: str) -> np.random.Generator:
+    """A source of random numbers."""
+    if not isinstance(value, np.random.Generator):
+        raise TypeError(f"{name}: found {_shown(value)}, expected a numpy.random.Generator")
+    return value
 
 
 def real(value: Any, name: str) -> float:
@@ -160,7 +167,9 @@ def _plain_array(value: Any, name: str, expected: str) -> NDArray[Any]:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, np.generic):
+    if isinstance(value, np.floating):
+        return float(value)  # item() of a long double is the long double again
+    if isinstance(value, np.generic) and type(value.item()) is not type(value):
         return value.item()
     if isinstance(value, np.ndarray) and not value.dtype.hasobject:
         return value.tolist()

@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation import catalogue
 from validation.later import STYLE, Commands, later
 from validation.solve import ImplementationError, implementations, methods, solve, versions
 
@@ -193,30 +192,28 @@ def compare_command(
 
 @app.command("methods")
 def methods_command(
-    markdown: Annotated[bool, typer.Option("--markdown", help="the methods as README shows them")] = False,
-    truths: Annotated[bool, typer.Option("--truths", help="with --markdown: the truths instead")] = False,
+    method: Annotated[str | None, typer.Argument(help="a method id: print its options")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="the options of all methods as a page")] = False,
 ) -> None:
-    """List the methods of both witnesses, the truths, and the implementations that can be asked."""
-    if truths and not markdown:
-        raise typer.BadParameter("--truths: found it alone, expected --markdown too")
+    """List implementations and the methods that each witness has, or the options of one method."""
+    from validation import options as option_tables
+
     if markdown:
-        sys.stdout.write(catalogue.truths_markdown() if truths else catalogue.methods_markdown())
+        if method is not None:
+            raise typer.BadParameter(f"--markdown: found it with {method!r}, expected no method: the page has all")
+        sys.stdout.write(option_tables.markdown())
         return
-    console = plain_console()
-    table = Table("method", "paper", "likelihood", "prior on", box=None)
-    for entry in catalogue.METHODS:
-        table.add_row(entry.method, entry.paper, ", ".join(entry.likelihoods), entry.points)
-    console.print(table)
-    table = Table("truth", "likelihood", "log Z", box=None)
-    for row in catalogue.TRUTHS:
-        table.add_row(f"{row.implementation} {row.method}", ", ".join(row.likelihoods), row.evidence)
-    console.print(table)
+    if method is not None:
+        table = Table("option", "may be", "default", "meaning", "taken by", box=None)
+        for row in option_tables.rows(method):
+            table.add_row(row.name, row.expected, row.default, row.meaning, ", ".join(row.witnesses))
+        plain_console().print(table)
+        return
     table = Table("implementation", "from", "methods", box=None)
     known = methods()
     for name, origin in implementations().items():
-        listed = known.get(name)
-        table.add_row(name, origin, "ask it" if listed is None else str(len(listed)))
-    console.print(table)
+        table.add_row(name, origin, ", ".join(known.get(name, ())) or "ask it")
+    plain_console().print(table)
 
 
 @app.callback(invoke_without_command=True)
@@ -304,19 +301,19 @@ def load_problem(name: str) -> Problem:
 
 def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
     """name=value pairs; values are JSON where they parse (numbers, true, lists), text where they do not."""
-    options: dict[str, Any] = {}
+    parsed: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
             raise typer.BadParameter(f"{flag}: found {pair!r}, expected name=value")
-        if key in options or key in ("implementation", "method", "problem"):
-            reason = "twice" if key in options else "as an option"
+        if key in parsed or key in ("implementation", "method", "problem"):
+            reason = "twice" if key in parsed else "as an option"
             raise typer.BadParameter(f"{flag}: found {key!r} {reason}, expected options of the method, each once")
         try:
-            options[key] = json.loads(value)
-        except ValueError:
-            options[key] = value
-    return options
+            parsed[key] = json.loads(value)
+        except (ValueError, RecursionError):  # the second: brackets too deep to be JSON
+            parsed[key] = value
+    return parsed
 
 
 def describe_problem(problem: Problem) -> Table:

@@ -65,8 +65,6 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     if known and method not in known:
         raise ValueError(f"method: found {method!r}, expected one of {_listed(known, method)} ({implementation})")
     own = implementation in WITNESSES + JUDGE
-    if own:
-        options = _plain_options(options)
     started = time.perf_counter()
     try:
         solution = answer(method, problem, **options)
@@ -107,18 +105,6 @@ def _why_unfinished(solution: Solution, settings: Mapping[str, Any]) -> str:
     tolerance = settings.get("tolerance")
     goal = f" of {tolerance:.2g}" if isinstance(tolerance, (int, float)) else ""
     return f"stopped after {solution.iterations} iterations{left}, expected the tolerance{goal} to be met first"
-
-
-def _plain_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a witness: one name to learn stands for itself, a seed is refused here and not inside NumPy."""
-    from validation import arguments
-
-    plain = dict(options)
-    if isinstance(plain.get("learn"), str):
-        plain["learn"] = (plain["learn"],)
-    if plain.get("seed") is not None:
-        arguments.integer(plain["seed"], "seed", at_least=0)
-    return plain
 
 
 def _described(error: BaseException) -> str:

@@ -5,6 +5,7 @@ A subclass gives `_train`: checked data in, a `Fitted` out. Everything that pred
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 import warnings
@@ -22,6 +23,7 @@ from fast import _inputs
 from fast._types import FloatArray, IntArray
 from fast.defaults import default_lengthscales
 from fast.errors import NotPositiveDefiniteError
+from fast.options import check_parameters
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
 _ESCALATIONS = 3
@@ -102,6 +104,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         Raises ValueError for bad input, by name, and for one class only.
         """
         callback = _inputs.calls_back("callback", callback)
+        self._check_parameters()
         X, codes = self._checked_data(X, y)
         rng = self._rng()
         started = time.perf_counter()
@@ -203,6 +206,12 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         self.stop_reason_ = fitted.reason
         self.jitter_spent_ = self._spent
 
+    def _check_parameters(self) -> None:
+        """Refuse bad arguments of __init__, whether training would use them or not."""
+        signature = inspect.signature(type(self).__init__)
+        defaults = {name: parameter.default for name, parameter in signature.parameters.items()}
+        check_parameters(self.get_params(deep=False), defaults)
+
     def _checked_data(self, X: Any, y: Any) -> tuple[Any, IntArray]:
         """Inputs as float64 or float32, finite; labels as codes 0 .. C - 1. Sets classes_ and n_features_in_."""
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32])
@@ -217,6 +226,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked_batch(self, X: Any, y: Any, classes: Any, *, first: bool) -> tuple[Any, IntArray]:
         """A batch for `partial_fit`: its labels as codes of the classes that the first call named."""
+        self._check_parameters()
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=first)
         check_classification_targets(y)
         if first:

@@ -25,6 +25,7 @@ from fast.class_projections import PointGradients
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.methods.pep import checked_powers
 from fast.multiclass_predict import ClassPrediction
+from fast.options import checked_options
 from fast.outer_loop import one_of
 
 
@@ -48,6 +49,7 @@ class EnergyPosterior:
         return self.run.points.inducing_moments(self.run.law)[1]
 
 
+@checked_options("apep")
 def fit(
     X: Any,
     y: Any,
@@ -184,6 +186,7 @@ def log_norms(posterior: EnergyPosterior) -> FloatArray:
     return np.concatenate([found.value for _, found in run.seen(run.energy.laws(run.law).data)])
 
 
+@checked_options("apep")
 def predict(posterior: EnergyPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

@@ -15,6 +15,7 @@ from fast import _inputs
 from fast._types import FloatArray
 from fast.ledger import equation
 from fast.methods.apep import EnergyPosterior
+from fast.options import checked_options
 from fast.robust_power import _logs as robust_logs
 
 
@@ -38,6 +39,7 @@ def quadrature_energy(posterior: EnergyPosterior) -> float | None:
     return None if posterior.log_evidence is None else -posterior.log_evidence
 
 
+@checked_options("bb-alpha")
 def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed: int = 0) -> Sampled:
     """Energy (11) at q with n_draws draws for every expectation, shared by the data. Time O(n_draws n C m).
 

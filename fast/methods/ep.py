@@ -24,6 +24,7 @@ from fast.class_projections import PointGradients
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.datum_factors import Datum
 from fast.multiclass_predict import ClassPrediction
+from fast.options import checked_options
 from fast.outer_loop import one_of
 from fast.pairwise_factors import Pairwise
 
@@ -62,6 +63,7 @@ class EPPosterior:
         return self.run.points.inducing_moments(self.run.law)[1]
 
 
+@checked_options("ep")
 def fit(
     X: Any,
     y: Any,
@@ -161,6 +163,7 @@ def fit(
     return EPPosterior(run, run.log_evidence() if evaluate else None, trained)
 
 
+@checked_options("ep")
 def gradients(posterior: EPPosterior, *, gradient_rule: str = "10") -> PointGradients:
     """Gradient of log Z_q over all data: exact at the fixed point by either rule, elsewhere by "exact".
 
@@ -195,6 +198,7 @@ def latents(posterior: EPPosterior) -> Latents:
     return Latents(mean, var, np.concatenate(norm))
 
 
+@checked_options("ep")
 def predict(posterior: EPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

@@ -31,6 +31,7 @@ from fast.methods.svgpc import (
     site_inducing_mean,
 )
 from fast.methods.x_gpc import Prior, prepare
+from fast.options import checked_options
 from fast.prior import FullPrior
 from fast.probit import LinkMoments, log_expected_probit
 from fast.site_gradients import full_site_gradients, sparse_site_gradients
@@ -122,6 +123,7 @@ def sweep(prior: Prior, site_precision: FloatArray, site_shift: FloatArray) -> S
     )
 
 
+@checked_options("epgpc")
 def converge(
     prior: Prior,
     *,
@@ -209,6 +211,7 @@ def assemble(
     )
 
 
+@checked_options("epgpc")
 def fit(
     X: Any,
     y: Any,
@@ -267,6 +270,7 @@ def fit(
     )
 
 
+@checked_options("epgpc")
 def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)), with n for m if full.
 
@@ -296,6 +300,7 @@ def gradients(posterior: EPGPCPosterior) -> Gradients:
     return sparse_site_gradients(prior, sites.factor, sites.weights, slope, posterior.site_precision, open_precision)
 
 
+@checked_options("epgpc")
 def fit_learning(
     X: Any,
     y: Any,

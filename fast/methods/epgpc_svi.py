@@ -35,6 +35,7 @@ from fast.methods.x_gpc import prepare
 from fast.minibatch import index_lists
 from fast.natural import factor_precision, moments, move_kernel
 from fast.optim import AdamState, Packing, adam_step
+from fast.options import checked_options
 from fast.predict import sparse_latent
 from fast.prior import SparsePrior, whiten
 from fast.site_gradients import add_outer, sparse_site_gradients
@@ -286,6 +287,7 @@ def drawn_batches(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
         yield from np.array_split(rng.permutation(n), -(-n // batch_size))
 
 
+@checked_options("epgpc")
 def fit(
     X: Any,
     y: Any,

@@ -20,6 +20,7 @@ from fast.class_projections import PointGradients
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.fitc_latents import LatentRun
 from fast.multiclass_predict import ClassPrediction
+from fast.options import checked_options
 
 SITE_NAMES = ("site_precision_label", "site_shift_label", "site_precision_other", "site_shift_other")
 
@@ -56,6 +57,7 @@ class GFITCPosterior:
         return self.run.points.inducing_moments(self.run.law)[1]
 
 
+@checked_options("gfitc")
 def fit(
     X: Any,
     y: Any,
@@ -154,6 +156,7 @@ def latents(posterior: GFITCPosterior) -> Latents:
     return found
 
 
+@checked_options("gfitc")
 def predict(posterior: GFITCPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

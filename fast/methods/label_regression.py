@@ -31,6 +31,7 @@ from fast.errors import NotPositiveDefiniteError
 from fast.ledger import equation
 from fast.multiclass_predict import ClassPrediction
 from fast.multiclass_prior import ClassHyper
+from fast.options import checked_options
 from fast.outer_loop import one_of
 
 OPTIMIZERS = ("lbfgs", "adaptive")
@@ -194,6 +195,7 @@ class LabelPosterior:
         return self.run.value
 
 
+@checked_options("label-regression")
 def fit(
     X: Any,
     y: Any,
@@ -275,6 +277,7 @@ def gradients(posterior: LabelPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@checked_options("label-regression")
 def predict(posterior: LabelPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34) with this q.
 

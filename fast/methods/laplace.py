@@ -17,6 +17,7 @@ from fast.class_couplings import Coupled, evidence_gradients, marginal_covarianc
 from fast.ledger import equation
 from fast.multiclass_predict import ClassPrediction, latent_law, normalised, predict_law
 from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
+from fast.options import checked_options
 from fast.outer_loop import OuterProgress
 from fast.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
 
@@ -39,6 +40,7 @@ class LaplacePosterior:
     max_iterations: int
 
 
+@checked_options("laplace")
 def converge(
     prior: MulticlassPrior,
     *,
@@ -79,6 +81,7 @@ def converge(
     return found
 
 
+@checked_options("laplace")
 def fit(
     X: Any,
     y: Any,
@@ -130,6 +133,7 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
     return posterior.prior.pull_back(_by_K(posterior))
 
 
+@checked_options("laplace")
 def predict(
     posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:

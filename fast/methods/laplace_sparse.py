@@ -19,6 +19,7 @@ from fast.class_couplings import LatentLaw
 from fast.class_data import ClassData
 from fast.class_inference import inducing_classes
 from fast.multiclass_predict import ClassPrediction, normalised, softmax_probabilities
+from fast.options import checked_options
 from fast.outer_loop import OuterProgress
 from fast.product_rule import product_rule
 from fast.softmax_inducing import (
@@ -60,6 +61,7 @@ class SparseLaplacePosterior:
         return np.array([L[k] @ self.spread[k, :, k] @ L[k].T for k in range(points.n_classes)])
 
 
+@checked_options("laplace-sparse")
 def fit(
     X: Any,
     y: Any,
@@ -142,6 +144,7 @@ def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentL
     return LatentLaw(mean, cov)
 
 
+@checked_options("laplace-sparse")
 def predict(
     posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:

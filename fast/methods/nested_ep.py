@@ -32,6 +32,7 @@ from fast.nested_sites import (
     proper_cavities,
     site_matrices,
 )
+from fast.options import checked_options
 from fast.outer_loop import Outcome, OuterProgress, Pair, Proposal, check_options, iterate, residual_of
 from fast.sequential_posterior import SequentialPosterior
 
@@ -167,6 +168,7 @@ def _sequential_pass(
     return (alpha_tilde, beta_tilde), residual, improper
 
 
+@checked_options("nested-ep")
 def converge(
     prior: MulticlassPrior,
     *,
@@ -249,6 +251,7 @@ def _assemble(prior: MulticlassPrior, end: Outcome) -> NestedEPPosterior:
     )
 
 
+@checked_options("nested-ep")
 def fit(
     X: Any,
     y: Any,
@@ -322,6 +325,7 @@ def gradients(posterior: NestedEPPosterior) -> ClassGradients:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
+@checked_options("nested-ep")
 def predict(
     posterior: Any,
     X_test: Any,
@@ -346,6 +350,7 @@ def predict(
     )  # fmt: skip
 
 
+@checked_options("nested-ep")
 def one_outer_step(
     prior: MulticlassPrior, alpha_tilde: FloatArray, beta_tilde: FloatArray, *, inner: str = "incremental"
 ) -> Pair:

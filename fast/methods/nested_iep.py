@@ -21,6 +21,7 @@ from fast.linalg import positive_factors
 from fast.multiclass_predict import ClassPrediction, predict_law
 from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
 from fast.nested_sites import Differences, differences, other_classes, spread
+from fast.options import checked_options
 from fast.outer_loop import OuterProgress, Pair, check_options
 
 
@@ -122,6 +123,7 @@ class Warm:
         self.pair, self.alpha_tilde, self.beta_tilde = pair, alpha_tilde, beta_tilde
 
 
+@checked_options("nested-iep")
 def converge(
     prior: MulticlassPrior,
     *,
@@ -213,6 +215,7 @@ def warm(posterior: NestedIEPPosterior) -> Warm:
     return Warm(pair, posterior.alpha_tilde, posterior.beta_tilde)
 
 
+@checked_options("nested-iep")
 def fit(
     X: Any,
     y: Any,
@@ -278,6 +281,7 @@ def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
+@checked_options("nested-iep")
 def predict(
     posterior: NestedIEPPosterior,
     X_test: Any,

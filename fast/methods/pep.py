@@ -22,6 +22,7 @@ from fast.class_inference import inducing_classes, marked
 from fast.class_projections import PointGradients
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.multiclass_predict import ClassPrediction
+from fast.options import checked_options
 from fast.outer_loop import one_of
 from fast.power_factors import RULES, PowerDatum, PowerRun
 
@@ -69,6 +70,7 @@ def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
     return alpha, epsilon
 
 
+@checked_options("pep")
 def fit(
     X: Any,
     y: Any,
@@ -197,6 +199,7 @@ def log_norms(posterior: PEPPosterior) -> FloatArray:
     return np.concatenate(found)
 
 
+@checked_options("pep")
 def predict(posterior: PEPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

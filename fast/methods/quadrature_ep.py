@@ -32,6 +32,7 @@ from fast.nested_sites import (
     outer_sites,
     spread,
 )
+from fast.options import checked_options
 from fast.outer_loop import OuterProgress, Pair, Proposal, check_options, iterate, one_of, residual_of
 from fast.product_rule import product_rule
 from fast.quadrature_tilt import g_sites, independent_tilt, white_moments
@@ -187,6 +188,7 @@ def _checked(
         raise ValueError(f"nodes: found {nodes}, expected at least 2")
 
 
+@checked_options("qep")
 def fit_qep(
     X: Any,
     y: Any,
@@ -272,6 +274,7 @@ def fit_qep(
     )
 
 
+@checked_options("qiep")
 def fit_qiep(
     X: Any,
     y: Any,
@@ -361,6 +364,7 @@ def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
+@checked_options("qep")
 def predict(
     posterior: QuadratureEPPosterior,
     X_test: Any,

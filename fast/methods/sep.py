@@ -22,6 +22,7 @@ from fast.class_sep import COUNTS, TiedRun
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.methods.ep import Latents
 from fast.multiclass_predict import ClassPrediction
+from fast.options import checked_options
 from fast.outer_loop import one_of
 
 
@@ -49,6 +50,7 @@ class SEPPosterior:
         return self.run.points.inducing_moments(self.run.law)[1]
 
 
+@checked_options("sep")
 def fit(
     X: Any,
     y: Any,
@@ -137,6 +139,7 @@ def fit(
     return SEPPosterior(run, run.log_evidence() if evaluate else None, trained)
 
 
+@checked_options("sep")
 def gradients(posterior: SEPPosterior, *, gradient_rule: str = "10") -> PointGradients:
     """Over all data, by (10) as the paper says, which is no derivative of this log Z_q, or exactly, T and t held.
 
@@ -165,6 +168,7 @@ def latents(posterior: SEPPosterior) -> Latents:
     return Latents(mean, var, norm)
 
 
+@checked_options("sep")
 def predict(posterior: SEPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

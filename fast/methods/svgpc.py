@@ -24,6 +24,7 @@ from fast.hyper import Gradients
 from fast.linalg import solve_rows
 from fast.methods.x_gpc import Prior, prepare
 from fast.optim import Packing
+from fast.options import checked_options
 from fast.predict import full_latent, sparse_latent
 from fast.prior import FullPrior
 from fast.probit import LinkMoments, class_probabilities, expected_log_probit
@@ -138,6 +139,7 @@ def cond_var_of(prior: Prior) -> FloatArray | float:
     return 0.0 if isinstance(prior, FullPrior) else prior.cond_var
 
 
+@checked_options("svgpc")
 def converge(
     prior: Prior,
     *,
@@ -199,6 +201,7 @@ def converge(
     )
 
 
+@checked_options("svgpc")
 def fit(
     X: Any,
     y: Any,
@@ -246,6 +249,7 @@ def fit(
     )
 
 
+@checked_options("svgpc")
 def predict_sites(
     prior: Prior,
     sites: SitePosterior,
@@ -287,6 +291,7 @@ def probit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Probit
     return ProbitPrediction(latent_mean, latent_var, probabilities / mass[:, None], mass)
 
 
+@checked_options("svgpc")
 def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Predictions of a batch fit.
 
@@ -376,6 +381,7 @@ def learn_prior(
     return posterior_at(found.hyper, found.Z), found
 
 
+@checked_options("svgpc")
 def fit_learning(
     X: Any,
     y: Any,

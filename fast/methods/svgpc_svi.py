@@ -16,6 +16,7 @@ from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.x_gpc_svi import SVIPosterior
 from fast.minibatch import Batch, Listed, Shuffled, index_lists
 from fast.optim import Packing
+from fast.options import checked_options
 from fast.predict import LatentMoments, sparse_latent
 from fast.probit import LinkMoments, expected_log_probit
 from fast.stochastic import Progress, Settings, Sites, State, checked_rate, run_steps
@@ -74,6 +75,7 @@ def batch_source(
     return source, steps
 
 
+@checked_options("svgpc")
 def fit(
     X: Any,
     y: Any,
@@ -179,6 +181,7 @@ def latent(hyper: Hyper, state: State, X: Any, block_size: int) -> LatentMoments
     return sparse_latent(X, kernel.Z, hyper, kernel.chol_K, state.factor, state.weights, block_size)
 
 
+@checked_options("svgpc")
 def predict(posterior: SVIPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)).
 
@@ -193,6 +196,7 @@ def predict(posterior: SVIPosterior, X_test: Any, *, block_size: int = 4096) -> 
     return probit_prediction(*latent(posterior.hyper, posterior.state, X_test, block_size))
 
 
+@checked_options("svgpc")
 def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) -> float:
     """The bound on all data, every constant in it: a lower bound on log p(y). Time O(n m (m + d)), memory of a block.
 

@@ -32,6 +32,7 @@ from fast.methods.svgpc_svi import batch_source
 from fast.methods.x_gpc import prepare
 from fast.minibatch import Batch
 from fast.optim import Packing
+from fast.options import checked_options
 from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.prior import FullPrior
 from fast.probit import expected_log_probit
@@ -115,6 +116,7 @@ class _Vector:
 
 
 @equation("izmailov2016", "u3.2-svi")
+@checked_options("svi")
 def fit_stochastic(
     X: Any,
     y: Any,
@@ -187,6 +189,7 @@ def fit_stochastic(
 
 
 @equation("izmailov2016", "u5.1-lbfgs-elbo")
+@checked_options("svi")
 def fit(
     X: Any,
     y: Any,
@@ -299,6 +302,7 @@ def _predicted(likelihood: str, mean: FloatArray, var: FloatArray) -> Prediction
     return logit_prediction(mean, var) if likelihood == "logit" else probit_prediction(mean, var)
 
 
+@checked_options("svi")
 def predict(
     posterior: SVGPCPosterior, X_test: Any, *, likelihood: str = "logit", block_size: int = 4096
 ) -> Prediction | ProbitPrediction:
@@ -323,6 +327,7 @@ def predict(
     return _predicted(likelihood, *found)
 
 
+@checked_options("svi")
 def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, noise included, of f under a stochastic q(u): (t,) each. Time O(t m (m + d)).
 
@@ -347,6 +352,7 @@ def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, 
     return mean, var
 
 
+@checked_options("svi")
 def predict_run(run: SVIRun, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities of a stochastic run at test points.
 
@@ -359,6 +365,7 @@ def predict_run(run: SVIRun, X_test: Any, *, block_size: int = 4096) -> Predicti
     return _predicted(run.likelihood, *latent(run, X_test, block_size=block_size))
 
 
+@checked_options("svi")
 def bound(run: SVIRun, X: Any, y: Any, *, block_size: int = 4096) -> float:
     """The bound (11) on all data for the q(u) of a run, every constant in it. Time O(n m (m + d)).
 

@@ -30,6 +30,7 @@ from fast.multiclass_learning import Searched, learned_logarithms, search
 from fast.multiclass_predict import ClassPrediction, predict_law
 from fast.multiclass_prior import ClassGradients, ClassHyper, MulticlassPrior, prepare
 from fast.nested_sites import other_classes, spread
+from fast.options import checked_options
 from fast.outer_loop import OuterProgress
 
 
@@ -149,6 +150,7 @@ def factorised_posterior(prior: MulticlassPrior, weights: FloatArray) -> Coupled
     return Coupled(factors, None, weights, _times(prior, weights).T, float(sum(one.log_det for one in factors)))
 
 
+@checked_options("vb-probit")
 def converge(
     prior: MulticlassPrior,
     *,
@@ -216,6 +218,7 @@ def converge(
     )
 
 
+@checked_options("vb-probit")
 def fit(
     X: Any,
     y: Any,
@@ -260,6 +263,7 @@ def gradients(posterior: VBProbitPosterior) -> ClassGradients:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
+@checked_options("vb-probit")
 def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent law and class probabilities, each one integral.
 
@@ -315,6 +319,7 @@ def _expected_log_prior(held: list[_Group], prior: MulticlassPrior) -> tuple[flo
 
 
 @equation("riihimaki2013", "u4.3-vb-hyper")
+@checked_options("vb-probit")
 def update_hyperparameters(
     posterior: VBProbitPosterior,
     learn: Iterable[str],
@@ -349,6 +354,7 @@ def update_hyperparameters(
     ).hyper
 
 
+@checked_options("vb-probit")
 def alternate(
     prior: MulticlassPrior,
     *,

@@ -18,6 +18,7 @@ from fast._types import FloatArray
 from fast.fixed_point import FixedPoint, ascend
 from fast.hyper import Gradients
 from fast.ledger import equation
+from fast.options import checked_options
 from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.prior import Evaluation, FullPrior
 from fast.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_slope, jj_local
@@ -222,6 +223,7 @@ def _fit(
 
 
 @equation("izmailov2016", "alg1")
+@checked_options("vi-jj")
 def fit(
     X: Any,
     y: Any,
@@ -281,6 +283,7 @@ def fit(
 
 
 @equation("izmailov2016", "vi-jj-full")
+@checked_options("vi-jj-full")
 def fit_full(
     X: Any,
     y: Any,
@@ -317,6 +320,7 @@ def fit_full(
 
 
 @equation("izmailov2016", "vi-jj-hybrid")
+@checked_options("vi-jj-hybrid")
 def fit_hybrid(
     X: Any,
     y: Any,
@@ -362,6 +366,7 @@ def gradients(posterior: QuadraticPosterior) -> Gradients:
     return gradients_at(posterior.prior, Bound(), posterior.xi, found.factor, found.weights)
 
 
+@checked_options("vi-jj")
 def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments and class probabilities E[sigma(f)] at test points. Time O(t m (m + d)), with n for m if full.
 
@@ -374,6 +379,7 @@ def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 409
     return logit_prediction(*latent(posterior, X_test, block_size=block_size))
 
 
+@checked_options("vi-jj")
 def latent(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, noise included, of f at test points: (t,) each. izmailov2016, 3.1.
 

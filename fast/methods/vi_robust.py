@@ -21,6 +21,7 @@ from fast.class_inference import inducing_classes, marked
 from fast.class_projections import PointGradients
 from fast.class_training import Progress, Trained, settings_of, train
 from fast.multiclass_predict import ClassPrediction
+from fast.options import checked_options
 from fast.outer_loop import one_of
 from fast.robust_variational import RobustRun
 from fast.winner import winner
@@ -53,6 +54,7 @@ class RobustPosterior:
         return self.run.points.inducing_moments(self.run.law)[1]
 
 
+@checked_options("vi-robust")
 def fit(
     X: Any,
     y: Any,
@@ -186,6 +188,7 @@ def latents(posterior: RobustPosterior) -> Latents:
     return found
 
 
+@checked_options("vi-robust")
 def predict(posterior: RobustPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points, the random labels of (13) included.
 

@@ -23,6 +23,7 @@ from fast.hyper import Gradients
 from fast.ledger import equation
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.vi_jj import latent
+from fast.options import checked_options
 from fast.predict import Prediction, logit_prediction
 from fast.prior import FullPrior
 from fast.quadratic_bounds import LINKS, LogLikelihood, Quadratic, taylor
@@ -124,6 +125,7 @@ def _newton(
 
 
 @equation("izmailov2016", "vi-taylor")
+@checked_options("vi-taylor")
 def fit(
     X: Any,
     y: Any,
@@ -250,6 +252,7 @@ def gradients(posterior: TaylorPosterior) -> Gradients:
     return gradients_at(posterior.prior, standin, posterior.xi, found.factor, found.weights)
 
 
+@checked_options("vi-taylor")
 def predict(posterior: TaylorPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities at test points. Time O(t m (m + d)), with n for m if full.
 

@@ -17,6 +17,7 @@ from fast.fixed_point import Progress, ascend
 from fast.hyper import Gradients, full_gradients, sparse_gradients
 from fast.linalg import solve_rows
 from fast.optim import Packing
+from fast.options import checked_options
 from fast.polya_gamma import pg_mean, update_local
 from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.prior import Evaluation, FullPrior, SparsePrior
@@ -82,6 +83,7 @@ class Sweep(NamedTuple):
     evaluation: Evaluation  # q(u) and the bound at the local parameters that were given
 
 
+@checked_options("x-gpc")
 def prepare(
     X: Any,
     y: Any,
@@ -142,6 +144,7 @@ def sweep(prior: Prior, c: FloatArray) -> Sweep:
     return Sweep(update_local(evaluation.latent_mean, evaluation.latent_var), evaluation)
 
 
+@checked_options("x-gpc")
 def fit(
     X: Any,
     y: Any,
@@ -187,6 +190,7 @@ def fit(
     return XGPCPosterior(prior, end.evaluation, end.c, end.evaluation.elbo, end.trace, end.residual, end.converged)
 
 
+@checked_options("x-gpc")
 def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points.
 
@@ -235,6 +239,7 @@ def gradients(posterior: XGPCPosterior) -> Gradients:
     return sparse_gradients(prior, posterior.c, evaluation.factor, evaluation.weights, evaluation.latent_mean)
 
 
+@checked_options("x-gpc")
 def fit_learning(
     X: Any,
     y: Any,

@@ -17,6 +17,7 @@ from fast.checkpoint import fingerprint
 from fast.minibatch import Listed, Shuffled, index_lists
 from fast.natural import Moments, Natural, unwhiten
 from fast.optim import Packing
+from fast.options import checked_options
 from fast.polya_gamma import log_cosh, pg_mean, update_local
 from fast.predict import LatentMoments, Prediction, logit_prediction, sparse_latent
 from fast.stochastic import Outcome, Progress, Settings, Sites, State, checked_rate, run_steps
@@ -85,6 +86,7 @@ class SVIPosterior:
         return unwhiten(Natural(self.state.shift, -0.5 * self.state.precision), self.state.kernel.chol_K)
 
 
+@checked_options("x-gpc-svi")
 def fit(
     X: Any,
     y: Any,
@@ -285,6 +287,7 @@ def _latent(state: State, X: Any, block_size: int) -> LatentMoments:
     return sparse_latent(X, kernel.Z, kernel.hyper, kernel.chol_K, state.factor, state.weights, block_size)
 
 
+@checked_options("x-gpc-svi")
 def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points. Time O(t m (m + d)).
 
@@ -303,6 +306,7 @@ def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Predi
     return logit_prediction(latent.mean, latent.var)
 
 
+@checked_options("x-gpc-svi")
 def predict_blocks(posterior: SVIPosterior, blocks: Iterable[Any], *, block_size: int = 4096) -> Iterator[Prediction]:
     """Predictions block by block, each as soon as it is asked for: memory is that of one block.
 
@@ -316,6 +320,7 @@ def predict_blocks(posterior: SVIPosterior, blocks: Iterable[Any], *, block_size
         yield predict(posterior, X_test, block_size=block_size)
 
 
+@checked_options("x-gpc-svi")
 def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) -> float:
     """L of wenzel2019 (10) on all data at the best local parameters: a lower bound on log p(y). Time O(n m (m + d)).
 

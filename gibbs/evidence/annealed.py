@@ -17,6 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 _KEEP = 0.9  # effective fraction kept from one power to the next
@@ -267,6 +268,7 @@ def _checked_signs(y_sign: ArrayLike) -> Array:
     return signs
 
 
+@checked_options("gibbs-logit")
 def log_evidence(
     rng: np.random.Generator,
     K_XX: ArrayLike,
@@ -293,6 +295,7 @@ def log_evidence(
     return _estimate(rng, A, signs, n_particles, n_islands, n_steps, target_error, max_rounds)
 
 
+@checked_options("gibbs-logit")
 def log_evidence_fitc(
     rng: np.random.Generator,
     K_ZZ: ArrayLike,

@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, logsumexp
 
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 
@@ -109,6 +110,7 @@ def _enough(name: str, draws: Array) -> None:
         raise ValueError(f"{name}: found {r} chains of {s} draws, expected >= 128 per chain and >= {20 * p} in all")
 
 
+@checked_options("gibbs-logit")
 def log_evidence_full(
     rng: np.random.Generator,
     K_XX: ArrayLike,
@@ -133,6 +135,7 @@ def log_evidence_full(
     return _bridge(rng, chol, signs, white, target_error)
 
 
+@checked_options("gibbs-logit")
 def log_evidence_fitc(
     rng: np.random.Generator,
     K_ZZ: ArrayLike,

@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import log_expit, logsumexp
 
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 _LOG_2PI = float(np.log(2.0 * np.pi))
@@ -85,6 +86,7 @@ def _checked_chain(y_sign: ArrayLike, omega: ArrayLike) -> tuple[Array, Array]:
     return signs, draws
 
 
+@checked_options("gibbs-logit")
 def log_evidence_full(
     K_XX: ArrayLike,
     y_sign: ArrayLike,
@@ -154,6 +156,7 @@ def _log_expected_sigmoid(mean: Array, var: Array) -> Array:
     raise ArithmeticError("cond_var: found no convergence of the quadrature at 16384 points")
 
 
+@checked_options("gibbs-logit")
 def log_evidence_fitc(
     K_ZZ: ArrayLike,
     K_XZ: ArrayLike,

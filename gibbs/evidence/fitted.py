@@ -19,6 +19,7 @@ from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 from gibbs.errors import Array, _array, _cholesky, _scalar
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -162,6 +163,7 @@ def _bridge(
     )
 
 
+@checked_options("gibbs-probit")
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,

@@ -15,8 +15,10 @@ from scipy.special import expit, log_ndtr
 from gibbs.errors import Array, _array, _scalar
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 
+@checked_options("gibbs-pairwise")
 def log_evidence(
     rng: np.random.Generator, loadings: ArrayLike, white: ArrayLike, *, target_error: float = 0.05
 ) -> LogEvidence:

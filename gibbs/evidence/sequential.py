@@ -17,6 +17,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
 from gibbs.errors import Array, _array, _cholesky, _count, _scalar
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -107,6 +108,7 @@ def _island(rng: np.random.Generator, chol: Array, walls: int, epsilon: float, n
     return log_z
 
 
+@checked_options("gibbs-probit")
 def log_evidence_margins(
     rng: np.random.Generator,
     covariance: ArrayLike,
@@ -177,6 +179,7 @@ def log_evidence_margins(
     )
 
 
+@checked_options("gibbs-probit")
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,

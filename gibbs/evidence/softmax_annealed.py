@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 
@@ -151,6 +152,7 @@ def _anneal(
         used.append(here)
 
 
+@checked_options("mh-softmax")
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,

@@ -16,6 +16,7 @@ from scipy.special import expit, log_softmax
 
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
 from gibbs.evidence.result import LogEvidence
+from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 
@@ -65,6 +66,7 @@ def _half(rng: np.random.Generator, posterior: _Posterior, fit: Array, post: Arr
     return _Half(log_z, float(error), 2.0 * float(fit_side.mean()))
 
 
+@checked_options("mh-softmax")
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._iteration import Arrival, change
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
+from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Inputs, Matrices, Prior
@@ -207,6 +208,7 @@ def _check_common(method: str, likelihood: Any, callback: Any) -> None:
         raise ValueError(f"callback: found {callback!r}, expected a callable or None")
 
 
+@checked_options("vi-jj")
 def fit_vi(
     name: str,
     X: Array,
@@ -282,6 +284,7 @@ def fit_vi(
     return fit._replace(trace=trace, iterations=iterations, converged=bool(fit.converged and arrived))
 
 
+@checked_options("svi")
 def fit_svi_batches(
     X: Array,
     y_sign: Array,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.kernels import derivative_lengthscales, derivative_variance
+from reference.common.options import checked_options
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.evidence import ep_gradient, ep_log_marginal
 from reference.riihimaki2013.model import kernel_se_ard, prior_covariance
@@ -75,6 +76,7 @@ class Prediction(NamedTuple):
     probability_mass: Array  # (t,), before that
 
 
+@checked_options("nested-ep")
 def fit_ep(
     method: str,
     X: Array,
@@ -299,6 +301,7 @@ def cross_covariance(X_test: Array, X: Array, prior: Prior) -> Array:
     return K_star
 
 
+@checked_options("nested-ep", nodes="prediction_nodes")
 def predict_ep(
     fit: EPFit, X: Array, X_test: Array, prior: Prior, prediction: str = "inner-ep", nodes: int | None = None
 ) -> Prediction:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from reference.common._product import product_rule, softmax_probabilities
 from reference.common.errors import factorise
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.evidence import ep_gradient
 from reference.riihimaki2013.fit import (
@@ -163,6 +164,7 @@ def laplace_log_marginal(mode: Array, K: Array, y: Labels) -> float:
     return log_softmax_sum(mode, y) - 0.5 * quadratic - 0.5 * _newton(mode, K, y).log_det
 
 
+@checked_options("laplace")
 def fit_laplace(
     X: Array, y: Labels, n_classes: int, prior: Prior, tolerance: float = 1e-10, max_iterations: int = 100
 ) -> LaplaceFit:
@@ -227,6 +229,7 @@ def laplace_gradients(fit: LaplaceFit, X: Array, y: Labels, prior: Prior) -> Gra
     return as_gradients(flat, len(prior.variance))
 
 
+@checked_options("laplace", nodes="prediction_nodes")
 def predict_laplace(
     fit: LaplaceFit, X: Array, y: Labels, X_test: Array, prior: Prior, nodes: int | None = None
 ) -> Prediction:

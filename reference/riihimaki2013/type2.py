@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.fit import Gradients, Prior, as_gradients, covariance_derivatives
 from reference.riihimaki2013.model import REMEDY, prior_covariance
@@ -129,6 +130,7 @@ def type2_map_objective(
     return value + log_density, np.concatenate(parts)
 
 
+@checked_options("laplace")
 def type2_map(
     evidence: Evidence,
     prior: Prior,
@@ -229,6 +231,7 @@ def vb_update_hyperparameters(
     return _ascend(objective, prior, learn, shared, max_iterations, 1e-5).prior
 
 
+@checked_options("vb-probit")
 def vb_alternate(
     X: Array,
     y: NDArray[np.int64],

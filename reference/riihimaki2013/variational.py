@@ -9,6 +9,7 @@ from scipy.linalg import solve_triangular
 from reference.common._probit_line import probit_line
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.common.probit import mills_slope
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.fit import (
@@ -176,6 +177,7 @@ class VBFit(NamedTuple):
     iterations: int
 
 
+@checked_options("vb-probit")
 def fit_vb(
     X: Array,
     y: Labels,

@@ -15,6 +15,7 @@ from reference.common import _check
 from reference.common._learning import FIELDS, Slope
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.villacampa2017.factors import Refined, damped_update, pair_cavities, refined_pairs
 from reference.villacampa2017.fit import Prior, prior_matrices
 from reference.villacampa2017.gfitc_search import checked_input, class_gradients, fields_to_learn, search
@@ -298,6 +299,7 @@ def _expectation_propagation(
 
 
 @equation("villacampa2017", "u20-gfitc")
+@checked_options("gfitc", learning_tolerance="learn_tolerance")
 def gfitc_baseline(
     X: Array,
     y: Labels,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.villacampa2017.derivatives import kernel_slope
 from reference.villacampa2017.fit import Matrices, Prior, prior_matrices, to_fixed_point
 from reference.villacampa2017.gfitc_search import (
@@ -339,6 +340,7 @@ def _damping(damping: Any) -> float:
     return float(damping)
 
 
+@checked_options("ep")
 def fit_ep(
     X: Array,
     y: Labels,
@@ -375,6 +377,7 @@ def fit_ep(
     return fit(kind(y, len(prior.Z), _damping(damping), schedule), X, prior, shared, checked)
 
 
+@checked_options("sep")
 def fit_sep(
     X: Array,
     y: Labels,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._learning import coordinates, log_slopes, moved
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.gfitc_search import (
     checked_input,
@@ -88,6 +89,7 @@ def _stochastic(
 
 
 @equation("villacampa2017", "u21-vi-baseline")
+@checked_options("vi-robust", rate="nat_rate", learning_rate="rate", learning_tolerance="learn_tolerance")
 def vi_baseline(
     X: Array,
     y: Labels,

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common.errors import cholesky
+from reference.common.options import checked_options
 from reference.villacampa2020.posterior import SITES_REMEDY, Gaussians, natural_parameters, natural_prior
 from reference.villacampa2020.tied import tied_factor_parameters
 
@@ -21,6 +22,7 @@ class Averages(NamedTuple):
     standard_error: float  # of the sum over data, to first order, as if the data had draws of their own
 
 
+@checked_options("bb-alpha")
 def monte_carlo_log_norms(
     posterior: Gaussians,
     y: Labels,

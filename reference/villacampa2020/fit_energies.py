@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
+from reference.common.options import checked_options
 from reference.villacampa2020.energies import Energy, energy
 from reference.villacampa2020.gradients import AdamState, adam_step
 from reference.villacampa2020.hyper import (
@@ -412,6 +413,7 @@ def _stochastic(
     return _result(data, prior, _unpack(of_q, C, m)[0])._replace(trace=np.array(values), iterations=len(plan))
 
 
+@checked_options("apep", learning_rate="rate", learning_tolerance="learn_tolerance")
 def fit_energy(
     X: Array,
     y: Labels,

@@ -10,6 +10,7 @@ from reference.common import _check
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.villacampa2020.evidence import pep_log_evidence_from_moments, removed_normalisers
 from reference.villacampa2020.gradients import (
     AdamState,
@@ -421,6 +422,7 @@ def check_options(options: Options, prior: Prior) -> Options:
     return options._replace(learn=learn, optimizer=optimizer, scheme=scheme, rate=rate)
 
 
+@checked_options("pep")
 def fit_pep(
     X: Array,
     y: Labels,

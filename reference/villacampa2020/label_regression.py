@@ -15,6 +15,7 @@ from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
 from reference.common.errors import factorise
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.villacampa2020.gradients import adaptive_learning_rate
 from reference.villacampa2020.hyper import (
     Matrices,
@@ -190,6 +191,7 @@ def check_regression_options(options: RegressionOptions, prior: Prior) -> Regres
 
 
 @equation("villacampa2020", "u46-label-regression")
+@checked_options("label-regression")
 def label_regression_baseline(
     X: Array, y: Labels, prior: Prior, shared: bool = False, options: RegressionOptions | None = None
 ) -> RegressionFit:

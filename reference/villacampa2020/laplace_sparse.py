@@ -15,6 +15,7 @@ from reference.common import _check
 from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.villacampa2020.hyper import (
     Matrices,
     Prior,
@@ -179,6 +180,7 @@ def laplace_log_evidence(mode: Mode, K: Array, y: Labels) -> float:
 
 
 @equation("villacampa2020", "u47-laplace")
+@checked_options("laplace-sparse")
 def laplace_baseline(
     X: Array, y: Labels, prior: Prior, tolerance: float = 1e-10, max_iterations: int = 100
 ) -> LaplaceFit:
@@ -224,6 +226,7 @@ def laplace_baseline(
     )
 
 
+@checked_options("laplace-sparse", nodes="prediction_nodes")
 def predict_laplace(
     fit: LaplaceFit, X: Array, X_test: Array, prior: Prior, nodes: int | None = None
 ) -> LaplacePrediction:

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.augmentation import pg_mean
 from reference.wenzel2019.bound import xgpc_bound
@@ -61,6 +62,7 @@ class XGPCGradients(NamedTuple):
     Z: Array | None  # (m, d)
 
 
+@checked_options("x-gpc")
 def fit_xgpc(
     X: Array,
     y_sign: Array,

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import Hyper, check_learn, maximise
+from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
 from reference.wenzel2019.epgpc import (
@@ -126,6 +127,7 @@ def _check_damping(damping: Any) -> float:
     return damping
 
 
+@checked_options("epgpc")
 def fit_epgpc(
     X: Array,
     y_sign: Array,
@@ -194,6 +196,7 @@ def fit_epgpc(
     )
 
 
+@checked_options("epgpc")
 def fit_epgpc_batches(
     X: Array,
     y_sign: Array,

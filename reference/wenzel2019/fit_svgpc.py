@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import Hyper, check_learn, maximise
+from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
@@ -90,6 +91,7 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
     return SVGPCFit(*q, *moments, elbo, np.array(trace), residual, bool(converged), len(trace), hyper)
 
 
+@checked_options("svgpc")
 def fit_svgpc(
     X: Array,
     y_sign: Array,
@@ -155,6 +157,7 @@ def fit_svgpc(
     )
 
 
+@checked_options("svgpc")
 def fit_svgpc_svi(
     X: Array,
     y_sign: Array,

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._learning import Hyper, check_learn, maximise
 from reference.common.ledger import equation
+from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
 from reference.wenzel2019.fit import XGPCFit, bound_gradients, fit_xgpc
@@ -29,6 +30,7 @@ class LearnedFit(NamedTuple):
 
 
 @equation("wenzel2019", "u4.3-svi")
+@checked_options("x-gpc-svi")
 def fit_xgpc_svi(
     X: Array,
     y_sign: Array,
@@ -95,6 +97,7 @@ def fit_xgpc_svi(
 
 
 @equation("wenzel2019", "u4.3-hyper")
+@checked_options("x-gpc")
 def optimise_hyperparameters(
     X: Array,
     y_sign: Array,

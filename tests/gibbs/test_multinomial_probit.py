@@ -491,7 +491,7 @@ BAD = [
     ({"prior_model": "fitc", "Z": np.zeros((2, 2, 2))}, r"Z: found shape \(2, 2, 2\), expected \(3, m, 2\)"),
     ({"likelihood": "logit"}, r"likelihood: found 'logit'"),
     ({"likelihood": "probit"}, r"n_classes: found 3, expected 2"),
-    ({"moves": "bounce"}, r"moves: found 'bounce', expected a sequence"),
+    ({"moves": "jump"}, r"moves: found 'jump', expected different names out of bounce"),
     ({"moves": ("jump",)}, r"moves: found \('jump',\)"),
     ({"X_test": np.zeros((1, 3))}, r"X_test: found 3 columns, expected 2"),
     ({"n_draws": 3}, r"n_draws: found 3, expected an integer >= 4"),

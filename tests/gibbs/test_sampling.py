@@ -181,11 +181,11 @@ BAD = [
     ({"n_warmup": -1}, r"n_warmup: found -1"),
     ({"thin": 0}, r"thin: found 0"),
     ({"seed": -1}, r"seed: found -1"),
-    ({"moves": ("jump",)}, r"moves: found \('jump',\), expected a sequence out of"),
-    ({"moves": "scale"}, r"moves: found 'scale'"),
+    ({"moves": ("jump",)}, r"moves: found \('jump',\), expected different names out of scale, ellipse"),
+    ({"moves": ("scale", "scale")}, r"moves: found .*, expected different names"),
     ({"max_kept_bytes": 10}, r"max_kept_bytes: found 10, expected >= \d+"),
     ({"checkpoint_every": 0}, r"checkpoint_every: found 0"),
-    ({"checkpoint": "/no/such/folder/run.npz"}, r"checkpoint: found no folder"),
+    ({"checkpoint": "/no/such/folder/run.npz"}, r"checkpoint: found .* expected a path in a folder that exists"),
 ]
 
 

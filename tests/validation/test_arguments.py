@@ -185,7 +185,20 @@ def test_settings_come_back_as_json_keeps_them():
     assert arguments.json_mapping(given_values, "settings") == kept
 
 
-@pytest.mark.parametrize("bad", [object(), {1, 2}, 1j, np.array([None]), len])
+def test_long_doubles_come_back_as_plain_numbers():
+    given_values = {"a": np.longdouble("1e-9"), "b": np.array([np.longdouble(2)])}
+    assert arguments.json_mapping(given_values, "settings") == {"a": 1e-9, "b": [2.0]}
+
+
+def nested(depth):
+    """A list in a list in a list."""
+    inner = []
+    for _ in range(depth):
+        inner = [inner]
+    return inner
+
+
+@pytest.mark.parametrize("bad", [object(), {1, 2}, 1j, np.array([None]), len, np.clongdouble(1j), nested(100_000)])
 def test_settings_that_no_file_could_hold_are_named(bad):
     with pytest.raises(TypeError, match=r"^settings\['seed'\]: found .*, expected numbers, text, lists or mappings$"):
         arguments.json_mapping({"seed": bad}, "settings")

@@ -100,13 +100,13 @@ def test_what_is_no_problem_is_refused():
         ({"tolerance": 0.0}, ValueError, r"tolerance: found 0\.0"),
         ({"tolerance": -1e-8}, ValueError, r"tolerance: found -1e-08"),
         ({"tolerance": np.nan}, ValueError, r"tolerance: found nan"),
-        ({"tolerance": "small"}, TypeError, r"tolerance: found str"),
-        ({"tolerance": [1e-8]}, ValueError, r"tolerance: found shape"),
-        ({"max_iterations": 0}, ValueError, r"max_iterations: found 0, expected at least 1"),
-        ({"max_iterations": 10.0}, TypeError, r"max_iterations: found float"),
-        ({"max_iterations": True}, TypeError, r"max_iterations: found bool"),
-        ({"gradients": "no"}, TypeError, r"gradients: found str, expected True or False"),
-        ({"callback": "print"}, TypeError, r"callback: found str, expected a callable"),
+        ({"tolerance": "small"}, ValueError, r"tolerance: found 'small', expected a number in \(0, 1\)"),
+        ({"tolerance": [1e-8]}, ValueError, r"tolerance: found \[1e-08\]"),
+        ({"max_iterations": 0}, ValueError, r"max_iterations: found 0, expected .* >= 1"),
+        ({"max_iterations": 10.0}, ValueError, r"max_iterations: found 10\.0"),
+        ({"max_iterations": True}, ValueError, r"max_iterations: found True"),
+        ({"gradients": "no"}, ValueError, r"gradients: found 'no', expected True or False"),
+        ({"callback": "print"}, ValueError, r"callback: found 'print', expected (a callable|something to call)"),
     ],
 )
 def test_settings_with_which_a_loop_would_do_something_else_are_refused(make_problem, name, options, error, match):
@@ -118,8 +118,8 @@ def test_settings_with_which_a_loop_would_do_something_else_are_refused(make_pro
     ("options", "error", "match"),
     [
         ({"block_size": 0}, ValueError, r"block_size: found 0"),
-        ({"block_size": 2.5}, TypeError, r"block_size: found float"),
-        ({"accelerate": 1}, TypeError, r"accelerate: found int"),
+        ({"block_size": 2.5}, ValueError, r"block_size: found 2\.5"),
+        ({"accelerate": 1}, ValueError, r"accelerate: found 1"),
     ],
 )
 def test_settings_of_fast_are_refused_by_name(make_problem, options, error, match):
@@ -428,10 +428,10 @@ def test_a_witness_raises_its_own_errors(make_problem):
     assert not isinstance(caught.value, ImplementationError)
 
 
-@pytest.mark.parametrize(("seed", "error"), [(-1, ValueError), (1.5, TypeError), (True, TypeError), ("a", TypeError)])
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "a"])
 @pytest.mark.parametrize(("name", "method"), [("gibbs", "gibbs-logit"), ("fast", "svi")])
-def test_a_seed_that_is_none_is_refused_by_name(make_problem, name, method, seed, error):
-    with pytest.raises(error, match=r"seed: found .*, expected"):
+def test_a_seed_that_is_none_is_refused_by_name(make_problem, name, method, seed):
+    with pytest.raises(ValueError, match=r"seed: found .*, expected"):
         solve(name, method, make_problem(), seed=seed)
 
 

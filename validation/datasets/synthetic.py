@@ -50,6 +50,7 @@ def make_gp_classification(
     epsilon : float               label-error probability of the threshold likelihood, in [0, 1)
     X : (n, d)                    inputs to use instead of normal ones
     """
+    arguments.generator(rng, "rng")
     arguments.choice(likelihood, LIKELIHOODS, "likelihood")
     n_classes = arguments.integer(n_classes, "n_classes", at_least=2)
     if likelihood in BINARY_LIKELIHOODS and n_classes != 2:
@@ -82,8 +83,11 @@ def draw_latents(
     fraction n eps of its variance left: what is cut off has a standard deviation below sqrt(n eps variance), 5e-7 for
     n = 1000 and variance 1. rng gives, for each latent in turn, n normals, and n more where its noise is not zero.
     """
+    arguments.generator(rng, "rng")
     points = arguments.matrix(X, "X")
     n, d = points.shape
+    if n == 0 or d == 0:
+        raise ValueError(f"X: found shape {points.shape}, expected at least one row and one column")
     L = arguments.integer(n_latents, "n_latents", at_least=1)
     variances = arguments.per_latent(variance, L, "variance", positive=True)
     noises = arguments.per_latent(noise, L, "noise", positive=False)
@@ -114,6 +118,7 @@ def draw_labels(
                                   included: p(y | f) = (1 - epsilon) prod Theta + epsilon/C, the robust likelihood of
                                   villacampa2017 (section 3.3) and villacampa2020
     """
+    arguments.generator(rng, "rng")
     arguments.choice(likelihood, LIKELIHOODS, "likelihood")
     f = arguments.matrix(latent_values, "latent_values")
     n, L = f.shape
@@ -148,6 +153,7 @@ def make_villacampa2017_toy(
     training points in both papers. The papers keep the hyper-parameters at "their true values" and do not print
     them: variance = lengthscales = 1 is our choice.
     """
+    arguments.generator(rng, "rng")
     X = rng.uniform(-2.5, 2.5, size=(arguments.integer(n, "n", at_least=1), 2))
     drawn = make_gp_classification(
         rng, n_classes=3, likelihood="threshold", variance=variance, lengthscales=lengthscales, X=X
@@ -167,6 +173,7 @@ def make_riihimaki2013_toy(rng: np.random.Generator, n_per_class: int = 5) -> Da
     of them is our reading: the paper prints the sum, not the inputs. Its hyper-parameters are log variance = 4.62,
     log lengthscale = 0.26.
     """
+    arguments.generator(rng, "rng")
     size = arguments.integer(n_per_class, "n_per_class", at_least=1)
     y = rng.permutation(np.repeat(np.arange(3), size))
     X = rng.normal(np.array([-1.0, 2.0, 3.0])[y], np.array([1.0, 0.5, 0.5])[y])[:, None]
@@ -182,6 +189,7 @@ def make_waveform(rng: np.random.Generator, n: int = 1000) -> Dataset:
     villacampa2017 (section 4.1) and villacampa2020 (section 5.1) draw n = 1000 and split them 30 % and 70 %;
     villacampa2020 (section 5.6) takes 100 for training, 500 for test and 400 to choose from.
     """
+    arguments.generator(rng, "rng")
     n = arguments.integer(n, "n", at_least=1)
     y = rng.integers(3, size=n)
     u = rng.random(n)[:, None]

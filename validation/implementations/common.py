@@ -10,16 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation import arguments
+from validation.options import checked
 from validation.problem import Problem
 from validation.solution import Solution
-from validation.solve import check_options
 
 
 def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]) -> Callable[..., Solution]:
     """answer(method, problem, **options) of a witness, from the TABLEs of the modules of its package.
 
     adapters: module -> the methods of its TABLE. A module is imported when one of its methods is asked: all of them
-    take a second. Options are checked by name before any work. Raises ValueError if two modules claim one method.
+    take a second. Options are checked by name and value before any work. Raises ValueError if two modules claim one
+    method.
     """
     home: dict[str, str] = {}
     for name, methods in adapters.items():
@@ -30,8 +31,7 @@ def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]
 
     def answer(method: str, problem: Problem, **options: Any) -> Solution:
         function = importlib.import_module(f"{package}.{home[method]}").TABLE[method]
-        check_options(function, options, f"{witness} {method}")
-        return function(problem, **options)
+        return function(problem, **checked(witness, method, options, problem.n))
 
     answer.methods = tuple(home)  # type: ignore[attr-defined]
     answer.__module__ = package

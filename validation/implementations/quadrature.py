@@ -24,9 +24,9 @@ from validation.implementations.common import NotPositiveDefiniteError, cholesky
 from validation.implementations.quadrature_orthant import LIKELIHOODS, solve_orthant
 from validation.implementations.quadrature_rule import kernel, spacing
 from validation.implementations.quadrature_softmax import solve_softmax
+from validation.options import checked
 from validation.problem import Problem
 from validation.solution import Solution
-from validation.solve import check_options
 
 Array = NDArray[np.float64]
 
@@ -54,8 +54,7 @@ _LIKELIHOODS = {
 
 def answer(method: str, problem: Problem, **options: object) -> Solution:
     """Evidence, moments and probabilities by quadrature, with their error in `settings`."""
-    check_options(_solve, options, f"quadrature {method}")
-    return _solve(problem, **options)  # type: ignore[arg-type]
+    return _solve(problem, **checked("quadrature", method, options, problem.n))
 
 
 answer.methods = methods  # type: ignore[attr-defined]

@@ -1,0 +1,277 @@
+"""The options of all methods, typed: what each may be, what it is where nobody says, and what it means.
+
+One record a name (`OPTIONS`), and for each method those that a user may set, with their defaults (`METHODS`). The entry
+points of this package check what they are given against them before any work, whether the option is used or not.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+from reference.common._options import Option
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_PRIOR = ("variance", "lengthscales", "noise")
+_SCHEMES = ("outer", "inner-approximate", "inner-exact")
+_POSITIVE, _COUNT, _SHARE = "(0, inf)", "[1, inf)", "(0, 1]"
+
+OPTIONS: dict[str, Option] = {
+    option.name: option
+    for option in (
+        Option("tolerance", "number", "estimated distance at which an iteration has arrived", "(0, 1)"),
+        Option("max_iterations", "integer", "iterations after which a loop gives up and its answer says so", _COUNT),
+        Option("damping", "number", "share of a site's change that is made", _SHARE),
+        Option("inner_damping", "number", "damping of the inner EP", _SHARE),
+        Option("alpha", "number", "power of the divergence; 0 is variational inference, 1 is EP", "[0, 1]"),
+        Option("nat_rate", "number", "rate of the natural-gradient steps", _SHARE),
+        Option("rate", "number", "first rate of the steps on the hyper-parameters", _POSITIVE),
+        Option("learning_rate", "number", "rate of Adam's steps on the hyper-parameters", _POSITIVE),
+        Option("learn_tolerance", "number", "slope at which a search over hyper-parameters has arrived", _POSITIVE),
+        Option("learning_iterations", "integer", "iterations of a search over hyper-parameters", _COUNT),
+        Option("n_upd", "integer", "updates of the local parameters in a round", _COUNT),
+        Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
+        Option("batches", "batches", "rows of each mini-batch"),
+        Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),
+        Option("batch_size", "integer", "rows of a drawn mini-batch", _COUNT),
+        Option("n_steps", "integer", "steps, of mini-batches or of a search", _COUNT),
+        Option("window", "integer", "steps over which the stopping rule averages", _COUNT),
+        Option("stop", "number", "average change below which steps end; None: never", _POSITIVE, optional=True),
+        Option("seed", "integer", "of all that is drawn", "[0, inf)"),
+        Option("learn", "names", "hyper-parameters that are learned", choices=(*_PRIOR, "Z")),
+        Option("optimizer", "choice", "of a search over hyper-parameters", choices=("adam", "lbfgs")),
+        Option("scheme", "choice", "how sweeps and steps on hyper-parameters alternate", choices=_SCHEMES),
+        Option("gradient_rule", "choice", "equation of the gradient", choices=("10", "exact")),
+        Option("factors", "choice", "one site a pair of classes, or one a datum", choices=("pairwise", "datum")),
+        Option("count", "choice", "how many factors share the tied site", choices=("all", "per-class")),
+        Option("schedule", "choice", "q refreshed after all sites, or after each", choices=("parallel", "sequential")),
+        Option("inner", "choice", "inner EP to convergence, or one step a visit", choices=("converged", "incremental")),
+        Option("inner_schedule", "choice", "schedule of the inner EP", choices=("sequential", "parallel")),
+        Option("lambda_", "choice", "site precisions of qep", choices=("diagonal", "full")),
+        Option("prediction", "choice", "rule of the class probabilities", choices=("inner-ep", "quadrature")),
+        Option("prediction_nodes", "integer", "nodes of that rule a direction", "[2, inf)"),
+        Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, inf)"),
+        Option("sits_on", "choice", "what the hyperprior is a density of", choices=("field", "root")),
+        Option("map_density", "choice", "whether the density of x or of log x is maximised", choices=("value", "log")),
+        Option("tied_factor", "choice", "what the tied factor may be", choices=("any", "gaussian")),
+        Option(
+            "expectation", "choice", "how expectations of energies are taken", choices=("quadrature", "monte-carlo")
+        ),
+        Option("n_draws", "integer", "draws of the Monte Carlo expectations", "[2, inf)"),
+        Option("moments", "choice", "moments of latent values in the answer", choices=("none", "diag", "full")),
+        Option("gradients", "flag", "whether the answer has gradients of log Z"),
+        Option("trace", "flag", "whether log Z is kept after each sweep or step"),
+        Option("accelerate", "flag", "whether mixing may shorten the way to the same fixed point"),
+        Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
+        Option("diagonal", "flag", "whether the site precisions of qep are diagonal"),
+        Option("shared", "flag", "one prior and one Z for all classes"),
+        Option("callback", "callable", "called with the state after every sweep or step"),
+    )
+}
+
+
+def _optimizers(*choices: str) -> Option:
+    return replace(OPTIONS["optimizer"], choices=choices)
+
+
+def _row(records: Mapping[str, Option], **defaults: Any) -> dict[str, Option]:
+    """Options of a method with their defaults; records: those that mean something else there."""
+    return {name: replace(records.get(name, OPTIONS[name]), default=default) for name, default in defaults.items()}
+
+
+_STEP = replace(OPTIONS["rate"], meaning="rate of AdaDelta's steps")
+_SCHEDULED = {
+    "rate": Option("rate", "rate", "rate of the natural-gradient steps", _SHARE, ("adaptive",)),
+    "stop": replace(OPTIONS["stop"], choices=("default",)),
+}
+_CLASSES = {"learn": replace(OPTIONS["learn"], choices=_PRIOR), "optimizer": _optimizers("lbfgs")}
+_POWERS = {
+    "optimizer": _optimizers("lbfgs", "adaptive", "adam"),
+    "scheme": replace(OPTIONS["scheme"], choices=("outer", "inner")),
+    "gradient_rule": replace(OPTIONS["gradient_rule"], choices=("28", "exact")),
+}
+
+# fmt: off
+METHODS: dict[str, dict[str, Option]] = {
+    "epgpc": _row(
+        {}, tolerance=1e-10, max_iterations=10000, damping=1.0, batches=None, batch_size=None, n_steps=None,
+        parallel=True, learn=(), optimizer=None, learning_rate=0.01, seed=0, trace=False, gradients=True,
+        callback=None,
+    ),
+    "svi": _row(
+        {"rate": _STEP}, tolerance=1e-10, max_iterations=10000, batches=None, batch_size=None, n_steps=None,
+        rate=1.0, learn=(), seed=0, trace=False, moments="diag", gradients=True, callback=None,
+    ),
+    "vi-jj": _row(
+        {}, tolerance=1e-10, max_iterations=10000, n_upd=3, n_fun=5, learn=(), moments="diag", gradients=True,
+        callback=None,
+    ),
+    "vi-jj-full": _row(
+        {}, tolerance=1e-10, max_iterations=10000, n_upd=3, n_fun=5, learn=(), moments="diag", gradients=True,
+        callback=None,
+    ),
+    "vi-jj-hybrid": _row(
+        {}, tolerance=1e-10, max_iterations=10000, n_upd=3, n_fun=5, learn=(), moments="diag", gradients=True,
+        callback=None,
+    ),
+    "vi-taylor": _row(
+        {}, tolerance=1e-10, max_iterations=10000, n_upd=3, n_fun=5, learn=(), moments="diag", gradients=True,
+        callback=None,
+    ),
+    "nested-ep": _row(
+        _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
+        damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
+        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", trace=False,
+        gradients=True, callback=None,
+    ),
+    "nested-iep": _row(
+        _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
+        damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
+        learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", trace=False,
+        gradients=True, callback=None,
+    ),
+    "qep": _row(
+        _CLASSES, schedule="parallel", damping=0.8, nodes=10, lambda_="diagonal", tolerance=1e-10,
+        max_iterations=1000, prediction="quadrature", prediction_nodes=None, learn=(), trace=False,
+        gradients=True, callback=None,
+    ),
+    "qiep": _row(
+        _CLASSES, schedule="parallel", damping=0.8, nodes=10, tolerance=1e-10, max_iterations=1000,
+        prediction="quadrature", prediction_nodes=None, learn=(), trace=False, gradients=True, callback=None,
+    ),
+    "laplace": _row(
+        _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(),
+        learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", gradients=True,
+        callback=None,
+    ),
+    "laplace-tkp": _row(
+        _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(),
+        learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", gradients=True,
+        callback=None,
+    ),
+    "vb-probit": _row(
+        _CLASSES | {"optimizer": _optimizers("lbfgs", "em")}, tolerance=1e-10, max_iterations=None,
+        accelerate=True, learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field",
+        map_density="value", gradients=True, callback=None,
+    ),
+    "svgpc": _row(
+        _SCHEDULED, tolerance=1e-10, max_iterations=10000, batches=None, batch_size=None, n_steps=None,
+        init_batches=None, rate=0.1, learn=(), optimizer=None, learning_rate=0.01, seed=0, window=5,
+        stop="default", trace=False, gradients=True, callback=None,
+    ),
+    "ep": _row(
+        {"optimizer": _optimizers("lbfgs", "adaptive", "adam")}, factors="pairwise", schedule="parallel",
+        damping=0.5, tolerance=1e-10, max_iterations=1000, batches=None, batch_size=None, n_steps=None,
+        learn=(), scheme=None, optimizer=None, rate=None, learn_tolerance=1e-05, gradient_rule="10",
+        gradients=True, seed=0, trace=False, callback=None,
+    ),
+    "sep": _row(
+        {"optimizer": _optimizers("adaptive", "adam")}, count="all", damping=0.5, tolerance=1e-10,
+        max_iterations=1000, batches=None, batch_size=None, n_steps=None, learn=(), scheme=None,
+        optimizer=None, rate=None, learn_tolerance=1e-05, gradient_rule="10", gradients=True, seed=0,
+        trace=False, callback=None,
+    ),
+    "label-regression": _row(
+        {"optimizer": _optimizers("lbfgs", "adaptive")}, learn=(), optimizer="lbfgs", rate=0.01, n_steps=None,
+        learn_tolerance=1e-05, gradients=True, trace=False, callback=None,
+    ),
+    "laplace-sparse": _row(
+        {}, tolerance=1e-10, max_iterations=100, prediction_nodes=None, callback=None,
+    ),
+    "apep": _row(
+        {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tied_factor="any", tolerance=1e-10,
+        max_iterations=10000, learn=(), optimizer=None, rate=0.001, n_steps=None, batches=None,
+        batch_size=None, learn_tolerance=1e-05, seed=0, gradients=True, trace=False, callback=None,
+    ),
+    "arpep": _row(
+        {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
+        learn=(), optimizer=None, rate=0.001, n_steps=None, batches=None, batch_size=None,
+        learn_tolerance=1e-05, seed=0, gradients=True, trace=False, callback=None,
+    ),
+    "rpapep": _row(
+        {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
+        learn=(), optimizer=None, rate=0.001, n_steps=None, batches=None, batch_size=None,
+        learn_tolerance=1e-05, seed=0, gradients=True, trace=False, callback=None,
+    ),
+    "bb-alpha": _row(
+        {}, alpha=0.5, expectation="quadrature", n_draws=1000, seed=0, tolerance=1e-10, max_iterations=10000,
+        learn=(), n_steps=None, learn_tolerance=1e-05, gradients=True, trace=False, callback=None,
+    ),
+    "pep": _row(
+        _POWERS, alpha=0.5, damping=0.5, tolerance=1e-10, max_iterations=2000, batches=None, batch_size=None,
+        n_steps=None, learn=(), scheme=None, optimizer=None, rate=None, learn_tolerance=1e-05,
+        gradient_rule="28", gradients=True, seed=0, trace=False, callback=None,
+    ),
+    "gfitc": _row(
+        {}, damping=0.5, tolerance=1e-10, max_iterations=1000, learn=(), learn_tolerance=1e-05, n_steps=None,
+        trace=False, gradients=True, callback=None,
+    ),
+    "vi-robust": _row(
+        {"optimizer": _optimizers("lbfgs", "adam")}, tolerance=1e-10, max_iterations=10000, batches=None,
+        batch_size=None, n_steps=None, nat_rate=0.1, learn=(), optimizer=None, rate=0.001,
+        learn_tolerance=1e-05, seed=0, trace=False, gradients=True, callback=None,
+    ),
+    "x-gpc": _row(
+        {}, tolerance=1e-10, max_iterations=10000, gradients=True, learn=(), optimizer=None,
+        learning_iterations=200, callback=None,
+    ),
+    "x-gpc-svi": _row(
+        _SCHEDULED, batches=None, batch_size=100, n_steps=None, init_batches=None, rate="adaptive", learn=(),
+        learning_rate=0.01, seed=0, window=5, stop="default", trace=False, gradients=True, callback=None,
+    ),
+}
+# fmt: on
+
+
+def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """An entry point that checks its options before any work.
+
+    Parameters
+    ----------
+    method : str       whose row of METHODS counts before OPTIONS
+    renamed : str      record of a parameter that has another name here
+
+    Notes
+    -----
+    Options are the parameters with a default that have a record; those of a tuple called `options` are its fields.
+    """
+    row = {**OPTIONS, **METHODS[method]}
+
+    def record(name: str, default: Any) -> Option | None:
+        found = row.get(renamed.get(name, name))
+        return None if found is None else replace(found, name=name, default=default)
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        signature = inspect.signature(function)
+        records = {
+            name: found
+            for name, parameter in signature.parameters.items()
+            if parameter.default is not parameter.empty and (found := record(name, parameter.default)) is not None
+        }
+
+        @wraps(function)
+        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+            bound = signature.bind(*args, **kwargs)
+            for name, value in bound.arguments.items():
+                if name in records:
+                    bound.arguments[name] = records[name].check(value)
+                elif name == "options" and value is not None:
+                    bound.arguments[name] = _fields(value, record)
+            return function(*bound.args, **bound.kwargs)
+
+        checked.options = records  # type: ignore[attr-defined]
+        return checked
+
+    return decorate
+
+
+def _fields(options: Any, record: Callable[[str, Any], Option | None]) -> Any:
+    """Settings in a named tuple, each field checked."""
+    changed = {}
+    for name, default in options._field_defaults.items():
+        found = record(name, default)
+        if found is not None:
+            changed[name] = found.check(getattr(options, name))
+    return options._replace(**changed)

@@ -1,0 +1,134 @@
+"""The options of every method, from the tables of the witnesses: for `solve`, for the command line and for the docs."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from difflib import get_close_matches
+from typing import Any, NamedTuple, Protocol
+
+from validation import arguments
+
+_TABLES = {"reference": "reference.common.options", "fast": "fast.options", "gibbs": "gibbs.options"}
+
+
+class Option(Protocol):
+    """What the three tables say of an option; each witness has a type of its own."""
+
+    @property
+    def name(self) -> str:
+        """Keyword of `solve`."""
+
+    @property
+    def default(self) -> Any:
+        """Where nobody says."""
+
+    @property
+    def meaning(self) -> str:
+        """In one line."""
+
+    @property
+    def expected(self) -> str:
+        """What the value may be, in words."""
+
+    def check(self, value: Any, n: int | None = None) -> Any:
+        """The value as the method takes it, or a ValueError; n: data, which indices must be below."""
+
+
+class _Digits:
+    """The one option of the judge's own truth."""
+
+    name, default, expected = "digits", 8.0, "a number in [3, 12]"
+    meaning = "digits that the integrals are to have"
+
+    def check(self, value: Any, n: int | None = None) -> float:
+        digits = arguments.real(value, self.name)
+        if not 3.0 <= digits <= 12.0:
+            raise ValueError(f"{self.name}: found {digits!r}, expected {self.expected}")
+        return digits
+
+
+def options_of(implementation: str, method: str) -> dict[str, Option]:
+    """Options that a method of a witness takes, in the order of its signature; none for a third party's."""
+    if implementation == "quadrature":
+        return {"digits": _Digits()}
+    if implementation not in _TABLES:
+        return {}
+    table: Mapping[str, dict[str, Option]] = importlib.import_module(_TABLES[implementation]).METHODS
+    return dict(table[method])
+
+
+def checked(implementation: str, method: str, given: Mapping[str, Any], n: int) -> dict[str, Any]:
+    """The options given, each checked, whether the method will use it or not.
+
+    Parameters
+    ----------
+    implementation, method : str    of a witness, or the judge's own
+    given : mapping                 name to value
+    n : int                         data of the problem
+
+    Raises
+    ------
+    ValueError, TypeError           an option that the method does not have (with the near misses), or a bad value
+    """
+    row = options_of(implementation, method)
+    for name in given:
+        if name not in row:
+            close = get_close_matches(name, list(row), n=1)
+            hint = f" (did you mean {close[0]!r}?)" if close else ""
+            listed = ", ".join(sorted(row))
+            raise ValueError(f"option: found {name!r}, expected one of {listed}{hint} ({implementation} {method})")
+    return {name: row[name].check(value, n) for name, value in given.items()}
+
+
+class Row(NamedTuple):
+    """One option of a method, and the witnesses that take it so."""
+
+    name: str
+    expected: str
+    default: str
+    meaning: str
+    witnesses: tuple[str, ...]
+
+
+def rows(method: str) -> list[Row]:
+    """The options of a method, one row for those that several witnesses take alike, in the order of the first.
+
+    Raises ValueError for a method that no witness has, with the near misses.
+    """
+    found: dict[tuple[Any, ...], Row] = {}
+    for witness, has in _methods().items():
+        for option in options_of(witness, method).values() if method in has else ():
+            alike = tuple(getattr(option, name, None) for name in ("name", "kind", "interval", "choices", "default"))
+            row = found.get(alike)
+            if row is None:
+                row = Row(option.name, option.expected, repr(option.default), option.meaning, ())
+            found[alike] = row._replace(witnesses=(*row.witnesses, witness))
+    if not found:
+        known = sorted({name for has in _methods().values() for name in has})
+        close = get_close_matches(method, known, n=1)
+        hint = f" (did you mean {close[0]!r}?)" if close else ""
+        raise ValueError(f"method: found {method!r}, expected one of {', '.join(known)}{hint}")
+    return sorted(found.values(), key=lambda row: [other.name for other in found.values()].index(row.name))
+
+
+def markdown() -> str:
+    """The page `docs/options.md`: a table for each method."""
+    lines = [
+        "# Options of the methods",
+        "",
+        "Every option is checked before any work, whether the method will use it or not. `triad methods METHOD`",
+        "prints one of these tables; on the command line an option is `-o name=value`, in Python a keyword of `solve`.",
+        "The page is written by `triad methods --markdown > docs/options.md`.",
+    ]
+    for method in dict.fromkeys(name for has in _methods().values() for name in has):
+        lines += ["", f"## {method}", "", "| option | may be | default | meaning | taken by |", "|---|---|---|---|---|"]
+        for row in rows(method):
+            cells = (f"`{row.name}`", row.expected, f"`{row.default}`", row.meaning, ", ".join(row.witnesses))
+            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _methods() -> dict[str, tuple[str, ...]]:
+    known = {witness: tuple(importlib.import_module(place).METHODS) for witness, place in _TABLES.items()}
+    return known | {"quadrature": ("exact",)}
