@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._sweeps import Sweeps
+from reference.common.errors import NotPositiveDefiniteError
 from reference.common.kernels import squared_exponential
 from reference.villacampa2017.model import add_latent_noise, inducing_covariances, projection_vectors
 from reference.villacampa2017.posterior import Gaussians
@@ -40,7 +42,7 @@ class Run(NamedTuple):
 
     sites: Any
     posterior: Gaussians
-    residual: float  # largest undamped change of a factor in its own standardised coordinate
+    residual: float  # estimated largest distance of a factor from the fixed point, in its standardised coordinate
     converged: bool
     n_improper: int
     iterations: int
@@ -82,20 +84,27 @@ def to_fixed_point(
     method : Method           how factors are refined
     sites : object            where to start
     K : Matrices              of the prior
-    tolerance : float         residual at which it ends, unless a cavity was no distribution
-    max_iterations : int      sweeps after which it gives up; `converged` is then False
+    tolerance : float         estimated distance of a factor from the fixed point at which it ends, unless a cavity was
+                              no distribution
+    max_iterations : int      sweeps after which it gives up, as it does if 300 do not halve the residual; `converged`
+                              is then False
     monitor : callable        told sites, residual and improper cavities after every sweep
     """
     everything = np.arange(K.upsilon.shape[1])
     q = method.posterior(sites, K)
-    n_improper, iterations, residual, converged = 0, 0, np.inf, False
-    while not converged and iterations < max_iterations:
+    n_improper, iterations, sweeps = 0, 0, Sweeps(method.damping, tolerance)
+    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
         step = method.step(sites, q, K, everything)
-        sites, residual = step.sites, step.residual
-        q = method.posterior(sites, K)
+        sites, q = step.sites, method.posterior(step.sites, K)
         n_improper += step.n_improper
         iterations += 1
-        converged = residual <= tolerance and step.n_improper == 0
         if monitor is not None:
-            monitor(sites, residual, step.n_improper)
-    return Run(sites, q, residual, converged, n_improper, iterations)
+            monitor(sites, step.residual, step.n_improper)
+        back = sweeps.see(sites, step.residual, step.n_improper)
+        leap = sweeps.propose(sites) if back is None else back
+        if leap is not None:
+            try:
+                sites, q = leap, method.posterior(leap, K)
+            except NotPositiveDefiniteError:
+                sites = sweeps.refuse()
+    return Run(sites, q, sweeps.distance, sweeps.converged, n_improper, iterations)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope
+from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -51,7 +52,7 @@ class GFITCFit(NamedTuple):
     log_norm: Array  # (n, C) log Z_{i,k} under the last cavities
     log_evidence: float | None  # every constant included; None if a cavity is no distribution
     trace: Array  # log evidence after each sweep where asked for; with learn, of the search
-    residual: float  # largest undamped change of a site in its own standardised coordinate; with learn, slope left
+    residual: float  # estimated distance of a site from the fixed point, standardised; with learn, slope left
     converged: bool
     n_improper: int
     iterations: int  # sweeps; with learn, iterations of the search
@@ -262,8 +263,8 @@ def _expectation_propagation(
     K_XX = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
     sites, q = start, latent_posterior(K_XX, start, y)[0]
     values: list[float] = []
-    n_improper, iterations, residual, converged = 0, 0, np.inf, False
-    while not converged and iterations < max_iterations:
+    n_improper, iterations, sweeps = 0, 0, Sweeps(damping, tolerance)
+    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
         moments = _marginals(q)
         refined = refine_sites(sites, *moments, y)
         residual = site_residual(refined.coefficients, sites, *moments, y)
@@ -273,12 +274,18 @@ def _expectation_propagation(
         q = latent_posterior(K_XX, sites, y)[0]
         iterations += 1
         n_improper += refined.n_improper
-        converged = residual <= tolerance and refined.n_improper == 0
         if trace:
             value, _ = gfitc_log_evidence(K_XX, sites, y)
             values += [] if value is None else [value]
         if callback is not None:
             callback(State(iterations, residual, n_improper))
+        back = sweeps.see(sites, residual, refined.n_improper)
+        leap = sweeps.propose(sites) if back is None else back
+        if leap is not None:
+            try:
+                sites, q = leap, latent_posterior(K_XX, leap, y)[0]
+            except NotPositiveDefiniteError:
+                sites = sweeps.refuse()
     log_evidence, log_norm = gfitc_log_evidence(K_XX, sites, y)
     delta, mu_tilde = site_sums(sites, y)
     open_part = 1.0 + K.cond_var * delta  # a site on f is a wider one on its mean given the inducing values
@@ -290,8 +297,8 @@ def _expectation_propagation(
         log_norm,
         log_evidence,
         np.array(values),
-        residual,
-        converged,
+        sweeps.distance,
+        sweeps.converged,
         n_improper,
         iterations,
         prior,
@@ -322,8 +329,8 @@ def gfitc_baseline(
     y : (n,)                  labels, 0..C-1; a class may be absent
     prior : Prior             hyper-parameters and inducing inputs of all classes; the start where learned
     damping : float           in (0, 1], how much of each move is made; sites start at zero
-    tolerance : float         residual at which EP ends
-    max_iterations : int      sweeps after which it gives up; `converged` is then False
+    tolerance : float         estimated distance of a site from the fixed point at which EP ends
+    max_iterations : int      sweeps after which it gives up, as it does if 300 do not halve the residual
     learn : names             of "variance", "lengthscales", "noise", "Z"
     shared : bool             one vector of hyper-parameters for all classes
     n_steps : int             largest number of iterations of the search; None: 200

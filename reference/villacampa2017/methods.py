@@ -66,6 +66,8 @@ class Value(NamedTuple):
 class Method(Protocol):
     """Sites are whatever the method keeps; q is always built from them and from the prior's matrices."""
 
+    damping: float
+
     def start(self, K: Matrices) -> Any:
         """Factors of one."""
 

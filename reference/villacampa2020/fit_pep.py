@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -212,21 +213,29 @@ def to_fixed_point(
     coefficients : Coefficients   where to start
     K : Matrices                  of the prior
     task : Task                   labels, ε, α, damping
-    tolerance : float             residual at which it ends, unless a cavity was no distribution or a step was halved
-    max_iterations : int          sweeps after which it gives up; `converged` is then False
+    tolerance : float             estimated distance of a factor from the fixed point at which it ends, unless a cavity
+                                  was no distribution or a step was halved
+    max_iterations : int          sweeps after which it gives up, as it does if 300 do not halve the residual;
+                                  `converged` is then False
     monitor : callable            told the outcome of every sweep
     """
     q = posterior_moments(*coefficients, K.upsilon, K.K_ZZ)
-    n_improper, iterations, residual, converged = 0, 0, np.inf, False
-    while not converged and iterations < max_iterations:
+    n_improper, iterations, sweeps = 0, 0, Sweeps(task.damping, tolerance)
+    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
         swept = damped_sweep(coefficients, q, K, task)
-        coefficients, q, residual = swept.coefficients, swept.posterior, swept.residual
+        coefficients, q = swept.coefficients, swept.posterior
         n_improper += swept.n_improper
         iterations += 1
-        converged = residual <= tolerance and swept.n_improper == 0
         if monitor is not None:
             monitor(swept)
-    return Run(coefficients, q, residual, converged, n_improper, iterations)
+        back = sweeps.see(coefficients, swept.residual, swept.n_improper)
+        leap = sweeps.propose(coefficients) if back is None else back
+        if leap is not None:
+            try:
+                coefficients, q = leap, posterior_moments(leap.c1, leap.c2, K.upsilon, K.K_ZZ)
+            except NotPositiveDefiniteError:
+                coefficients = sweeps.refuse()
+    return Run(coefficients, q, sweeps.distance, sweeps.converged, n_improper, iterations)
 
 
 def log_evidence_of(

@@ -1,0 +1,145 @@
+"""Damped sweeps to a fixed point: how far off it still is, where a line through them leads, and when to give up."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_PLAIN = 50  # sweeps before the first extrapolation
+_CYCLE = 12  # sweeps between two
+_WINDOW = 8  # residuals from which a contraction is read off
+_REMEMBERED = 6  # cycles whose contraction counts
+_LINEAR = 1e-2  # residual below which sweeps contract by a constant factor
+_ROUNDED = 1e-12  # below, rounding blurs ratios of residuals
+_PATIENCE = 300  # sweeps within which the residual must halve
+
+
+class Sweeps:
+    r"""Watches x ← x + δ (g(x) - x) and shortens it by reduced-rank extrapolation.
+
+    Residuals |g(x) - x| that fall by a factor ρ a sweep leave δ ρ/(1 - ρ) times the last one undone: with ρ = .99 that
+    is fifty times as much. The residual of `distance` is the larger of both, and infinite while nothing falls.
+
+    Every twelve sweeps, after fifty, the combination Σ γ_j x_j, Σ γ_j = 1, with the least |Σ γ_j (x_{j+1} - x_j)|
+    is proposed. It removes the slow directions that twelve sweeps show. A proposal is kept if the sweep from it has a
+    smaller residual than the last one; plain sweeps alone decide when it ends.
+    """
+
+    def __init__(self, damping: float, tolerance: float) -> None:
+        """δ, and the distance at which it has arrived."""
+        self.damping, self.tolerance = damping, tolerance
+        self.distance = np.inf
+        self.converged = False
+        self._count = 0
+        self._points: list[Array] = []
+        self._residuals: list[float] = []
+        self._rates: list[float] = []
+        self._best, self._since = np.inf, 0
+        self._saved: tuple[Any, float, int] | None = None
+        self._last: tuple[float, int] = np.inf, 0
+
+    @property
+    def stalled(self) -> bool:
+        """Whether the least residual has not halved within 300 sweeps: nothing says that it ever will."""
+        return self._since >= _PATIENCE
+
+    def see(self, sites: Any, residual: float, n_improper: int) -> Any | None:
+        """Take in one more sweep: the sites after it, the residual before it, cavities that were no distribution.
+
+        Returns
+        -------
+        sites or None    where to go on instead: where the last extrapolation started from, if that led astray
+        """
+        self._count += 1
+        saved, self._saved = self._saved, None
+        if saved is not None and not (residual < saved[1] and n_improper <= saved[2]):
+            self._forget()
+            return saved[0]
+        self._last = residual, n_improper
+        self._points.append(np.concatenate([part.ravel() for part in _leaves(sites)]))
+        self._residuals.append(residual)
+        if residual <= 0.5 * self._best:
+            self._best, self._since = residual, 0
+        else:
+            self._since += 1
+        del self._points[: -_CYCLE - 1], self._residuals[: -_CYCLE - 1]
+        self.distance = self._distance()
+        self.converged = self.distance <= self.tolerance and n_improper == 0
+        return None
+
+    def propose(self, sites: Any) -> Any | None:
+        """The extrapolated sites, shaped like those of the last sweep; None if it is not time for them."""
+        if self.converged or self._count < _PLAIN or len(self._points) <= _CYCLE:
+            return None
+        rate = self._rate()
+        if rate < 1.0 and self._residuals[-1] <= _LINEAR:
+            self._rates = [*self._rates, rate][-_REMEMBERED:]
+        points = np.array(self._points)
+        moves = np.diff(points, axis=0)
+        # every kind of number by its own size, or the largest would be all that is seen
+        moves_seen = moves / _sizes(sites, points[-1])
+        turns = np.diff(moves_seen, axis=0)
+        weights = np.linalg.lstsq(turns.T, -moves_seen[-1], rcond=1e-10)[0]
+        found = points[-1] + weights @ moves[1:]
+        self._saved = sites, *self._last
+        self._points, self._residuals = [], []
+        return _shaped(sites, iter(np.split(found, np.cumsum([part.size for part in _leaves(sites)])[:-1])))
+
+    def refuse(self) -> Any:
+        """No distribution belongs to the extrapolated sites: where to go on instead."""
+        assert self._saved is not None
+        sites = self._saved[0]
+        self._forget()
+        return sites
+
+    def _forget(self) -> None:
+        self._saved, self._points, self._residuals = None, [], []
+
+    def _rate(self) -> float:
+        """Mean factor of the last residuals; 1 before there are three, or where they do not fall."""
+        if len(self._residuals) < 3:
+            return 1.0
+        seen = [each for each in self._residuals if each > _ROUNDED][-_WINDOW:]
+        if len(seen) < 3:  # there at once, or from the start
+            return 0.5
+        return min(1.0, float((seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1))))
+
+    def _distance(self) -> float:
+        residual = self._residuals[-1]
+        if residual == 0.0:
+            return 0.0
+        rates = [*self._rates]
+        own = self._rate()
+        if own < 1.0 or not rates:
+            rates.append(own)
+        rho = max(rates)
+        return residual * max(1.0, self.damping * rho / (1.0 - rho)) if rho < 1.0 else np.inf
+
+
+def _leaves(sites: Any) -> Iterator[Array]:
+    """All arrays of nested tuples and lists."""
+    if isinstance(sites, np.ndarray):
+        yield sites
+        return
+    for part in sites:
+        yield from _leaves(part)
+
+
+def _sizes(sites: Any, point: Array) -> Array:
+    """For each number the largest of its array, 1 where that is zero."""
+    found, at = np.empty_like(point), 0
+    for part in _leaves(sites):
+        found[at : at + part.size] = float(np.max(np.abs(part))) or 1.0
+        at += part.size
+    return found
+
+
+def _shaped(sites: Any, parts: Iterator[Array]) -> Any:
+    """The same nesting with other numbers."""
+    if isinstance(sites, np.ndarray):
+        return next(parts).reshape(sites.shape)
+    found = [_shaped(part, parts) for part in sites]
+    return type(sites)(*found) if hasattr(sites, "_fields") else type(sites)(found)
