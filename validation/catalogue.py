@@ -6,7 +6,7 @@ witness whether a row says what it accepts and refuses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 PAPERS = {
@@ -130,6 +130,6 @@ def _code(words: Iterable[str]) -> str:
     return ", ".join(f"`{word}`" for word in words) or "-"
 
 
-def _markdown(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _markdown(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = [head, tuple("---" for _ in head), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)

@@ -1,0 +1,89 @@
+"""A change is a mistake in the text: it must be the one that was meant, and the file must still be a program."""
+
+import ast
+
+import pytest
+
+from validation.mutation import statements
+from validation.mutation.operators import Source, changes
+
+
+def mutations(text, known=frozenset()):
+    """operator -> texts of the first statement, changed."""
+    source = Source(text)
+    found = {}
+    for change in changes(source, source.tree.body[0], known):
+        found.setdefault(change.operator, set()).add(source.changed(change))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "operator", "expected"),
+    [
+        ("x = a + b", "operator", {"x = a - b"}),
+        ("x = (a) * (b)", "operator", {"x = (a) / (b)"}),
+        ("x = a - b", "dropped term", {"x = (a)", "x = (-(b))"}),
+        ("x = a - b", "swapped operands", {"x = ((b) - (a))"}),
+        ("x = 2 * b", "dropped factor", {"x = (2)", "x = (b)"}),
+        ("x = -a", "sign", {"x = (a)"}),
+        ("x = a < b", "comparison", {"x = a <= b", "x = a > b"}),
+        ("x = a is not b", "comparison", {"x = a is b"}),
+        ("x = a and b", "condition", {"x = a or b"}),
+        ("x = a if c else b", "condition", {"x = a if (not (c)) else b"}),
+        ("x = 0.5", "constant", {"x = 1.0", "x = -0.5"}),
+        ("x = y[0]", "constant", {"x = y[1]"}),
+        ("x = y[-1]", "sign", {"x = y[(1)]"}),
+        ("x = A.T @ b", "transpose", {"x = (A) @ b"}),
+        ("x = f(a, b)", "swapped arguments", {"x = f(b, a)"}),
+        ("x = np.minimum(a, b)", "function", {"x = np.maximum(a, b)"}),
+        ("x = a.sum(axis=0)", "dropped argument", None),
+        ("x = s.sum(b, axis=0)", "dropped argument", {"x = s.sum(b)"}),
+        ("x += a", "operator", {"x -= a"}),
+        ("x += a", "removed line", {"pass"}),
+        ("out[i] = a", "removed line", {"pass"}),
+        ("f(a)", "removed line", {"pass"}),
+        ("def f(a, b=True): pass", "constant", {"def f(a, b=False): pass"}),
+        ("for i in range(n - 1): pass", "operator", {"for i in range(n + 1): pass"}),
+        ("ö = λ + b  # ä", "operator", {"ö = λ - b  # ä"}),
+    ],
+)
+def test_a_slip_of_the_pen_is_found_where_it_can_be_made(text, operator, expected):
+    found = mutations(text)
+    assert found.get(operator) == expected
+
+
+def test_a_line_is_left_out_only_where_its_name_has_a_value_before():
+    assert "removed line" not in mutations("x = a")
+    assert mutations("x = a", frozenset({"x"}))["removed line"] == {"pass"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "raise ValueError(f'{a + 1}')",
+        "assert a + 1 > 2",
+        "import a",
+        "warnings.warn(f'{a}', stacklevel=2)",
+        "x: tuple[1, 2] = a",
+        "x = f'{a + 1}'",
+        "f(np.maximum)",
+    ],
+)
+def test_messages_annotations_and_checks_are_let_be(text):
+    assert mutations(text).keys() <= {"removed line"}
+
+
+def test_arguments_of_functions_that_commute_are_not_swapped():
+    assert "swapped arguments" not in mutations("x = np.maximum(a, b)")
+
+
+def test_every_change_of_every_statement_gives_a_program_that_is_another():
+    # a file with Greek letters, line breaks inside expressions and comments between operands
+    for module in ("fast.sites", "reference.riihimaki2013.sites", "gibbs.exact_probit"):
+        text = statements.source_of(module)
+        source = Source(text)
+        healthy = ast.dump(source.tree)
+        found = [change for entry in statements.statements(module) for change in entry.changes]
+        assert len(found) > 50
+        for change in found[::7]:
+            assert ast.dump(ast.parse(source.changed(change))) != healthy, change

@@ -1,0 +1,80 @@
+"""The draw is over all that computes, and over nothing else; it is the same for the same seed."""
+
+import pytest
+
+from validation.mutation import statements
+from validation.mutation.statements import PACKAGES, Statement
+
+
+def lines(text):
+    return [(entry.function, entry.first, entry.last) for entry in statements.statements("fast.x", text)]
+
+
+def test_statements_are_found_with_their_function_and_their_own_lines():
+    text = (
+        '"""Words."""\n'  # 1
+        "HALF = 0.5\n"
+        "class A:\n"
+        '    """Words."""\n'
+        "    def f(self, x=1):\n"  # 5
+        '        """Words."""\n'
+        "        if x > 1:\n"
+        "            y = x + 1\n"
+        "        return y\n"
+        "def _check(x):\n"  # 10
+        "    return x + 1\n"
+    )
+    assert lines(text) == [("", 2, 2), ("A.f", 5, 5), ("A.f", 7, 7), ("A.f", 8, 8)]
+
+
+def test_an_if_that_only_raises_is_a_check_of_arguments():
+    assert lines("def f(x):\n    if x > 1:\n        raise ValueError('x')\n    return x + 1\n") == [("f", 4, 4)]
+    assert ("f", 2, 2) in lines("def f(x):\n    if x > 1:\n        x = 1\n        y = g(x)\n    return x + 1\n")
+
+
+def test_names_of_the_vocabulary_that_end_in_checks_are_no_reason_to_leave_a_module_out():
+    for package in PACKAGES:
+        found = statements.modules(package)
+        assert len(found) > 30
+        assert not any(name.endswith((".errors", ".ledger", "._types", ".__init__")) for name in found)
+
+
+def test_every_statement_has_an_area_and_every_area_has_statements():
+    areas = {
+        statements.area(entry.module, entry.function)
+        for package in PACKAGES
+        for entry in statements._population(package)
+    }
+    assert areas == set(statements.area_names())
+    with pytest.raises(LookupError, match=r"areas: found no area for 'other\.module:f'"):
+        statements.area("other.module", "f")
+
+
+def test_a_draw_is_repeated_by_its_seed_and_takes_each_statement_once():
+    first, again, other = (statements.draw(("fast",), 40, seed) for seed in (3, 3, 4))
+    assert first == again
+    assert first != other
+    assert len({(mutant.module, mutant.function, mutant.first, mutant.last) for mutant in first}) == 40
+
+
+def test_a_draw_larger_than_the_population_is_refused():
+    with pytest.raises(ValueError, match=r"n: found 1000000, expected 1\.\."):
+        statements.draw(("fast",), 1_000_000, 0)
+
+
+def test_a_mutant_shows_the_lines_that_differ():
+    module = "fast.sites"
+    entry = next(entry for entry in statements.statements(module) if len(entry.changes) > 1)
+    assert isinstance(entry, Statement)
+    for change in entry.changes:
+        mutant = statements.make(entry, change)
+        assert mutant.before != mutant.after
+        assert mutant.diff.startswith(("-", "+"))
+        assert mutant.before in statements.source_of(module)
+        assert mutant.after in statements.mutated_source(mutant)
+
+
+def test_a_default_is_seen_by_what_runs_in_its_function_and_a_constant_by_the_whole_module():
+    text = "A = 1.0\ndef f(x=1):\n    return x + A\n\n\ndef g(x):\n    return x + 2\n"
+    found = {(entry.function, entry.first): entry.watched for entry in statements.statements("fast.x", text)}
+    assert found == {("", 1): (1, 8), ("f", 2): (3, 3), ("f", 3): (3, 3), ("g", 7): (7, 7)}

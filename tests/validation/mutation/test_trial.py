@@ -1,0 +1,134 @@
+"""A mutant is planted, held against what executes it, and counted; files stay as they are."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from validation.checks import runner
+from validation.mutation import baseline, report, statements, trial
+from validation.mutation.operators import Change
+from validation.mutation.seed import plant
+from validation.mutation.trial import Outcome
+
+
+def mutant(module, function, before, after):
+    """The one change of a function that turns one piece of text into another."""
+    for entry in statements.statements(module):
+        for change in entry.changes if entry.function == function else ():
+            found = statements.make(entry, change)
+            if (before in found.before) and (found.before.replace(before, after, 1) == found.after):
+                return found
+    raise AssertionError((module, function, before))
+
+
+@pytest.fixture(scope="module")
+def healthy(tmp_path_factory):
+    selection = runner.select(
+        check=["identity/x-gpc/latent_mean", "identity/x-gpc/log_evidence"], problem=["two-points"]
+    )
+    return baseline.measure(selection, tmp_path_factory.mktemp("healthy"), jobs=1)
+
+
+def outcome(found, healthy):
+    (result,) = trial.run([found], healthy, jobs=1)
+    return result
+
+
+def test_the_healthy_run_says_who_executes_what(healthy):
+    problem = healthy.problems["two-points"]
+    assert {pair.check for pair in problem.answers} == {"identity/x-gpc/latent_mean", "identity/x-gpc/log_evidence"}
+    # both checks ask the same two questions, and what those execute belongs to both
+    assert all(len(problem.asked[pair]) == 2 for pair in problem.answers)
+    assert {key[0] for key in problem.solved} == {"reference", "fast"}
+    touched = healthy.touched("fast.polya_gamma", healthy.executed("fast.polya_gamma"))
+    assert len(touched["two-points"][0]) == 2
+    assert healthy.touched("gibbs.logit", range(1000)) == {}
+
+
+def test_a_healthy_run_is_not_made_twice(healthy):
+    told = []
+    again = baseline.measure(healthy.selection, healthy.folder, jobs=1, tell=told.append)
+    assert told == []
+    assert again.answers() == healthy.answers()
+    assert again.problems["two-points"].solved == healthy.problems["two-points"].solved
+
+
+def test_a_mistake_in_an_update_is_red(healthy):
+    found = outcome(mutant("fast.polya_gamma", "update_local", "np.sqrt(latent_var)", "np.square(latent_var)"), healthy)
+    assert (found.state, found.asked) == ("red", 1)
+    assert found.by.startswith("identity/x-gpc/")
+
+
+def test_what_raises_is_a_crash(healthy):
+    entry = next(entry for entry in statements.statements("fast.polya_gamma") if entry.function == "update_local")
+    change = Change(entry.changes[0].start, entry.changes[0].start, "undefined_", "a name that is not there")
+    found = outcome(statements.make(entry, change), healthy)
+    assert found.state == "crash"
+    assert "undefined_" in found.note
+
+
+def test_what_no_check_executes_is_said(healthy):
+    entry = statements.statements("fast.class_sep")[5]
+    found = outcome(statements.make(entry, entry.changes[0]), healthy)
+    assert (found.state, found.asked) == ("never executed", 0)
+
+
+def test_a_module_is_replaced_only_where_it_was_planted():
+    code = (
+        "from validation.mutation.seed import plant\n"
+        "planted = plant('fast.polya_gamma', 'def update_local(a, b):\\n    return 7\\n')\n"
+        "assert not planted.loaded\n"
+        "import importlib\n"
+        "assert importlib.import_module('fast.polya_gamma').update_local(1, 2) == 7\n"
+        "assert planted.loaded\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_module_that_is_there_already_cannot_be_replaced():
+    with pytest.raises(RuntimeError, match=r"module: found 'validation\.mutation\.seed' imported already"):
+        plant("validation.mutation.seed", "")
+
+
+# -- counting --------------------------------------------------------------------------------------------------
+
+
+def sample(states):
+    entries = [entry for entry in statements.statements("fast.sites") if entry.function][: len(states)]
+    mutants = [statements.make(entry, entry.changes[0]) for entry in entries]
+    return mutants, {
+        found.name: Outcome(found.name, state, "", "", 1, 0.1) for found, state in zip(mutants, states, strict=True)
+    }
+
+
+def test_rates_count_what_is_judged():
+    mutants, outcomes = sample(["red", "red", "crash", "survived", "never executed"])
+    found = report.table(mutants, outcomes)["all"]
+    assert (found.drawn, found.judged, found.caught) == (5, 4, 0.75)
+    missing = report.verdict({"all": found}).missing
+    assert missing[0] == "all: found 75.0% caught, expected at least 98%"
+    assert missing[1] == "all: found 1 of 5 never executed, expected at most 1%"
+
+
+def test_a_reviewed_equivalent_is_no_survivor_and_must_be_rare():
+    mutants, outcomes = sample(["red", "survived"])
+    entry = {"module": mutants[1].module, "function": mutants[1].function, "before": mutants[1].before,
+             "after": "   " + mutants[1].after + "\n", "reason": "for this test"}  # fmt: skip
+    found = report.table(mutants, outcomes, [entry])["all"]
+    assert (found.survived, found.equivalent, found.caught) == (0, 1, 1.0)
+    assert report.verdict({"all": found}).missing == ("all: found 1 of 2 called equivalent, expected at most 3%",)
+    assert not report.is_equivalent(mutants[0], [entry])
+
+
+def test_nothing_missing_meets_the_reach():
+    mutants, outcomes = sample(["red"] * 4)
+    groups = report.table(mutants, outcomes)
+    assert report.verdict(groups).met
+    assert json.loads(report.as_json(mutants, outcomes, groups, {}))["rates"]["all"]["caught"] == 1.0
+
+
+def test_the_shipped_list_of_equivalents_is_well_formed():
+    for entry in report.known_equivalents():
+        assert entry["module"].partition(".")[0] in statements.PACKAGES

@@ -1,0 +1,340 @@
+"""What each check executes: one healthy run under coverage, statement by statement and question by question.
+
+A check rarely calls a witness itself: it asks `Context.solve`, which remembers answers. So lines are recorded for each
+question (a solve) and for each check, and a check depends on its own lines and on those of the questions it asked.
+Functions' caches are emptied between the two, so that nobody lives on what another has computed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from validation import storage
+from validation.checks import core, runner
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Skipped, Tested
+from validation.checks.runner import Answered
+from validation.checks.selection import Pair, Selection
+from validation.mutation.statements import PACKAGES
+from validation.solution import Solution
+
+Key = tuple[Any, ...]  # of a question, as `Context` has it
+Lines = dict[str, frozenset[int]]  # module -> lines
+
+
+@dataclass
+class Problem:
+    """The healthy run on one problem."""
+
+    name: str
+    answers: dict[Pair, Answered] = field(default_factory=dict)
+    asked: dict[Pair, tuple[Key, ...]] = field(default_factory=dict)
+    own: dict[Pair, Lines] = field(default_factory=dict)
+    solved: dict[Key, Lines] = field(default_factory=dict)
+    seconds: dict[Key, float] = field(default_factory=dict)
+    healthy: dict[Key, Solution] = field(default_factory=dict)
+    files: dict[Key, Path] = field(default_factory=dict)
+
+
+@dataclass
+class Baseline:
+    """Healthy runs on every problem of a selection, in a folder."""
+
+    selection: Selection
+    problems: dict[str, Problem]
+    folder: Path
+
+    @classmethod
+    def load(cls, folder: Path, selection: Selection) -> Baseline:
+        """What `measure` left in the folder."""
+        names = sorted({pair.problem for pair in selection.pairs}, key=lambda name: -runner.cost(name))
+        return cls(selection, {name: load(folder / name) for name in names}, folder)
+
+    def healthy(self, name: str) -> Iterator[tuple[Key, Solution]]:
+        """Answers of the healthy run on one problem."""
+        for key, path in self.problems[name].files.items():
+            yield key, Solution.load(path)
+
+    def answers(self) -> list[Answered]:
+        """All answers in the order of the selection."""
+        return [self.problems[pair.problem].answers[pair] for pair in self.selection.pairs]
+
+    def touched(self, module: str, lines: Iterable[int]) -> dict[str, tuple[tuple[Pair, ...], frozenset[Key]]]:
+        """Problem -> pairs that execute one of these lines (the cheapest first), and the questions that do."""
+        wanted = frozenset(lines)
+        found = {}
+        for name, problem in self.problems.items():
+            keys = frozenset(key for key, seen in problem.solved.items() if wanted & seen.get(module, frozenset()))
+            cost = {
+                pair: problem.answers[pair].seconds
+                + sum(problem.seconds[key] for key in problem.asked[pair] if key in keys)
+                for pair in problem.answers
+                if wanted & problem.own[pair].get(module, frozenset()) or keys & set(problem.asked[pair])
+            }
+            if cost:
+                found[name] = (tuple(sorted(cost, key=lambda pair: cost[pair])), keys)
+        return found
+
+    def cost(self, pairs: Iterable[Pair], keys: frozenset[Key]) -> float:
+        """Seconds that pairs take once these questions have to be answered anew, each of them once."""
+        pairs = tuple(pairs)
+        asked = {
+            (pair.problem, key) for pair in pairs for key in self.problems[pair.problem].asked[pair] if key in keys
+        }
+        own = sum(self.problems[pair.problem].answers[pair].seconds for pair in pairs)
+        return own + sum(self.problems[name].seconds[key] for name, key in asked)
+
+    def executed(self, module: str) -> frozenset[int]:
+        """Lines of a module that anything executes."""
+        seen: set[int] = set()
+        for problem in self.problems.values():
+            for lines in (*problem.own.values(), *problem.solved.values()):
+                seen |= lines.get(module, frozenset())
+        return frozenset(seen)
+
+
+def fingerprint(selection: Selection) -> str:
+    """Of the packages' text and of what is asked: a baseline is good for exactly that."""
+    digest = hashlib.sha256(repr(selection.pairs).encode())
+    for package in (*PACKAGES, "validation"):
+        root = Path(str(files(package)))
+        for path in sorted(root.rglob("*")):
+            if path.suffix in (".py", ".toml", ".npz") and "mutation" not in path.parts:
+                digest.update(f"{path.relative_to(root)}".encode() + path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def measure(
+    selection: Selection, folder: Path, *, jobs: int, tell: Callable[[str], None] = lambda text: None
+) -> Baseline:
+    """Run every pair once under coverage, each problem in a process of its own; what `folder` has is not run again.
+
+    Raises
+    ------
+    RuntimeError    if a process dies, or a check is not green without any mutant
+    """
+    names = sorted({pair.problem for pair in selection.pairs}, key=lambda name: -runner.cost(name))
+    missing = [name for name in names if not (folder / name / "problem.json").exists()]
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
+        tasks = [(name, selection, folder / name) for name in missing]
+        for name in pool.imap_unordered(_measure, tasks, chunksize=1):
+            tell(f"healthy run on {name}")
+    found = Baseline.load(folder, selection)
+    red = [result for result in runner.judge(found.answers(), selection.modules) if result.failed]
+    if red:
+        raise RuntimeError(
+            f"{red[0].check} on {red[0].problem}: found {red[0].verdict} without any mutant ({red[0].why}), "
+            "expected green: mutants tell nothing before that"
+        )
+    return found
+
+
+def _measure(task: tuple[str, Selection, Path]) -> str:
+    name, selection, folder = task
+    try:
+        import coverage
+    except ImportError as error:
+        raise RuntimeError("coverage: found it not installed, expected the extra gpc-triad[test]") from error
+    os.environ["COVERAGE_CORE"] = "ctrace"  # the core of newer Pythons knows no contexts
+    tracer = coverage.Coverage(data_file=None, source_pkgs=list(PACKAGES), config_file=False)
+    tracer.set_option("run:disable_warnings", ["module-not-imported", "no-data-collected"])
+    tracer.start()
+    problem = Problem(name)
+    context = _Recording(tracer, problem, quick=not selection.full)
+    checks = core.imported(selection.modules)
+    with threadpool_limits(limits=1):
+        for pair in (pair for pair in selection.pairs if pair.problem == name):
+            context.pair = pair
+            asked = None if name == NO_PROBLEM else context.problem(name)
+            forget()
+            tracer.switch_context(_mark("check", pair))
+            problem.asked[pair] = ()
+            before = context.spent
+            answered = runner.ask(checks[pair.check], context, asked, pair)
+            spent = max(0.0, answered.seconds - (context.spent - before))
+            problem.answers[pair] = Answered(pair, answered.outcomes, spent, answered.error)
+    tracer.stop()
+    _collect(tracer, problem)
+    save(problem, folder)
+    return name
+
+
+# -- files -----------------------------------------------------------------------------------------------------
+
+
+def save(problem: Problem, folder: Path) -> None:
+    """Answers as .npz, all else as one .json, which is written last: with it the folder is whole."""
+    folder.mkdir(parents=True, exist_ok=True)
+    keys = list(problem.solved)
+    for number, key in enumerate(keys):
+        if key in problem.healthy:
+            problem.healthy[key].save(folder / f"{number}.npz")
+    stored = {
+        "name": problem.name,
+        "keys": [
+            {
+                "key": key,
+                "seconds": problem.seconds[key],
+                "healthy": key in problem.healthy,
+                "lines": {module: sorted(lines) for module, lines in problem.solved[key].items()},
+            }
+            for key in keys
+        ],
+        "pairs": [
+            {
+                "pair": pair,
+                "seconds": answer.seconds,
+                "error": answer.error,
+                "outcomes": [_plain(outcome) for outcome in answer.outcomes],
+                "asked": [keys.index(key) for key in problem.asked[pair]],
+                "lines": {module: sorted(lines) for module, lines in problem.own[pair].items()},
+            }
+            for pair, answer in problem.answers.items()
+        ],
+    }
+    storage.write_text(folder / "problem.json", json.dumps(stored))
+
+
+def load(folder: Path) -> Problem:
+    """What `save` wrote."""
+    stored = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
+    problem = Problem(stored["name"])
+    keys = [_tuples(entry["key"]) for entry in stored["keys"]]
+    for number, (key, entry) in enumerate(zip(keys, stored["keys"], strict=True)):
+        problem.solved[key] = {module: frozenset(lines) for module, lines in entry["lines"].items()}
+        problem.seconds[key] = entry["seconds"]
+        if entry["healthy"]:
+            problem.files[key] = folder / f"{number}.npz"
+    for entry in stored["pairs"]:
+        pair = Pair(*entry["pair"])
+        error = None if entry["error"] is None else tuple(entry["error"])
+        outcomes = tuple(_outcome(plain) for plain in entry["outcomes"])
+        problem.answers[pair] = Answered(pair, outcomes, entry["seconds"], error)
+        problem.asked[pair] = tuple(keys[number] for number in entry["asked"])
+        problem.own[pair] = {module: frozenset(lines) for module, lines in entry["lines"].items()}
+    return problem
+
+
+_OUTCOMES: dict[str, type] = {"Compared": Compared, "Tested": Tested, "Skipped": Skipped}
+
+
+def _plain(outcome: Outcome) -> dict[str, Any]:
+    values = outcome._asdict()
+    if isinstance(outcome, Tested):
+        values["z"] = np.asarray(outcome.z, dtype=float).tolist()
+    if isinstance(outcome, Compared):
+        values |= {"observed": float(outcome.observed), "limit": float(outcome.limit)}
+    return {"type": type(outcome).__name__, **values}
+
+
+def _outcome(plain: dict[str, Any]) -> Outcome:
+    values = {key: value for key, value in plain.items() if key != "type"}
+    if "z" in values:
+        values["z"] = np.asarray(values["z"], dtype=float)
+    found: Outcome = _OUTCOMES[plain["type"]](**values)
+    return found
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(entry) for entry in value) if isinstance(value, list) else value
+
+
+# -- recording -------------------------------------------------------------------------------------------------
+
+
+class _Recording(Context):
+    """Notes who asks what, and under which mark the answer is computed."""
+
+    def __init__(self, tracer: Any, problem: Problem, *, quick: bool) -> None:
+        super().__init__(quick=quick)
+        self._tracer, self._record = tracer, problem
+        self.pair: Pair | None = None
+        self.spent = 0.0
+
+    def solve(self, implementation: str, method: str, problem: Any, **options: Any) -> Solution:
+        """As `Context.solve`; the lines that a fresh answer executes go to the question and not to the check."""
+        assert self.pair is not None
+        key = question(implementation, method, problem, options)
+        self._record.asked[self.pair] = tuple(dict.fromkeys((*self._record.asked[self.pair], key)))
+        if (
+            key in self._record.solved
+            and (implementation, method, core.digest(problem), core._frozen(options)) in self._answers
+        ):
+            return super().solve(implementation, method, problem, **options)
+        forget()
+        self._tracer.switch_context(_mark("solve", key))
+        started = time.perf_counter()
+        try:
+            found = super().solve(implementation, method, problem, **options)
+            if not _calls_back(options):
+                self._record.healthy[key] = found
+            return found
+        finally:
+            spent = time.perf_counter() - started
+            self._record.seconds[key] = self._record.seconds.get(key, 0.0) + spent
+            self.spent += spent
+            self._record.solved.setdefault(key, {})
+            forget()
+            self._tracer.switch_context(_mark("check", self.pair))
+
+
+def question(implementation: str, method: str, problem: Any, options: dict[str, Any]) -> Key:
+    """What `Context.solve` remembers an answer by, with callables by name: the same in every process."""
+    return (implementation, method, core.digest(problem), _named(core._frozen(options)))
+
+
+def _named(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_named(entry) for entry in value)
+    return getattr(value, "__qualname__", type(value).__name__) if callable(value) else value
+
+
+def _calls_back(options: dict[str, Any]) -> bool:
+    """Whether a check listens to the run itself, so that a remembered answer does not do."""
+    return any(callable(value) for value in options.values())
+
+
+def _mark(kind: str, value: Any) -> str:
+    return f"{kind} {hashlib.sha256(repr(value).encode()).hexdigest()[:20]}"
+
+
+def _collect(tracer: Any, problem: Problem) -> None:
+    """Lines by module for every check and every question."""
+    lines: dict[str, dict[str, set[int]]] = {}
+    data = tracer.get_data()
+    roots = {package: Path(str(files(package))).resolve() for package in PACKAGES}
+    for path in data.measured_files():
+        for package, root in roots.items():
+            if Path(path).resolve().is_relative_to(root):
+                parts = Path(path).resolve().relative_to(root).with_suffix("").parts
+                module = ".".join((package, *(part for part in parts if part != "__init__")))
+                for line, marks in data.contexts_by_lineno(path).items():
+                    for mark in marks:
+                        lines.setdefault(mark, {}).setdefault(module, set()).add(line)
+    frozen = {mark: {module: frozenset(seen) for module, seen in found.items()} for mark, found in lines.items()}
+    problem.own = {pair: frozen.get(_mark("check", pair), {}) for pair in problem.answers}
+    problem.solved = {key: frozen.get(_mark("solve", key), {}) for key in problem.solved}
+
+
+def forget() -> None:
+    """Empty the functools caches of the witnesses."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES and module is not None:
+            for value in list(vars(module).values()):
+                while value is not None:
+                    if isinstance(value, functools._lru_cache_wrapper):
+                        value.cache_clear()
+                    value = getattr(value, "__wrapped__", None) if callable(value) else None

@@ -1,0 +1,125 @@
+"""`triad mutate`: plant random mistakes in the witnesses and count how many of them the checks see."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+
+from validation.checks import runner
+from validation.checks.processes import default_jobs
+from validation.mutation import baseline, report, statements, trial
+from validation.mutation.trial import Outcome
+
+
+def mutate(
+    package: Annotated[
+        list[str] | None, typer.Option("--package", help="fast, gibbs or reference; repeatable, all by default")
+    ] = None,
+    n: Annotated[int, typer.Option("--n", min=1, help="how many statements to change, one at a time")] = 400,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="of the draw: the same seed, the same mutants")] = 0,
+    method: Annotated[
+        list[str] | None, typer.Option("--method", help="hold them against checks of this method only; repeatable")
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="hold them against the checks of a full run")] = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="processes at once")] = None,
+    output: Annotated[Path, typer.Option("--output", help="folder of what is kept for the next run")] = Path(
+        "results/mutants"
+    ),
+    as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
+) -> None:
+    """Plant mutants one at a time and see whether `triad verify` turns red; exit 1 if too few do.
+
+    The healthy run and the outcomes are kept in the output folder, by a fingerprint of all code and of what was
+    asked: an interrupted run goes on where it was, and a changed file starts anew.
+    """
+    packages = tuple(dict.fromkeys(package or statements.PACKAGES))
+    for name in packages:
+        if name not in statements.PACKAGES:
+            raise typer.BadParameter(f"--package: found {name!r}, expected one of {', '.join(statements.PACKAGES)}")
+    try:
+        mutants = statements.draw(packages, n, seed)
+    except ValueError as error:
+        raise typer.BadParameter(f"--{error}") from error
+    selection = runner.select(full=full, method=method or [])
+    workers = default_jobs() if jobs is None else jobs
+    errors = Console(stderr=True)
+    folder = output / baseline.fingerprint(selection)
+    healthy = baseline.measure(
+        selection, folder, jobs=workers, tell=lambda text: errors.print(text, soft_wrap=True, highlight=False)
+    )
+    known = report.known_equivalents()
+    outcomes = _outcomes(errors, mutants, healthy, folder / f"outcomes-{'-'.join(packages)}-{seed}.jsonl", workers)
+    groups = report.table(mutants, outcomes, known)
+    settings = {"packages": packages, "n": n, "seed": seed, "method": method or [], "full": full, "code": folder.name}
+    found = report.verdict(groups)
+    if as_json:
+        sys.stdout.write(report.as_json(mutants, outcomes, groups, settings))
+    else:
+        _print(Console(), mutants, outcomes, groups, found, settings)
+    raise typer.Exit(int(not found.met))
+
+
+def _outcomes(
+    errors: Console, mutants: list[statements.Mutant], healthy: baseline.Baseline, path: Path, jobs: int
+) -> dict[str, Outcome]:
+    """Outcomes by name: those on disk, then the rest, each written as soon as it is known."""
+    names = {mutant.name for mutant in mutants}
+    done: dict[str, Outcome] = {}
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines():
+            if line.endswith("}"):  # a run that was killed may leave half a line
+                entry = Outcome(**json.loads(line))
+                if entry.name in names:
+                    done[entry.name] = entry
+    columns = (
+        BarColumn(24),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+    )
+    with Progress(*columns, console=errors, transient=True) as bar, path.open("a", encoding="utf-8") as file:
+        task = bar.add_task("mutants", total=len(mutants), completed=len(done))
+        waiting = [mutant for mutant in mutants if mutant.name not in done]
+        for outcome in trial.run(waiting, healthy, jobs=jobs):
+            done[outcome.name] = outcome
+            file.write(json.dumps(outcome.plain()) + "\n")
+            file.flush()
+            bar.update(task, advance=1, description=f"{outcome.state}: {outcome.name}")
+    return done
+
+
+def _print(
+    console: Console,
+    mutants: list[statements.Mutant],
+    outcomes: dict[str, Outcome],
+    groups: dict[str, report.Rates],
+    found: report.Verdict,
+    settings: dict[str, object],
+) -> None:
+    for state in ("survived", "never executed"):
+        for mutant in mutants:
+            if outcomes[mutant.name].state == state:
+                name = f"{state}: {mutant.module}:{mutant.first} {mutant.function} ({mutant.area}, {mutant.operator})"
+                console.print(name, soft_wrap=True, highlight=False, markup=False)
+                console.print(mutant.diff, soft_wrap=True, highlight=False, markup=False)
+    table = Table("", "drawn", "red", "crash", "survived", "never run", "equivalent", "caught", box=None)
+    for name, row in groups.items():
+        caught = f"{row.caught:.1%}" if row.judged else "-"
+        counts = (row.drawn, row.red, row.crash, row.survived, row.never, row.equivalent)
+        table.add_row(name, *(str(count) for count in counts), caught)
+    console.print(table)
+    console.print(
+        f"N = {settings['n']}, seed {settings['seed']}, {', '.join(settings['packages'])}, "  # type: ignore[arg-type]
+        f"code {settings['code']}{', full run' if settings['full'] else ''}",
+        soft_wrap=True, highlight=False,
+    )  # fmt: skip
+    for line in found.missing:
+        console.print(f"below the reach: {line}", soft_wrap=True, highlight=False)

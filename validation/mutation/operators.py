@@ -1,0 +1,293 @@
+"""Changes that a slip of the pen makes, found in one statement: each is a piece of source put in place of another.
+
+Sites are found in the syntax tree and written back as text, so that a mutant is the original file with a few bytes
+changed and its diff reads like a mistake.
+"""
+
+from __future__ import annotations
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Change(NamedTuple):
+    """Bytes [start, end) of a file are replaced; `operator` names the kind of the mistake."""
+
+    start: int
+    end: int
+    text: str
+    operator: str
+
+
+_ARITHMETIC = {
+    ast.Add: ("+", ("-",)),
+    ast.Sub: ("-", ("+",)),
+    ast.Mult: ("*", ("/",)),
+    ast.Div: ("/", ("*",)),
+    ast.Pow: ("**", ("*",)),
+    ast.FloorDiv: ("//", ("/",)),
+    ast.Mod: ("%", ("*",)),
+}
+_LOGIC = {ast.BitAnd: ("&", ("|",)), ast.BitOr: ("|", ("&",))}
+_COMPARISON = {
+    ast.Lt: ("<", ("<=", ">")),
+    ast.LtE: ("<=", ("<", ">=")),
+    ast.Gt: (">", (">=", "<")),
+    ast.GtE: (">=", (">", "<=")),
+    ast.Eq: ("==", ("!=",)),
+    ast.NotEq: ("!=", ("==",)),
+    ast.Is: ("is", ("is not",)),
+    ast.IsNot: ("is not", ("is",)),
+    ast.In: ("in", ("not in",)),
+    ast.NotIn: ("not in", ("in",)),
+}
+_TWINS = {
+    "maximum": "minimum",
+    "minimum": "maximum",
+    "max": "min",
+    "min": "max",
+    "argmax": "argmin",
+    "argmin": "argmax",
+    "any": "all",
+    "all": "any",
+    "sum": "mean",
+    "mean": "sum",
+    "zeros": "ones",
+    "ones": "zeros",
+    "zeros_like": "ones_like",
+    "ones_like": "zeros_like",
+    "exp": "expm1",
+    "expm1": "exp",
+    "log": "log1p",
+    "log1p": "log",
+    "sqrt": "square",
+    "square": "sqrt",
+    "tril": "triu",
+    "triu": "tril",
+}
+
+
+# functions that give the same for their arguments in another order
+_COMMUTE = frozenset(
+    {
+        "maximum",
+        "minimum",
+        "max",
+        "min",
+        "hypot",
+        "logaddexp",
+        "array_equal",
+        "allclose",
+        "isclose",
+        "vecdot",
+        "add",
+        "multiply",
+    }
+)
+
+
+class Source:
+    """A file with its tree; offsets are bytes, as the tree counts columns."""
+
+    def __init__(self, text: str) -> None:
+        self.data = text.encode("utf-8")
+        self.tree = ast.parse(text)
+        self._starts = [0]
+        for line in self.data.splitlines(keepends=True):
+            self._starts.append(self._starts[-1] + len(line))
+
+    def span(self, node: ast.expr | ast.stmt | ast.keyword) -> tuple[int, int]:
+        """First byte of a node and the one behind its last."""
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        return (
+            self._starts[node.lineno - 1] + node.col_offset,
+            self._starts[node.end_lineno - 1] + node.end_col_offset,
+        )
+
+    def text(self, node: ast.expr | ast.stmt) -> str:
+        """The node as it is written."""
+        start, end = self.span(node)
+        return self.data[start:end].decode("utf-8")
+
+    def changed(self, change: Change) -> str:
+        """The file with one change made."""
+        return (self.data[: change.start] + change.text.encode("utf-8") + self.data[change.end :]).decode("utf-8")
+
+
+def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozenset()) -> list[Change]:
+    """All changes of one statement: of its own expressions, not of the statements in its body.
+
+    Parameters
+    ----------
+    source : Source
+    statement : ast.stmt     of that source
+    known : names            that have a value when the statement is reached, so that it can be left out
+
+    Returns
+    -------
+    list of Change, in the order of the text, without repetition
+    """
+    found = [*_of_statement(source, statement, known)]
+    for expression in own_expressions(statement):
+        found += _of_expression(source, expression)
+    return sorted(set(found))
+
+
+def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
+    """The expressions that run when the statement itself runs; a message or an annotation computes nothing."""
+    if isinstance(statement, (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
+        return
+    for name, value in ast.iter_fields(statement):
+        if name in ("annotation", "returns", "decorator_list", "body", "orelse", "finalbody", "handlers"):
+            continue
+        for entry in value if isinstance(value, list) else [value]:
+            if isinstance(entry, ast.expr):
+                yield entry
+            elif isinstance(entry, ast.withitem):
+                yield entry.context_expr
+            elif isinstance(entry, ast.arguments):
+                yield from [default for default in (*entry.defaults, *entry.kw_defaults) if default is not None]
+
+
+def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) -> Iterator[Change]:
+    start, end = source.span(statement)
+    if isinstance(statement, ast.AugAssign) and type(statement.op) in _ARITHMETIC:
+        symbol, others = _ARITHMETIC[type(statement.op)]
+        between = source.span(statement.target)[1], source.span(statement.value)[0]
+        yield from _swapped(source, between, f"{symbol}=", tuple(f"{other}=" for other in others), "operator")
+    if isinstance(statement, (ast.AugAssign, ast.Break, ast.Continue)) or _only_effect(statement):
+        yield Change(start, end, "pass", "removed line")
+    elif isinstance(statement, ast.Assign):
+        targets = [target for target in statement.targets if isinstance(target, ast.Name)]
+        kept = all(isinstance(target, (ast.Subscript, ast.Attribute)) for target in statement.targets)
+        if kept or (len(targets) == len(statement.targets) and all(target.id in known for target in targets)):
+            yield Change(start, end, "pass", "removed line")
+
+
+def _only_effect(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+
+
+def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
+    for node in _computing(root):
+        if isinstance(node, ast.BinOp):
+            yield from _of_operation(source, node)
+        elif isinstance(node, ast.Compare):
+            yield from _of_comparison(source, node)
+        elif isinstance(node, ast.BoolOp):
+            symbol, other = ("and", "or") if isinstance(node.op, ast.And) else ("or", "and")
+            for left, right in itertools.pairwise(node.values):
+                between = source.span(left)[1], source.span(right)[0]
+                yield from _swapped(source, between, symbol, (other,), "condition")
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not, ast.Invert)):
+            kind = "sign" if isinstance(node.op, ast.USub) else "condition"
+            yield Change(*source.span(node), f"({source.text(node.operand)})", kind)
+        elif isinstance(node, ast.IfExp):
+            yield Change(*source.span(node.test), f"(not ({source.text(node.test)}))", "condition")
+        elif isinstance(node, ast.Constant):
+            yield from _of_constant(source, node)
+        elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
+            yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
+        elif isinstance(node, ast.Call):
+            yield from _of_call(source, node)
+
+
+def _computing(root: ast.expr) -> Iterator[ast.AST]:
+    """Nodes of an expression; text that is formatted computes nothing, and neither does what a warning is told."""
+    stack: list[ast.AST] = [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.JoinedStr):
+            continue
+        if isinstance(node, ast.Call) and re.search(r"\bwarn\b|\w(Error|Warning)$", ast.unparse(node.func)):
+            continue
+        yield node
+        stack.extend(ast.iter_child_nodes(node))
+
+
+def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:
+    between = source.span(node.left)[1], source.span(node.right)[0]
+    if type(node.op) in _ARITHMETIC:
+        symbol, others = _ARITHMETIC[type(node.op)]
+        yield from _swapped(source, between, symbol, others, "operator")
+    if type(node.op) in _LOGIC:
+        symbol, others = _LOGIC[type(node.op)]
+        yield from _swapped(source, between, symbol, others, "condition")
+    left, right = f"({source.text(node.left)})", f"({source.text(node.right)})"
+    if isinstance(node.op, (ast.Add, ast.Sub)):
+        minus = "-" if isinstance(node.op, ast.Sub) else ""
+        yield Change(*source.span(node), left, "dropped term")
+        yield Change(*source.span(node), f"({minus}{right})", "dropped term")
+    if isinstance(node.op, (ast.Mult, ast.Div)):
+        yield Change(*source.span(node), left, "dropped factor")
+        if isinstance(node.op, ast.Mult):
+            yield Change(*source.span(node), right, "dropped factor")
+    if isinstance(node.op, ast.Sub) and ast.unparse(node.left) != ast.unparse(node.right):
+        yield Change(*source.span(node), f"({right} - {left})", "swapped operands")
+
+
+def _of_comparison(source: Source, node: ast.Compare) -> Iterator[Change]:
+    sides = [node.left, *node.comparators]
+    for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+        if type(op) in _COMPARISON:
+            symbol, others = _COMPARISON[type(op)]
+            between = source.span(left)[1], source.span(right)[0]
+            yield from _swapped(source, between, symbol, others, "comparison")
+
+
+def _of_constant(source: Source, node: ast.Constant) -> Iterator[Change]:
+    value = node.value
+    span = source.span(node)
+    if isinstance(value, bool):
+        yield Change(*span, str(not value), "constant")
+    elif isinstance(value, int):
+        yield Change(*span, str(value + 1), "constant")
+        if value > 0:
+            yield Change(*span, str(value - 1), "constant")
+    elif isinstance(value, float):
+        yield Change(*span, "1.0" if value == 0.0 else repr(2.0 * value), "constant")
+        yield Change(*span, "-1.0" if value == 0.0 else repr(-value), "constant")
+
+
+def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    if name in _TWINS:
+        end = source.span(node.func)[1]
+        yield Change(end - len(name.encode()), end, _TWINS[name], "function")
+    plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
+    if len(plain) == len(node.args) and name not in _COMMUTE:
+        for first, second in itertools.pairwise(plain):
+            a, b = source.text(first), source.text(second)
+            if a != b and not any(isinstance(x, ast.Constant) and isinstance(x.value, str) for x in (first, second)):
+                between = source.data[source.span(first)[1] : source.span(second)[0]].decode("utf-8")
+                yield Change(source.span(first)[0], source.span(second)[1], f"{b}{between}{a}", "swapped arguments")
+    for keyword in node.keywords:
+        if keyword.arg is not None and not isinstance(keyword.value, ast.Constant):
+            continue
+        if keyword.arg in ("axis", "keepdims", "initial", "lower", "upper", "trans", "transposed", "optimize"):
+            start, end = source.span(keyword)
+            comma = re.search(rb",\s*\Z", source.data[:start])
+            if comma:
+                yield Change(comma.start(), end, "", "dropped argument")
+
+
+def _swapped(
+    source: Source, between: tuple[int, int], symbol: str, others: tuple[str, ...], kind: str
+) -> Iterator[Change]:
+    """The operator between two operands, which parentheses and line ends may surround, replaced by others."""
+    gap = source.data[slice(*between)].decode("utf-8")
+    if "#" in gap:  # a comment between two operands may hold the symbol too
+        return
+    pattern = r"\s+".join(re.escape(word) for word in symbol.split())
+    if symbol[0].isalpha():
+        pattern = rf"\b{pattern}\b"
+    found = re.search(pattern, gap)
+    if found is None:
+        return
+    start = between[0] + len(gap[: found.start()].encode("utf-8"))
+    for other in others:
+        yield Change(start, start + len(found[0].encode("utf-8")), other, kind)
