@@ -17,11 +17,14 @@ from fast import _inputs
 from fast._types import FloatArray
 from fast.inner_ep import standardised_change
 from fast.ledger import equation
-from fast.site_iteration import Visit, settle
+from fast.site_iteration import Visit, settle, site_gap
 
 _PLAIN = 50  # iterations up to which a run follows the printed order
-_PATIENCE = 30  # certifying steps without a smaller residual, after which rounding is what is left
+_PATIENCE = 30  # certifying steps without a smaller step, after which rounding is what is left
 _ROUNDED = 1e-7
+_CIRCLES = 200  # steps without a smaller one at any size: no fixed point is near
+_BLURRED = 1e-9  # below this size rounding may own the ratio of two steps
+_LOOK_BACK = 5  # ratios of which the largest counts
 
 Pair = tuple[FloatArray, FloatArray]
 
@@ -41,7 +44,7 @@ class OuterProgress(NamedTuple):
 
     iteration: int
     objective: float  # log Z of the new sites, or NaN
-    residual: float
+    residual: float  # estimated standardised distance of a site from the fixed point; infinite while unknown
     n_improper: int
 
 
@@ -81,6 +84,35 @@ def residual_of(old: Pair, found: Proposal) -> float:
     """
     change = standardised_change(found.mean, found.var, found.target[0] - old[0], found.target[1] - old[1])
     return max(float(change.max(initial=0.0)), found.extra)
+
+
+class _Remaining:
+    """How far the fixed point is, from the sizes of undamped steps: s/(1 - r), r the slowest rate of the map.
+
+    Damped by d, a map of rate r shrinks steps by q = 1 - d (1 - r), so that 1/(1 - r) is d/(1 - q): q is the largest
+    of the last ratios. What mixed steps know of r, from more directions than one, is a lower bound.
+    """
+
+    def __init__(self, damping: float, factor: float | None) -> None:
+        self.damping, self.factor = damping, factor  # 1/(1 - r) of mixed steps
+        self.ratios: list[float] = []
+        self.slowest: float | None = None  # q, held where rounding would blur it, or where steps grow
+        self.last: float | None = None
+
+    def after(self, step: float) -> float:
+        """The distance after one more step, infinite while no rate is known."""
+        if self.last:
+            self.ratios.append(step / self.last)
+            largest = max(self.ratios[-_LOOK_BACK:])
+            if largest < 1.0 and (step > _BLURRED or self.slowest is None):
+                self.slowest = largest
+        self.last = step
+        if step == 0.0:
+            return 0.0
+        factors = [] if self.factor is None else [self.factor]
+        if self.slowest is not None:
+            factors.append(self.damping / (1.0 - self.slowest))
+        return step * max(1.0, *factors) if factors else np.inf
 
 
 def check_options(
@@ -141,7 +173,7 @@ def iterate(
     state_of : callable               sites -> state
     propose : callable                (state, sites) -> Proposal
     start                             pair of arrays
-    tolerance : float                 on the largest standardised change
+    tolerance : float                 on the standardised distance from the fixed point, as estimated
     max_iterations : int              outer iterations
     damping : float                   in (0, 1]
     accelerate : bool                 mix first where more than 50 iterations are allowed
@@ -154,37 +186,46 @@ def iterate(
     accelerate, callback = _inputs.flag("accelerate", accelerate), _inputs.calls_back("callback", callback)
     sites, improper, used = start, 0, 0
     trace: list[float] = []
+    factor: float | None = None
     if accelerate and sequential is None and max_iterations > _PLAIN:
-        sites, improper, mixed = _mixed(
+        end = _mixed(
             state_of, accelerated_propose or propose, start, tolerance, max_iterations, damping, objective, callback
         )
-        used = mixed.size
-        trace = list(mixed)
+        sites, improper, used, factor = end.sites, end.n_improper, end.trace.size, end.factor
+        trace = list(end.trace)
     state = state_of(sites) if sequential is None else None
     best, since_best, residual, converged = np.inf, 0, np.inf, False
-    accelerated = used > 0
+    accelerated, remaining = used > 0, _Remaining(damping, factor)
     while used < max_iterations:
         if sequential is not None:
-            sites, residual, skipped = sequential(sites)
+            sites, step, skipped = sequential(sites)
         else:
             found = propose(state, sites)
-            residual, skipped = gap(sites, found), found.n_improper
+            step, skipped = gap(sites, found), found.n_improper
             sites = damp(sites, found.target, damping)
         state = state_of(sites)
         improper += skipped
         used += 1
         trace.append(objective(state))
+        residual = remaining.after(step)
         if callback is not None:
             callback(OuterProgress(used, trace[-1], residual, skipped))
         converged = residual <= tolerance and skipped == 0
-        since_best = 0 if residual < best else since_best + 1
-        best = min(best, residual)
+        since_best = 0 if step < best else since_best + 1
+        best = min(best, step)
         stalled = accelerated and since_best >= _PATIENCE and best <= _ROUNDED
-        if converged or stalled or not np.isfinite(residual):
+        if converged or stalled or since_best >= _CIRCLES or not np.isfinite(step):
             break
     if state is None:
         state = state_of(sites)
     return Outcome(sites, state, residual, converged, improper, used, np.array(trace))
+
+
+class _Mixed(NamedTuple):
+    sites: Pair
+    n_improper: int
+    trace: FloatArray
+    factor: float | None  # 1/(1 - r), r the rate of the undamped map
 
 
 def _mixed(
@@ -196,7 +237,7 @@ def _mixed(
     damping: float,
     objective: Callable[[Any], float],
     callback: Callable[[OuterProgress], None] | None,
-) -> tuple[Pair, int, FloatArray]:
+) -> _Mixed:
     shape = start[0].shape
 
     def visit(first: FloatArray, second: FloatArray) -> Visit:
@@ -229,4 +270,7 @@ def _mixed(
         callback=report,
     )
     pair = (end.visit.site_precision.reshape(shape), end.visit.site_shift.reshape(shape))
-    return pair, end.n_improper, end.trace
+    # settle's distance is its last step times 1/(1 - r); not to be had from a run that knows no rate
+    step = site_gap(*end.visit[:5])
+    factor = end.residual / step if step > 0.0 and np.isfinite(end.residual) else None
+    return _Mixed(pair, end.n_improper, end.trace, factor)

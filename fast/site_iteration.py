@@ -18,6 +18,8 @@ from fast._types import FloatArray
 _MEMORY = 16  # past differences that the mixing looks at
 _PATIENCE = 30  # visits without a smaller step, after which rounding is what is left
 _ROUNDED = 1e-8  # below this step, differences of successive points may show rounding rather than contraction
+_CIRCLES = 200  # visits without a smaller step at any size: no fixed point is near
+_REPELS, _SURE, _NEAR = 1.05, 4, 1e-2  # rates of so many visits in a row, at steps below the last, say that it repels
 _SMALLEST_RATE = 2.0**-20
 _SMALLEST_SHORTENED = 0.25  # far from the fixed point steps may grow for a while: that alone goes no lower
 _EPS = float(np.finfo(np.float64).eps)
@@ -151,7 +153,8 @@ def settle(
     """Iterate sites <- (1 - damping) sites + damping target to the fixed point.
 
     A point is kept if the objective does not fall (monotone) or the step does not double (else); a point that is not
-    kept is left and the damping halved. Nor is one with more improper cavities than before. A step that
+    kept is left and the damping halved. Nor is one with more improper cavities than before. Near a fixed point that
+    repels (a Ritz value above 1) mixing ends. A step that
     grows shortens the next one by 0.7, one that shrinks restores 1.1. Mixed points are proposals under the same guard.
 
     Parameters
@@ -168,11 +171,11 @@ def settle(
 
     Returns
     -------
-    Settled    converged False with the residual reached, if max_iterations or rounding ended it
+    Settled    converged False with the residual reached, if max_iterations, rounding or circles ended it
     """
     mixer, trace = _Mixer(), []
     sites, good, rate, mixed = start, None, damping, False
-    improper, best_step, since_best, residual = 0, np.inf, 0, np.inf
+    improper, best_step, since_best, residual, repelled = 0, np.inf, 0, np.inf, 0
     while True:
         point = visit(*sites)
         if not np.isfinite(point.objective):
@@ -194,6 +197,9 @@ def settle(
             if kept:
                 mixer.learn(seen, point)
                 mixer.note_rate(point.latent_var, step)
+                repelled = repelled + 1 if step <= _NEAR and mixer.rates[-1] >= _REPELS else 0
+                # mixing finds fixed points that no step of any length goes to: plain steps then, which leave them
+                accelerate = accelerate and (monotone or repelled < _SURE)
         if kept:
             trace.append(point.objective)
             grew = good is not None and not mixed and step > good[1]
@@ -213,7 +219,7 @@ def settle(
         if callback is not None:
             callback(Progress(len(trace), trace[-1], last_step, residual, point.n_improper))
         converged = residual <= tolerance
-        stalled = since_best >= _PATIENCE and best_step <= _ROUNDED
+        stalled = since_best >= (_PATIENCE if best_step <= _ROUNDED else _CIRCLES)
         if converged or stalled or len(trace) >= max_iterations:
             return Settled(seen, np.array(trace), residual, converged, improper)
         if accelerate and mixer.moved:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._iteration import Arrival
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.kernels import derivative_lengthscales, derivative_variance
 from reference.common.options import checked_options
@@ -60,7 +61,7 @@ class EPFit(NamedTuple):
     log_tilted_norm: Array  # (n,), empty with log_evidence None
     local: dict[str, Array]
     trace: Array
-    residual: float
+    residual: float  # estimated distance of a site from its end
     converged: bool
     n_improper: int
     iterations: int
@@ -95,10 +96,12 @@ def fit_ep(
     trace: bool = False,
     callback: Callable[[State], Any] | None = None,
 ) -> EPFit:
-    """EP with the multinomial probit likelihood from zero sites until a full step moves no site by tolerance.
+    """EP with the multinomial probit likelihood from zero sites until no site is farther than tolerance from its end.
 
     The size of a step is that of the undamped one, in the coordinates in which the marginal that the site sees is
-    standard normal. A site whose cavity is no distribution, or whose quadrature makes no site, is left and counted.
+    standard normal; successive sizes and their ratio ρ give the distance left, `reference.common._iteration`: with ρ
+    near one many more steps of that size follow. A site whose cavity is no distribution, or whose quadrature makes no
+    site, is left and counted. 200 iterations without a smaller step end the run: sites go round in circles.
 
     Parameters
     ----------
@@ -114,7 +117,7 @@ def fit_ep(
     damping : float           of the outer step, 1 = undamped
     nodes : int               of the quadratures of qep and qiep, per dimension
     diagonal : bool           qep: Λ cut to its diagonal
-    tolerance : float         residual at which the run ends
+    tolerance : float         distance from the fixed point, as estimated, at which the run ends
     max_iterations : int      outer iterations after which it gives up and says so
     trace : bool              keep log Z after each iteration
     callback : callable       called with a State after each outer iteration
@@ -138,9 +141,9 @@ def fit_ep(
     n = len(y)
     precision, location = np.zeros((n, n_classes, n_classes)), np.zeros((n, n_classes))
     posterior = Posterior(np.zeros(len(K)), K, 0.0)
-    residual, converged, n_improper, iterations = np.inf, False, 0, 0
+    arrival, converged, n_improper, iterations = Arrival(tolerance), False, 0, 0
     history: list[float] = []
-    while iterations < max_iterations and not converged:
+    while iterations < max_iterations and not converged and not arrival.stalled:
         changes: list[float] = []
 
         def visit(i: int, mean: Array, cov: Array, changes: list[float] = changes) -> Site | None:
@@ -154,14 +157,15 @@ def fit_ep(
         iterations += 1
         skipped = n - len(changes)
         n_improper += skipped
-        residual = max(changes, default=np.inf)
-        converged = residual <= tolerance and skipped == 0
+        if changes:
+            arrival.see(max(changes))
+        converged = arrival.converged and skipped == 0
         if trace:
             value = evidence_of(kind, posterior, location)[0]
             if value is not None:
                 history.append(value)
         if callback is not None:
-            callback(State(iterations, residual, n_improper))
+            callback(State(iterations, arrival.residual, n_improper))
     log_evidence, norms = evidence_of(kind, posterior, location)
     latent = marginals(posterior.mean, posterior.cov, n)
     return EPFit(
@@ -175,7 +179,7 @@ def fit_ep(
         norms,
         kind.local(),
         np.array(history),
-        residual,
+        arrival.residual,
         converged,
         n_improper,
         iterations,
