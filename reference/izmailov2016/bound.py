@@ -243,3 +243,49 @@ def elbo_gradient(
         s,
     )
     return ElboGradient(kappa.T @ p - alpha, by_Sigma, np.tril(2.0 * by_Sigma @ L), slopes)
+
+
+def elbo_slopes_at_maximum(
+    inducing_mean: Array,
+    inducing_cov: Array,
+    y_sign: Array,
+    K_ZZ: Array,
+    K_XZ: Array,
+    k_xx: Array,
+    likelihood: str = "logit",
+) -> Slopes:
+    """`elbo_gradient`'s slopes in the prior's matrices where q(u) maximises (11).
+
+    There Σ⁻¹ = K_mm⁻¹ - 2 κᵀdiag(s)κ and α = κᵀp, so that of the divergence
+
+        ∂KL/∂K_mm = ½ (K_mm⁻¹ - K_mm⁻¹ΣK_mm⁻¹ - ααᵀ) = -κᵀdiag(s)κ ΣK_mm⁻¹ - ½ κᵀp pᵀκ
+
+    in which nothing cancels: a last step of μ or Σ is not multiplied by K_mm⁻¹ twice.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      μ
+    inducing_cov : (m, m)     Σ
+    y_sign : (n,)             labels
+    K_ZZ : (m, m)             K_mm
+    K_XZ : (n, m)             K_nm
+    k_xx : (n,)               K_ii
+    likelihood : str          "logit" or "probit"
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if K_ZZ is singular
+    """
+    K_inverse = factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
+    kappa = K_XZ @ K_inverse
+    data = expectations(*marginal_moments(inducing_mean, inducing_cov, K_ZZ, K_XZ, k_xx), y_sign, likelihood)
+    p, s = data.by_mean, data.by_var
+    shrunk = inducing_cov @ K_inverse  # ΣK_mm⁻¹
+    alpha = kappa.T @ p
+    by_kappa = np.outer(p, alpha) + 2.0 * s[:, None] * (kappa @ shrunk)
+    by_prior = -(kappa.T * s) @ kappa @ shrunk - 0.5 * np.outer(alpha, alpha)
+    return Slopes(
+        -kappa.T @ by_kappa + (kappa.T * s) @ kappa - by_prior,
+        by_kappa - 2.0 * s[:, None] * kappa,
+        s,
+    )

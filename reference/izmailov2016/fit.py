@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._iteration import Arrival, change
-from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
+from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.izmailov2016 import _prior
@@ -24,7 +24,7 @@ from reference.izmailov2016.algorithm1 import (
     vi_jj_stage_one,
     vi_taylor,
 )
-from reference.izmailov2016.bound import LIKELIHOODS, elbo, elbo_gradient, expectations
+from reference.izmailov2016.bound import LIKELIHOODS, elbo, elbo_slopes_at_maximum, expectations
 from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound, jj_collapsed_gradient
 from reference.izmailov2016.model import REMEDY_Z, predictive_probability
 from reference.izmailov2016.sparse import marginal_moments, predict_latent
@@ -456,8 +456,7 @@ def gradients(
             f"{fit.latent_mean.shape}, expected ({len(K.K_ZZ)},) and {y_sign.shape}"
         )
     if name == "svi":
-        L = cholesky(fit.inducing_cov, "inducing_cov", REMEDY_Z)
-        slopes = elbo_gradient(fit.inducing_mean, L, y_sign, *K, 1.0, likelihood).slopes
+        slopes = elbo_slopes_at_maximum(fit.inducing_mean, fit.inducing_cov, y_sign, *K, likelihood)
     elif fit.xi is None:
         raise ValueError(f"fit: found no xi, expected a fit of {name}")
     elif name == "vi-taylor":

@@ -257,5 +257,6 @@ def epgpc_gradients(
     by_cond = np.where(cavity.proper, 0.5 * (tilted.slope**2 - tilted.curvature), 0.0)
     scale = len(y_sign) / len(batch)
     weights = _prior.Weights(scale * (b - a * (kappa @ mean)), -0.5 * scale * a, scale * by_cond)
-    less = (K.upsilon.T * site_precision) @ K.upsilon @ V @ K.K_ZZ_inv  # K_mm⁻¹ - K_mm⁻¹VK_mm⁻¹
-    return _prior.gradients(X, hyper, K, mean, V, weights, less, batch, learn)
+    # of all sites, whatever the batch
+    prior_part = _prior.prior_part_of_sites(K, V, site_precision, site_shift - site_precision * (K.upsilon @ mean))
+    return _prior.gradients(X, hyper, K, mean, V, weights, prior_part, batch, learn)

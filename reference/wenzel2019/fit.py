@@ -242,6 +242,6 @@ def bound_gradients(
     if theta.shape != given.y_sign.shape:
         raise ValueError(f"fit: found theta of shape {theta.shape}, expected {given.y_sign.shape}")
     weights = _prior.Weights(0.5 * given.y_sign - theta * (K.upsilon @ mu), -0.5 * theta, -0.5 * theta)
-    less = (K.upsilon.T * theta) @ K.upsilon @ Sigma @ K.K_ZZ_inv  # K_mm⁻¹ - K_mm⁻¹ΣK_mm⁻¹
-    found = _prior.gradients(given.X, given.hyper, K, mu, Sigma, weights, less)
+    prior_part = _prior.prior_part_of_sites(K, Sigma, theta, weights.mean)
+    found = _prior.gradients(given.X, given.hyper, K, mu, Sigma, weights, prior_part)
     return XGPCGradients(found["variance"], found["lengthscales"], found["noise"], found.get("Z"))

@@ -64,15 +64,18 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
     elbo, rate, ceiling = bound(q), 1.0, 1.0
     trace: list[float] = []
     changes: list[float] = []
-    rho, residual, converged = np.inf, np.inf, False
-    while not converged and len(trace) < max_iterations and not _prior.stalled(changes):
+    rho, residual, converged, stuck = np.inf, np.inf, False, False
+    while not (converged or stuck) and len(trace) < max_iterations and not _prior.stalled(changes):
         gradient = svgpc_natural_gradient(*eta, everything, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)
         while True:
             new_eta = natural_gradient_step(*eta, *gradient, rate)
             new = from_natural(*new_eta)
             value = bound(new)
             # near the fixed point the bound changes by rounding only: sums of n + m terms, 1e-11 of their size
-            if value >= elbo - 1e-11 * (1.0 + abs(elbo)) or rate < 1e-6:
+            if value >= elbo - 1e-11 * (1.0 + abs(elbo)):
+                break
+            stuck = rate < 1e-6  # rounding of the bound hides its rise: no length of a step will help
+            if stuck:
                 break
             rate *= 0.5
         # the distance is measured as if the step had been whole
@@ -86,7 +89,7 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
         rate = min(ceiling, 2.0 * rate)
         rho = _prior.contraction(changes, rho)
         residual = _prior.distance(changes[-1], rho)
-        converged = residual < tolerance
+        converged = not stuck and residual < tolerance
     moments = _prior.latent_moments(K, *q)
     return SVGPCFit(*q, *moments, elbo, np.array(trace), residual, bool(converged), len(trace), hyper)
 

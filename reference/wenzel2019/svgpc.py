@@ -150,3 +150,32 @@ def svgpc_gradients(
     terms = probit_data_terms(inducing_mean, inducing_cov, y_sign[batch], K.upsilon[batch], K.cond_var[batch])
     weights = scaled(terms.weights, len(y_sign) / len(batch))
     return _prior.gradients(X, hyper, K, inducing_mean, inducing_cov, weights, batch=batch, fields=learn)
+
+
+def svgpc_gradients_at_maximum(
+    X: Array, y_sign: Array, hyper: Hyper, inducing_mean: Array, inducing_cov: Array
+) -> dict[str, Any]:
+    """`svgpc_gradients` from all data where q(u) is at its maximum: without the cancellation that K_mm⁻¹ multiplies.
+
+    There Σ⁻¹ = K_mm⁻¹ - 2 κᵀdiag(b)κ and K_mm⁻¹μ = κᵀa, with a, b the slopes in m_i and v_i.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y_sign : (n,)             labels, -1 or +1
+    hyper : Hyper             variance, lengthscales (d,), noise, jitter, Z
+    inducing_mean : (m,)      μ
+    inducing_cov : (m, m)     Σ
+
+    Returns
+    -------
+    {"variance": float, "lengthscales": (d,), "noise": float, "Z": (m, d) unless the GP is full}
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
+    """
+    K = _prior.matrices(X, hyper)
+    weights = probit_data_terms(inducing_mean, inducing_cov, y_sign, K.upsilon, K.cond_var).weights
+    prior_part = _prior.prior_part_of_sites(K, inducing_cov, -2.0 * weights.spread, weights.mean)
+    return _prior.gradients(X, hyper, K, inducing_mean, inducing_cov, weights, prior_part)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from reference.wenzel2019.fit_svgpc import fit_svgpc, fit_svgpc_svi, predict_probit
-from reference.wenzel2019.svgpc import svgpc_gradients
+from reference.wenzel2019.svgpc import svgpc_gradients, svgpc_gradients_at_maximum
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_learning, refuse_switches
 from validation.implementations.reference.x_gpc_svi import (
     as_gradients,
@@ -39,6 +39,13 @@ def probit_predictions(problem: Problem, inducing_mean: Any, inducing_cov: Any) 
         "probabilities": found.probability,
         "probability_mass": found.probability_mass,
     }
+
+
+def _gradients(problem: Problem, hyper: Any, q: tuple[Any, Any], stochastic: bool) -> dict[str, Any]:
+    """Slopes at q(u): a run of so many steps ends anywhere, a fixed point is a maximum."""
+    if stochastic:
+        return as_gradients(svgpc_gradients(problem.X, problem.y_sign, hyper, *q, np.arange(problem.n)))
+    return as_gradients(svgpc_gradients_at_maximum(problem.X, problem.y_sign, hyper, *q))
 
 
 def _svgpc(
@@ -102,9 +109,7 @@ def _svgpc(
         latent_cov=fit.latent_var[:, None, None],
         inducing_mean=fit.inducing_mean[None],
         inducing_cov=fit.inducing_cov[None],
-        gradients=as_gradients(svgpc_gradients(problem.X, problem.y_sign, fit.hyper, *q, np.arange(problem.n)))
-        if gradients
-        else None,
+        gradients=_gradients(problem, fit.hyper, q, stochastic) if gradients else None,
         local=local,
         trace=fit.trace,
         residual=finite_or_none(fit.residual),
