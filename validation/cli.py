@@ -194,8 +194,12 @@ def compare_command(
         for row in rows:
             if why or row.verdict in ("FAIL", "SKIP") or row.quantity in comparing.PREMISES:
                 console.print(f"  {row.quantity}: {row.why}", soft_wrap=True)
-        verdict = "DISAGREE" if failed else "AGREE" if passed else "UNDECIDED"
-        console.print(f"{verdict}: {len(passed)} passed, {len(failed)} failed")
+        left_out = comparing.unjudged(rows, a, b)
+        verdict = "DISAGREE" if failed else "UNDECIDED" if not passed else "AGREE IN PART" if left_out else "AGREE"
+        named = f" ({', '.join(left_out)})" if left_out else ""
+        console.print(
+            f"{verdict}: {len(passed)} passed, {len(failed)} failed, {len(left_out)} not judged{named}", soft_wrap=True
+        )
     if failed:
         raise typer.Exit(EXIT_DIFFERENT)
     if not passed:

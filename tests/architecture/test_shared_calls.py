@@ -29,6 +29,8 @@ ROADS = {
     "gibbs": sorted(set((ROOT / "gibbs").rglob("*.py")) - set(EVIDENCE.glob("*.py"))),
     **{file.stem: [file] for file in EVIDENCE.glob("*.py") if file.stem not in ("__init__", "result")},
     "quadrature": sorted((ROOT / "validation" / "implementations").glob("quadrature*.py")),
+    # integrals and definitions of the judge's own, which hold both witnesses at once
+    "judge": sorted((ROOT / "validation" / "checks").rglob("*.py")),
 }
 # Of NumPy itself only functions that approximate; sums, products and reshaping are no approximations.
 _NAMES = (
@@ -71,9 +73,13 @@ def dotted(node, alias):
 
 def approximates(name):
     """Whether a wrong value of this name could be shared unseen: numerical routines, no classes, no modules."""
-    if name.startswith("numpy."):
-        return name in ELEMENTARY or (name.startswith("numpy.linalg.") and name[13].islower())
     parts = name.split(".")
+    if name.startswith("numpy."):
+        # rules of quadrature are four names deep: numpy.polynomial.legendre.leggauss
+        rule = name.startswith("numpy.polynomial.") and len(parts) > 3 and parts[3][0].islower()
+        return name in ELEMENTARY or rule or (name.startswith("numpy.linalg.") and name[13].islower())
+    if name.startswith("scipy.stats.qmc."):
+        return len(parts) == 4  # its sequences are classes
     return len(parts) > 2 and parts[-1][0].islower() and parts[-1] not in NO_APPROXIMATION
 
 
@@ -147,6 +153,7 @@ SCALAR = {
     "numpy.exp": (np.exp, mpmath.exp, [x for x in _BOTH if x > -745], 4 * EPS),
     "numpy.expm1": (np.expm1, mpmath.expm1, _BOTH, 4 * EPS),
     "numpy.log": (np.log, mpmath.log, _POSITIVE, 4 * EPS),
+    "numpy.log2": (np.log2, lambda x: mpmath.log(x, 2), _POSITIVE, 4 * EPS),
     "numpy.log1p": (np.log1p, lambda x: mpmath.log(1 + x), [-1.0 + EPS, -0.5, -1e-17, *_POSITIVE], 4 * EPS),
     "numpy.sqrt": (np.sqrt, mpmath.sqrt, _POSITIVE, EPS),
     "numpy.sinh": (np.sinh, mpmath.sinh, [x for x in _BOTH if x > -700], 4 * EPS),
@@ -475,11 +482,48 @@ def test_points_of_sobol_are_those_of_the_published_directions():
     np.testing.assert_array_equal(found, points)  # fractions with eight binary digits
 
 
+def _weight_moments(kind):
+    """Integrals of x^k over the weight of a rule: over (-1, 1), with exp(-x²), with exp(-x²/2)."""
+    if kind == "leggauss":
+        return lambda k: mpmath.mpf(2) / (k + 1) if k % 2 == 0 else mpmath.mpf(0)
+    scale = 1 if kind == "hermgauss" else 2
+    return lambda k: mpmath.gamma(mpmath.mpf(k + 1) / 2) * mpmath.mpf(scale) ** (mpmath.mpf(k + 1) / 2) * (1 - k % 2)
+
+
+RULES = {
+    "numpy.polynomial.legendre.leggauss": np.polynomial.legendre.leggauss,
+    "numpy.polynomial.hermite.hermgauss": np.polynomial.hermite.hermgauss,
+    "numpy.polynomial.hermite_e.hermegauss": np.polynomial.hermite_e.hermegauss,
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("size", [2, 5, 10, 16, 24, 50])
+def test_a_gaussian_rule_has_the_moments_that_define_it(name, size):
+    # a rule of n nodes is the only one that integrates the polynomials of degree up to 2n - 1
+    x, w = RULES[name](size)
+    moment = _weight_moments(name.rpartition(".")[2])
+    with mpmath.workdps(60):
+        nodes, weights = ([mpmath.mpf(float(v)) for v in values] for values in (x, w))
+        for k in (*range(min(2 * size, 20)), 2 * size - 2, 2 * size - 1):
+            found = mpmath.fsum(a * b**k for a, b in zip(weights, nodes, strict=True))
+            size_of_terms = mpmath.fsum(abs(a * b**k) for a, b in zip(weights, nodes, strict=True))
+            # a node off by rounding changes its power by k times as much
+            assert abs(found - moment(k)) <= 20 * (k + 2) * EPS * size_of_terms
+
+
+def test_no_integral_of_the_judge_takes_a_rule_of_the_witnesses():
+    rules = {name for name in calls_of(ROADS["judge"] + ROADS["quadrature"]) if "qmc" in name or "polynomial" in name}
+    assert rules == set()
+
+
 TESTED = {
+    *RULES,
     *SCALAR, *CHOLESKY, *TRIANGULAR, *SOLVE,
     "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm", "numpy.linalg.slogdet",
     "numpy.linalg.lstsq",
-    "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize", "scipy.stats.qmc",
+    "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize",
+    "scipy.stats.qmc", "scipy.stats.qmc.Sobol",
 }  # fmt: skip
 
 
@@ -495,6 +539,11 @@ def test_the_reader_of_imports_sees_every_way_to_name_a_call(tmp_path):
     file.write_text(
         "import numpy as np\nimport scipy.special\nfrom scipy.linalg import cho_solve as solve\n"
         "np.linalg.cholesky(1)\nscipy.special.expit(0)\nsolve\nnp.zeros(3)\n"
+        "from scipy.stats import qmc\nqmc.Sobol(2)\nnp.polynomial.Polynomial([1])\n"
+        "from numpy.polynomial.legendre import leggauss\nleggauss(3)\n"
     )
     found = {name for name in calls_of([file]) if approximates(name)}
-    assert found == {"numpy.linalg.cholesky", "scipy.special.expit", "scipy.linalg.cho_solve"}
+    assert found == {
+        *("numpy.linalg.cholesky", "scipy.special.expit", "scipy.linalg.cho_solve"),
+        *("numpy.polynomial.legendre.leggauss", "scipy.stats.qmc", "scipy.stats.qmc.Sobol"),
+    }

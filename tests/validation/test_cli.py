@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -298,6 +299,8 @@ def test_names_from_files_are_no_markup(triad, tmp_path, make_problem, make_solu
 def files(tmp_path, make_solution):
     """Solutions saved by name: two equal ones, one that differs, one of another problem, truths."""
     plain = make_solution()
+    chain: dict[str, Any] = {"log_evidence_kind": "sampled", "log_evidence_se": 0.0, "r_hat": 1.0, "ess": 1e4}
+    chain["settings"] = {"n_chains": 4}
     kinds = {
         "a": plain,
         "b": plain,
@@ -306,8 +309,11 @@ def files(tmp_path, make_solution):
         "truth": dataclasses.replace(plain, log_evidence_kind="exact"),
         "target": dataclasses.replace(plain, evidence_target="pairwise model"),
         "bare": Solution(plain.problem, "bare", "m"),
-        "sure": dataclasses.replace(plain, log_evidence_kind="sampled", log_evidence_se=0.0),
-        "surely-not": dataclasses.replace(plain, log_evidence=-4.0, log_evidence_kind="sampled", log_evidence_se=0.0),
+        "sure": dataclasses.replace(plain, **chain),
+        "surely-not": dataclasses.replace(plain, log_evidence=-4.0, **chain),
+        "unmixed": dataclasses.replace(plain, **(chain | {"r_hat": 1.55, "ess": 8.0})),
+        "regression": dataclasses.replace(plain, log_evidence_kind="exact", evidence_target="regression"),
+        "no-cov": dataclasses.replace(plain, latent_cov=None),
     }
     for name, solution in kinds.items():
         solution.save(tmp_path / name)
@@ -317,14 +323,14 @@ def files(tmp_path, make_solution):
 def test_solutions_that_agree_exit_0(triad, files):
     code, out, err = triad("compare", files / "a", files / "b")
     assert (code, err) == (0, "")
-    assert "AGREE: 8 passed, 0 failed" in out
+    assert "AGREE: 8 passed, 0 failed, 0 not judged" in out.splitlines()
     assert out.count("PASS") == 8
 
 
 def test_solutions_that_disagree_exit_1_and_say_where_and_why(triad, files):
     code, out, _ = triad("compare", files / "a", files / "far")
     assert code == 1
-    assert "DISAGREE: 7 passed, 1 failed" in out
+    assert "DISAGREE: 7 passed, 1 failed, 0 not judged" in out
     assert re.search(r"FAIL +latent_mean +identity", out)
     assert "latent_mean: one fixed point in float64" in out
 
@@ -339,8 +345,28 @@ def test_solutions_of_different_problems_exit_2(triad, files):
 def test_nothing_to_judge_is_no_agreement(triad, files, right):
     code, out, err = triad("compare", files / "bare", files / right)
     assert code == 2
-    assert "UNDECIDED: 0 passed, 0 failed" in out
+    told = "0 passed, 0 failed" + (", 0 not judged" if right == "bare" else ", 8 not judged (log_evidence, latent_mean")
+    assert f"UNDECIDED: {told}" in out
     assert err == "error: right: found no quantity that can be judged on both sides, expected at least one\n"
+
+
+def test_what_was_not_judged_is_counted_and_named(triad, files):
+    code, out, _ = triad("compare", files / "a", files / "no-cov")
+    assert code == 0
+    assert "AGREE IN PART: 7 passed, 0 failed, 1 not judged (latent_cov)" in out.splitlines()
+
+
+@pytest.mark.parametrize(("right", "premise", "told"), [
+    ("unmixed", "gate", "R-hat 1.5500 (at most 1.005), ESS 8 (at least 10000)"),
+    ("regression", "target", "answers 'regression'"),
+])  # fmt: skip
+def test_what_is_no_truth_issues_no_verdict(triad, files, right, premise, told):
+    for sides in ((files / "far", files / right), (files / right, files / "far")):
+        code, out, _ = triad("compare", *sides)
+        assert code == 2
+        assert re.search(rf"SKIP +{premise} ", out)
+        assert told in out
+        assert "UNDECIDED: 0 passed, 0 failed, 8 not judged (log_evidence, latent_mean, latent_cov" in out
 
 
 def test_bands_limits_and_reasons(triad, files):

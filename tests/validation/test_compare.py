@@ -18,14 +18,16 @@ from validation.compare import (
     prior_condition,
     relative_difference,
     same_evidence,
+    unjudged,
     z_statistics,
 )
+from validation.premises import gate
 
 
 def by_name(rows):
-    """Rows by quantity; two of one name would be a mistake."""
+    """Rows by quantity, without those on standard errors; two of one name would be a mistake."""
     assert len({row.quantity for row in rows}) == len(rows)
-    return {row.quantity: row for row in rows}
+    return {row.quantity: row for row in rows if not row.quantity.endswith("_se")}
 
 
 def changed(solution, **changes):
@@ -42,7 +44,8 @@ def truth_of(solution, se=None, **changes):
         for q in QUANTITIES[1:]
         if getattr(solution, q) is not None
     }
-    return changed(solution, log_evidence_kind="sampled", **({"log_evidence_se": se} | errors | changes))
+    gate_met = {"ess": 20_000.0, "r_hat": 1.001, "settings": {"n_chains": 16}}
+    return changed(solution, log_evidence_kind="sampled", **({"log_evidence_se": se} | gate_met | errors | changes))
 
 
 # -- distances ---------------------------------------------------------------------------------------------
@@ -237,9 +240,9 @@ def test_an_approximation_is_judged_at_its_fixed_point_and_a_chain_that_stands_s
     rows = by_name(compare(make_solution(converged=False), truth))
     assert (rows["converged"].kind, rows["converged"].verdict) == ("discrepancy", "FAIL")
     rows = by_name(compare(make_solution(), changed(truth, converged=False)))
-    assert rows["converged"].verdict == "SKIP"
-    assert "gate not met" in rows["converged"].why
-    assert rows["latent_mean"].verdict == "PASS"
+    assert "converged" not in rows
+    assert {row.verdict for row in rows.values()} == {"SKIP"}
+    assert "gate not met" in rows["gate"].why
 
 
 def test_two_methods_and_two_settings_are_named(make_solution):
@@ -353,10 +356,14 @@ def test_empty_arrays_are_no_agreement(make_problem, make_solution):
 )
 def test_evidences_of_different_things_are_not_compared(make_solution, changes, why):
     for right in (make_solution(), truth_of(make_solution()), truth_of(make_solution(), se=0.1)):
-        row = by_name(compare(make_solution(**changes), right))["log_evidence"]
-        assert row.verdict == "SKIP"
-        assert row.why == why
-        assert np.isnan(row.observed)
+        rows = by_name(compare(make_solution(**changes), right))
+        assert rows["log_evidence"].verdict == "SKIP"
+        assert rows["log_evidence"].why == why
+        assert np.isnan(rows["log_evidence"].observed)
+        # another target is another model, whose latent values are others
+        verdict = "SKIP" if "evidence_target" in changes else "PASS"
+        assert {rows[name].verdict for name in QUANTITIES[1:]} == {verdict}
+        assert ("target" in rows) == (verdict == "SKIP")
 
 
 def test_evidences_are_comparable_unless_one_is_missing_or_means_something_else(make_solution):
@@ -435,9 +442,9 @@ def test_two_exact_values_must_agree_far_more_closely_than_an_approximation(make
 
 def test_a_chain_and_an_exact_truth_that_agree_pass_and_a_shifted_one_fails(make_solution):
     exact, rng = truth_of(make_solution()), np.random.default_rng(5)
-    chain = truth_of(make_solution(), se=0.01)
-    noisy = changed(chain, latent_mean=chain.latent_mean + 0.01 * rng.standard_normal((5, 1)))
-    assert {row.verdict for row in compare(noisy, exact)} == {"PASS"}
+    chain = truth_of(make_solution(), se=0.001)
+    noisy = changed(chain, latent_mean=chain.latent_mean + 0.001 * rng.standard_normal((5, 1)))
+    assert {row.verdict for row in by_name(compare(noisy, exact)).values()} == {"PASS"}
     shifted = changed(noisy, latent_mean=noisy.latent_mean + 0.1)
     assert by_name(compare(shifted, exact))["latent_mean"].verdict == "FAIL"
 
@@ -450,15 +457,23 @@ def test_who_is_a_truth_is_told_by_the_solution(make_solution):
     assert not is_truth(make_solution(log_evidence_kind="lower bound"))
     assert is_truth(truth_of(make_solution()))
     assert is_truth(truth_of(make_solution(), se=0.1))
-    assert is_truth(make_solution(latent_mean_se=np.ones((5, 1))))
+    chain = make_solution(latent_mean_se=np.ones((5, 1)), ess=1e4, r_hat=1.005, settings={"n_chains": 4})
+    assert is_truth(chain)
+    assert is_truth(changed(chain, log_evidence=None))
+    assert not is_truth(changed(chain, evidence_target="pairwise model"))
+    assert is_truth(changed(chain, evidence_target="pairwise model"), "pairwise model")
+    # exact about labels as if they were measurements: of no model of classes
+    regression = truth_of(make_solution(), evidence_target="regression")
+    assert not is_truth(regression)
+    assert not is_truth(regression, "regression")
 
 
 @pytest.mark.parametrize("se", [None, 0.01])
 def test_an_approximation_is_judged_by_bands_and_what_has_none_is_shown(make_solution, se):
     rows = by_name(compare(make_solution(), truth_of(make_solution(), se=se)))
     assert {row.kind for row in rows.values()} == {"discrepancy"}
-    assert {name for name, row in rows.items() if row.verdict == "PASS"} == set(DEFAULT_BANDS)
-    assert {name for name, row in rows.items() if row.verdict == "INFO"} == set(QUANTITIES) - set(DEFAULT_BANDS)
+    assert {row.verdict for row in rows.values()} == {"PASS"}
+    assert set(rows) == set(QUANTITIES) == set(DEFAULT_BANDS)
     for name, (band, why) in DEFAULT_BANDS.items():
         assert rows[name].limit == band
         assert why in rows[name].why
@@ -516,6 +531,116 @@ def test_the_bound_of_the_witnesses_lies_below_the_quadrature():
             row = by_name(compare(solve(witness, "x-gpc", problem), truth))["bound - log Z"]
             assert row.verdict == "PASS"
             assert row.observed < 0.0
+
+
+# -- gates, targets, errors, and what was not judged -----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"r_hat": 1.0051}, "R-hat 1.0051 (at most 1.005)"),
+        ({"r_hat": 4.05}, "R-hat 4.0500"),
+        ({"r_hat": None}, "R-hat not stated"),
+        ({"r_hat": np.float64(1.55), "ess": 8.0}, "ESS 8 (at least 10000)"),
+        ({"ess": 9999.0}, "ESS 9999"),
+        ({"ess": None}, "ESS not stated"),
+        ({"settings": {"n_chains": 3}}, "chains 3 (at least 4)"),
+        ({"settings": {}}, "chains not stated"),
+        # 199.99 autocorrelation times of each of 200 chains, and one draw fewer than 100 of each
+        ({"settings": {"n_chains": 201}}, "ESS 20000 (at least 20100)"),
+        ({"converged": False, "settings": {"n_chains": 16, "reason": "it was cut"}}, "it was cut"),
+    ],
+)
+def test_chains_that_have_not_met_judge_nothing_and_are_not_judged(make_solution, change, told):
+    exact = truth_of(make_solution())
+    chain = changed(truth_of(make_solution(seed=1), se=0.01), **change)
+    assert not is_truth(chain)
+    assert not gate(chain).met
+    for other in (make_solution(), exact, truth_of(make_solution(), se=0.01)):
+        for rows in (compare(other, chain), compare(chain, other)):
+            assert {row.verdict for row in rows} == {"SKIP"}
+            assert rows[0].quantity == "gate"
+            assert told in rows[0].why
+            shown = by_name(rows)["latent_mean"]
+            assert shown.observed > 0.1
+            assert "somebody some-method states a standard error of 0.01" in shown.why
+            assert unjudged(rows, other, chain) == list(QUANTITIES)
+
+
+def test_independent_draws_need_no_gate_and_enough_of_them(make_solution):
+    draws = truth_of(make_solution(), se=0.01, method="exact-probit", r_hat=None, ess=1000.0, settings={})
+    assert is_truth(draws)
+    assert is_truth(changed(draws, method="mine", settings={"independent_draws": True}))
+    assert not is_truth(changed(draws, method="mine"))
+    assert not is_truth(changed(draws, ess=999.0))
+    assert not is_truth(changed(draws, ess=None))
+
+
+def test_an_exact_value_that_did_not_converge_is_no_truth(make_solution):
+    rows = compare(make_solution(), truth_of(make_solution(), converged=False))
+    assert {row.verdict for row in rows} == {"SKIP"}
+    assert "no exact value yet" in rows[0].why
+
+
+def test_steps_of_a_sampler_are_no_steps_of_an_iteration(make_solution):
+    # the settings of chains that learn have n_steps, of their trajectories
+    chain = truth_of(make_solution(), se=0.01, converged=False, settings={"n_chains": 16, "n_steps": 5})
+    assert compare(make_solution(), chain)[0].quantity == "gate"
+
+
+def test_a_regression_on_labels_judges_no_probability_of_labels(make_solution):
+    regression = truth_of(make_solution(seed=1), evidence_target="regression")
+    for other in (make_solution(), truth_of(make_solution()), truth_of(make_solution(), se=0.1)):
+        for rows in (compare(other, regression), compare(regression, other)):
+            assert {row.verdict for row in rows} == {"SKIP"}
+            assert rows[0].quantity == "target"
+            assert unjudged(rows, other, regression) == list(QUANTITIES)
+    # beside itself it is one more fixed point
+    assert {(row.kind, row.verdict) for row in compare(regression, regression)} == {("identity", "PASS")}
+
+
+def test_the_truth_of_a_model_judges_what_answers_for_that_model(make_solution):
+    pairs = truth_of(make_solution(), se=0.01, evidence_target="pairwise model")
+    rows = by_name(compare(make_solution(evidence_target="pairwise model"), pairs))
+    assert {row.verdict for row in rows.values()} == {"PASS"}
+    assert {row.verdict for row in compare(make_solution(), pairs)} == {"SKIP"}
+    # whoever gives a band has decided to compare two models
+    told = by_name(compare(make_solution(), pairs, {"probabilities": 0.1}))
+    assert told["probabilities"].verdict == "PASS"
+    assert told["latent_mean"].verdict == "SKIP"
+
+
+@pytest.mark.parametrize("name", ["latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov"])
+def test_standard_errors_that_hide_everything_are_seen(make_solution, name):
+    identity = np.eye(1)
+    plain = make_solution(latent_cov=np.tile(identity, (5, 1, 1)), test_latent_cov=np.tile(identity, (3, 1, 1)))
+    ess = 20_000.0
+    fine = {
+        f"{q}_se": np.full(getattr(plain, q).shape, (np.sqrt(2.0) if q.endswith("cov") else 1.0) / np.sqrt(ess))
+        for q in ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov")
+    }
+    chain = changed(truth_of(plain, se=0.001), **fine)
+    rows = {row.quantity: row for row in compare(chain, truth_of(plain))}
+    assert {row.verdict for row in rows.values()} == {"PASS"}
+    np.testing.assert_allclose(rows[f"{name}_se"].observed, 1.0, rtol=1e-12)
+    wide = changed(chain, **{f"{name}_se": 2.1 * fine[f"{name}_se"]})
+    told = {row.quantity: row.verdict for row in compare(wide, truth_of(plain))}
+    assert [quantity for quantity, verdict in told.items() if verdict == "FAIL"] == [f"{name}_se"]
+
+
+def test_what_one_side_alone_has_was_not_judged(make_solution):
+    left = make_solution(gradients={"noise": [1.0]}, local={"mine": np.ones(2), "text": np.array("a")})
+    right = make_solution(latent_cov=None, test_latent_cov=None)
+    rows = compare(left, right)
+    assert unjudged(rows, left, right) == ["latent_cov", "test_latent_cov", "gradients/noise", "local/mine"]
+    assert unjudged(compare(right, right), right, right) == []
+    # sites and draws have no counterpart in a truth; its gradients would be
+    truth = truth_of(make_solution(), local={"log_joint": np.ones(3)})
+    assert unjudged(compare(left, truth), left, truth) == ["gradients/noise"]
+    # how loose a bound is says nothing of its code, but that it is below log Z does
+    bound = changed(left, log_evidence_kind="lower bound", gradients=None)
+    assert unjudged(compare(bound, truth), bound, truth) == []
 
 
 # -- both ways ---------------------------------------------------------------------------------------------

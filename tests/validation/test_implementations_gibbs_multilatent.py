@@ -32,9 +32,10 @@ def test_every_likelihood_and_prior_gets_moments_with_errors(likelihood, prior_m
         assert getattr(got, f"{name}_se").shape == getattr(got, name).shape
     np.testing.assert_allclose(got.probability_mass, 1.0, rtol=0, atol=1e-8)  # quadrature error, a few classes
     assert got.ess > 100
-    assert got.converged
     assert got.settings["settled"]
     assert not got.settings["gate"]  # 480 draws are too few
+    assert not got.converged
+    assert "(at least 10000)" in got.settings["reason"]
     assert got.log_evidence is None
 
 

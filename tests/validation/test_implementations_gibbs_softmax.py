@@ -45,8 +45,10 @@ def test_moments_probabilities_and_both_routes_to_the_evidence_meet_quadrature(p
     best = min((got.local[f"log_evidence_{name}"] for name in ("bridge", "annealed")), key=lambda pair: pair[1])
     assert [got.log_evidence, got.log_evidence_se] == list(best)
     assert got.log_evidence_kind == "sampled"
-    assert got.converged
+    assert got.settings["settled"]
     assert not got.settings["gate"]  # too few draws for the gate
+    assert not got.converged
+    assert "(at least 10000)" in got.settings["reason"]
     assert got.ess > 1000
 
 

@@ -1,9 +1,10 @@
 """Class probabilities as integrals over a method's own predictive Gaussian, by other roads than the witnesses take.
 
 A witness reports the law of f at a test point and class probabilities beside it. These are one integral of the other,
-so that a mistake in the integral shows even where both witnesses share a rule. Softmax: scrambled points of Sobol's
-sequence for f itself, with their standard error. Multinomial probit: the orthant of f_k - f_j with a unit noise on each
-value, by SciPy's distribution function of the multivariate normal.
+so that a mistake in the integral shows even where both witnesses share a rule: both take Sobol's points, so no sequence
+of Sobol's is used here, nor a Gaussian rule of NumPy's. Softmax: a lattice for f itself, randomly shifted, with its
+standard error. Multinomial probit: the orthant of f_k - f_j with a unit noise on each value, by SciPy's distribution
+function of the multivariate normal (Genz's lattice).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri, softmax
-from scipy.stats import multivariate_normal, qmc
+from scipy.stats import multivariate_normal
 
 from validation.checks.core import Compared, Context, Outcome, Skipped
 from validation.checks.subjects import Subject
@@ -48,7 +49,9 @@ LOG_VARIANCES = (1.0, 4.0, 8.0)
 ONE_INTEGRAL = 1e-9
 # methods whose sums of class probabilities are no integrals: normalisers of inner EP, ratios of two evidences
 NO_INTEGRAL = ("nested-ep", "nested-iep", "laplace-tkp")
-_REPEATS, _LOG_COUNT = 8, 13
+_REPEATS, _COUNT = 8, 8191
+# roots of square-free numbers: with one they are linearly independent over the rationals
+_SQUARE_FREE = (2, 3, 5, 6, 7, 10, 11, 13, 14, 15, 17, 19, 21, 22, 23, 26)
 
 
 class Integrated(NamedTuple):
@@ -92,10 +95,25 @@ def unit_mass(answer: Solution) -> Iterable[Outcome]:
     )
 
 
+def lattice(dimension: int, shift: Array) -> Array:
+    """8191 points in the open unit cube: multiples of square roots modulo one, shifted and folded: (8191, dimension).
+
+    Richtmyer's sequence as a lattice rule (Niederreiter 1978, Bull. Amer. Math. Soc. 84, 957); folding by the tent
+    1 - |2u - 1| makes a periodic function of any (Hickernell 2002).
+    """
+    if dimension > len(_SQUARE_FREE):
+        raise ValueError(f"dimension: found {dimension}, expected at most {len(_SQUARE_FREE)}")
+    steps = np.sqrt(np.array(_SQUARE_FREE[:dimension], dtype=float))
+    u = (np.arange(1, _COUNT + 1)[:, None] * steps + shift) % 1.0
+    # a point on the edge would be infinitely far
+    return np.asarray(np.clip(1.0 - np.abs(2.0 * u - 1.0), 1e-15, 1.0 - 1e-15))
+
+
 def softmax_mean(mean: Array, cov: Array) -> Integrated:
-    """E[softmax(f)], f ~ N(mean, cov), by 8 scrambled sequences of 2^13 points in C dimensions: (t, C)."""
+    """E[softmax(f)], f ~ N(mean, cov), by 8 shifts of a lattice of 8191 points in C dimensions: (t, C)."""
     t, C = mean.shape
-    x = [ndtri(qmc.Sobol(C, seed=seed).random_base2(_LOG_COUNT)) for seed in range(_REPEATS)]
+    shifts = np.random.default_rng(0).random((_REPEATS, C))
+    x = [ndtri(lattice(C, shift)) for shift in shifts]
     found = np.empty((_REPEATS, t, C))
     for i in range(t):
         # an eigen-root: no order of the classes
@@ -138,6 +156,6 @@ def own_integral(context: Context, subject: Subject, problem: Problem, *, most: 
             f"the rule states {error:.2g} for {problem.n_classes} classes and these variances, the other road leaves "
             f"{left:.2g} open",
             answer.label,
-            "scrambled points of f" if soft else "SciPy's orthants",
+            "a shifted lattice for f" if soft else "SciPy's orthants",
             "largest difference in probability",
         )

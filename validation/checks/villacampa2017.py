@@ -191,14 +191,18 @@ def cavity(solution: Solution, prior: list[Linear], i: int, k: int, c1: float, c
 
 
 def _tilted_pair(label: Cavity, other: Cavity, cond: float) -> NDArray[np.float64]:
-    """log Z, means and variances of (w_y, w_k) under the two cavities times Phi((w_y - w_k)/sqrt(cond)), by a sum."""
-    x, weight = np.polynomial.legendre.leggauss(160)
+    """log Z, means and variances of (w_y, w_k) under the two cavities times Phi((w_y - w_k)/sqrt(cond)), by a sum.
+
+    The integrand's Fourier transform falls as a Gaussian of the narrower of cavity and step, so that a trapezoidal rule
+    of 0.6 of that leaves exp(-(2 pi/0.6)^2/2), nothing.
+    """
     grids, densities = [], []
     for side in (label, other):
         sd = np.sqrt(side.var)
-        w = side.mean + 9.0 * sd * x
+        count = int(np.ceil(18.0 * sd / (0.6 * min(sd, np.sqrt(cond)))))
+        w = side.mean + 9.0 * sd * np.linspace(-1.0, 1.0, count + 1)
         grids.append(w)
-        densities.append(9.0 * sd * weight * norm.pdf(w, side.mean, sd))
+        densities.append(18.0 * sd / count * norm.pdf(w, side.mean, sd))
     joint = np.outer(*densities) * norm.cdf((grids[0][:, None] - grids[1]) / np.sqrt(cond))
     Z = joint.sum()
     out = [np.log(Z)]
@@ -226,7 +230,7 @@ def pair_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
             relative_difference(found, expected),
             1e-8,
             f"log Z, means and variances of both projections of {len(found)} factors: cavities by matrices, tilted "
-            "moments by a product of 160 Gauss-Legendre nodes each way, which leaves 1e-12; fixed points to 1e-10",
+            "moments by a trapezoidal rule each way, which leaves 1e-12; fixed points to 1e-10",
             witness,
             "definition",
         )

@@ -14,15 +14,13 @@ import numpy as np
 from markupsafe import Markup
 from numpy.typing import NDArray
 
+from validation import premises
 from validation.checks.core import KINDS, Result, digest
 from validation.checks.runner import Run
+from validation.premises import is_truth
 from validation.problem import Problem
 from validation.report import figures, table
 from validation.solution import Solution
-
-# The gate of design.md for chains; where it is not met the report says so and shows the Monte Carlo error.
-GATE_R_HAT = 1.005
-GATE_ESS = 10_000.0
 
 # What makes two solutions answers about the same points: the same data and parameters, whatever approximates them.
 _MAY_DIFFER = ("name", "Z", "prior_model", "jitter", "shared", "y_test")
@@ -110,7 +108,7 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
         witnesses=sorted({solution.label for solution in run.solutions}),
         sections=sections,
         chains=[_chain(s) for s in distinct_solutions if s.ess is not None or s.r_hat is not None],
-        gate=(GATE_R_HAT, GATE_ESS),
+        gate=(premises.GATE_R_HAT, premises.GATE_ESS),
         coverage=None if coverage is None else [_covered(entry) for entry in coverage],
         bar=_bar,
     )
@@ -167,28 +165,25 @@ def _distinct(solutions: Iterable[Solution]) -> list[Solution]:
     return kept
 
 
-def is_truth(solution: Solution) -> bool:
-    """Whether a solution is sampled or exact, so that others are judged by it."""
-    if solution.log_evidence_kind in ("sampled", "exact") and solution.log_evidence is not None:
-        return True
-    return any(getattr(solution, name) is not None for name in vars(solution) if name.endswith("_se"))
-
-
 def _sections(solutions: Sequence[Solution]) -> list[_Section]:
     names = dict.fromkeys(solution.problem.name for solution in solutions)
     return [_section(name, [s for s in solutions if s.problem.name == name]) for name in names]
 
 
 def _section(name: str, solutions: Sequence[Solution]) -> _Section:
-    truths = [solution for solution in solutions if is_truth(solution)]
+    truths = [solution for solution in solutions if _of_labels(solution)]
     base = (truths or list(solutions))[0].problem
     # checks of invariance permute the data under the same name: such points are no longer those of the truth
     same = [s for s in solutions if not base.differences(s.problem, ignore=_MAY_DIFFER)]
     drawn = []
-    for i, truth in enumerate(_best_truths([solution for solution in same if is_truth(solution)])):
-        # beside an exact truth a chain is one more answer to be judged
+    for i, truth in enumerate(_best_truths([solution for solution in same if _of_labels(solution)])):
+        # beside an exact truth a chain is one more answer to be judged, and so is a chain without its gate met
         exact = truth.log_evidence_kind == "exact"
-        judged = [s for s in same if not is_truth(s) or (exact and s is not truth)]
+        judged = [
+            s
+            for s in same
+            if s.evidence_target == truth.evidence_target and (not _of_labels(s) or (exact and s is not truth))
+        ]
         drawn.append(_scatter(truth, judged, f"{name}-{i}"))
     scatters = [figure for figure in drawn if figure is not None]
     others = [*_ladders(same, name), *_powers(same, name), *_traces(same, name)]
@@ -196,11 +191,16 @@ def _section(name: str, solutions: Sequence[Solution]) -> _Section:
 
 
 def _best_truths(truths: Sequence[Solution]) -> list[Solution]:
-    """One truth for each prior: the exact one where there is one, else the chain asked first."""
-    best: dict[str, Solution] = {}
+    """One truth for each prior and target: the exact one where there is one, else the chain asked first."""
+    best: dict[tuple[str, str], Solution] = {}
     for truth in sorted(truths, key=lambda truth: truth.log_evidence_kind != "exact"):
-        best.setdefault(truth.problem.prior_model, truth)
+        best.setdefault((truth.problem.prior_model, truth.evidence_target), truth)
     return list(best.values())
+
+
+def _of_labels(solution: Solution) -> bool:
+    """Whether it is a truth of its own model of the labels, its gate met."""
+    return is_truth(solution, solution.evidence_target)
 
 
 def _described(problem: Problem) -> str:
@@ -271,7 +271,10 @@ def _ladders(solutions: Sequence[Solution], name: str) -> list[_Figures]:
             prior = f", {solution.prior_model}" if len(priors) > 1 else ""
             power = f", alpha {solution.settings['alpha']:g}" if "alpha" in solution.settings else ""
             label = f"{solution.label}{power} ({solution.log_evidence_kind}{prior})"
-            rung = figures.Rung(label, solution.log_evidence_kind, solution.log_evidence, solution.log_evidence_se)
+            # only a truth is drawn as one: not a chain without its gate met, nor a regression's exact likelihood
+            claimed = solution.log_evidence_kind in ("sampled", "exact")
+            kind = "estimate" if claimed and not _of_labels(solution) else solution.log_evidence_kind
+            rung = figures.Rung(label, kind, solution.log_evidence, solution.log_evidence_se)
             # two settings that agree to six digits are one rung
             if not any(r.label == label and math.isclose(r.value, rung.value, rel_tol=1e-6) for r in rungs):
                 rungs.append(rung)
@@ -297,7 +300,7 @@ def _traces(solutions: Sequence[Solution], name: str) -> list[_Figures]:
     ):
         chosen: dict[str, Solution] = {}
         for solution in solutions:
-            if solution.trace.size > 1 and is_truth(solution) == sampled:
+            if solution.trace.size > 1 and premises.is_sampled(solution) == sampled:
                 chosen.setdefault(solution.label, solution)
         lines = [figures.Line(label, solution.trace) for label, solution in list(chosen.items())[:_MOST_CLOUDS]]
         if lines:
@@ -317,6 +320,7 @@ def _powers(solutions: Sequence[Solution], name: str) -> list[_Figures]:
     along = dict(list(along.items())[:_MOST_CLOUDS])
     if not along:
         return []
+    # powers are of p(y)
     truths = _best_truths([solution for solution in solutions if is_truth(solution)])
     # powers above zero speak of the model in which latent values are independent given the inducing values
     truth = next((t for t in truths if t.prior_model == "fitc"), truths[0] if truths else None)
@@ -395,12 +399,6 @@ def _row(solution: Solution) -> dict[str, Any]:
 
 
 def _chain(solution: Solution) -> dict[str, Any]:
-    met = (
-        solution.ess is not None
-        and solution.r_hat is not None
-        and solution.ess >= GATE_ESS
-        and solution.r_hat <= GATE_R_HAT
-    )
     errors = {
         name: float(np.max(values))
         for name in ("latent_mean_se", "probabilities_se")
@@ -413,7 +411,7 @@ def _chain(solution: Solution) -> dict[str, Any]:
         "prior": solution.problem.prior_model,
         "r_hat": "" if solution.r_hat is None else f"{solution.r_hat:.4f}",
         "ess": "" if solution.ess is None else f"{solution.ess:,.0f}".replace(",", "\u202f"),
-        "met": met,
+        "met": premises.gate(solution).met,
         "log_evidence_se": "" if solution.log_evidence_se is None else f"{solution.log_evidence_se:.2g}",
         "latent_mean_se": table.number(errors.get("latent_mean_se", math.nan)),
         "probabilities_se": table.number(errors.get("probabilities_se", math.nan)),

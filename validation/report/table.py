@@ -46,6 +46,9 @@ COLOURS = {
 # |z| and differences alike: three digits say where a number stands, more would claim what no run repeats
 _DIGITS = 3
 
+# checks that the summary names where they were not judged; an interrupted run leaves hundreds
+_MOST_NAMED = 20
+
 _RIGHT = "right"
 _LEFT = "left"
 
@@ -106,7 +109,7 @@ def closest(results: Iterable[Result]) -> Result | None:
 
 
 def summary(run: Run) -> str:
-    """One line: counts, time, and the ratio that is nearest to its limit or furthest beyond."""
+    """One line: counts, time, the ratio that is nearest to its limit or furthest beyond, and what was not judged."""
     counts = [f"{run.count('PASS')} passed", f"{run.count('FAIL')} failed", f"{run.count('SKIP')} skipped"]
     errors = run.count("ERROR")
     if errors:
@@ -115,7 +118,25 @@ def summary(run: Run) -> str:
     largest = closest(run.results)
     if largest is not None:
         text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check} on {largest.problem})"
+    text += f"; not judged: {_not_judged(run.results)}"
     return f"interrupted: {text}" if run.interrupted else text
+
+
+def _not_judged(results: Iterable[Result]) -> str:
+    """How many quantities were skipped, and which: checks with the problems where they were."""
+    where: dict[str, list[str]] = {}
+    for result in results:
+        if result.verdict == "SKIP":
+            names = where.setdefault(result.check, [])
+            if result.problem not in names:
+                names.append(result.problem)
+    if not where:
+        return "nothing"
+    told = [check if names == ["-"] else f"{check} on {', '.join(names)}" for check, names in where.items()]
+    if len(told) > _MOST_NAMED:
+        told[_MOST_NAMED:] = [f"and {len(told) - _MOST_NAMED} more, with their reasons above"]
+    count = sum(map(len, where.values()))
+    return f"{count} quantit{'y' if count == 1 else 'ies'} ({'; '.join(told)})"
 
 
 def _duration(value: float) -> str:

@@ -43,7 +43,7 @@ _EXACT = Recipe("exact-probit", 20_000)
 _STEEP = Recipe("exact-probit", 10_000)
 # labelling errors leave no exact draws: chains that follow the walls, held against chains with coordinate draws too;
 # log Z from their draws and by particles, the surer of the two kept
-_ERRORS = Recipe("gibbs-threshold", 4_000, options=MappingProxyType({"evidence": "all", "target_error": 0.02}))
+_ERRORS = Recipe("gibbs-threshold", 10_000, options=MappingProxyType({"evidence": "all", "target_error": 0.02}))
 # log Z by three routes is part of the file; Pólya-Gamma sweeps without further moves are the second route
 _LOGIT = Recipe("gibbs-logit", 10_000)
 
@@ -55,7 +55,7 @@ def _longer(thin: int, target_ess: float = 10_000, first_draws: int = 1500) -> R
 
 
 # log Z by bridge sampling is part of the file; elliptical slices alone are the second route
-_SOFTMAX = Recipe("mh-softmax", 5_000)
+_SOFTMAX = Recipe("mh-softmax", 10_000)
 
 # A problem's name (with "-probit" for the probit link in place of the logistic one) and how its truth is made.
 RECIPES: Mapping[str, Recipe] = MappingProxyType(
@@ -67,7 +67,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "wine": _longer(2),
         "digits": _longer(3),
         "breast-cancer": _longer(3),
-        "breast-cancer-full": _longer(2, 4_000),
+        "breast-cancer-full": _longer(2),
         "toy-probit": _EXACT,
         "toy-steep-probit": _EXACT,
         "toy-sparse-probit": _EXACT,

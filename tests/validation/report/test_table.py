@@ -113,10 +113,11 @@ def test_skips_of_one_check_share_a_line_and_say_that_reasons_differ(fake_run, f
 def test_the_summary_counts_and_names_the_largest_ratio(run):
     assert table.summary(run) == (
         "1 passed, 2 failed, 1 error, 1 skipped in 48 s; "
-        "largest ratio 0.700 (discrepancy/nested-ep/test_latent_cov on breast-cancer-full)"
+        "largest ratio 0.700 (discrepancy/nested-ep/test_latent_cov on breast-cancer-full); "
+        "not judged: 1 quantity (exactness/gibbs-logit/log_evidence on toy)"
     )
     assert table.summary(run._replace(results=(), interrupted=True)) == (
-        "interrupted: 0 passed, 0 failed, 0 skipped in 48 s"
+        "interrupted: 0 passed, 0 failed, 0 skipped in 48 s; not judged: nothing"
     )
 
 

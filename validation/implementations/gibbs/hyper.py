@@ -13,6 +13,7 @@ import numpy as np
 from gibbs import hyper
 from gibbs.hyperpriors import FIELDS
 from validation import arguments
+from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.problem import Problem
 from validation.solution import Solution
 from validation.solve import check_options
@@ -108,21 +109,15 @@ def learnt(
     answers = {key: getattr(found, key) for name in moments for key in (name, f"{name}_se")}
     if found.inducing_mean is not None:
         answers |= {key: getattr(found, key) for key in ("inducing_mean", "inducing_mean_se", "inducing_cov")}
-    # an entry that never changes has no effective size: left out here, it shows in `settled`
-    ess = {
-        name: float(min(np.nanmin(c.ess_bulk), np.nanmin(c.ess_tail)))
-        for name, c in found.convergence.items()
-        if np.any(np.isfinite(c.ess_bulk))
-    }
-    r_hat = [float(np.nanmax(found.convergence[name].r_hat)) for name in ess]
+    diagnosis = diagnosed(found, found.convergence, n_chains)
     return Solution(
         problem=problem.replace(**{name: np.exp(found.log_hyper_mean[name]) for name in fields}),
         implementation="gibbs",
         method=method,
         log_evidence_kind="sampled",
-        ess=min(ess.values(), default=None),
-        r_hat=max(r_hat, default=None),
-        converged=found.settled,
+        ess=diagnosis.ess,
+        r_hat=diagnosis.r_hat,
+        converged=diagnosis.converged,
         local=local,
         trace=found.log_joint[0],
         iterations=found.n_sweeps,
@@ -132,15 +127,13 @@ def learnt(
             "learn": list(fields),
             "sits_on": sits_on,
             "n_steps": n_steps,
-            "gate": bool(found.gate),
-            "settled": bool(found.settled),
             "movement": float(found.movement.min()),
             "acceptance": found.acceptance,
             "step_size": float(found.step_size.mean()),
             **{f"refused_{name}": value for name, value in found.refused.items()},
             "sampling_seconds": found.seconds,
             "sweeps_per_second": found.sweeps_per_second,
-            **{f"ess_{name}": value for name, value in ess.items()},
+            **diagnosis.settings,
         },
         **answers,
         **predictions,

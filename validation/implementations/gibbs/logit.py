@@ -14,6 +14,7 @@ from gibbs.evidence import annealed, bridge, chib
 from gibbs.evidence.result import LogEvidence
 from validation import arguments
 from validation.implementations.common import two_columns
+from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route, run_settings
 from validation.problem import Problem
@@ -72,13 +73,7 @@ def _gibbs_logit(
         chains = sampling.sample_full(problem.X, problem.y_sign, *prior, X_test, smoothness=_smoothness(problem), **run)
     routes = _log_evidence(problem, chains, prior, seed, evidence, target_error)
     best = best_route(routes)
-    # an entry that never changes has no effective size: left out here, it shows in `settled`
-    ess = {
-        name: float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)))
-        for name, found in chains.convergence.items()
-        if np.any(np.isfinite(found.ess_bulk))
-    }
-    r_hat = [float(np.nanmax(found.r_hat)) for name, found in chains.convergence.items() if name in ess]
+    diagnosis = diagnosed(chains, chains.convergence, n_chains)
     inducing: dict[str, Any] = {}
     if chains.inducing_mean is not None:
         names = ("inducing_mean", "inducing_mean_se", "inducing_cov", "inducing_cov_se")
@@ -105,9 +100,9 @@ def _gibbs_logit(
         latent_mean_se=chains.latent_mean_se[:, None],
         latent_cov=chains.latent_var[:, None, None],
         latent_cov_se=chains.latent_var_se[:, None, None],
-        ess=min(ess.values(), default=None),
-        r_hat=max(r_hat, default=None),
-        converged=chains.settled,
+        ess=diagnosis.ess,
+        r_hat=diagnosis.r_hat,
+        converged=diagnosis.converged,
         local={
             **{f"log_evidence_{name}": np.array([r.value, r.standard_error]) for name, r in routes.items()},
             "log_joint": chains.log_joint,
@@ -120,7 +115,7 @@ def _gibbs_logit(
             "moves": list(moves),
             "seed": seed,
             **run_settings(chains),
-            **{f"ess_{name}": value for name, value in ess.items()},
+            **diagnosis.settings,
             **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
         },
         **inducing,

@@ -6,13 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
 from gibbs import multinomial_probit, threshold
 from gibbs.evidence.result import LogEvidence
 from gibbs.multilatent import MultiLatentChains
 from gibbs.sampling import LogitChains
 from validation import arguments
+from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import EVIDENCE, probit_routes
 from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
@@ -30,8 +29,6 @@ def run_settings(chains: MultiLatentChains | LogitChains) -> dict[str, Any]:
         "warmed_up": bool(chains.warmed_up),
         "target_reached": bool(chains.target_reached),
         "movement": float(chains.movement.min()),
-        "settled": bool(chains.settled),
-        "gate": bool(chains.gate),
         "quadrature_error": chains.quadrature_error,
         "sampling_seconds": chains.seconds,
         "sweeps_per_second": chains.sweeps_per_second,
@@ -125,13 +122,7 @@ def _multilatent_solution(
         names += ["test_latent_mean", "test_latent_cov", "probabilities"]
         predictions["probability_mass"] = chains.probability_mass
     moments = {key: getattr(chains, key) for name in names for key in (name, f"{name}_se")}
-    # an entry that never changes has no effective size: left out here, it shows in `settled`
-    ess = {
-        name: float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)))
-        for name, found in chains.convergence.items()
-        if np.any(np.isfinite(found.ess_bulk))
-    }
-    r_hat = [float(np.nanmax(found.r_hat)) for name, found in chains.convergence.items() if name in ess]
+    diagnosis = diagnosed(chains, chains.convergence, asked["n_chains"])
     local: dict[str, Any] = {f"log_evidence_{name}": [r.value, r.standard_error] for name, r in routes.items()}
     local["log_joint"] = chains.log_joint
     if chains.error_probability is not None and chains.error_probability_se is not None:
@@ -144,9 +135,9 @@ def _multilatent_solution(
         log_evidence=None if best is None else best.value,
         log_evidence_se=None if best is None else best.standard_error,
         log_evidence_kind="sampled",
-        ess=min(ess.values(), default=None),
-        r_hat=max(r_hat, default=None),
-        converged=chains.settled,
+        ess=diagnosis.ess,
+        r_hat=diagnosis.r_hat,
+        converged=diagnosis.converged,
         local=local,
         trace=chains.log_joint[0],
         iterations=chains.n_sweeps,
@@ -154,7 +145,7 @@ def _multilatent_solution(
             **asked,
             **run_settings(chains),
             "events_per_sweep": chains.events_per_sweep,
-            **{f"ess_{name}": value for name, value in ess.items()},
+            **diagnosis.settings,
             **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
         },
         **moments,

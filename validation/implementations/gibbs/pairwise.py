@@ -12,6 +12,7 @@ from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.evidence.result import LogEvidence
 from validation import arguments
+from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import EVIDENCE
 from validation.problem import Problem
 from validation.solution import Solution
@@ -61,12 +62,7 @@ def _gibbs_pairwise(
         keys += ["test_latent_mean", "test_latent_cov", "probabilities"]
         predictions["probability_mass"] = chains.probability_mass
     moments = {key: getattr(chains, key) for name in keys for key in (name, f"{name}_se")}
-    ess = {
-        name: float(min(np.nanmin(q.ess_bulk), np.nanmin(q.ess_tail)))
-        for name, q in chains.convergence.items()
-        if np.any(np.isfinite(q.ess_bulk))
-    }
-    r_hat = [float(np.nanmax(chains.convergence[name].r_hat)) for name in ess]
+    diagnosis = diagnosed(chains, chains.convergence, n_chains)
     return Solution(
         problem=problem,
         implementation="gibbs",
@@ -75,9 +71,9 @@ def _gibbs_pairwise(
         log_evidence_se=None if best is None else best.standard_error,
         log_evidence_kind="sampled",
         evidence_target="pairwise model" if problem.n_classes > 2 else "log p(y)",  # one factor a datum: (7) is exact
-        ess=min(ess.values(), default=None),
-        r_hat=max(r_hat, default=None),
-        converged=chains.settled,
+        ess=diagnosis.ess,
+        r_hat=diagnosis.r_hat,
+        converged=diagnosis.converged,
         local={
             **{f"log_evidence_{name}": np.array([q.value, q.standard_error]) for name, q in routes.items()},
             "log_joint": chains.log_joint,
@@ -87,13 +83,11 @@ def _gibbs_pairwise(
         settings={
             **lengths,
             "seed": seed,
-            "gate": bool(chains.gate),
-            "settled": bool(chains.settled),
             "acceptance": chains.acceptance,
             "quadrature_error": chains.quadrature_error,
             "sampling_seconds": chains.seconds,
             "sweeps_per_second": chains.sweeps_per_second,
-            **{f"ess_{name}": value for name, value in ess.items()},
+            **diagnosis.settings,
             **{f"trusted_{name}": bool(q.trusted) for name, q in routes.items()},
         },
         **moments,

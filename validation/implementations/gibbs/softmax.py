@@ -13,6 +13,7 @@ from gibbs.evidence.result import LogEvidence
 from gibbs.multilatent import check
 from gibbs.softmax import SoftmaxChains
 from validation import arguments
+from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
 from validation.solution import Solution
@@ -58,13 +59,7 @@ def _mh_softmax(
         names += ["test_latent_mean", "test_latent_cov", "probabilities"]
         predictions["probability_mass"] = chains.probability_mass
     moments = {key: getattr(chains, key) for name in names for key in (name, f"{name}_se")}
-    # an entry that never changes has no effective size: left out here, it shows in `settled`
-    ess = {
-        name: float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)))
-        for name, found in chains.convergence.items()
-        if np.any(np.isfinite(found.ess_bulk))
-    }
-    r_hat = [float(np.nanmax(found.r_hat)) for name, found in chains.convergence.items() if name in ess]
+    diagnosis = diagnosed(chains, chains.convergence, n_chains)
     return Solution(
         problem=problem,
         implementation="gibbs",
@@ -72,9 +67,9 @@ def _mh_softmax(
         log_evidence=None if best is None else best.value,
         log_evidence_se=None if best is None else best.standard_error,
         log_evidence_kind="sampled",
-        ess=min(ess.values(), default=None),
-        r_hat=max(r_hat, default=None),
-        converged=chains.settled,
+        ess=diagnosis.ess,
+        r_hat=diagnosis.r_hat,
+        converged=diagnosis.converged,
         local={
             **{f"log_evidence_{name}": np.array([r.value, r.standard_error]) for name, r in routes.items()},
             "log_joint": chains.log_joint,
@@ -85,8 +80,6 @@ def _mh_softmax(
             **lengths,
             "moves": list(moves),
             "seed": seed,
-            "gate": bool(chains.gate),
-            "settled": bool(chains.settled),
             "collapsed": list(chains.collapsed),
             "warmed_up": chains.warmed_up,
             "movement": float(chains.movement.min()),
@@ -96,7 +89,7 @@ def _mh_softmax(
             "sweeps_per_second": chains.sweeps_per_second,
             **{f"acceptance_{name}": float(value.mean()) for name, value in chains.acceptance.items()},
             **{f"step_{name}": value for name, value in chains.step_size.items()},
-            **{f"ess_{name}": value for name, value in ess.items()},
+            **diagnosis.settings,
             **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
         },
         **moments,

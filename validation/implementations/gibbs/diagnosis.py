@@ -1,0 +1,56 @@
+"""How far the chains of a run can be trusted, told alike by every adapter: ESS, R-hat, converged or why not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gibbs.diagnostics import Convergence
+from validation.premises import chain_gate
+
+
+class Diagnosis(NamedTuple):
+    """The fields `ess`, `r_hat`, `converged` of a solution, and what its settings say of the chains."""
+
+    ess: float | None
+    r_hat: float | None
+    converged: bool
+    settings: dict[str, Any]
+
+
+def diagnosed(chains: Any, convergence: Mapping[str, Convergence], n_chains: int) -> Diagnosis:
+    """Read a run: chains has gate and settled, and may have warmed_up, target_reached, refused and collapsed.
+
+    Chains converged if they meet the gate (premises.chain_gate), all by itself judged by the sampler: another verdict
+    would be a guess. An entry that never changes has no effective size: it is left out of ESS and R-hat and shows in
+    `settled`.
+    """
+    ess = {
+        name: float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)))
+        for name, found in convergence.items()
+        if np.any(np.isfinite(found.ess_bulk))
+    }
+    r_hat = max((float(np.nanmax(convergence[name].r_hat)) for name in ess), default=None)
+    least = min(ess.values(), default=None)
+    against = []
+    if not chains.settled:
+        against.append("a chain stands still")
+    if not getattr(chains, "warmed_up", True):
+        against.append("the warm-up ended before the chains had forgotten their start")
+    if not getattr(chains, "target_reached", True):
+        against.append("target_ess was not reached")
+    if refused := getattr(chains, "refused", None):
+        against += [f"{rate:.2g} {name} proposals a sweep refused" for name, rate in refused.items() if rate]
+    if any(np.any(np.isnan(found.r_hat)) for found in convergence.values()):
+        against.append("an entry never moves")
+    settings: dict[str, Any] = {
+        "gate": bool(chains.gate),
+        "settled": bool(chains.settled),
+        **{f"ess_{name}": value for name, value in ess.items()},
+    }
+    found = chain_gate("gate not met", n_chains, r_hat, least, "; ".join(against))
+    if not chains.gate:
+        settings["reason"] = found.why.removeprefix("gate not met: ")
+    return Diagnosis(least, r_hat, bool(chains.gate), settings)
