@@ -23,14 +23,13 @@ from scipy.special import ndtri
 from validation import arguments
 from validation.checks.core import digest
 from validation.compare import LEVEL, QUANTITIES, same_evidence, z_statistics
+from validation.premises import GATE_R_HAT as R_HAT
+from validation.premises import LEAST_INDEPENDENT, chain_gate
 from validation.problem import Problem
 from validation.solution import Solution
 from validation.solve import solve
 from validation.truth.card import EvidenceCard
 
-# rank R-hat up to which chains are taken for one (design: What agreement means)
-R_HAT = 1.005
-MIN_CHAINS = 4
 MAX_DRAWS = 64_000
 
 
@@ -257,13 +256,25 @@ def gate(solution: Solution, route: Route, n_draws: int, target_ess: float) -> t
     if route.kind == "exact":
         return solution.converged, "quadrature: its error is in the settings of the file"
     if route.kind == "independent":
-        return n_draws >= target_ess, f"{n_draws} independent draws"
-    if solution.ess is None:  # an ensemble states errors, and no effective number
+        least = max(target_ess, LEAST_INDEPENDENT)
+        return n_draws >= least, f"{n_draws} independent draws" + (
+            "" if n_draws >= least else f", expected at least {least:.0f}"
+        )
+    if solution.ess is None or solution.r_hat is None:  # an ensemble states errors, and no effective number
         return False, "no effective number of draws: expected a sampler that states it"
     numbers = f"ESS {solution.ess:.0f} of {target_ess:.0f} asked for, R-hat {solution.r_hat:.4f} (at most {R_HAT})"
+    # whatever was asked for, others may be judged by nothing less than the gate
+    against = "" if solution.settings.get("settled", solution.converged) else "a chain stands still"
+    found = chain_gate("gate", route.n_chains, solution.r_hat, solution.ess, against)
+    met = found.met and enough(solution, target_ess)
+    return met, numbers if found.met else f"{numbers}; {found.why}"
+
+
+def enough(solution: Solution, target_ess: float) -> bool:
+    """Whether chains have the effective draws that were asked for, and R-hat: of the gate, what more draws mend."""
+    assert solution.ess is not None
     assert solution.r_hat is not None
-    met = solution.ess >= target_ess and solution.r_hat <= R_HAT and route.n_chains >= MIN_CHAINS and solution.converged
-    return met, numbers if solution.converged else f"{numbers}; a chain stands still"
+    return bool(solution.ess >= target_ess and solution.r_hat <= R_HAT)
 
 
 def agreement_statistics(left: Solution, right: Solution) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -331,8 +342,7 @@ def _run(
         began = time.perf_counter()
         solution = solve(route.implementation, route.method, problem, n_draws=n_draws, **options)
         seconds = time.perf_counter() - began
-        met, _ = gate(solution, route, n_draws, target_ess)
-        if met or route.kind == "independent" or solution.ess is None or n_draws >= max_draws:
+        if route.kind == "independent" or solution.ess is None or n_draws >= max_draws or enough(solution, target_ess):
             return _Sampled(solution, n_draws, seconds)
         hear(Attempt("extend", name, n_draws, solution.ess, solution.r_hat))
         n_draws = min(_more(solution, target_ess) * n_draws, max_draws)

@@ -29,7 +29,7 @@ def invoke(monkeypatch, tmp_path):
 
 def test_a_truth_and_its_card_are_written_and_agree(invoke, tmp_path):
     found = invoke(
-        "two-points-3", "--method", "exact-probit", "--target-ess", "500", "--seed", "3", "--output", "a.npz"
+        "two-points-3", "--method", "exact-probit", "--target-ess", "1000", "--seed", "3", "--output", "a.npz"
     )
     assert found.exit_code == 0, found.output
     card, solution = EvidenceCard.load(tmp_path / "a.toml"), Solution.load(tmp_path / "a.npz")
@@ -39,8 +39,8 @@ def test_a_truth_and_its_card_are_written_and_agree(invoke, tmp_path):
     assert (solution.ess, card.seed) == (500.0, 3)
     assert "second route  quadrature exact" in found.stdout
     # progress on stderr
-    assert "exact-probit, 500 draws" in found.stderr
-    assert "exact-probit, 500 draws\n" not in found.stdout.split("route", 1)[0]
+    assert "exact-probit, 1000 draws" in found.stderr
+    assert "exact-probit, 1000 draws\n" not in found.stdout.split("route", 1)[0]
 
 
 def test_a_problem_from_a_file_will_do(invoke, tmp_path):
@@ -76,11 +76,11 @@ def test_a_request_that_makes_no_sense_exits_2(invoke, tmp_path, arguments, mess
 
 def test_stored_truths_are_made_by_name_in_the_folder_of_the_package(invoke, monkeypatch, tmp_path):
     monkeypatch.setattr(store, "folder", lambda: tmp_path / "stored")
-    monkeypatch.setattr(store, "RECIPES", {"two-points-3": store.Recipe("exact-probit", 200)})
+    monkeypatch.setattr(store, "RECIPES", {"two-points-3": store.Recipe("exact-probit", 1000)})
     store.load.cache_clear()
     found = invoke("--stored", "two-points-3")
     assert found.exit_code == 0, found.output
-    assert "two-points-3: gibbs exact-probit, 200 draws; gate met" in found.stdout
+    assert "two-points-3: gibbs exact-probit, 1000 draws; gate met" in found.stdout
     assert store.load("two-points-3").card.seed == store.SEED
     store.load.cache_clear()
     with pytest.raises(KeyError, match="stored: found 'toy'"):

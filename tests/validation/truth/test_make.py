@@ -63,10 +63,21 @@ def test_a_chain_is_extended_until_ess_and_r_hat_suffice(problem, sampler):
     assert [draws for _, _, draws, _ in sampler.asked] == [200, 400]
     assert {seed for *_, seed in sampler.asked} == {3}
     assert [attempt.what for attempt in heard] == ["run", "extend", "run"]
-    assert truth.card.gate == "met"
+    # enough for whoever asked, and not to judge others by
+    assert truth.card.gate == "not met"
+    assert "ESS 6400 of 6400 asked for" in truth.card.gate_reason
+    assert "ESS 6400 (at least 10000)" in truth.card.gate_reason
     assert (truth.card.draws, truth.card.chains, truth.card.ess) == (400, 32, 6400.0)
     assert truth.card.r_hat <= R_HAT
     assert truth.card.problem_sha256 == digest(problem)
+
+
+def test_the_gate_is_that_of_every_comparison(problem, sampler):
+    truth = make_truth(problem, "gibbs-threshold", target_ess=10_000, second="none")
+    assert truth.card.gate == "met"
+    assert truth.card.ess >= 10_000
+    few = make_truth(problems.get("two-points-3"), "exact-probit", target_ess=500, second="none")
+    assert (few.card.gate, few.card.gate_reason) == ("not met", "500 independent draws, expected at least 1000")
 
 
 def test_at_the_maximum_the_gate_is_not_met_and_the_truth_says_so(problem, sampler):
