@@ -36,7 +36,7 @@ def test_a_truth_and_its_card_are_written_and_agree(invoke, tmp_path):
     assert card.certified
     assert card.second_route == "quadrature exact"
     assert solution.problem.differences(problems.get("two-points-3")) == []
-    assert (solution.ess, card.seed) == (500.0, 3)
+    assert (solution.ess, card.seed) == (1000.0, 3)
     assert "second route  quadrature exact" in found.stdout
     # progress on stderr
     assert "exact-probit, 1000 draws" in found.stderr
