@@ -19,7 +19,7 @@ O(C b m (m + d) + C m^3) whatever n is.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -368,9 +368,10 @@ class JointSteps:
         self.publish()
         return Trained(np.array(self.trace), np.nan, False, self.iteration, 0, diverged, reason)
 
-    def _save(self) -> None:
+    def _arrays(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
         points = self.run.points
-        arrays: Mapping[str, Any] = {
+        return {
             **{f"hyper_{name}": value for name, value in points.hyper._asdict().items()},
             "Z": points.Z,
             "vector": self.vector,
@@ -379,13 +380,16 @@ class JointSteps:
             "iteration": np.array(self.iteration),
             **adam_arrays(self.adam),
         }
+
+    def _save(self) -> None:
         assert self.settings.checkpoint is not None
-        checkpoints.save(self.settings.checkpoint, self.settings.mark, arrays)
+        checkpoints.save(self.settings.checkpoint, self.settings.mark, self._arrays())
 
     def _resume(self) -> None:
         if self.settings.checkpoint is None:
             return
-        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark)
+        like = self._arrays()
+        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing=("trace",))
         if arrays is None:
             return
         hyper = ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))

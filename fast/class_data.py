@@ -10,6 +10,7 @@ import numpy as np
 from fast import _inputs
 from fast._blocks import block_edges
 from fast._types import FloatArray, IntArray
+from fast.checkpoint import Digest, digest
 from fast.class_projections import ClassView, InducingClasses
 from fast.multiclass_prior import class_labels
 
@@ -66,6 +67,13 @@ class ClassData:
         rows    slice or indices
         """
         return np.asarray(self.y[rows]).astype(np.int64, copy=False)
+
+    def digests(self) -> dict[str, str]:
+        """Digests of all inputs and labels, read once in blocks."""
+        y = Digest()
+        for start in range(0, self.n, _LABEL_BLOCK):
+            y.add(self.labels(slice(start, start + _LABEL_BLOCK)))
+        return {"X": digest(self.X), "y": str(y)}
 
     def take(self, points: InducingClasses, batch: IntArray, *, with_cross: bool = False) -> ClassView:
         """Projections of listed rows, kept until the next ones. Time O(b m (m + d)) a distinct kernel, whatever n is.

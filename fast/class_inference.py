@@ -58,23 +58,26 @@ def inducing_classes(
 
 
 def marked(settings: Settings, data: ClassData, points: InducingClasses, options: dict[str, Any]) -> Settings:
-    """Settings with the fingerprint of the run, if it has a checkpoint.
+    """Settings with the fingerprint of the run, if it has a checkpoint: one read of all data, block by block.
+
+    The length of the run, where and how often it is saved, and memory_budget are no part of it: they change no number.
 
     Parameters
     ----------
     settings    of the run
-    data        its first, middle and last rows count
+    data        every row counts
     points      where it starts
     options     of the method
     """
     if settings.checkpoint is None:
         return settings
-    plain = settings._replace(checkpoint=None, checkpoint_every=0, n_steps=0, batches=None)._asdict()
-    rows = np.unique(np.linspace(0, data.n - 1, min(data.n, 64)).astype(np.int64))
-    arrays: dict[str, Any] = {"X": np.asarray(data.X[rows]), "y": data.labels(rows), "Z": points.Z}
-    arrays |= {f"hyper_{name}": value for name, value in points.hyper._asdict().items()}
-    arrays |= {f"batch_{number}": batch for number, batch in enumerate(settings.batches or ())}
-    return settings._replace(mark=checkpoints.fingerprint({**plain, **options, "n": data.n}, arrays))
+    left_out = ("checkpoint", "checkpoint_every", "n_steps", "batches", "mark")
+    plain = {name: value for name, value in settings._asdict().items() if name not in left_out}
+    plain |= {"n": data.n, "n_classes": data.n_classes, "block_size": data.block_size, "shared": points.shared}
+    arrays: dict[str, Any] = {**data.digests(), "Z": points.Z, **points.hyper._asdict()}
+    if settings.batches is not None:
+        arrays["batches"] = checkpoints.lists_digest(settings.batches)
+    return settings._replace(mark=checkpoints.fingerprint({**plain, **options}, arrays))
 
 
 @equation("villacampa2017", "65", "66", "67")

@@ -243,7 +243,7 @@ def settings_of(
     learn_tolerance : float   on the projected gradient of L-BFGS-B
     seed : int                of drawn batches
     trace : bool              log Z_q of all data after each sweep or step
-    checkpoint : path         state of steps, to be continued from
+    checkpoint : path         state of steps, to be continued from by a run of the same data and settings
     checkpoint_every : int    steps between two checkpoints
     lbfgs : bool              whether the method has an objective that its gradient belongs to
     """
@@ -453,9 +453,10 @@ class _Steps:
                 callback(Progress(self.iteration, value, self.residual, self.improper, run.points.hyper, run))
         return Trained(np.array(self.trace), self.residual, False, self.iteration, self.improper, diverged, reason)
 
-    def _save(self) -> None:
+    def _arrays(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
         points = self.run.points
-        arrays = {
+        return {
             **{f"hyper_{name}": value for name, value in points.hyper._asdict().items()},
             "Z": points.Z,
             "rng": np.array(json.dumps(self.rng.bit_generator.state)),
@@ -466,13 +467,16 @@ class _Steps:
             **adam_arrays(self.adam),
             **self.run.state(),
         }
+
+    def _save(self) -> None:
         assert self.settings.checkpoint is not None
-        checkpoints.save(self.settings.checkpoint, self.settings.mark, arrays)
+        checkpoints.save(self.settings.checkpoint, self.settings.mark, self._arrays())
 
     def _resume(self) -> None:
         if self.settings.checkpoint is None:
             return
-        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark)
+        like = self._arrays()
+        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing=("trace",))
         if arrays is None:
             return
         hyper = ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))

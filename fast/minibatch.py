@@ -19,10 +19,12 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray, IntArray
+from fast.checkpoint import Digest, digest, lists_digest
 
 #: Rows y of a block to what the method works with, n rows expected: fast._inputs.labels gives signs.
 Encode = Callable[[Any, int], FloatArray]
 _ROUNDS = 6
+_ROWS = 2**20  # labels encoded at a time for a digest
 
 
 class Batch(NamedTuple):
@@ -213,6 +215,18 @@ class Shuffled:
             self._open()
         return batch
 
+    def digests(self) -> dict[str, str]:
+        """Digests of all inputs and labels, and of the cuts of a collection of blocks; one read in their own order."""
+        X, y, cuts = Digest(), Digest(), Digest()
+        blocks = self._blocks
+        random_access = hasattr(blocks, "__getitem__") and hasattr(blocks, "__len__")
+        for entry in (blocks[k] for k in range(len(blocks))) if random_access else blocks:
+            rows = _inputs.real_array("X", entry[0], 2)
+            X.add(np.asarray(rows, dtype=np.float64))
+            y.add(self.encode(entry[1], rows.shape[0]))
+            cuts.add([rows.shape[0]])
+        return {"X": str(X), "y": str(y)} | ({} if self._arrays else {"blocks": str(cuts)})
+
     def state(self) -> IntArray:
         """Epoch, batch in it, first block and position of the pool, and whether there is one."""
         has_pool = self._pool is not None
@@ -243,6 +257,14 @@ class Listed:
         """The rows of an index list."""
         X = _block_inputs(self._X[batch], self.d, 0)
         return Batch(X, self.encode(self._y[batch], X.shape[0]))
+
+    def digests(self) -> dict[str, str]:
+        """Digests of all inputs, labels and index lists."""
+        y = Digest()
+        for start in range(0, self.n, _ROWS):
+            part = self._y[start : start + _ROWS]
+            y.add(self.encode(part, part.shape[0]))
+        return {"X": digest(self._X), "y": str(y), "batches": lists_digest(self.batches)}
 
     def draw(self) -> Batch:
         """The next batch."""

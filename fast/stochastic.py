@@ -287,9 +287,8 @@ class Run:
             self.changes.popleft()
         return change
 
-    def save(self) -> None:
-        """Write the checkpoint."""
-        assert self.settings.checkpoint is not None
+    def arrays(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
         kernel, previous = self.state.kernel, self.previous
         arrays: dict[str, Any] = {
             "variance": np.array(kernel.hyper.variance),
@@ -309,13 +308,21 @@ class Run:
         }
         if previous is not None:
             arrays |= {"previous_mean": previous.inducing_mean, "previous_cov": previous.inducing_cov}
-        checkpoints.save(self.settings.checkpoint, self.settings.mark, arrays)
+        return arrays
+
+    def save(self) -> None:
+        """Write the checkpoint."""
+        assert self.settings.checkpoint is not None
+        checkpoints.save(self.settings.checkpoint, self.settings.mark, self.arrays())
 
     def resume(self) -> bool:
         """Continue from the checkpoint, if there is one."""
         if self.settings.checkpoint is None:
             return False
-        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark)
+        m = self.state.shift.size
+        like = {**self.arrays(), "previous_mean": np.zeros(m), "previous_cov": np.zeros((m, m))}
+        growing, optional = ("rates", "elbos", "scores", "changes"), ("previous_mean", "previous_cov")
+        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing, optional)
         if arrays is None:
             return False
         hyper = self.state.kernel.hyper._replace(

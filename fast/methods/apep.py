@@ -153,7 +153,8 @@ def fit(
     if joint and n_steps is not None:
         settings = settings._replace(n_steps=_inputs.count("n_steps", n_steps))
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    settings = marked(settings, data, points, {"method": energy, "alpha": alpha, "epsilon": epsilon})
+    own = {"method": "apep", "energy": energy, "alpha": alpha, "epsilon": epsilon}
+    settings = marked(settings, data, points, own)
     run = EnergyRun(data, points, Energy(energy, alpha, data.n), epsilon)
     if joint:
         trained = JointSteps(run, settings).all(callback)

@@ -154,7 +154,8 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    settings = marked(settings, data, points, {"method": "vi-robust", "epsilon": epsilon})
+    own = {"method": "vi-robust", "epsilon": epsilon, "nat_rate": nat_rate, "damping": None}  # one number, its own name
+    settings = marked(settings, data, points, own)
     guarded = not settings.stochastic and not (settings.learn and optimizer == "adam")
     run = RobustRun(data, points, epsilon, guarded=guarded)
     trained = train(run, settings, callback)

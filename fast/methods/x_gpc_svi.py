@@ -13,7 +13,7 @@ from fast import _inputs
 from fast._inputs import Hyper
 from fast._types import FloatArray
 from fast.bounds import elbo_terms, kl_whitened
-from fast.checkpoint import fingerprint
+from fast.checkpoint import fingerprint, lists_digest
 from fast.minibatch import Listed, Shuffled, index_lists
 from fast.natural import Moments, Natural, unwhiten
 from fast.optim import Packing
@@ -148,7 +148,8 @@ def fit(
     block_size : int         consecutive rows read at a time
     pool_size : int          rows shuffled together
     n : int                  number of rows, if X is blocks and counting would take a pass
-    checkpoint : path        .npz file; a run that finds it continues, with identical results
+    checkpoint : path        .npz file; a run that finds it continues, with identical results. All data are read once
+                             for their digest: a change of any byte, or of a setting, is refused by name
     checkpoint_every : int   steps between two checkpoints
     callback : callable      called with a Progress after every step
 
@@ -200,7 +201,14 @@ def fit(
         listed = Listed(X, y, index_lists("init_batches", init_batches, source.n))
         starts = [listed.at(batch) for batch in listed.batches]
     if checkpoint is not None:
-        settings = _marked(settings, source, hyper, Z, starts, seed, blocks)
+        run = {"seed": int(seed), "batch_size": source.batch_size, **blocks} if isinstance(source, Shuffled) else {}
+        arrays = {"Z": Z, **source.digests()}
+        if starts is not None:
+            arrays["init_batches"] = lists_digest(listed.batches)
+        if holdout is not None:
+            run["holdout_every"] = holdout_every
+            arrays |= {"holdout X": np.asarray(holdout[0]), "holdout y": np.asarray(holdout[1])}
+        settings = _marked(settings, hyper, run, arrays)
     found: Outcome = run_steps(
         source,
         PolyaGamma(),
@@ -229,30 +237,16 @@ def _threshold(stop: float | None, default: bool) -> float | None:
     return _inputs.scalar("stop", stop, positive=False) or None
 
 
-def _marked(
-    settings: Settings,
-    source: Listed | Shuffled,
-    hyper: Hyper,
-    Z: FloatArray,
-    starts: Sequence[Any] | None,
-    seed: int,
-    blocks: dict[str, int],
-) -> Settings:
-    """Settings with the fingerprint of the run: the length of it and where it is saved do not count."""
+def _marked(settings: Settings, hyper: Hyper, run: dict[str, Any], arrays: dict[str, Any]) -> Settings:
+    """Settings with the fingerprint of the run: the length of it and where it is saved do not count.
+
+    Only the first ten steps know how long the run is to be: they look at so many batches at the start.
+    """
     ignored = ("n_steps", "checkpoint", "checkpoint_every", "mark")
     plain = {key: value for key, value in asdict(settings).items() if key not in ignored}
-    at = source.state()
-    first = source.draw()
-    source.restore(at)
-    arrays: dict[str, Any] = {"Z": Z, "lengthscales": hyper.lengthscales, "X": first.X, "y": first.y}
-    plain |= {"n": source.n, "variance": hyper.variance, "noise": hyper.noise, "jitter": hyper.jitter}
-    if isinstance(source, Listed):
-        arrays |= {"batches": np.concatenate(source.batches), "sizes": np.array([b.size for b in source.batches])}
-    else:
-        plain |= {"seed": int(seed), "batch_size": source.batch_size, **blocks}
-    for k, batch in enumerate(starts or ()):
-        arrays |= {f"start_{k}": batch.X}
-    return replace(settings, mark=fingerprint(plain, arrays))
+    prior = {name: value for name, value in hyper._asdict().items() if name != "lengthscales"}
+    plain |= {**prior, **run, "n_steps (up to 10)": min(settings.n_steps, 10)}
+    return replace(settings, mark=fingerprint(plain, {**arrays, "lengthscales": hyper.lengthscales}))
 
 
 def _holdout_score(holdout: tuple[Any, Any], d: int) -> Callable[[State], float]:

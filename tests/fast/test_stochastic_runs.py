@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fast import checkpoint as checkpoints
 from fast.methods import x_gpc_svi
 from fast.natural import Moments
 from fast.stopping import Falling, converged_holdout, converged_parameters, parameter_change
@@ -73,38 +72,6 @@ def test_a_killed_run_continues_with_identical_results(tmp_path, case, killed_at
     assert resumed[0] == killed_at // 10 * 10 + 1
     if case == "stopping":
         assert whole.converged
-
-
-def test_a_checkpoint_of_another_run_or_of_nothing_is_refused(tmp_path):
-    X, y = smooth_data()
-    path = tmp_path / "run.npz"
-    options = {"n_steps": 20, "checkpoint": path, "checkpoint_every": 10}
-    x_gpc_svi.fit(X, y, *start(X), **options)
-    with pytest.raises(ValueError, match=r"checkpoint: found .* of a run with other data or settings"):
-        x_gpc_svi.fit(X, y, *start(X), **options, rate=0.5)
-    with pytest.raises(ValueError, match=r"checkpoint: found .* of a run with other data or settings"):
-        x_gpc_svi.fit(X + 1.0, y, *start(X), **options)
-    path.write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match=r"checkpoint: found .* that cannot be read"):
-        x_gpc_svi.fit(X, y, *start(X), **options)
-    np.savez(path, a=np.zeros(1))
-    with pytest.raises(ValueError, match=r"checkpoint: found .* without the mark"):
-        x_gpc_svi.fit(X, y, *start(X), **options)
-
-
-def test_a_failed_write_leaves_the_old_checkpoint_and_no_debris(tmp_path, monkeypatch):
-    path = tmp_path / "run.npz"
-    checkpoints.save(path, "mark", {"a": np.arange(3)})
-
-    def full_disk(*_, **__):
-        raise OSError("no space")
-
-    monkeypatch.setattr(checkpoints.np, "savez", full_disk)
-    with pytest.raises(OSError, match="no space"):
-        checkpoints.save(path, "mark", {"a": np.zeros(3)})
-    np.testing.assert_array_equal(checkpoints.load(path, "mark")["a"], np.arange(3))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["run.npz"]
-    assert checkpoints.load(tmp_path / "none.npz", "mark") is None
 
 
 def test_memory_maps_and_blocks_give_the_results_of_arrays(tmp_path):
