@@ -13,13 +13,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
-from fast._types import IntArray
+from fast._types import FloatArray, IntArray
 from fast.class_projections import ClassLaw, InducingClasses
 from fast.class_sep import TiedRun, data_scale, factor_counts
 from fast.class_training import ClassPacking
 from fast.errors import NotPositiveDefiniteError
+from fast.kernels import gram
 from fast.multiclass_prior import class_labels
 from fast.optim import AdamState, adam_step
+
+_EXPLAINED = 1e-3  # of the prior variance: what is left of a row that needs no inducing point of its own
+
+
+# A fit stands for as many passes, those of one on mini-batches: its sites agree with its q, which a running average of
+# fewer passes would disturb (counted once, a pass moves the held-out log-likelihood of 240 moons by up to 4 %)
+_PASSES = 10
 
 
 class Seen(NamedTuple):
@@ -63,6 +71,7 @@ class TiedStream:
         self.run: Any = TiedRun(seen, points, count, law)  # type: ignore[arg-type]
         self.started = law is not None
         self.iterations = 0
+        self._known = rows  # that q stood for at the start
 
     def step(self, X: Any, y: IntArray, n: int | None = None) -> None:
         """One batch: its factors, and one step of Adam on the priors if they are learned.
@@ -91,9 +100,14 @@ class TiedStream:
             self._stand_for(Seen(self.class_counts * (n / rows), n))
             run, view = self.run, points.view(X, with_cross=with_priors)
             with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-                run.update_from(iter([(view, y)]), X.shape[0], self.damping)
+                # share b / N of a running average over the rows that q has seen
+                seen = rows + (_PASSES - 1) * self._known
+                damping = min(self.damping, n / seen) if self._known else self.damping
+                run.update_from(iter([(view, y)]), X.shape[0], damping)
                 if with_priors:
-                    self._move(run.gradient_from(iter([(view, y)]), data_scale(n, X.shape[0]), "10"))
+                    # a pass over the rows known before moves a logarithm by no more than the rate
+                    rate = self.rate * X.shape[0] / (X.shape[0] + self._known)
+                    self._move(run.gradient_from(iter([(view, y)]), data_scale(n, X.shape[0]), "10"), rate)
         except (ValueError, NotPositiveDefiniteError) as error:
             # a batch that is refused leaves no trace
             self.class_counts, self.run, self.adam, self.started = before
@@ -113,11 +127,55 @@ class TiedStream:
         self.run = TiedRun(seen, run.points, run.count, law)  # type: ignore[arg-type]
         self.started = True
 
-    def _move(self, gradients: Any) -> None:
+    def candidates(self, X: FloatArray, count: int) -> FloatArray:
+        """Rows of X (b, d), at most so many, that Z does not yet explain to 1/1000 of their prior variance: (p, d).
+
+        Of all classes the one that a row is explained worst in counts. Time C b^2 (m + p).
+        """
+        points = self.run.points
+        view = points.view(X)
+        left = []
+        for k in range(points.n_kinds):
+            one = points.hyper.of(k)
+            rows = view.rows[k]
+            left.append((gram(X, one.variance, one.lengthscales, 0.0, 0.0) - rows @ rows.T) / one.variance)
+        chosen: list[int] = []
+        while len(chosen) < count:
+            worst = np.max([part.diagonal() for part in left], axis=0)
+            worst[chosen] = 0.0
+            best = int(np.argmax(worst))
+            if worst[best] <= _EXPLAINED:
+                break
+            chosen.append(best)
+            for part in left:
+                if part[best, best] > 0.0:
+                    column = part[best] / np.sqrt(part[best, best])
+                    part -= np.outer(column, column)
+        return X[chosen]
+
+    def grow(self, Z: FloatArray) -> None:
+        """More inducing points (p, d), at which q(u_new | u) = p(u_new | u): P and w gain I and 0, whitened.
+
+        Time C (m + p)^3. Raises ValueError where inducing points are learned.
+        """
+        if "Z" in self.packing.parts:
+            raise ValueError("learn: found 'Z', expected inducing points that are held where more of them come")
+        p, run = Z.shape[0], self.run
+        if p == 0:
+            return
+        old, C, m = run.points, run.points.n_classes, run.points.m
+        everywhere = np.concatenate([old.Z, np.broadcast_to(Z, (C, *Z.shape))], axis=1)
+        points = InducingClasses(old.hyper, everywhere, old.shared)
+        precision = np.array(np.broadcast_to(np.eye(m + p), (C, m + p, m + p)))
+        precision[:, :m, :m] = run.law.precision
+        law = ClassLaw.of(precision, np.concatenate([run.law.shift, np.zeros((C, p))], axis=1))
+        self.run = TiedRun(run.data, points, run.count, law)
+
+    def _move(self, gradients: Any, rate: float) -> None:
         run = self.run
         hyper, Z = run.points.hyper, run.points.Z
         slope = self.packing.slope(gradients, hyper)
         if not np.isfinite(slope).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers")
-        move, self.adam = adam_step(slope, self.adam, self.rate)
+        move, self.adam = adam_step(slope, self.adam, rate)
         run.move(*self.packing.parameters(self.packing.vector(hyper, Z) + move, hyper, Z))

@@ -207,12 +207,17 @@ class Run:
         """Let the memory of the adaptive rate see a gradient at the start."""
         self.memory.look(unwhiten(self.gradient(self.view(batch)), self.state.kernel.chol_K))
 
-    def step(self, batch: Batch) -> float:
-        """One step; the estimate of the bound at the new q(u), NaN if not needed. Raises DivergedError."""
+    def step(self, batch: Batch, rate: float | None = None) -> float:
+        """One step, at this rate or that of the settings; the estimate of the bound at the new q(u), NaN if not needed.
+
+        Raises DivergedError.
+        """
         state, settings = self.state, self.settings
         view = self.view(batch)
         gradient = self.gradient(view)
-        if settings.rate == "adaptive":
+        if rate is not None:
+            pass
+        elif settings.rate == "adaptive":
             rate = adaptive_rate(self.memory, unwhiten(gradient, state.kernel.chol_K))
         elif isinstance(settings.rate, tuple):
             rate = decaying_rate(self.iteration + 1, settings.rate)

@@ -111,6 +111,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         self._spent = 0.0
         if hasattr(self, "_online"):  # fit starts anew, whatever partial_fit had seen
             del self._online
+        self._fit_rows = X.shape[0]
         fitted = self._with_jitter(X, codes, rng, callback)
         self._keep(fitted)
         self._say(f"{fitted.n_iter} steps in {time.perf_counter() - started:.2f} s: {fitted.reason}")
@@ -254,6 +255,23 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         if total < n_rows:
             raise ValueError(f"total_samples: found {total}, expected at least {n_rows}, the rows of X")
         return total
+
+    def _first_start(self, X: Any) -> Start:
+        """Where a stream starts, by its first batch; inducing points that this has too few rows for come later."""
+        self._spent, self._fit_rows = 0.0, 0
+        with warnings.catch_warnings():
+            if self._room(0):
+                warnings.filterwarnings("ignore", message="n_inducing: found", category=UserWarning)
+            return self._start(X, self._rng())
+
+    def _room(self, m: int) -> int:
+        """Inducing points still to be chosen by a stream that has m of them; none where they are given or learned."""
+        given = self._fit_rows > 0 or self.inducing_points is not None or self.n_inducing is None
+        if given or (self.learn != "auto" and "Z" in _inputs.names("learn", self.learn)):
+            return 0
+        auto = isinstance(self.n_inducing, str)
+        wanted = self._most_inducing if auto else _inputs.count("n_inducing", self.n_inducing)
+        return max(0, wanted - m)
 
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)

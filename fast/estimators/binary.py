@@ -196,30 +196,39 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         """One natural-gradient step on a batch X (b, d), y (b,), and one of Adam if parameters are learned.
 
         Goes on from where `fit` ended; without a fit, classes (C,) is needed in the first call and gives all labels,
-        and inducing points and lengthscales are chosen from the first batch unless given. A batch may miss a class.
-        total_samples: rows that the batches stand for, no fewer than those of X; None: the rows seen by `partial_fit`
-        so far.
+        lengthscales are chosen from the first batch unless given, and inducing points from this and later ones, until
+        there are n_inducing, unless given or learned. A batch may miss a class.
+        total_samples: rows that the batches stand for, no fewer than those of X. Give it where rows come again in later
+        calls. None: the rows of `fit`, or those seen by `partial_fit` so far if they are more.
+
+        What to expect, as rates follow from what q knows (`fast.online.Online`): after `fit` a pass over its rows
+        leaves the held-out log-likelihood within 2 % of what it was. From nothing, with total_samples, inducing points
+        and lengthscales given, ten passes end within 5 % of `fit`; where parameters are learned, a hundred passes.
         """
         first = not hasattr(self, "posterior_")
         if first and classes is None:
             raise ValueError("classes: found None in the first call of partial_fit, expected all labels")
         X, codes = self._checked_batch(X, y, classes, first=first)
         wanted = self._checked_total(total_samples, X.shape[0])
-        if not hasattr(self, "_online"):
+        online = getattr(self, "_online", None)
+        if online is None:
             self._rows = 0
-            self._online = self._begin(X) if first else self._continue()
-        self._rows += X.shape[0]
-        total = self._rows if wanted is None else wanted
-        self._online.step(X, np.where(codes == 1, 1.0, -1.0), total)
+            online = self._begin(X) if first else self._continue()
+        rows = self._rows + X.shape[0]
+        total = max(rows, self._fit_rows) if wanted is None else wanted
+        room = self._room(self.inducing_points_.shape[0]) if hasattr(self, "_online") else 0
+        if room:
+            online.grow(online.candidates(np.array(X, dtype=np.float64), room))
+        online.step(X, np.where(codes == 1, 1.0, -1.0), total)
+        self._online, self._rows = online, rows
         posterior = self._online.posterior
         self._keep(self._fitted(posterior, self._online.estimate, f"{posterior.iterations} batches seen"))
         return self
 
     def _begin(self, X: Any) -> Online:
-        start = self._start(X, self._rng())
+        start = self._first_start(X)
         if start.Z is None:
             raise ValueError("n_inducing: found None in partial_fit, expected inducing points")
-        self._spent = 0.0
         return self._at(start, None, None)
 
     def _continue(self) -> Online:
@@ -234,8 +243,8 @@ class _NaturalGradientClassifier(_BinaryClassifier):
 
     def _at(self, start: Start, factor: FloatArray | None, weights: FloatArray | None) -> Online:
         return Online(
-            self._likelihood(), *start, rate=self._rate, learn=_inputs.names("learn", self.learn),
-            learning_rate=self.learning_rate, factor=factor, weights=weights,
+            self._likelihood(), *start, learn=_inputs.names("learn", self.learn), learning_rate=self.learning_rate,
+            factor=factor, weights=weights, known=self._fit_rows,
         )  # fmt: skip
 
     def _whitened(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
