@@ -426,7 +426,8 @@ def _band_row(
         return Row(name, "discrepancy", held.observed, held.limit, "SKIP", held.why + resolved)
     band, why = DEFAULT_BANDS[name]
     verdict = _verdict(observed, band)
-    if name.endswith("_cov") and verdict == "PASS" and candidate.method in distances.methods():
+    by_name = candidate.method in distances.methods(candidate.problem.likelihood)
+    if name.endswith("_cov") and verdict == "PASS" and by_name:
         why = (
             f"{unit}: inside the band of {band:g}, which says little: {candidate.method} has no recorded distance for "
             f"this problem, truth and settings; compare with `triad solve fast {candidate.method}`, limit 1e-8"

@@ -202,9 +202,10 @@ def entries() -> tuple[Entry, ...]:
     )
 
 
-def methods() -> frozenset[str]:
-    """Methods whose own distances are recorded somewhere."""
-    return frozenset(entry.method for entry in entries())
+@cache
+def methods(likelihood: str | None = None) -> frozenset[str]:
+    """Methods whose own distances are recorded somewhere, for that likelihood or for any."""
+    return frozenset(entry.method for entry in entries() if likelihood in (None, question(entry.problem).likelihood))
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 from validation.faults import (
     evidence,
     izmailov,
+    judge,
     probit,
     riihimaki,
     softmax,
@@ -34,4 +35,5 @@ def all_faults() -> tuple[Fault, ...]:
         + softmax.FAULTS
         + evidence.FAULTS
         + truths.FAULTS
+        + judge.FAULTS
     )

@@ -1,0 +1,46 @@
+"""Faults that the judge must not be talked out of: variances a little off, and chains that vouch for themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from validation.selftest import Fault
+
+
+def _inflated(original: Any) -> Any:
+    def latent(*arguments: Any, **options: Any) -> Any:
+        found = original(*arguments, **options)
+        return found._replace(var=1.05 * found.var)
+
+    return latent
+
+
+def _vouching(method: str, problem: str, module: str) -> Fault:
+    return Fault(
+        f"{method}/gate-always-met",
+        "gibbs",
+        method,
+        "every chain vouches for itself, however few its draws and whatever R-hat",
+        ("gibbs.diagnostics:Convergence.gate", f"{module}:long_enough"),
+        lambda original: lambda *arguments: True,
+        (problem,),
+        (f"exactness/{method}/short_chains",),
+    )
+
+
+FAULTS = (
+    Fault(
+        "x-gpc/test-variances-inflated",
+        "fast",
+        "x-gpc",
+        "predictive variances are 5 % too large: nearer to the truth than the method is, and seen without `reference`",
+        ("fast.methods.x_gpc:sparse_latent", "fast.methods.x_gpc:full_latent"),
+        _inflated,
+        ("toy",),
+        ("discrepancy/x-gpc/moments",),
+    ),
+    _vouching("gibbs-logit", "toy", "gibbs.sampling"),
+    _vouching("gibbs-probit", "toy-3", "gibbs.multilatent"),
+    _vouching("gibbs-threshold", "toy-3-threshold", "gibbs.multilatent"),
+    _vouching("mh-softmax", "toy-3-softmax", "gibbs.softmax"),
+)
