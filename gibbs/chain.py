@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,6 +21,7 @@ from gibbs.errors import _count
 from gibbs.generators import restore, snapshot, spawn_generators
 from gibbs.moments import Batches, BatchSums
 from gibbs.store import State, ThinnedStore
+from gibbs.threads import _blas_threads
 from gibbs.warmup import FIRST, Watch
 
 __all__ = ["Plan", "Progress", "Record", "Run", "State", "fingerprint", "run", "spawn_generators"]
@@ -211,6 +213,19 @@ class _Course:
             self.watch.load(part("watch"))
 
 
+def _with_suited_threads(running: Callable[..., Run]) -> Callable[..., Run]:
+    """The same, with the threads of linear algebra that suit the largest array of one chain's state."""
+
+    @wraps(running)
+    def suited(start: State, *args: Any, **kwargs: Any) -> Run:
+        order = max((size for array in start.values() for size in np.shape(array)[1:]), default=0)
+        with _blas_threads(order):
+            return running(start, *args, **kwargs)
+
+    return suited
+
+
+@_with_suited_threads
 def run(
     start: State,
     step: Callable[[State, Mapping[str, np.random.Generator]], State],

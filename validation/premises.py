@@ -33,7 +33,17 @@ _STEPS = ("n_steps", "batches", "batch_size")
 
 # what a run reports of itself, and what decides only how much of the work is done at a time: never part of the question
 _REPORTED = frozenset(
-    {"block_size", "diverged", "digits", "evaluations", "gradients", "last_rate", "learning", "max_iterations"}
+    {
+        "blas_threads",
+        "block_size",
+        "diverged",
+        "digits",
+        "evaluations",
+        "gradients",
+        "last_rate",
+        "learning",
+        "max_iterations",
+    }
     | {"memory_budget", "moments", "quadrature_error", "reason", "trace"}
 )
 

@@ -45,6 +45,9 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     problem : Problem        the question
     **options                the method's own: tolerance, max_iterations, block_size, seed, ...
 
+    Linear algebra has one thread where the matrices of a step are small, and as many as the process has elsewhere
+    (`validation.threads`); `blas_threads` of the solution's settings says which.
+
     Raises
     ------
     ValueError, TypeError    unknown implementation, method or option (with the near misses), or a problem that the
@@ -56,6 +59,7 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     from validation import arguments
     from validation.problem import Problem
     from validation.solution import Solution
+    from validation.threads import blas_threads, step_rows
 
     if not isinstance(problem, Problem):
         raise TypeError(f"problem: found {type(problem).__name__}, expected a validation.Problem")
@@ -66,8 +70,14 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
         raise ValueError(f"method: found {method!r}, expected one of {_listed(known, method)} ({implementation})")
     own = implementation in WITNESSES + JUDGE
     started = time.perf_counter()
+    threads: dict[str, Any] = {}
     try:
-        solution = answer(method, problem, **options)
+        if own:
+            with blas_threads(step_rows(method, problem, options), problem.m) as count:
+                threads["blas_threads"] = count
+                solution = answer(method, problem, **options)
+        else:  # somebody else's program, with threads of its own
+            solution = answer(method, problem, **options)
     except Exception as error:
         if own:
             raise
@@ -82,7 +92,7 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     changed = problem.differences(solution.problem, ignore=("name", *learned))
     if changed:
         raise ValueError(f"{implementation}: found a solution of another problem, which differs in {changed}")
-    settings = {**solution.settings, **_settings(options)}
+    settings = {**solution.settings, **_settings(options), **threads}
     if own and not solution.converged and not settings.get("reason"):
         settings["reason"] = _why_unfinished(solution, settings)
     return replace(

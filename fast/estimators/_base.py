@@ -10,6 +10,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -24,8 +25,10 @@ from fast._types import FloatArray, IntArray
 from fast.defaults import default_lengthscales
 from fast.errors import NotPositiveDefiniteError
 from fast.options import check_parameters
+from fast.threads import _blas_threads
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
+_MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in every step
 _ESCALATIONS = 3
 _RELATIVE_JITTER = 1e-10
 _NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
@@ -72,8 +75,26 @@ class Fitted(NamedTuple):
     reason: str  # why training stopped
 
 
+def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
+    """The same method, with the threads of linear algebra that suit the sizes; training keeps their number."""
+
+    @wraps(method)
+    def suited(self: GPClassifier, X: Any, *args: Any, **kwargs: Any) -> Any:
+        with _blas_threads(*self._sizes(X)) as threads:
+            found = method(self, X, *args, **kwargs)
+        if found is self:
+            self.blas_threads_ = threads
+        return found
+
+    return suited
+
+
 class GPClassifier(ClassifierMixin, BaseEstimator):
-    """Base of the classifiers; see its subclasses."""
+    """Base of the classifiers; see its subclasses.
+
+    Linear algebra has one thread where the matrices of a step are small, and as many as the process has elsewhere;
+    `blas_threads_` says how many training had.
+    """
 
     random_state: Any
     verbose: int | bool
@@ -95,6 +116,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         tags.classifier_tags.multi_class = self._multi_class
         return tags
 
+    @_suited_threads
     def fit(self, X: Any, y: Any, *, callback: Callable[[Any], None] | None = None) -> Any:
         """Train on inputs X (n, d) and labels y (n,), of any type that scikit-learn takes as classes.
 
@@ -273,9 +295,23 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         wanted = self._most_inducing if auto else _inputs.count("n_inducing", self.n_inducing)
         return max(0, wanted - m)
 
+    def _sizes(self, X: Any) -> tuple[int, int | None]:
+        """Rows that a step works on and inducing points (None: a full GP), as far as they show before any check."""
+        n = _length(X)
+        training, batch = getattr(self, "training", "minibatch"), getattr(self, "batch_size", None)
+        if isinstance(batch, int) and (training == "minibatch" or (training == "auto" and n > _MOST_IN_ONE)):
+            n = min(n, batch)
+        given, wanted = getattr(self, "inducing_points", None), getattr(self, "n_inducing", None)
+        if given is not None:
+            return n, _length(given, axis=-2)
+        if wanted is None:
+            return max(n, _length(getattr(getattr(self, "posterior_", None), "latent_mean", ()))), None
+        return n, min(n, wanted if isinstance(wanted, int) else self._most_inducing)
+
     def _rng(self) -> np.random.RandomState:
         return check_random_state(self.random_state)
 
+    @_suited_threads
     def _predicted(self, X: Any) -> Predicted:
         check_is_fitted(self)
         X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
@@ -319,6 +355,12 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
             return distinct
         _, chosen = kmeans_plusplus(_Scaled(distinct, lengthscales).rows, int(wanted), random_state=rng)
         return distinct[chosen]
+
+
+def _length(array: Any, axis: int = 0) -> int:
+    """Entries along an axis, of a list along its own; 0 where there is no telling."""
+    shape = (len(array),) if isinstance(array, (list, tuple)) else getattr(array, "shape", ())
+    return int(shape[axis]) if len(shape) >= max(1, -axis) else int(shape[0]) if len(shape) else 0
 
 
 class _Scaled:

@@ -10,7 +10,7 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray, IntArray
-from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.online import Online, OnlinePosterior
 from fast.outer_loop import one_of
@@ -192,6 +192,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
             raise ValueError(f"learning_rate: training diverged ({posterior.reason}), expected a smaller value")
         return self._fitted(posterior, self._stochastic.bound(posterior, X, codes), posterior.reason)
 
+    @_suited_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, total_samples: int | None = None) -> Any:
         """One natural-gradient step on a batch X (b, d), y (b,), and one of Adam if parameters are learned.
 

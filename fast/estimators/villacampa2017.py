@@ -10,7 +10,7 @@ from fast import _inputs
 from fast._types import IntArray
 from fast.class_projections import InducingClasses
 from fast.class_stream import TiedStream
-from fast.estimators._base import Fitted, Start
+from fast.estimators._base import Fitted, Start, _suited_threads
 from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, ClassesClassifier, Running, SteppingClassifier
 from fast.methods import ep, gfitc, sep, vi_robust
 from fast.multiclass_prior import class_hyper
@@ -112,6 +112,7 @@ class SEPClassifier(SteppingClassifier):
         self._fit_counts = np.bincount(codes, minlength=len(self.classes_))
         return super()._train(X, codes, start, rng, callback)
 
+    @_suited_threads
     def partial_fit(self, X: Any, y: Any, classes: Any = None, *, total_samples: int | None = None) -> Any:
         """One step on a batch X (b, d), y (b,): its factors, and one step of Adam if parameters are learned.
 

@@ -8,8 +8,8 @@ import pytest
 
 ALLOWED = {
     "reference": {"numpy", "scipy"},
-    "fast": {"numpy", "scipy"},
-    "gibbs": {"numpy", "scipy", "emcee", "arviz_stats"},
+    "fast": {"numpy", "scipy", "threadpoolctl"},
+    "gibbs": {"numpy", "scipy", "threadpoolctl", "emcee", "arviz_stats"},
 }
 WITNESSES = tuple(ALLOWED)
 ESTIMATORS = ("fast.estimators",)  # scikit-learn classifiers: the one place of a witness that loads it
