@@ -359,7 +359,9 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
 def _length(array: Any, axis: int = 0) -> int:
     """Entries along an axis, of a list along its own; 0 where there is no telling."""
-    shape = (len(array),) if isinstance(array, (list, tuple)) else getattr(array, "shape", ())
+    shape: tuple[int, ...] = getattr(array, "shape", ())
+    if isinstance(array, (list, tuple)):
+        shape = (len(array),)
     return int(shape[axis]) if len(shape) >= max(1, -axis) else int(shape[0]) if len(shape) else 0
 
 
