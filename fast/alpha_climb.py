@@ -13,11 +13,11 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 
 from fast._types import FloatArray
 from fast.class_projections import ClassLaw
 from fast.errors import NotPositiveDefiniteError
+from fast.linalg import cholesky_of_all, invert_lower, spectrum
 
 _ITERATIONS, _RESTARTS = 200, 3  # of L-BFGS
 _DENSE = 600  # coordinates up to which a Hessian is formed
@@ -33,7 +33,7 @@ class _Chart:
         C, m = self.shape = law.shift.shape
         self.lower, self.index = np.tril_indices(m), np.arange(m)
         self.mean = law.weights
-        self.B = np.linalg.cholesky(np.array([law.spread(k) for k in range(C)]))
+        self.B = cholesky_of_all(np.array([law.spread(k) for k in range(C)]), "covariance of q(v)", "lower variance")
         self.size = C * (m + self.lower[0].size)
 
     def law(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, ClassLaw]:
@@ -43,7 +43,7 @@ class _Chart:
         T[:, *self.lower] = x[C * m :].reshape(C, -1)
         T[:, self.index, self.index] = np.exp(T[:, self.index, self.index])
         mean, R = self.mean + (self.B @ x[: C * m].reshape(C, m, 1))[:, :, 0], self.B @ T
-        inverse = np.array([dtrtri(part, lower=1)[0] for part in R])
+        inverse = np.array([invert_lower(part) for part in R])
         precision = inverse.transpose(0, 2, 1) @ inverse
         return mean, T, R, ClassLaw.of(precision, (precision @ mean[:, :, None])[:, :, 0])
 
@@ -100,7 +100,7 @@ def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
             break
         if stale:
             formed += 1
-            values, basis = np.linalg.eigh(chart.hessian(x))
+            values, basis = spectrum(chart.hessian(x), "Hessian of the energy")
             stale, fresh = False, True
         turned = basis.T @ slope
         step = _within(values, turned, radius)
@@ -149,6 +149,6 @@ def climb(law: ClassLaw, point: Callable[[ClassLaw], Any], bound: float) -> Clas
         chart = _Chart(law, point)
         if chart.size <= _DENSE:
             law = chart.law(_newton(chart, np.zeros(chart.size), bound))[-1]
-    except (ValueError, np.linalg.LinAlgError):
+    except (ValueError, NotPositiveDefiniteError):
         return None
     return law

@@ -22,12 +22,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 
 from fast._types import FloatArray
 from fast.class_projections import ClassLaw
 from fast.ledger import equation
-from fast.linalg import solve_rows, solve_vector, squared_norms
+from fast.linalg import eigenvalues, invert_lower, solve_rows, solve_vector, squared_norms
 
 ENERGIES = ("apep", "arpep", "rpapep")
 
@@ -73,7 +72,7 @@ def divergence(law: ClassLaw) -> float:
     ----------
     law    q(v)
     """
-    trace = sum(float(np.vdot(half, half)) for half in (dtrtri(R, lower=1)[0] for R in law.factor))
+    trace = sum(float(np.vdot(half, half)) for half in (invert_lower(R) for R in law.factor))
     return 0.5 * (trace + float(squared_norms(law.weights).sum()) - law.weights.size + float(law.log_det.sum()))
 
 
@@ -159,7 +158,7 @@ class Energy:
         left, share = 1.0 - a, 1.0 / (self.n + 1)
         for k in range(law.shift.shape[0]):
             w, p = law.shift[k], law.weights[k]
-            s = np.linalg.eigvalsh(law.spread(k))
+            s = eigenvalues(law.spread(k), "covariance of q(v)")
             if laws.prior is not None:
                 data = (1.0 - share) * (-squared[k] - m * float(log1p_quotient(a, np.array([-1.0]))[0]))
                 # b: G(b) - G(q) over alpha, twice

@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dtrtri
 
 from fast import checkpoint as checkpoints
 from fast._types import FloatArray, IntArray
@@ -41,7 +40,7 @@ from fast.class_projections import (
 )
 from fast.class_training import ClassPacking, Progress, Settings, Trained, drawn
 from fast.errors import NotPositiveDefiniteError
-from fast.linalg import factorise, solve_vector, squared_norms
+from fast.linalg import factorise, invert_lower, solve_vector, squared_norms
 from fast.multiclass_prior import ClassHyper
 from fast.optim import AdamState, adam_arrays, adam_restored, adam_step
 
@@ -122,7 +121,7 @@ def law_of(white: White) -> ClassLaw:
     """
     precision, shift = np.empty_like(white.factor), np.empty_like(white.mean)
     for k, B in enumerate(white.factor):
-        inverse, _ = dtrtri(B, lower=1)
+        inverse = invert_lower(B)
         precision[k] = inverse.T @ inverse
         shift[k] = precision[k] @ white.mean[k]
     return ClassLaw.of(precision, shift)

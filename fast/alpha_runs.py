@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dtrtri
 
 from fast._types import FloatArray, IntArray
 from fast.alpha_climb import climb
@@ -33,7 +32,7 @@ from fast.class_projections import (
 )
 from fast.errors import NotPositiveDefiniteError
 from fast.ledger import equation
-from fast.linalg import solve_vector
+from fast.linalg import eigenvalues, invert_lower, solve_vector
 from fast.mixing import Mixing
 from fast.multiclass_predict import ClassPrediction
 from fast.multiclass_prior import ClassHyper
@@ -92,7 +91,7 @@ class _Frame:
     def __init__(self, law: ClassLaw) -> None:
         self.law, self.shape = law, law.precision.shape
         self.R = np.array(law.factor)
-        self.inverse = np.array([dtrtri(part, lower=1)[0] for part in self.R])
+        self.inverse = np.array([invert_lower(part) for part in self.R])
 
     def into(self, difference: FloatArray) -> FloatArray:
         """From a flat difference. Time C m^3."""
@@ -384,7 +383,7 @@ class EnergyRun:
             if np.linalg.norm(self.law.weights[k]) > UNBOUNDED:
                 self.unbounded = f"none: the mean of class {k} grows without bound"
             # an eigenvalue above the bound shows in the trace; it is looked for only then
-            elif np.trace(S := self.law.spread(k)) > UNBOUNDED and np.linalg.eigvalsh(S)[-1] > UNBOUNDED:
+            elif np.trace(S := self.law.spread(k)) > UNBOUNDED and eigenvalues(S, "covariance of q(v)")[-1] > UNBOUNDED:
                 self.unbounded = f"none: the variance of class {k} grows without bound"
 
     def tied(self) -> tuple[FloatArray, FloatArray]:

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dtrtri
 
 from fast._types import FloatArray
 from fast.hyper import Gradients
 from fast.kernels import PreparedKernel
+from fast.linalg import invert_lower
 
 
 def batch_gradients(
@@ -47,7 +47,7 @@ def batch_gradients(
     factor : (m, m)           R, P = R R'
     weights : (m,)            p
     """
-    inverse, _ = dtrtri(factor, lower=1)  # R^-1, strict upper triangle zero like that of R
+    inverse = invert_lower(factor)  # R^-1, strict upper triangle zero like that of R
     spread = inverse.T @ inverse  # S
     return moment_gradients(kernel, X, K_XZ, K_ZZ, rows, slope, site_precision, chol_K, spread, weights)
 

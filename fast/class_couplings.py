@@ -21,12 +21,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dlauum, dpotrf, dtrtri
 
 from fast._types import FloatArray
-from fast.errors import NotPositiveDefiniteError
 from fast.ledger import equation
-from fast.linalg import factorise, solve_rows, solve_vector
+from fast.linalg import cholesky, factorise, factorise_in_place, invert_in_place, solve_rows, solve_vector
 from fast.multiclass_prior import MulticlassPrior
 
 _FLOOR = 1e-200  # of a site precision: below it the site says nothing, and its root can still be divided by
@@ -82,18 +80,18 @@ def class_factor(K: FloatArray, precision: FloatArray) -> ClassFactor:
     n = precision.size
     D = np.maximum(precision, _FLOOR)
     root = np.sqrt(D)
-    A = np.multiply(K, root)
-    A *= root[:, None]
-    A.flat[:: n + 1] += 1.0
-    factor, info = dpotrf(A.T, lower=1, overwrite_a=1)
-    if info != 0:
-        raise NotPositiveDefiniteError(
-            f"I + D^1/2 K D^1/2 ({n}, {n}): found no Cholesky factor at row {info}, expected eigenvalues >= 1; "
-            "lower variance or raise jitter"
-        )
+
+    def matrix() -> FloatArray:
+        A = np.multiply(K, root)
+        A *= root[:, None]
+        A.flat[:: n + 1] += 1.0
+        return A
+
+    factor = factorise_in_place(matrix().T)
+    if factor is None:
+        factor = cholesky(matrix().T, "I + D^1/2 K D^1/2", "lower variance or raise jitter")
     log_det = 2.0 * float(np.log(factor.diagonal()).sum())
-    inverse, _ = dtrtri(factor, lower=1, overwrite_c=1)
-    inverse, _ = dlauum(inverse, lower=1, overwrite_c=1)  # L^-T L^-1
+    inverse = invert_in_place(factor)
     _mirror(inverse)
     diagonal, prior_var = inverse.diagonal(), K.diagonal()
     cond_var = (1.0 - diagonal) / D

@@ -26,6 +26,7 @@ from fast.class_projections import (
     ScalarMoments,
     add_projected,
 )
+from fast.errors import NotPositiveDefiniteError
 from fast.ledger import equation
 from fast.multiclass_prior import ClassHyper
 from fast.pairwise_factors import Cotangents, Totals, Visit
@@ -180,7 +181,7 @@ class SiteRun:
         self.points = points
         try:
             self.rebuild()
-        except (ValueError, np.linalg.LinAlgError):
+        except (ValueError, NotPositiveDefiniteError):
             self.points, self.law = before
             raise
 

@@ -29,13 +29,12 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
-from scipy.linalg.lapack import dtrtri
 from scipy.spatial.distance import cdist
 
 from fast._blocks import padded
 from fast._types import FloatArray
 from fast.kernels import PreparedKernel, gram
-from fast.linalg import cholesky, factorise, solve_rows, solve_vector, squared_norms
+from fast.linalg import cholesky, factorise, invert_lower, solve_rows, solve_vector, squared_norms
 from fast.multiclass_prior import ClassHyper
 from fast.natural import factor_precision
 
@@ -248,7 +247,7 @@ class ClassLaw:
         ----------
         k : int    class
         """
-        inverse, _ = dtrtri(self.factor[k], lower=1)
+        inverse = invert_lower(self.factor[k])
         S: FloatArray = inverse.T @ inverse
         return S
 

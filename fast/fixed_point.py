@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fast._types import FloatArray
+from fast.linalg import largest_ritz_value, least_squares
 from fast.polya_gamma import update_local
 from fast.prior import Evaluation
 
@@ -70,12 +71,6 @@ def _distance(step: float, rates: list[float]) -> float:
     if step == 0.0:
         return 0.0
     return step / (1.0 - min(max(0.0, *rates[-5:]), 1.0 - 1e-9)) if rates else np.inf
-
-
-def _largest_rate(moved: FloatArray, changed: FloatArray) -> float:
-    """Largest Ritz value of the Jacobian of g, which maps the differences `moved` to moved + changed."""
-    images = np.linalg.lstsq(moved, moved + changed, rcond=1e-8)[0]
-    return float(np.linalg.eigvals(images).real.max())
 
 
 def ascend(
@@ -138,7 +133,7 @@ def ascend(
             del moved[:-_MEMORY], changed[:-_MEMORY]
             # a rate of 1 or more is none of a contraction: not to be kept
             if point.step > _ROUNDED or not rates or max(rates[-5:]) >= 1.0:
-                rates.append(_largest_rate(np.column_stack(moved), np.column_stack(changed)))
+                rates.append(largest_ritz_value(np.column_stack(moved), np.column_stack(changed)))
         if kept:
             good = point
         assert good is not None
@@ -156,4 +151,4 @@ def ascend(
         x = good.x + good.change  # a plain sweep
         if accelerate and moved:
             D = np.column_stack(changed)
-            x -= (np.column_stack(moved) + D) @ np.linalg.lstsq(D, good.change, rcond=1e-10)[0]
+            x -= (np.column_stack(moved) + D) @ least_squares(D, good.change, 1e-10)

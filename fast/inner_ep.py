@@ -18,7 +18,7 @@ from scipy.special import log_ndtr
 
 from fast._types import FloatArray
 from fast.ledger import equation
-from fast.linalg import positive_factors
+from fast.linalg import positive_factors, solve_stack
 from fast.nested_sites import Differences
 from fast.probit import hazard
 
@@ -115,7 +115,7 @@ def parallel_refresh(cavity: Differences, alpha_tilde: FloatArray, beta_tilde: F
     index = np.arange(alpha_tilde.shape[1])
     inner[:, index, index] += 1.0
     factor, _ = positive_factors(inner)
-    half = np.linalg.solve(factor, cavity.cov * a[:, :, None])
+    half = solve_stack(factor, cavity.cov * a[:, :, None])
     cov = cavity.cov - half.transpose(0, 2, 1) @ half
     pull = beta_tilde - alpha_tilde * cavity.mean
     return Differences(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov)

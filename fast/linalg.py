@@ -1,5 +1,6 @@
-"""Cholesky factors that fail by name, and triangular solves in place.
+"""The one place of this package where matrices are factorised: factors that fail by name, solves with them.
 
+Whatever LAPACK reports, of one matrix or of each in a stack, is read here and becomes a `NotPositiveDefiniteError`.
 Every right-hand side is kept as rows (b, m) in C order: its transpose is (m, b) in Fortran order, which BLAS
 takes without a copy.
 """
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm, dtrsv
-from scipy.linalg.lapack import dpocon, dpotrf
+from scipy.linalg.lapack import dlauum, dpocon, dpotrf, dtrtri
 
 from fast._types import BoolArray, FloatArray
 from fast.errors import NotPositiveDefiniteError
@@ -137,6 +138,245 @@ def positive_factors(matrices: FloatArray) -> tuple[FloatArray, BoolArray]:
     if not good.all():
         lower[~good] = np.eye(matrices.shape[-1])
     return lower, good
+
+
+def cholesky_of_all(matrices: FloatArray, name: str, remedy: str) -> FloatArray:
+    """`stacked_cholesky` where every matrix must have a factor: the error names the first that has none.
+
+    Parameters
+    ----------
+    matrices : (..., m, m)   symmetric, finite
+    name : str               what an error calls them
+    remedy : str             what to change if one is not positive definite
+
+    Raises
+    ------
+    NotPositiveDefiniteError   names matrix, place in the stack, size, smallest eigenvalue and the remedy
+    """
+    lower, good = stacked_cholesky(matrices)
+    if not good.all():
+        place = tuple(int(i) for i in np.argwhere(~good)[0])
+        label = f"{name}[{', '.join(map(str, place))}]" if place else name
+        one = matrices[place]
+        _check_finite(one, label)
+        size = one.shape[0]
+        raise NotPositiveDefiniteError(
+            f"{label} ({size}, {size}): found smallest eigenvalue {np.linalg.eigvalsh(one)[0]:.3g} and no Cholesky "
+            f"factor, expected a positive definite matrix; {remedy}"
+        )
+    return lower
+
+
+def factorise_any(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
+    """`cholesky` for a matrix whose eigenvalues have a lower bound in theory: any factor that exists is taken.
+
+    Its condition is not looked at. Time m^3/3.
+
+    Parameters
+    ----------
+    matrix : (m, m)   symmetric; only the lower triangle is read
+    name : str        what an error calls it
+    remedy : str      what to change if it has no factor
+
+    Raises
+    ------
+    NotPositiveDefiniteError   names matrix, size, smallest eigenvalue and the remedy
+    """
+    factor, info = dpotrf(matrix, lower=1, clean=1)
+    return factor if _succeeded(factor, info) else cholesky(matrix, name, remedy)
+
+
+def factorise_in_place(matrix: FloatArray) -> FloatArray | None:
+    """Lower Cholesky factor, written over the matrix. None if there is no factor.
+
+    What is left of the matrix then is of no use: build it again and let `cholesky` word the error. Time m^3/3.
+
+    Parameters
+    ----------
+    matrix : (m, m)   symmetric, Fortran order
+    """
+    factor, info = dpotrf(matrix, lower=1, clean=1, overwrite_a=1)
+    return factor if _succeeded(factor, info) else None
+
+
+def _succeeded(factor: FloatArray, info: int) -> bool:
+    """LAPACK's info is 0 for a matrix with NaN in it, too."""
+    return info == 0 and math.isfinite(factor.diagonal().sum())
+
+
+def invert_lower(factor: FloatArray, *, overwrite: bool = False) -> FloatArray:
+    """R^-1, lower triangular like R. Time m^3/3.
+
+    Parameters
+    ----------
+    factor : (m, m)     lower triangular
+    overwrite : bool    write over the factor, which must be in Fortran order
+
+    Raises
+    ------
+    NotPositiveDefiniteError   a zero on the diagonal
+    """
+    inverse, info = dtrtri(factor, lower=1, overwrite_c=int(overwrite))
+    if info != 0:
+        size = factor.shape[0]
+        raise NotPositiveDefiniteError(
+            f"Cholesky factor ({size}, {size}): found 0 on its diagonal at row {info - 1}, expected pivots > 0; the "
+            "variances have underflowed"
+        )
+    return inverse
+
+
+def invert_in_place(factor: FloatArray) -> FloatArray:
+    """(R R')^-1 = R^-T R^-1, its lower triangle written over that of R. Time 2 m^3/3, no memory.
+
+    Parameters
+    ----------
+    factor : (m, m)   lower triangular, Fortran order
+
+    Raises
+    ------
+    NotPositiveDefiniteError   a zero on the diagonal
+    """
+    # dlauum's info speaks of arguments only
+    return dlauum(invert_lower(factor, overwrite=True), lower=1, overwrite_c=1)[0]
+
+
+def solve_stack(factors: FloatArray, rhs: FloatArray) -> FloatArray:
+    """R^-1 rhs for every matrix of a stack of small factors. Time O(n m^2 (m + k)).
+
+    Parameters
+    ----------
+    factors : (..., m, m)   lower triangular with a diagonal that is not 0, as Cholesky factors have
+    rhs : (..., m, k)
+
+    Raises
+    ------
+    NotPositiveDefiniteError   a factor is singular
+    """
+    return solve_square(factors, rhs, "Cholesky factors", "the variances have underflowed")
+
+
+def solve_square(matrices: FloatArray, rhs: FloatArray, name: str, remedy: str) -> FloatArray:
+    """M^-1 rhs for square matrices without symmetry, by LU. Time O(n m^2 (m + k)).
+
+    Parameters
+    ----------
+    matrices : (..., m, m)
+    rhs : (..., m, k)
+    name : str        what an error calls the matrices
+    remedy : str      what to change if one is singular
+
+    Raises
+    ------
+    NotPositiveDefiniteError   a matrix is singular
+    """
+    try:
+        return np.asarray(np.linalg.solve(matrices, rhs), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise NotPositiveDefiniteError(
+            f"{name} {matrices.shape}: found a zero pivot, expected none; {remedy}"
+        ) from None
+
+
+class Spectrum(NamedTuple):
+    """Eigenvalues, ascending, and eigenvectors as columns."""
+
+    values: FloatArray  # (..., m)
+    vectors: FloatArray  # (..., m, m)
+
+
+def spectrum(matrices: FloatArray, name: str) -> Spectrum:
+    """Eigenvalues and eigenvectors of symmetric matrices. Time about 9 n m^3.
+
+    Parameters
+    ----------
+    matrices : (..., m, m)   symmetric, finite; only the lower triangles are read
+    name : str               what an error calls them
+
+    Raises
+    ------
+    ValueError                 a value is not finite
+    NotPositiveDefiniteError   LAPACK's iteration did not converge
+    """
+    _check_finite(matrices, name)
+    try:
+        found = np.linalg.eigh(matrices)
+    except np.linalg.LinAlgError:
+        raise _unsettled(matrices, name) from None
+    return Spectrum(*found)
+
+
+def eigenvalues(matrices: FloatArray, name: str) -> FloatArray:
+    """Eigenvalues of symmetric matrices, ascending: (..., m). Time about 4 n m^3/3.
+
+    Parameters
+    ----------
+    matrices : (..., m, m)   symmetric, finite; only the lower triangles are read
+    name : str               what an error calls them
+
+    Raises
+    ------
+    ValueError                 a value is not finite
+    NotPositiveDefiniteError   LAPACK's iteration did not converge
+    """
+    _check_finite(matrices, name)
+    try:
+        return np.asarray(np.linalg.eigvalsh(matrices), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise _unsettled(matrices, name) from None
+
+
+def least_squares(table: FloatArray, wanted: FloatArray, rcond: float) -> FloatArray:
+    """x of least length among those that make |table x - wanted| smallest: (k,) or (k, j). Time O(p k^2).
+
+    Parameters
+    ----------
+    table : (p, k)
+    wanted : (p,) or (p, j)
+    rcond : float             singular values below this share of the largest count as 0
+
+    Raises
+    ------
+    ValueError                 a value is not finite
+    NotPositiveDefiniteError   LAPACK's iteration did not converge
+    """
+    _check_finite(table, "differences of past steps")
+    _check_finite(wanted, "step")
+    try:
+        return np.asarray(np.linalg.lstsq(table, wanted, rcond=rcond)[0], dtype=np.float64)
+    except np.linalg.LinAlgError:
+        raise _unsettled(table, "differences of past steps") from None
+
+
+def largest_ritz_value(moved: FloatArray, changed: FloatArray) -> float:
+    """Largest real part of the Ritz values of a map's Jacobian, which takes the differences `moved` to moved + changed.
+
+    Parameters
+    ----------
+    moved, changed : (p, k)   differences of points, and of the map's steps there
+
+    Raises
+    ------
+    ValueError                 a value is not finite
+    NotPositiveDefiniteError   LAPACK's iteration did not converge
+    """
+    images = least_squares(moved, moved + changed, 1e-8)
+    try:
+        return float(np.linalg.eigvals(images).real.max())
+    except np.linalg.LinAlgError:
+        raise _unsettled(images, "Jacobian on past steps") from None
+
+
+def _check_finite(values: FloatArray, name: str) -> None:
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name}: found a value that is not finite, expected finite numbers")
+
+
+def _unsettled(matrices: FloatArray, name: str) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(
+        f"{name} {matrices.shape}: found no eigenvalues or singular values within LAPACK's iterations, expected them; "
+        "rescale the inputs or the variance"
+    )
 
 
 def solve_rows(factor: FloatArray, rhs: FloatArray, *, transposed: bool = False) -> FloatArray:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fast._types import FloatArray
+from fast.linalg import least_squares
 
 
 class Mixing:
@@ -48,7 +49,7 @@ class Mixing:
         if not self._moved:
             return None
         table = np.column_stack([measure(part) for part in self._changed])
-        mix = np.linalg.lstsq(table, measure(gap), rcond=1e-10)[0]
+        mix = least_squares(table, measure(gap), 1e-10)
         step = damping * gap
         for weight, moved, changed in zip(mix, self._moved, self._changed, strict=True):
             step -= weight * (moved + damping * changed)

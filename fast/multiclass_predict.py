@@ -20,6 +20,7 @@ from fast.cone import cone_moments
 from fast.dense_couplings import Dense, dense_covariance
 from fast.inner_ep import law_with, log_normaliser, run
 from fast.ledger import equation
+from fast.linalg import cholesky_of_all
 from fast.multiclass_prior import MulticlassPrior
 from fast.nested_sites import Differences, differences, other_classes
 from fast.product_rule import product_rule
@@ -70,13 +71,7 @@ def inner_ep_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
 
 
 def _root(cov: FloatArray, what: str) -> FloatArray:
-    try:
-        return np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
-    except np.linalg.LinAlgError as error:
-        raise ValueError(
-            f"prediction: found a covariance of {what} without a Cholesky factor, expected a positive definite one; "
-            "raise noise or move the test point off the data"
-        ) from error
+    return cholesky_of_all(cov, f"prediction: covariance of {what}", "raise noise or move the test point off the data")
 
 
 def _by_rule(

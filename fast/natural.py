@@ -17,11 +17,10 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import daxpy, dtrmm, dtrsm
-from scipy.linalg.lapack import dpotrf
 
 from fast._types import FloatArray
 from fast.ledger import equation
-from fast.linalg import cholesky, solve_rows, solve_vector
+from fast.linalg import factorise_any, solve_rows, solve_vector
 
 
 class Natural(NamedTuple):
@@ -159,10 +158,8 @@ def factor_precision(precision: FloatArray) -> FloatArray:
     ------
     NotPositiveDefiniteError
     """
-    factor, info = dpotrf(precision.T, lower=1, clean=1)
-    if info != 0:  # P >= I whatever the step: only a number that is not finite, or a kernel that leapt, comes here
-        return cholesky(precision.T, "precision of q(u), whitened", "lower rate or learning_rate")
-    return factor
+    # P >= I whatever the step: only a number that is not finite, or a kernel that leapt, has none
+    return factorise_any(precision.T, "precision of q(u), whitened", "lower rate or learning_rate")
 
 
 @dataclass

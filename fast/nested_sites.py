@@ -25,7 +25,7 @@ import numpy as np
 
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.ledger import equation
-from fast.linalg import positive_factors
+from fast.linalg import positive_factors, solve_stack
 
 
 class OuterSites(NamedTuple):
@@ -209,7 +209,7 @@ def projected_cavity(projected: Differences, alpha_tilde: FloatArray, beta_tilde
     root, left = _left(projected, alpha_tilde)
     factor, proper = positive_factors(left)
     cross = root.transpose(0, 2, 1) @ projected.cov
-    half = np.linalg.solve(factor, cross)
+    half = solve_stack(factor, cross)
     cov = projected.cov + half.transpose(0, 2, 1) @ half
     s = 1.0 + alpha_tilde.sum(axis=1)
     location = beta_tilde - alpha_tilde * (beta_tilde.sum(axis=1) / s)[:, None]
@@ -294,7 +294,7 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
     left = -(root.transpose(0, 2, 1) @ S @ root)
     left[:, index, index] += 1.0
     factor, proper = positive_factors(left)
-    half = np.linalg.solve(factor, root.transpose(0, 2, 1))
+    half = solve_stack(factor, root.transpose(0, 2, 1))
     cov = half.transpose(0, 2, 1) @ half
     mean = h + np.einsum("nij,nj->ni", cov, np.einsum("nij,nj->ni", S, h) - location)
     pull = location - np.einsum("nij,nj->ni", S, mean)
@@ -320,7 +320,7 @@ def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -
     index = np.arange(location.shape[1])
     inner[:, index, index] += 1.0
     factor, _ = positive_factors(inner)
-    half = np.linalg.solve(factor, root.transpose(0, 2, 1))
+    half = solve_stack(factor, root.transpose(0, 2, 1))
     cov = half.transpose(0, 2, 1) @ half
     pull = location - np.einsum("nij,nj->ni", precision, cavity.mean)
     return Differences(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov)

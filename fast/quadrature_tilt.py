@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.ledger import equation
-from fast.linalg import positive_factors
+from fast.linalg import eigenvalues, positive_factors, solve_stack
 from fast.nested_sites import Differences
 from fast.probit import hazard
 from fast.product_rule import hermite_rule, product_rule
@@ -107,10 +107,10 @@ def g_sites(cavity: Differences, found: WhiteMoments, *, full: bool = False) -> 
     # where one node has all the weight V vanishes, and V^-1 would overflow
     good = good & np.isfinite(found.log_norm) & (factor[:, index, index].min(axis=1) > _SMALLEST_PIVOT)
     factor = np.where(good[:, None, None], factor, np.eye(D))
-    inverse = np.linalg.solve(factor, np.broadcast_to(np.eye(D), factor.shape))
+    inverse = solve_stack(factor, np.broadcast_to(np.eye(D), factor.shape))
     gap = inverse.transpose(0, 2, 1) @ inverse  # V^-1
     gap[:, index, index] -= 1.0
-    white = np.linalg.solve(found.root, np.broadcast_to(np.eye(D), factor.shape))  # L^-1
+    white = solve_stack(found.root, np.broadcast_to(np.eye(D), factor.shape))  # L^-1
     Lambda = white.transpose(0, 2, 1) @ gap @ white
     scale = np.sqrt(cavity.cov[:, index, index])
     g_mean = cavity.mean + np.einsum("nij,nj->ni", found.root, found.mean)
@@ -119,7 +119,7 @@ def g_sites(cavity: Differences, found: WhiteMoments, *, full: bool = False) -> 
         Lambda = 0.5 * (Lambda + Lambda.transpose(0, 2, 1))
         scaled = Lambda * scale[:, :, None] * scale[:, None, :]
         safe = np.where(np.isfinite(scaled).all(axis=(1, 2), keepdims=True), scaled, -np.eye(D))
-        good = good & (np.linalg.eigvalsh(safe)[:, 0] >= _SLIGHTLY_NEGATIVE)
+        good = good & (eigenvalues(safe, "Lambda, scaled")[:, 0] >= _SLIGHTLY_NEGATIVE)
         return GSites(Lambda, np.einsum("nij,nj->ni", Lambda, g_mean) + pull, good)
     kept = Lambda[:, index, index]
     good = good & np.isfinite(kept).all(axis=1) & (kept * scale**2 >= _SLIGHTLY_NEGATIVE).all(axis=1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fast._types import FloatArray
 from fast.class_couplings import Coupled
-from fast.linalg import solve_rows
+from fast.linalg import solve_rows, solve_square
 from fast.multiclass_prior import MulticlassPrior
 
 
@@ -69,5 +69,5 @@ class SequentialPosterior:
         if self.P_inverse is not None:
             seen = moved @ self.P_inverse
             inner = np.eye(weights.size) + weights[:, None] * (seen @ moved.T)
-            self.P_inverse -= seen.T @ np.linalg.solve(inner, weights[:, None] * seen)
+            self.P_inverse -= seen.T @ solve_square(inner, weights[:, None] * seen, "I + W Z P^-1 Z'", "lower damping")
         self.precision[i], self.location[i] = precision, location

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast._types import FloatArray
+from fast.linalg import largest_ritz_value, least_squares
 
 _MEMORY = 16  # past differences that the mixing looks at
 _PATIENCE = 30  # visits without a smaller step, after which rounding is what is left
@@ -112,8 +113,7 @@ class _Mixer:
     def note_rate(self, latent_var: FloatArray, step: float) -> None:
         if step > _ROUNDED or not self.rates or max(self.rates[-5:]) >= 1.0:
             moved, changed = self.tables(latent_var)
-            images = np.linalg.lstsq(moved, moved + changed, rcond=1e-8)[0]
-            self.rates.append(float(np.linalg.eigvals(images).real.max()))
+            self.rates.append(largest_ritz_value(moved, changed))
 
     def distance(self, step: float) -> float:
         if step == 0.0:
@@ -125,7 +125,7 @@ class _Mixer:
         wanted = _pack(
             visit.target_precision - visit.site_precision, visit.target_shift - visit.site_shift, visit.latent_var
         )
-        mix = np.linalg.lstsq(changed, wanted, rcond=1e-10)[0]
+        mix = least_squares(changed, wanted, 1e-10)
         precision = visit.site_precision + rate * (visit.target_precision - visit.site_precision)
         shift = visit.site_shift + rate * (visit.target_shift - visit.site_shift)
         for weight, move, change in zip(mix, self.moved, self.changed, strict=True):

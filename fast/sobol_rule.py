@@ -26,6 +26,7 @@ import numpy as np
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri, ndtri_exp
 
 from fast._types import FloatArray
+from fast.linalg import cholesky_of_all
 from fast.nested_sites import Differences
 
 SOFTMAX_POINTS = 4096
@@ -109,7 +110,7 @@ def log_orthant(law: Differences) -> FloatArray:
     law    of g: (t, D), (t, D, D) positive definite
     """
     t, D = law.mean.shape
-    L = np.linalg.cholesky(law.cov)
+    L = cholesky_of_all(law.cov, "covariance of the differences", "raise noise or move the test point off the data")
     index = np.arange(D)
     # rows over their diagonal entries, so that nothing is left to divide by
     scale = L[:, index, index]

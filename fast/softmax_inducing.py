@@ -20,13 +20,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dtrtri
 
 from fast._types import FloatArray
 from fast.class_data import ClassData
 from fast.class_projections import InducingClasses
 from fast.ledger import equation
-from fast.linalg import factorise, solve_vector
+from fast.linalg import factorise, invert_lower, solve_vector
 
 _BLOCK = 4096
 _REMEDY = "lower variance: precisions of inducing values are out of range"
@@ -176,7 +175,7 @@ def spread_of(mode: InducingMode) -> FloatArray:
     ----------
     mode    from `condition_inducing`
     """
-    inverse, _ = dtrtri(mode.factor, lower=1)
+    inverse = invert_lower(mode.factor)
     C, m = mode.v.shape
     found: FloatArray = (inverse.T @ inverse).reshape(C, m, C, m)
     return found

@@ -14,6 +14,7 @@ from scipy.special import logsumexp
 from fast import _inputs
 from fast._types import FloatArray
 from fast.ledger import equation
+from fast.linalg import cholesky_of_all, solve_stack
 from fast.methods.apep import EnergyPosterior
 from fast.options import checked_options
 from fast.robust_power import _logs as robust_logs
@@ -61,11 +62,12 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
     z = rng.standard_normal((n_draws, C, run.points.m))
     xi = rng.standard_normal((n_draws, n, C))
     mean, cov = run.points.inducing_moments(law)
+    root = cholesky_of_all(cov, "covariance of q(u)", "raise jitter")
     own = np.zeros(n_draws)  # log of all tied factors together, at the draws
     whitened = []
     for k in range(C):
         L = run.points.chol_K[run.points.kind[k]]
-        v = np.linalg.solve(L, mean[k][:, None] + np.linalg.cholesky(cov[k]) @ z[:, k].T)  # (m, n_draws)
+        v = solve_stack(L, mean[k][:, None] + root[k] @ z[:, k].T)  # (m, n_draws)
         tied = law.precision[k] - np.eye(v.shape[0])
         own += law.shift[k] @ v - 0.5 * np.einsum("md,md->d", v, tied @ v)
         whitened.append(v)

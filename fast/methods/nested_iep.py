@@ -17,7 +17,7 @@ from fast.class_couplings import Coupled, evidence_gradients, marginal_covarianc
 from fast.independent_sites import Tilt, diagonal, settle_independent
 from fast.inner_ep import law_with, log_normaliser, parallel_refresh, run
 from fast.ledger import equation
-from fast.linalg import positive_factors
+from fast.linalg import positive_factors, solve_stack
 from fast.multiclass_predict import ClassPrediction, predict_law
 from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
 from fast.nested_sites import Differences, differences, other_classes, spread
@@ -68,7 +68,7 @@ def independent_update(
     index = np.arange(alpha_tilde.shape[1])
     inner[:, index, index] += 1.0
     factor, _ = positive_factors(inner)
-    half = np.linalg.solve(factor, a[:, :, None] * np.eye(alpha_tilde.shape[1]))  # N = half'half
+    half = solve_stack(factor, a[:, :, None] * np.eye(alpha_tilde.shape[1]))  # N = half'half
     q = np.empty_like(cavity_mean)
     np.put_along_axis(q, others, np.einsum("nij,nij->nj", half, half), axis=1)
     q[np.arange(y.size), y] = (half.sum(axis=2) ** 2).sum(axis=1)

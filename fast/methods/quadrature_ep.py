@@ -19,6 +19,7 @@ from fast.class_couplings import Coupled, condition, evidence_gradients, margina
 from fast.dense_couplings import Dense, condition_dense, dense_covariance, dense_gradients
 from fast.independent_sites import Tilt, diagonal, settle_independent
 from fast.inner_ep import law_with
+from fast.linalg import spectrum
 from fast.multiclass_predict import ClassPrediction, predict_law
 from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
 from fast.nested_sites import (
@@ -92,7 +93,7 @@ class _QEP:
             found = condition(prior, sites.precision, sites.location)
             return found, sites.location, marginal_covariances(found)
         sites_h = integrated_sites(*pair)
-        values, vectors = np.linalg.eigh(sites_h.precision)
+        values, vectors = spectrum(sites_h.precision, "site precisions")
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
         loads = np.stack([spread(y, others, roots[:, :, a]) for a in range(roots.shape[2])], axis=2)
         location = spread(y, others, sites_h.location)
