@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gibbs.diagnostics import standard_error
-from gibbs.errors import Array, _array, _cholesky, _count, _signs
+from gibbs.errors import Array, _array, _count, _signs
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 
@@ -56,7 +57,7 @@ def sample_ensemble(
     _count("n_draws", n_draws, 8)
     _count("n_warmup", n_warmup, 0)
     _count("thin", thin, 1)
-    chol = _cholesky("K_XX", K, "raise noise or jitter, or remove duplicate rows of X")
+    chol = cholesky("K_XX", K, "raise noise or jitter, or remove duplicate rows of X")
 
     def log_density(white: Array) -> Array:
         return -np.logaddexp(0.0, -signs * (white @ chol.T)).sum(axis=1) - 0.5 * np.square(white).sum(axis=1)

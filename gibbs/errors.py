@@ -63,17 +63,3 @@ def _count(name: str, value: int, least: int) -> int:
     if not integer or value < least:
         raise ValueError(f"{name}: found {value!r}, expected an integer >= {least}")
     return int(value)
-
-
-def _cholesky(name: str, matrix: Array, remedy: str) -> Array:
-    """Lower Cholesky factor; the error names what stands in the way and the parameter that would help."""
-    try:
-        chol: Array = np.linalg.cholesky(matrix).astype(np.float64, copy=False)
-    except np.linalg.LinAlgError:
-        chol = np.full_like(matrix, np.nan)
-    if not np.all(np.isfinite(chol)):
-        smallest = float(np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[0])
-        raise NotPositiveDefiniteError(
-            f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g}, expected > 0; {remedy}"
-        ) from None
-    return chol

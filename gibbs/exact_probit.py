@@ -33,6 +33,7 @@ from gibbs.draws.truncated_normal import (
     tilt,
 )
 from gibbs.errors import Array, _count, _scalar
+from gibbs.linalg import spectrum
 from gibbs.multilatent import LatentPrior, check
 from gibbs.options import checked_options
 
@@ -332,7 +333,7 @@ def _draw_latent(rng: np.random.Generator, model: _Model, white: Array, loadings
 
 
 def _root(K: Array) -> Array:
-    values, vectors = np.linalg.eigh(K)
+    values, vectors = spectrum("covariance", K)
     root: Array = vectors * np.sqrt(np.maximum(values, 0.0))
     return root
 
@@ -425,7 +426,7 @@ def _split(conditional: Array, unit_noise: float) -> _Split:
     """
     n_latents = conditional.shape[1]
     H = _contrasts(n_latents)
-    values, vectors = np.linalg.eigh(H.T @ conditional @ H + unit_noise * np.eye(n_latents - 1))
+    values, vectors = spectrum("covariance of contrasts", H.T @ conditional @ H + unit_noise * np.eye(n_latents - 1))
     ceiling = np.einsum("tll->t", conditional) + unit_noise
     least = np.maximum(values[:, 0], 1e-24 * np.maximum(ceiling, 1e-250))
     extra = np.sqrt(np.maximum(values[:, 1:] - values[:, :1], 0.0))

@@ -17,9 +17,10 @@ from scipy.special import ndtr, softmax
 from gibbs.chain import Progress, Record, Run, State, fingerprint, run, spawn_generators
 from gibbs.diagnostics import Convergence, convergence, standard_error
 from gibbs.errors import Array, _count, _scalar
-from gibbs.hyper_covariance import covariance, cross_covariance, factor, log_normal_density, make_design
+from gibbs.hyper_covariance import covariance, cross_covariance, log_normal_density, make_design
 from gibbs.hyper_models import BINARY, LIKELIHOODS, PURPOSES, HyperModel
 from gibbs.hyperpriors import FIELDS, check_hyperprior
+from gibbs.linalg import REMEDY, cholesky, solve_triangles
 from gibbs.multilatent import argmax_probability, check
 from gibbs.options import checked_options
 from gibbs.quadrature import logistic_normal_mean
@@ -88,11 +89,11 @@ def conditional_moments(model: HyperModel, state: State) -> _Given:
     v, extra = model.grouped(state["latent"]), np.full((*hyper.shape[:2], n), model.auxiliary_noise)
     if model.likelihood == "logit":
         v, extra = (0.5 * model.y_sign / state["omega"])[:, None, None], 1.0 / state["omega"][:, None]
-    chol, _ = factor(S + extra[..., None] * np.eye(n))
-    half_v = np.linalg.solve(chol, np.swapaxes(v, -1, -2))  # (r, B, n, c)
+    chol = cholesky("K_XX with the noise of v", S + extra[..., None] * np.eye(n), REMEDY)
+    half_v = solve_triangles(chol, np.swapaxes(v, -1, -2))  # (r, B, n, c)
 
     def moments(K: Array, prior: Array) -> tuple[Array, Array, Array]:
-        half: Array = np.asarray(np.linalg.solve(chol, np.swapaxes(K, -1, -2)), dtype=np.float64)  # (r, B, n, k)
+        half = solve_triangles(chol, np.swapaxes(K, -1, -2))  # (r, B, n, k)
         mean = np.matmul(np.swapaxes(half_v, -1, -2), half)  # (r, B, c, k)
         var = np.maximum(prior - np.square(half).sum(axis=-2), 0.0)
         return mean.reshape(mean.shape[0], model.n_latents, -1), model.per_latent(var), half

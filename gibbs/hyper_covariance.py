@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gibbs.errors import Array
 from gibbs.hyperpriors import LogDensity
-
-Flags = NDArray[np.bool_]
+from gibbs.linalg import Flags, factor, solve_triangles
 
 
 class Design(NamedTuple):
@@ -83,28 +81,6 @@ def _add_diagonal(matrix: Array, value: Array | float) -> Array:
     return matrix
 
 
-def factor(matrix: Array) -> tuple[Array, Flags]:
-    """Lower Cholesky factors of matrix (..., n, n) and flags (...,): False, and an identity, where there is none."""
-    flat = matrix.reshape(-1, *matrix.shape[-2:])
-    good: Flags = np.asarray(np.isfinite(flat).all(axis=(1, 2)))
-    safe = flat if good.all() else np.where(good[:, None, None], flat, np.eye(flat.shape[-1]))
-    try:
-        chol: Array = np.linalg.cholesky(safe).astype(np.float64, copy=False)
-    except np.linalg.LinAlgError:  # at least one has none: find out which
-        chol = np.broadcast_to(np.eye(flat.shape[-1]), flat.shape).copy()
-        for k, entry in enumerate(safe):
-            try:
-                chol[k] = np.linalg.cholesky(entry)
-            except np.linalg.LinAlgError:
-                good[k] = False
-    return chol.reshape(matrix.shape), good.reshape(matrix.shape[:-2])
-
-
-def _solve_lower(chol: Array, right: Array) -> Array:
-    found: Array = np.linalg.solve(chol, right).astype(np.float64, copy=False)
-    return found
-
-
 def inducing_rows(design: Design, hyper: Array) -> tuple[Array, Array, Flags]:
     """chol(K_ZZ)⁻¹ K_ZX (r, B, m, n), chol(K_ZZ) and flags (r, B): False where K_ZZ has no Cholesky factor.
 
@@ -112,7 +88,7 @@ def inducing_rows(design: Design, hyper: Array) -> tuple[Array, Array, Flags]:
     """
     assert design.cross is not None and design.inducing is not None  # noqa: PT018
     chol, good = factor(_add_diagonal(_kernel(design.inducing, hyper), design.jitter[:, None]))
-    return _solve_lower(chol, _kernel(design.cross, hyper)), chol, good
+    return solve_triangles(chol, _kernel(design.cross, hyper)), chol, good
 
 
 def covariance(design: Design, hyper: Array) -> Array:
@@ -140,7 +116,7 @@ def cross_covariance(design: Design, hyper: Array) -> Cross:
     if design.cross is None or design.cross_test is None or design.inducing is None:
         return Cross(_kernel(design.test, hyper), k_tt, None, None)
     rows, chol, _ = inducing_rows(design, hyper)
-    rows_test = _solve_lower(chol, _kernel(design.cross_test, hyper))
+    rows_test = solve_triangles(chol, _kernel(design.cross_test, hyper))
     K_TX = np.matmul(np.swapaxes(rows_test, -1, -2), rows)
     K_ZZ = _add_diagonal(_kernel(design.inducing, hyper), design.jitter[:, None])
     return Cross(K_TX, k_tt, _kernel(design.cross, hyper), K_ZZ)
@@ -161,7 +137,7 @@ def log_normal_density(design: Design, hyper: Array, values: Array, extra: Array
     S = covariance(design, hyper)
     n, c = S.shape[-1], values.shape[2]
     chol, good = factor(_add_diagonal(S, extra))
-    inverse_chol = _solve_lower(chol, np.eye(n))
+    inverse_chol = solve_triangles(chol, np.eye(n))
     white = np.matmul(values, np.swapaxes(inverse_chol, -1, -2))  # (r, B, c, n)
     log_det = np.log(np.einsum("rbii->rbi", chol)).sum(axis=-1)
     value = -0.5 * np.square(white).sum(axis=(2, 3)) - c * (log_det + 0.5 * n * np.log(2.0 * np.pi))
@@ -180,7 +156,7 @@ def log_normal_density(design: Design, hyper: Array, values: Array, extra: Array
         else:
             assert design.inducing is not None
             rows, chol_ZZ, _ = inducing_rows(design, hyper)
-            A = np.linalg.solve(np.swapaxes(chol_ZZ, -1, -2), rows)
+            A = solve_triangles(np.swapaxes(chol_ZZ, -1, -2), rows)
             diagonal = np.einsum("rbii->rbi", M).copy()
             AM = np.matmul(A, M - diagonal[..., None] * np.eye(n))
             W_ZX = 2.0 * AM * _kernel(design.cross, hyper)

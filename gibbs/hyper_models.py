@@ -40,10 +40,11 @@ from gibbs.chain import State
 from gibbs.cone import Labels, bounce_move, log_step, swap_to_label
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.errors import Array, NotPositiveDefiniteError
-from gibbs.hyper_covariance import Design, Flags, covariance, factor, log_normal_density, one_block
+from gibbs.hyper_covariance import Design, covariance, log_normal_density, one_block
 from gibbs.hyper_moves import hamiltonian_move, slice_move
 from gibbs.hyperpriors import Law, LogDensity, joint_log_density
 from gibbs.ledger import equation
+from gibbs.linalg import REMEDY, Flags, cholesky, factor, solve, solve_triangles
 from gibbs.logit import draw_latent, draw_omega, scale_move
 
 Rows = NDArray[np.int64]
@@ -61,10 +62,6 @@ TARGET_ACCEPTANCE = 0.8
 PREDICTIVE_DRAWS = 8  # of f* per kept draw, for class probabilities of the softmax, which have no closed form
 TURNS = 12  # rotations of one path of the latent values
 LARGEST_TURN = 0.5 * np.pi / TURNS
-
-
-def _solved(matrix: Array, right: Array) -> Array:
-    return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
 
 
 class HyperModel(NamedTuple):
@@ -248,7 +245,7 @@ class HyperModel(NamedTuple):
         index = np.arange(T.shape[-1])
         T[..., index, index] += np.square(sd)[..., None]
         gap = h - np.matmul(z, np.swapaxes(chol, -1, -2)) - sd[..., None, None] * noise
-        solved = np.swapaxes(_solved(T, np.swapaxes(gap, -1, -2)), -1, -2)
+        solved = np.swapaxes(solve("K_XX with the noise of h", T, np.swapaxes(gap, -1, -2), REMEDY), -1, -2)
         white = z + np.matmul(solved, chol)
         if self.likelihood == "probit":
             return white, np.zeros((h.shape[0], self.y.size))
@@ -287,7 +284,7 @@ class HyperModel(NamedTuple):
         T = covariance(self.design, hyper)
         index = np.arange(T.shape[-1])
         T[..., index, index] += self.auxiliary_noise
-        chol, _ = factor(T)
+        chol = cholesky("K_XX with the noise of h", T, REMEDY)
         T, chol = self.per_latent(T), self.per_latent(chol)
         height = log_step(self.epsilon, self.n_classes)
         if self.likelihood == "probit":  # class 0 has a value of prior variance zero
@@ -313,8 +310,7 @@ class HyperModel(NamedTuple):
                 break
         else:
             raise NotPositiveDefiniteError(
-                f"K_XX {S.shape[-2:]}: found no Cholesky factor at the parameters given, expected one; "
-                "raise noise or jitter, or remove duplicate rows of X (of Z)"
+                f"K_XX {S.shape[-2:]}: found no Cholesky factor at the parameters given, expected one; {REMEDY}"
             )
         factors = rng.permutation(np.geomspace(0.25, 2.0, n_chains)) if n_chains > 1 else np.ones(1)
         white = factors[:, None, None, None] * rng.standard_normal(self.grouped_shape(n_chains))
@@ -382,13 +378,13 @@ class HyperModel(NamedTuple):
             )
             extra: State = {}
         else:
-            chol, _ = factor(covariance(self.design, hyper))
-            white = np.swapaxes(_solved(chol, np.swapaxes(self.grouped(latent), -1, -2)), -1, -2)
+            chol = cholesky("K_XX", covariance(self.design, hyper), REMEDY)
+            white = np.swapaxes(solve_triangles(chol, np.swapaxes(self.grouped(latent), -1, -2)), -1, -2)
             refused = nothing
             if not held:
                 none = np.zeros((latent.shape[0], self.y.size))
                 hyper, latent, _, refused = self.ancillary_move(rngs["white"], hyper, white, none)
-            chol, _ = factor(covariance(self.design, hyper))
+            chol = cholesky("K_XX", covariance(self.design, hyper), REMEDY)
             white, taken = self.rotation_move(rngs["latent"], white, chol, np.exp(state["log_turn"]))
             latent = np.matmul(white, np.swapaxes(chol, -1, -2)).reshape(latent.shape)
             if self.likelihood == "logit":
@@ -399,7 +395,7 @@ class HyperModel(NamedTuple):
                     rngs, held, hyper, values, 1.0 / omega[:, None], step_size, factorised=True
                 )
                 K = covariance(self.design, hyper)
-                chol, _ = factor(K)
+                chol = cholesky("K_XX", K, REMEDY)
                 latent = np.empty_like(latent)
                 for k in range(latent.shape[0]):
                     latent[k, 0] = draw_latent(rngs["latent"], K[k, 0], chol[k, 0], self.y_sign, omega[k])
@@ -467,11 +463,11 @@ class HyperModel(NamedTuple):
         diagonal = np.einsum("rlii->rli", chol)
         sound = np.all(diagonal.min(axis=-1) > 1e-5 * diagonal.max(axis=-1), axis=1)  # depends on θ alone: exact
         chol = np.where(sound[:, None, None, None], chol, np.eye(self.y.size))
-        inverse_chol = _solved(chol, np.eye(self.y.size))
+        inverse_chol = solve_triangles(chol, np.eye(self.y.size))
         precision = np.matmul(np.swapaxes(inverse_chol, -1, -2), inverse_chol)
         pull = np.matmul(precision, latent_values[..., None]).sum(axis=1)  # (r, n, 1)
-        root = np.linalg.cholesky(precision.sum(axis=1))
-        shift = _solved(np.swapaxes(root, -1, -2), normals - _solved(root, pull))[..., 0]
+        root = cholesky("sum of K_XX⁻¹", precision.sum(axis=1), REMEDY)
+        shift = solve_triangles(np.swapaxes(root, -1, -2), normals - solve_triangles(root, pull))[..., 0]
         return np.where(sound[:, None], shift, 0.0)
 
     def log_likelihood_slope(self, latent_values: Array) -> Array:

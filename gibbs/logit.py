@@ -13,13 +13,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 from scipy.special import log_expit
 
 from gibbs.draws.polya_gamma import sample_polya_gamma
 from gibbs.errors import Array
 from gibbs.generators import subset
 from gibbs.ledger import equation
+from gibbs.linalg import cholesky, factor_over, invert_triangles, solve_factored, substitute
 
 
 class Moments(NamedTuple):
@@ -62,12 +62,7 @@ def _factor_seen(K_XX: Array, root: Array) -> Array:
     """Lower Cholesky factor of B = I + Ω^½ K Ω^½ (upper triangle unused); eigenvalues of B are >= 1."""
     B = root[:, None] * K_XX * root
     B.flat[:: root.size + 1] += 1.0
-    chol, info = dpotrf(B.T, lower=1, overwrite_a=1, clean=0)
-    if info != 0:
-        raise np.linalg.LinAlgError(
-            f"I + Ω^½ K Ω^½ {B.shape}: found no Cholesky factor, expected a positive semi-definite K"
-        )
-    return chol
+    return factor_over("I + Ω^½ K Ω^½", B.T, "lower variance or raise jitter")
 
 
 @equation("wenzel2019", "u5.1-gibbs-f")
@@ -86,7 +81,7 @@ def draw_latent(rng: np.random.Generator, K_XX: Array, chol_K: Array, y_sign: Ar
     )  # Ω^½ (y/(2ω) - (f₀ + noise of variance 1/ω))
     weights = np.empty_like(rows)
     for k in range(rows.shape[0]):
-        solved, _ = dpotrs(_factor_seen(K_XX, root[k]), residual[k], lower=1)
+        solved = solve_factored(_factor_seen(K_XX, root[k]), residual[k])
         weights[k] = root[k] * solved
     return (prior + _each(K_XX, weights)).reshape(omega.shape)
 
@@ -105,7 +100,7 @@ def latent_moments(K_XX: Array, K_TX: Array, k_tt: Array, y_sign: Array, omega: 
     for k, root in enumerate(np.sqrt(omega)):
         right[:, :-1] = root[:, None] * cross.T
         right[:, -1] = 0.5 * y_sign / root
-        solved, _ = dtrtrs(_factor_seen(K_XX, root), right, lower=1)
+        solved = substitute(_factor_seen(K_XX, root), right)
         mean[k] = solved[:, -1] @ solved[:, :-1]
         var[k] = prior - np.einsum("nt,nt->t", solved[:, :-1], solved[:, :-1])
     return Moments(mean[:, :n], var[:, :n]), Moments(mean[:, n:], var[:, n:])
@@ -121,7 +116,7 @@ def _white_posterior(white_rows: Array, cond_var: Array, y_sign: Array, omega: A
     scaled = np.sqrt(omega * shrink)[:, :, None] * white_rows
     precision = np.matmul(scaled.transpose(0, 2, 1), scaled)
     precision[:, np.arange(white_rows.shape[1]), np.arange(white_rows.shape[1])] += 1.0
-    root: Array = np.linalg.inv(np.linalg.cholesky(precision)).astype(np.float64, copy=False)
+    root = invert_triangles(cholesky("I + WᵀD⁻¹W", precision, "lower variance or raise jitter"))
     shift = _each(white_rows.T, 0.5 * y_sign * shrink)
     mean = np.einsum("rpm,rp->rm", root, np.einsum("rpm,rm->rp", root, shift))
     return mean, root

@@ -12,16 +12,16 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
-from gibbs.errors import Array, _array, _cholesky, _count, _inputs
+from gibbs.errors import Array, _array, _count, _inputs
 from gibbs.generators import Generators, spawn_generators, spawn_streams
 from gibbs.kernels import covariance
+from gibbs.linalg import cholesky, solve_factored, substitute
 from gibbs.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.starts import start_factors
 
@@ -251,7 +251,7 @@ def _block(
         K_XX = k(X, X) + (noise + jitter) * np.eye(X.shape[0])
         return LatentPrior(K_XX, k(X_test, X), k_tt, None, None)
     K_ZZ = k(Z, Z) + jitter * np.eye(Z.shape[0])
-    chol = _cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
+    chol = cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
     K_ZX, K_ZT = k(Z, X), k(Z, X_test)
     rows = solve_triangular(chol, K_ZX, lower=True)
     K_XX = rows.T @ rows
@@ -274,12 +274,12 @@ def conditionals(prior: LatentPrior, auxiliary_noise: float) -> Conditionals:
 
     def one(k: int) -> Conditionals:
         S = prior.K_XX[k] + auxiliary_noise * np.eye(prior.K_XX.shape[1])
-        chol = _cholesky("K_XX", S, "raise noise or jitter, or remove duplicate rows of X")
-        test_gain = cho_solve((chol, True), prior.K_TX[k].T).T
+        chol = cholesky("K_XX", S, "raise noise or jitter, or remove duplicate rows of X")
+        test_gain = solve_factored(chol, prior.K_TX[k].T).T
         test_var = prior.k_tt[k] - np.einsum("tn,tn->t", test_gain, prior.K_TX[k])
         inducing_gain = inducing_cov = None
         if prior.K_ZX is not None and prior.K_ZZ is not None:
-            inducing_gain = cho_solve((chol, True), prior.K_ZX[k].T).T
+            inducing_gain = solve_factored(chol, prior.K_ZX[k].T).T
             inducing_cov = prior.K_ZZ[k] - inducing_gain @ prior.K_ZX[k].T
             inducing_cov = 0.5 * (inducing_cov + inducing_cov.T)
         return Conditionals(S, chol, test_gain, np.maximum(test_var, 0.0), inducing_gain, inducing_cov)
@@ -297,7 +297,7 @@ def log_prior(chol_cov: Array, auxiliary: Array) -> Array:
     """log N(h; 0, S) summed over the latents: chol_cov (L, n, n) lower factors of S, auxiliary h (r, L, n) -> (r,)."""
     total = np.zeros(auxiliary.shape[0])
     for k in range(auxiliary.shape[1]):
-        white, _ = dtrtrs(chol_cov[k], auxiliary[:, k].T, lower=1)
+        white = substitute(chol_cov[k], auxiliary[:, k].T)
         total -= 0.5 * np.einsum("nr,nr->r", white, white) + np.log(np.diagonal(chol_cov[k])).sum()
     return total - 0.5 * auxiliary[0].size * np.log(2.0 * np.pi)
 

@@ -22,6 +22,7 @@ from gibbs.cone import Labels, bounce_move, swap_to_label
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.errors import Array
 from gibbs.ledger import equation
+from gibbs.linalg import spectrum
 from gibbs.multilatent import (
     Conditionals,
     Generators,
@@ -107,7 +108,7 @@ def smoother(K_XX: Array) -> tuple[Array, Array]:
     K_XX (L, n, n). Returns (gain, root), each (L, n, n).
     """
     shared = K_XX.strides[0] == 0
-    values, vectors = np.linalg.eigh(K_XX[:1] if shared else K_XX)
+    values, vectors = spectrum("K_XX", K_XX[:1] if shared else K_XX)
     values = np.maximum(values, 0.0)  # what rounding leaves below zero
     root = vectors * np.sqrt(values / (1.0 + values))[:, None, :]
     gain = np.matmul(root, root.transpose(0, 2, 1))

@@ -22,8 +22,9 @@ from scipy.special import log_ndtr
 from gibbs.chain import Progress, Record, State, fingerprint, run, spawn_generators
 from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, convergence, standard_error
-from gibbs.errors import Array, _cholesky, _count, _inputs
+from gibbs.errors import Array, _count, _inputs
 from gibbs.ledger import equation
+from gibbs.linalg import cholesky, smallest_and_largest
 from gibbs.multilatent import QUADRATURE_ERROR, Generators, argmax_probability, check
 from gibbs.options import checked_options
 
@@ -143,7 +144,7 @@ def prepare(
     prior = setting.prior
     assert prior.K_ZZ is not None
     assert prior.K_ZX is not None
-    factor = np.stack([_cholesky("K_ZZ", K, "raise jitter or remove duplicate rows of Z") for K in prior.K_ZZ])
+    factor = np.stack([cholesky("K_ZZ", K, "raise jitter or remove duplicate rows of Z") for K in prior.K_ZZ])
     white_rows = np.stack([solve_triangular(c, K, lower=True).T for c, K in zip(factor, prior.K_ZX, strict=True)])
     # Cov(f*, u) as that of data at the test points
     white_test = np.zeros((n_classes, len(test), factor.shape[1]))
@@ -186,7 +187,7 @@ def _peak(loadings: Array) -> _Peak:
         alpha = loadings @ mode
         hazard = _hazard(alpha)
         weight = hazard * (hazard + alpha)  # -(log Φ)'', between 0 and 1
-        R = np.asarray(np.linalg.cholesky(np.eye(p) + (loadings.T * weight) @ loadings))
+        R = cholesky("I + AᵀWA", np.eye(p) + (loadings.T * weight) @ loadings, "lower variance")
         gradient = log_joint_gradient(loadings, mode[None])[0]
         half = solve_triangular(R, gradient, lower=True)
         if half @ half < 1e-18 * (1.0 + p):
@@ -199,7 +200,7 @@ def _peak(loadings: Array) -> _Peak:
     turned = solve_triangular(R, loadings.T, lower=True).T
     # prior and likelihood curvature in the turned coordinates, the latter at most |turned|² : stable for every state
     inverse = solve_triangular(R, np.eye(p), lower=True)
-    steepest = float(np.linalg.eigvalsh(inverse @ inverse.T + turned.T @ turned)[-1])
+    steepest = smallest_and_largest("curvature", inverse @ inverse.T + turned.T @ turned)[1]
     return _Peak(mode, R, turned, loadings @ mode, inverse, float(_STEP / np.sqrt(steepest)))
 
 

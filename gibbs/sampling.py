@@ -20,9 +20,10 @@ from gibbs.diagnostics import (
     slowest_time,
     variance_influence,
 )
-from gibbs.errors import Array, _cholesky, _count, _inputs, _lengthscales, _scalar, _signs
+from gibbs.errors import Array, _count, _inputs, _lengthscales, _scalar, _signs
 from gibbs.generators import Generators, spawn_streams
 from gibbs.kernels import covariance
+from gibbs.linalg import cholesky
 from gibbs.logit import (
     Moments,
     _each,
@@ -309,7 +310,7 @@ def sample_full(
     """
     p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
     K_XX = p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.y_sign.size)
-    chol_K = _cholesky("K_XX", K_XX, "raise noise or jitter, or remove duplicate rows of X")
+    chol_K = cholesky("K_XX", K_XX, "raise noise or jitter, or remove duplicate rows of X")
     k_tt = np.full(p.X_test.shape[0], p.variance + p.noise)
     model = _Full(K_XX, chol_K, p.kernel(p.X_test, p.X), k_tt, p.y_sign, _moves(moves))
     plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
@@ -395,7 +396,7 @@ def fitc_white(
     p = _common(np.zeros((1, inputs.shape[1])), np.ones(1), variance, lengthscales, noise, jitter, None, smoothness)
     inducing = _inputs("Z", Z, inputs.shape[1])
     K_ZZ = p.kernel(inducing, inducing) + p.jitter * np.eye(inducing.shape[0])
-    chol_ZZ = _cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
+    chol_ZZ = cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
     rows = solve_triangular(chol_ZZ, p.kernel(inducing, inputs), lower=True).T
     return FitcWhite(chol_ZZ, rows, _conditional_variance(p.variance + p.noise, rows, "X"))
 

@@ -18,6 +18,7 @@ from gibbs.cone import swap_to_label
 from gibbs.diagnostics import Convergence, convergence, least_ess, long_enough, slowest_time
 from gibbs.errors import Array, _count
 from gibbs.generators import Generators, spawn_generators
+from gibbs.linalg import cholesky
 from gibbs.moments import Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.multilatent import Conditionals, check, conditionals, known_moves, overdispersed
 from gibbs.options import checked_options
@@ -184,7 +185,7 @@ class _Softmax:
         worth = 0.25 * count / (0.25 * count + 2.0 * p)
         mean = new["fit_sum"] / count
         cov = worth * (new["fit_square"] / count - np.outer(mean, mean)) + (1.0 - worth) * (new["root"] @ new["root"].T)
-        new["root"] = np.linalg.cholesky(0.5 * (cov + cov.T))
+        new["root"] = cholesky("covariance of the draws", 0.5 * (cov + cov.T), "lower variance or take more chains")
         new["mean"] = worth * mean + (1.0 - worth) * new["mean"]
         new["fit_count"], new["fit_sum"], new["fit_square"] = np.zeros(1), np.zeros(p), np.zeros((p, p))
         new["tuned"] = np.zeros(1)

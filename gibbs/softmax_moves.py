@@ -10,12 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_solve, solve_triangular
-from scipy.linalg.lapack import dtrtrs
+from scipy.linalg import solve_triangular
 
 from gibbs.cone import Labels
-from gibbs.errors import Array, _cholesky
+from gibbs.errors import Array
 from gibbs.ledger import equation
+from gibbs.linalg import cholesky, solve, solve_factored, substitute
 
 
 class Target(NamedTuple):
@@ -78,10 +78,10 @@ def make_target(cov: Array, y: Labels) -> Target:
     basis = contrasts(C)
     remedy = "raise noise or jitter, or remove duplicate rows of X"
     if cov.strides[0] == 0 or bool(np.all(cov == cov[:1])):  # then the contrasts are independent
-        block = np.kron(np.eye(C - 1), _cholesky("K_XX", cov[0], remedy))
+        block = np.kron(np.eye(C - 1), cholesky("K_XX", cov[0], remedy))
         return Target(y, basis, np.asarray(block, dtype=np.float64))
     joint = np.einsum("ac,bc,cnm->anbm", basis, basis, cov).reshape((C - 1) * n, (C - 1) * n)
-    return Target(y, basis, _cholesky("contrasts of K_XX", joint, remedy))
+    return Target(y, basis, cholesky("contrasts of K_XX", joint, remedy))
 
 
 # -- the shift the likelihood does not see -------------------------------------------------------------------------
@@ -97,17 +97,17 @@ def shift_law(cov: Array) -> ShiftLaw:
     remedy = "raise noise or jitter, or remove duplicate rows of X"
     if cov.strides[0] == 0 or bool(np.all(cov == cov[:1])):
         weights = np.broadcast_to(np.eye(n) / C, (C, n, n))
-        return ShiftLaw(weights, cov[0] / C, _cholesky("K_XX", cov[0], remedy) / np.sqrt(C))
+        return ShiftLaw(weights, cov[0] / C, cholesky("K_XX", cov[0], remedy) / np.sqrt(C))
     joined, weights = cov[0], np.zeros((C, n, n))
     weights[0] = np.eye(n)
     for c in range(1, C):
-        chol = _cholesky("sum of K_XX", joined + cov[c], remedy)
-        earlier = cho_solve((chol, True), cov[c]).T  # B (A + B)⁻¹, the weight of what is joined already
+        chol = cholesky("sum of K_XX", joined + cov[c], remedy)
+        earlier = solve_factored(chol, cov[c]).T  # B (A + B)⁻¹, the weight of what is joined already
         weights[:c] = np.matmul(earlier, weights[:c])
-        weights[c] = cho_solve((chol, True), joined).T
+        weights[c] = solve_factored(chol, joined).T
         joined = earlier @ joined
         joined = 0.5 * (joined + joined.T)
-    return ShiftLaw(weights, joined, _cholesky("law of the shift", joined, remedy))
+    return ShiftLaw(weights, joined, cholesky("law of the shift", joined, remedy))
 
 
 def shift_mean(latent_values: Array, law: ShiftLaw) -> Array:
@@ -209,7 +209,7 @@ def laplace(target: Target, max_iterations: int = 60) -> tuple[Array, Array]:
         W = np.zeros((k, n, k, n))
         W[:, np.arange(n), :, np.arange(n)] = np.moveaxis(blocks, 2, 0)
         H = np.eye(p) + L.T @ W.reshape(p, p) @ L
-        step = np.linalg.solve(H, L.T @ slope - white)
+        step = solve("I + LᵀWL", H, L.T @ slope - white, "lower variance")
         scale = 1.0
         while (new := value(white + scale * step)) < here and scale > 1e-6:
             scale *= 0.5
@@ -218,9 +218,9 @@ def laplace(target: Target, max_iterations: int = 60) -> tuple[Array, Array]:
         white, rise, here = white + scale * step, new - here, new
         if rise < 1e-9:
             break
-    root = np.linalg.cholesky(H)
-    inverse = cho_solve((root, True), np.eye(p))
-    return white, np.linalg.cholesky(0.5 * (inverse + inverse.T))
+    root = cholesky("I + LᵀWL", H, "lower variance")
+    inverse = solve_factored(root, np.eye(p))
+    return white, cholesky("(I + LᵀWL)⁻¹", 0.5 * (inverse + inverse.T), "lower variance")
 
 
 def _indicator(y: Labels, C: int) -> Array:
@@ -273,7 +273,7 @@ def flow_move(
     r = len(white)
     angle = step_size * rng.uniform(0.75, 1.25, r)[:, None]
     velocity = rng.standard_normal(white.shape)
-    start, _ = dtrtrs(reference.root, (white - reference.mean).T, lower=1)
+    start = substitute(reference.root, (white - reference.mean).T)
     z = np.ascontiguousarray(start.T)
     potential, slope = energy(z, target, reference)
     before = potential + 0.5 * np.einsum("rp,rp->r", velocity, velocity)

@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_solve
 
 from gibbs.chain import Progress, State
 from gibbs.cone import Labels, bounce_move, inside, log_step, swap_to_label
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.errors import Array, _count, _scalar
 from gibbs.generators import Replay
+from gibbs.linalg import solve_factored
 from gibbs.multilatent import (
     Conditionals,
     Generators,
@@ -205,7 +205,7 @@ def sample(
     )
     laws = conditionals(setting.prior, 0.0)
     identity = np.eye(setting.y.size)
-    precision = np.stack([cho_solve((chol, True), identity) for chol in laws.chol_cov])
+    precision = np.stack([solve_factored(chol, identity) for chol in laws.chol_cov])
     model = _Threshold(laws, precision, setting.y, error, chosen)
     settings = {
         "model": f"threshold {prior_model}", "n_classes": int(n_classes), "moves": chosen, "epsilon": error,

@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, erfcx, log_ndtr, ndtr, ndtri
 
 from gibbs.errors import Array, NotPositiveDefiniteError, _array, _count, _scalar
+from gibbs.linalg import smallest_and_largest, solve
 
 Order = NDArray[np.int_]
 
@@ -230,7 +231,7 @@ def _reorder(covariance: Array, lower: Array, upper: Array, remedy: str) -> tupl
     floor = 8.0 * size * np.finfo(np.float64).eps * np.diagonal(S).copy()
     for k in range(size):
         if not np.all(var[k:] > floor[k:]):
-            smallest = float(np.linalg.eigvalsh(covariance)[0])
+            smallest = smallest_and_largest("covariance", covariance)[0]
             raise NotPositiveDefiniteError(
                 f"covariance {covariance.shape}: found smallest eigenvalue {smallest:.3g}, expected > 0; {remedy}"
             )
@@ -285,7 +286,9 @@ def _newton_step(unit: Array, point: _Point) -> tuple[Array, Array]:
     B = weighted[:-1] + np.eye(inner.shape[1])
     scaled = B / v[:-1, None]
     matrix = B.T @ scaled + inner.T @ weighted
-    d_white = np.linalg.solve(matrix, point.grad_white[:-1] + scaled.T @ point.grad_mean[:-1])
+    d_white = solve(
+        "Jacobian of the tilting", matrix, point.grad_white[:-1] + scaled.T @ point.grad_mean[:-1], "raise noise"
+    )
     d_mean = (B @ d_white - point.grad_mean[:-1]) / v[:-1]
     return np.append(d_white, 0.0), np.append(d_mean, 0.0)
 

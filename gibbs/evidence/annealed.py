@@ -17,6 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
@@ -58,7 +59,7 @@ def _match(A: Array, y_sign: Array, beta: float, sites: Array) -> tuple[_Gaussia
     """
     for _ in range(8):
         precision, shift = sites
-        R = np.linalg.cholesky(np.eye(A.shape[1]) + (A.T * precision) @ A)
+        R = cholesky("I + AᵀTA", np.eye(A.shape[1]) + (A.T * precision) @ A, "lower variance")
         half = solve_triangular(R, A.T, lower=True)  # R⁻¹Aᵀ
         var = np.square(half).sum(axis=0)
         mean = half.T @ (half @ shift)
@@ -68,7 +69,7 @@ def _match(A: Array, y_sign: Array, beta: float, sites: Array) -> tuple[_Gaussia
         new_precision = np.maximum(1.0 / new_var - 1.0 / cavity_var, 0.0)
         new_shift = new_mean * (new_precision + 1.0 / cavity_var) - cavity_mean / cavity_var
         sites = 0.2 * sites + 0.8 * np.stack([new_precision, new_shift])
-    R = np.asarray(np.linalg.cholesky(np.eye(A.shape[1]) + (A.T * sites[0]) @ A), dtype=np.float64)
+    R = cholesky("I + AᵀTA", np.eye(A.shape[1]) + (A.T * sites[0]) @ A, "lower variance")
     centre = solve_triangular(R, solve_triangular(R, A.T @ sites[1], lower=True), lower=True, trans=1)
     return _Gaussian(centre, R), sites
 
@@ -287,11 +288,11 @@ def log_evidence(
     run; while the error is above target_error, the particles are multiplied, max_rounds rounds in all, and only the
     last round counts; `trusted` says whether it was met. rng: how many numbers it gives is not fixed.
 
-    Raises ValueError on bad input, numpy.linalg.LinAlgError if K_XX has no Cholesky factor.
+    Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
     signs = _checked_signs(y_sign)
     K = _checked("K_XX", K_XX, (signs.size, signs.size))
-    A = np.asarray(np.linalg.cholesky(K), dtype=np.float64)
+    A = cholesky("K_XX", K, "raise noise or jitter, or remove duplicate rows of X")
     return _estimate(rng, A, signs, n_particles, n_islands, n_steps, target_error, max_rounds)
 
 
@@ -315,7 +316,7 @@ def log_evidence_fitc(
     n_particles, n_islands, n_steps, target_error, max_rounds: as in `log_evidence`.
 
     Raises ValueError on bad input (also if some k_xx is less than the part explained by u by more than rounding),
-    numpy.linalg.LinAlgError if K_ZZ has no Cholesky factor.
+    NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
     signs = _checked_signs(y_sign)
     prior = _checked("k_xx", k_xx, (signs.size,))
@@ -323,7 +324,9 @@ def log_evidence_fitc(
     if cross.ndim != 2 or cross.shape[0] != signs.size or cross.shape[1] == 0:
         raise ValueError(f"K_XZ: found shape {cross.shape}, expected ({signs.size}, m)")
     inducing = _checked("K_ZZ", K_ZZ, (cross.shape[1], cross.shape[1]))
-    rows = solve_triangular(np.linalg.cholesky(inducing), cross.T, lower=True).T
+    rows = solve_triangular(
+        cholesky("K_ZZ", inducing, "raise jitter or remove duplicate rows of Z"), cross.T, lower=True
+    ).T
     rest = prior - np.square(rows).sum(axis=1)
     if rest.min() < -1e-6 * prior.max():
         raise ValueError(f"k_xx: found {rest.min():.3g} below the part explained by u, expected >= 0; raise jitter")

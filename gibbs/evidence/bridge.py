@@ -12,6 +12,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, logsumexp
 
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
@@ -49,7 +50,7 @@ def _bridge(rng: np.random.Generator, A: Array, y_sign: Array, white: Array, tar
         fit = (white[:, :half] if first else white[:, -half:]).reshape(-1, p)
         post = white[:, -half:] if first else white[:, :half]
         mean = fit.mean(axis=0)
-        chol = np.linalg.cholesky(np.cov(fit.T).reshape(p, p))
+        chol = cholesky("covariance of the draws", np.cov(fit.T).reshape(p, p), "give more draws")
         zeta = rng.standard_normal((r * half, p))
         log_det = float(np.log(np.diagonal(chol)).sum())
 
@@ -124,11 +125,11 @@ def log_evidence_full(
     rng gives exactly 2 r ⌊s/2⌋ n normals. K_XX (n, n), noise and jitter included; y_sign (n,); latent_values (r, s, n):
     posterior draws of f in the order of the chains. target_error: `trusted` needs a standard error within it, an
     overlap of at least 0.02, and halves that agree. The standard error holds batch means of the chain's side.
-    Raises ValueError on bad input or too few draws, numpy.linalg.LinAlgError if K_XX has no Cholesky factor.
+    Raises ValueError on bad input or too few draws, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
     signs = _checked_signs(y_sign)
     n = signs.size
-    chol = np.asarray(np.linalg.cholesky(_checked("K_XX", K_XX, (n, n))), dtype=np.float64)
+    chol = cholesky("K_XX", _checked("K_XX", K_XX, (n, n)), "raise noise or jitter, or remove duplicate rows of X")
     draws = _checked("latent_values", latent_values, (-1, -1, n))
     _enough("latent_values", draws)
     white = solve_triangular(chol, draws.reshape(-1, n).T, lower=True).T.reshape(draws.shape)
@@ -149,13 +150,17 @@ def log_evidence_fitc(
     """log p(y) of FITC by the same bridge: with u integrated out f ~ N(0, K_XZ K_ZZ⁻¹ K_ZX + diag(cond_var)).
 
     K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,), noise included; y_sign (n,); latent_values (r, s, n); rng and
-    target_error as in `log_evidence_full`. Raises ValueError on bad input, numpy.linalg.LinAlgError if K_ZZ, or the
+    target_error as in `log_evidence_full`. Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ, or the
     covariance of f (noise 0 with inducing points among the data), has no Cholesky factor.
     """
     prior = _checked("k_xx", k_xx, (-1,))
     cross = _checked("K_XZ", K_XZ, (prior.size, -1))
     m = cross.shape[1]
-    rows = solve_triangular(np.linalg.cholesky(_checked("K_ZZ", K_ZZ, (m, m))), cross.T, lower=True).T
+    rows = solve_triangular(
+        cholesky("K_ZZ", _checked("K_ZZ", K_ZZ, (m, m)), "raise jitter or remove duplicate rows of Z"),
+        cross.T,
+        lower=True,
+    ).T
     K = rows @ rows.T
     np.fill_diagonal(K, prior)  # the diagonal of FITC is that of the full GP
     return log_evidence_full(rng, K, y_sign, latent_values, target_error=target_error)

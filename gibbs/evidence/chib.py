@@ -13,6 +13,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import log_expit, logsumexp
 
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky, solve
 from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
@@ -100,12 +101,12 @@ def log_evidence_full(
     K_XX (n, n), noise and jitter included; y_sign (n,); omega (r, s, n) draws of p(ω | y) in the order of the chains;
     latent_mean (n,): the point f*, by default the posterior mean by the draws. target_error: `trusted` needs
     a standard error (batch means of the density) within it, and weights with tail index below 0.7.
-    Time O(r s n³). Raises ValueError on bad input, numpy.linalg.LinAlgError if K_XX has no Cholesky factor.
+    Time O(r s n³). Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
     signs, draws = _checked_chain(y_sign, omega)
     n = signs.size
     K = _checked("K_XX", K_XX, (n, n))
-    chol = np.asarray(np.linalg.cholesky(K), dtype=np.float64)
+    chol = cholesky("K_XX", K, "raise noise or jitter, or remove duplicate rows of X")
     flat = draws.reshape(-1, n)
     # white coordinates f = L ξ: precision of ξ given ω is P = I + LᵀΩL, mean P⁻¹Lᵀy/2
     shifts = np.broadcast_to(chol.T @ (0.5 * signs), flat.shape)
@@ -129,9 +130,9 @@ def _gaussians(rows: Array, weights: Array, shifts: Array) -> tuple[Array, Array
         part = slice(start, start + block)
         scaled = np.sqrt(weights[part])[:, :, None] * rows
         precision = np.eye(p) + np.matmul(scaled.transpose(0, 2, 1), scaled)
-        factor = np.linalg.cholesky(precision)
+        factor = cholesky("I + WᵀΩW", precision, "lower variance")
         log_dets[part] = 2.0 * np.log(np.diagonal(factor, axis1=1, axis2=2)).sum(axis=1)
-        means[part] = np.linalg.solve(precision, shifts[part][:, :, None])[:, :, 0]
+        means[part] = solve("I + WᵀΩW", precision, shifts[part][:, :, None], "lower variance")[:, :, 0]
     return means, log_dets
 
 
@@ -171,13 +172,13 @@ def log_evidence_fitc(
 
     K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,), noise included; y_sign (n,); omega (r, s, n);
     inducing_mean (m,): the point u*, by default the posterior mean by the draws; target_error: as in
-    `log_evidence_full`. Time O(r s n m²). Raises ValueError on bad input, numpy.linalg.LinAlgError if K_ZZ has no
+    `log_evidence_full`. Time O(r s n m²). Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no
     Cholesky factor.
     """
     signs, draws = _checked_chain(y_sign, omega)
     cross = _checked("K_XZ", K_XZ, (signs.size, -1))
     m = cross.shape[1]
-    chol = np.linalg.cholesky(_checked("K_ZZ", K_ZZ, (m, m)))
+    chol = cholesky("K_ZZ", _checked("K_ZZ", K_ZZ, (m, m)), "raise jitter or remove duplicate rows of Z")
     prior = _checked("k_xx", k_xx, (signs.size,))
     rows = solve_triangular(chol, cross.T, lower=True).T
     rest = prior - np.square(rows).sum(axis=1)

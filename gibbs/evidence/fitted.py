@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 
-from gibbs.errors import Array, _array, _cholesky, _scalar
+from gibbs.errors import Array, _array, _scalar
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 Labels = NDArray[np.int64]
@@ -199,7 +200,7 @@ def log_evidence(
     A = _differences(labels.astype(np.int64), L)
     by_latent = A.reshape(len(A), L, n)
     G = np.sum([by_latent[:, k] @ S[k] @ by_latent[:, k].T for k in range(L)], axis=0)
-    chol = _cholesky("cov", G, "raise noise or jitter, or remove duplicate rows of X")
+    chol = cholesky("cov", G, "raise noise or jitter, or remove duplicate rows of X")
     problem = _Problem(chol, C - 1, error, C)
     r, s = draws.shape[:2]
     margins = draws.reshape(r * s, L * n) @ A.T

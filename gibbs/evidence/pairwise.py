@@ -15,6 +15,7 @@ from scipy.special import expit, log_ndtr
 from gibbs.errors import Array, _array, _scalar
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 
@@ -41,7 +42,7 @@ def log_evidence(
         fit = (draws[:, :half] if first else draws[:, -half:]).reshape(-1, p)
         post = (draws[:, -half:] if first else draws[:, :half]).reshape(-1, p)
         mean = fit.mean(axis=0)
-        chol = np.asarray(np.linalg.cholesky(np.cov(fit.T).reshape(p, p)), dtype=np.float64)
+        chol = cholesky("covariance of the draws", np.cov(fit.T).reshape(p, p), "give more draws")
         fresh = rng.standard_normal((r * half, p))
         at_post = _log_ratio(B, chol, post, solve_triangular(chol, (post - mean).T, lower=True).T)
         at_fit = _log_ratio(B, chol, mean + fresh @ chol.T, fresh)

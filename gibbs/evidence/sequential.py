@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from gibbs.errors import Array, _array, _cholesky, _count, _scalar
+from gibbs.errors import Array, _array, _count, _scalar
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 Labels = NDArray[np.int64]
@@ -141,9 +142,9 @@ def log_evidence_margins(
     if G.shape[0] != G.shape[1] or G.shape[0] == 0 or G.shape[0] % walls:
         raise ValueError(f"covariance: found shape {G.shape}, expected a square of a multiple of {walls}")
     remedy = "raise noise or jitter, or remove duplicate rows of X"
-    _cholesky("covariance", G, remedy)
+    cholesky("covariance", G, remedy)
     order = _order(G, walls)
-    chol = _cholesky("covariance", G[np.ix_(order, order)], remedy)
+    chol = cholesky("covariance", G[np.ix_(order, order)], remedy)
     D = len(chol)
     largest = int(min(_MOST / D, _WORK / (n_islands * D * (0.5 * D + 50.0))))
     size, rounds = n_particles, 0

@@ -18,6 +18,7 @@ from scipy.special import logsumexp
 
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky
 from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
@@ -102,7 +103,7 @@ def _fit(xi: Array, weights: Array, before: _Around) -> _Around:
     mean = weights @ xi
     centred = xi - mean
     cov = worth * (centred.T * weights) @ centred + (1.0 - worth) * before.root @ before.root.T
-    root = np.asarray(np.linalg.cholesky(0.5 * (cov + cov.T)), dtype=np.float64)
+    root = cholesky("covariance of the particles", 0.5 * (cov + cov.T), "lower variance or take more particles")
     return _Around(worth * mean + (1.0 - worth) * before.mean, root, before.step)
 
 
@@ -173,7 +174,7 @@ def log_evidence(
     all, and only the last round counts; `trusted` says whether both were met. rng: how many numbers it gives is not
     fixed.
 
-    Raises ValueError on bad input, numpy.linalg.LinAlgError if the covariance of the differences has no Cholesky
+    Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of the differences has no Cholesky
     factor.
     """
     for name, count, lowest in (
@@ -229,4 +230,4 @@ def _model(cov: ArrayLike, y: ArrayLike) -> _Model:
     if labels.min() < 0 or labels.max() >= len(K):
         raise ValueError(f"y: found labels {labels.min()} to {labels.max()}, expected 0 to {len(K) - 1}")
     joint = block_diag(*K[:-1]) + np.tile(K[-1], (len(K) - 1, len(K) - 1))
-    return _Model(labels.astype(np.int64), len(K), np.asarray(np.linalg.cholesky(joint), dtype=np.float64))
+    return _Model(labels.astype(np.int64), len(K), cholesky("differences of cov", joint, "raise noise or jitter"))

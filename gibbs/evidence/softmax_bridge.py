@@ -11,11 +11,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import null_space, solve_triangular
+from scipy.linalg import solve_triangular
 from scipy.special import expit, log_softmax
 
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
 from gibbs.evidence.result import LogEvidence
+from gibbs.linalg import cholesky, contrasts
 from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
@@ -52,7 +53,7 @@ def _half(rng: np.random.Generator, posterior: _Posterior, fit: Array, post: Arr
     """fit (k, p) fits the Gaussian, post (r, s, p) meets it."""
     r, s, p = post.shape
     mean: Array = fit.mean(axis=0)
-    chol: Array = np.linalg.cholesky(np.cov(fit.T).reshape(p, p)).astype(np.float64, copy=False)
+    chol = cholesky("covariance of the draws", np.cov(fit.T).reshape(p, p), "give more draws")
     proposal = mean + rng.standard_normal((r * s, p)) @ chol.T
     flat = post.reshape(-1, p)
     at_post = posterior.log_density(flat) - _log_normal(flat - mean, chol)
@@ -82,7 +83,7 @@ def log_evidence(
     standard error within it, an overlap of at least 0.02, and halves that agree. rng gives exactly 2 r ⌊s/2⌋ n (C - 1)
     normals. The standard error holds batch means of the chains' side.
 
-    Raises ValueError on bad input or too few draws, numpy.linalg.LinAlgError if the covariance of the contrasts has no
+    Raises ValueError on bad input or too few draws, NotPositiveDefiniteError if the covariance of the contrasts has no
     Cholesky factor.
     """
     K, labels, draws = np.array(cov, dtype=np.float64), np.asarray(y), np.array(latent_values, dtype=np.float64)
@@ -93,9 +94,9 @@ def log_evidence(
         raise ValueError(f"y: found shape {labels.shape} of {labels.dtype}, expected ({n},) integers 0 to {C - 1}")
     if draws.ndim != 4 or draws.shape[2:] != (n, C) or not np.all(np.isfinite(draws)):
         raise ValueError(f"latent_values: found shape {draws.shape}, expected finite (r, s, {n}, {C})")
-    basis = null_space(np.ones((1, C))).T
+    basis = contrasts(C)
     S = np.einsum("ac,bc,cnm->anbm", basis, basis, K, optimize=True).reshape((C - 1) * n, (C - 1) * n)
-    posterior = _Posterior(labels.astype(np.int64), basis, np.asarray(np.linalg.cholesky(S), dtype=np.float64))
+    posterior = _Posterior(labels.astype(np.int64), basis, cholesky("contrasts of cov", S, "raise noise or jitter"))
     contrast = np.einsum("ac,rsnc->rsan", basis, draws).reshape(*draws.shape[:2], -1)
     _enough("latent_values", contrast)
     half = contrast.shape[1] // 2

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("fast",)
+PACKAGES = ("fast", "gibbs")
 
 # what may be called anywhere, by module: nothing here factorises
 ALLOWED = {

@@ -174,5 +174,7 @@ def test_hard_cases_are_finite(case):
 
 
 def test_a_direction_without_variance_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"^prediction: covariance of differences\[0\] \(2, 2\): found smallest eigenvalue 0 "):
+    with pytest.raises(
+        ValueError, match=r"^prediction: covariance of differences\[0\] \(2, 2\): found smallest eigenvalue 0 "
+    ):
         softmax_probabilities(np.zeros((1, 3)), np.zeros((1, 3, 3)))

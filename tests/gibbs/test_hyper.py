@@ -11,8 +11,9 @@ from scipy.special import expit
 from gibbs import hyper_models
 from gibbs.errors import NotPositiveDefiniteError
 from gibbs.hyper import conditional_moments, make_model, sample
-from gibbs.hyper_covariance import covariance, factor, make_design
+from gibbs.hyper_covariance import covariance, make_design
 from gibbs.hyperpriors import Law, LogDensity, log_density
+from gibbs.linalg import factor
 
 X3 = np.array([[-1.0], [0.2], [0.7]])
 X_TEST = np.array([[0.4]])

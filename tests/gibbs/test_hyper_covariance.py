@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from gibbs.hyper_covariance import covariance, cross_covariance, factor, log_normal_density, make_design, one_block
+from gibbs.hyper_covariance import covariance, cross_covariance, log_normal_density, make_design, one_block
 from gibbs.kernels import squared_exponential
+from gibbs.linalg import factor
 
 R, B, D, N, M, T = 3, 2, 2, 5, 3, 2
 
