@@ -21,7 +21,7 @@ import numpy as np
 
 from fast import _inputs
 from fast._types import FloatArray, IntArray
-from fast.alpha_runs import predict_robust
+from fast.alpha_runs import data_moments, predict_robust
 from fast.class_data import ClassData
 from fast.class_ep import Swept
 from fast.class_inference import inducing_classes
@@ -35,6 +35,9 @@ from fast.options import checked_options
 from fast.outer_loop import one_of
 
 OPTIMIZERS = ("lbfgs", "adaptive")
+SURE = 1e-8  # relative error up to which the closed form counts as an answer
+_ULP = float(np.finfo(np.float64).eps)
+_SHIFTS = ((6, 2), (-5, 9), (3, -7))  # of variance and lengthscales, in units in the last place
 _LOG_2PI = float(np.log(2.0 * np.pi))
 
 
@@ -168,6 +171,44 @@ class LabelRun:
         self.rebuild()
 
 
+def uncertainty(run: LabelRun) -> float:
+    """Relative change of log density and q(u) under shifts of variance and lengthscales in the last digits.
+
+    Rounding of kernels grows by the condition of K_ZZ, and in s = kappa - a'a by kappa / s. Where the product of both
+    with 100 units in the last place is at most SURE, it is returned and nothing is evaluated; else three shifted
+    problems are, each in the time of the fit. inf: one of them has no answer.
+
+    Parameters
+    ----------
+    run    where the fit ended
+    """
+    points = run.points
+    growth = max(float((np.diag(L).max() / np.diag(L).min()) ** 2) * points.m for L in points.chol_K)
+    narrow = max(float((points.prior_var / block.view.cond_var).max()) for block in run.data.blocks(points))
+    bound = 100.0 * _ULP * growth * narrow
+    if bound <= SURE:
+        return bound
+
+    def answers(at: LabelRun) -> list[FloatArray]:
+        seen = [data_moments(at.law, block.view) for block in at.data.blocks(at.points)]
+        mean, var = (np.concatenate([getattr(part, name) for part in seen]) for name in ("mean", "var"))
+        return [np.array([at.value]), *at.points.inducing_moments(at.law), mean, var]
+
+    centre, change = answers(run), 0.0
+    for up, across in _SHIFTS:
+        hyper = points.hyper._replace(
+            variance=points.hyper.variance * (1.0 + up * _ULP),
+            lengthscales=points.hyper.lengthscales * (1.0 + across * _ULP),
+        )
+        try:
+            near = LabelRun(run.data, InducingClasses(hyper, points.Z, points.shared, in_a_step=True))
+        except (ValueError, NotPositiveDefiniteError):
+            return np.inf
+        gaps = [float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(answers(near), centre, strict=True)]
+        change = max(change, *gaps)
+    return change
+
+
 @equation("villacampa2020", "u46-label-regression")
 def regression_evidence(law: ClassLaw, constant: float, misfit: float) -> float:
     """-(constant + log|P| + misfit + p'p)/2 over all classes: log density of the targets. Appendix C.
@@ -263,8 +304,12 @@ def fit(
         trace=trace,
     )
     run = LabelRun(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
-    trained = Trained(np.zeros(0), 0.0, True, 0, 0, False, "closed form")
-    return LabelPosterior(run, epsilon, train(run, settings, callback) if learn else trained)
+    trained = train(run, settings, callback) if learn else Trained(np.zeros(0), 0.0, True, 0, 0, False, "closed form")
+    doubt = uncertainty(run) if trained.converged else 0.0
+    if doubt > SURE:
+        why = f"found a change of {doubt:.1e} by shifts in the last digits, expected at most {SURE:.0e}; raise noise"
+        trained = trained._replace(residual=trained.residual if learn else doubt, converged=False, reason=why)
+    return LabelPosterior(run, epsilon, trained)
 
 
 def gradients(posterior: LabelPosterior) -> PointGradients:

@@ -73,6 +73,17 @@ _REGRESSION = tuple(
     )
 )
 
+_CLAIM = Fault(
+    "label-regression/doubt-unseen",
+    "fast",
+    "label-regression",
+    "the closed form is claimed whatever the last digits of the prior do to it",
+    ("fast.methods.label_regression:uncertainty",),
+    _times(0.0),
+    ("-",),
+    ("limit/label-regression/claims",),
+)
+
 _LAPLACE = tuple(
     _fault("laplace-sparse", *rest, "two-points-3-sparse-threshold", checks)
     for rest, checks in (
@@ -124,4 +135,4 @@ _LAPLACE = tuple(
     )
 )
 
-FAULTS: tuple[Fault, ...] = (*_REGRESSION, *_LAPLACE)
+FAULTS: tuple[Fault, ...] = (*_REGRESSION, _CLAIM, *_LAPLACE)

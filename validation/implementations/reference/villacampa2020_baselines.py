@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from reference.common._product import check_nodes
 from reference.villacampa2020.fit_pep import Seen
 from reference.villacampa2020.hyper import Prior, cross_covariances, inducing_covariances
-from reference.villacampa2020.label_regression import OPTIMIZERS, RegressionOptions, label_regression_baseline
+from reference.villacampa2020.label_regression import (
+    CERTAIN,
+    OPTIMIZERS,
+    RegressionFit,
+    RegressionOptions,
+    label_regression_baseline,
+)
 from reference.villacampa2020.laplace_sparse import laplace_baseline, predict_laplace
 from reference.villacampa2020.posterior import Gaussians
 from reference.villacampa2020.prediction import predict, predictive_latent_distribution
@@ -58,6 +64,16 @@ def _regression_predicted(problem: Problem, posterior: Gaussians, prior: Prior) 
     }
 
 
+def _doubt(fit: RegressionFit, learned: bool) -> dict[str, str]:
+    """Why the closed form is not claimed; nothing where it is."""
+    if fit.converged or learned:
+        return {}
+    return {
+        "reason": f"last digits of variance and lengthscales change the answer by {fit.residual:.1e}, expected at most "
+        f"{CERTAIN:.0e}: raise jitter or noise"
+    }
+
+
 def _label_regression(
     problem: Problem,
     *,
@@ -99,7 +115,7 @@ def _label_regression(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"epsilon": problem.epsilon},
+        settings={"epsilon": problem.epsilon, **_doubt(fit, bool(fields))},
         **_regression_predicted(solved, fit.posterior, fit.prior),
     )
 
