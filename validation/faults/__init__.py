@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from validation.faults import (
     evidence,
+    hard_cases,
     izmailov,
     judge,
     probit,
@@ -36,4 +37,5 @@ def all_faults() -> tuple[Fault, ...]:
         + evidence.FAULTS
         + truths.FAULTS
         + judge.FAULTS
+        + hard_cases.FAULTS
     )

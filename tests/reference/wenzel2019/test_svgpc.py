@@ -9,7 +9,12 @@ from scipy.stats import multivariate_normal
 from reference.common._learning import Hyper
 from reference.common.probit import probit_probability
 from reference.wenzel2019.fit_svgpc import fit_svgpc, fit_svgpc_svi, predict_probit
-from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_natural_gradient
+from reference.wenzel2019.svgpc import (
+    svgpc_bound,
+    svgpc_gradients,
+    svgpc_gradients_at_maximum,
+    svgpc_natural_gradient,
+)
 
 LENGTHSCALES = np.array([0.9, 1.6])
 PRIOR = (2.0, LENGTHSCALES, 0.2, 1e-3)
@@ -168,3 +173,16 @@ def test_learning_ends_where_the_bound_is_flat(rng):
     slopes = [fit_svgpc(X, y, *at._replace(variance=at.variance * np.exp(h))).elbo for h in (-1e-2, 0.0, 1e-2)]
     assert got.converged
     assert slopes[1] > max(slopes[0], slopes[2])
+
+
+def test_slopes_at_the_maximum_are_those_at_any_q_where_nothing_cancels():
+    rng = np.random.default_rng(5)
+    X, y_sign = rng.standard_normal((9, 2)), np.where(rng.uniform(size=9) < 0.5, -1.0, 1.0)
+    hyper = Hyper(1.7, np.array([0.8, 1.3]), 0.3, 1e-2, rng.standard_normal((3, 2)))
+    fit = fit_svgpc(X, y_sign, *hyper, tolerance=1e-13)
+    q = fit.inducing_mean, fit.inducing_cov
+    plain = svgpc_gradients(X, y_sign, hyper, *q, np.arange(9))
+    stable = svgpc_gradients_at_maximum(X, y_sign, hyper, *q)
+    for name, value in plain.items():
+        # both are exact where q is the maximum, which is known to 1e-13; entries of K^-1 are below 1e2
+        np.testing.assert_allclose(stable[name], value, rtol=0, atol=1e-9 * np.abs(value).max(), err_msg=name)

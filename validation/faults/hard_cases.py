@@ -1,0 +1,97 @@
+"""Faults that only hard cases show: stopping rules, cancellation, distances far from the origin."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    witness: str,
+    name: str,
+    description: str,
+    target: str,
+    make: Callable[[Any], Any],
+    raises: bool = False,
+) -> Fault:
+    checks = (f"identity/{method}/hard-cases",)
+    return Fault(f"{method}/{name}", witness, method, description, (target,), make, ("-",), checks, raises)
+
+
+def _last_change(_original: Any) -> Any:
+    def see(self: Any, moved: float) -> None:
+        self.changes.append(moved)
+        self.residual = moved
+
+    return see
+
+
+def _never_above_one(original: Any) -> Any:
+    def note_rate(self: Any, latent_var: Any, step: float) -> None:
+        original(self, latent_var, step)
+        self.rates[-1] = min(self.rates[-1], 0.99)
+
+    return note_rate
+
+
+def _cancelling_slopes(_original: Any) -> Any:
+    def slopes(mu: Any, Sigma: Any, y_sign: Any, *K: Any) -> Any:
+        from reference.izmailov2016.bound import elbo_gradient
+
+        *matrices, likelihood = K
+        return elbo_gradient(mu, np.linalg.cholesky(Sigma), y_sign, *matrices, 1.0, likelihood).slopes
+
+    return slopes
+
+
+def _expanded_squares(_original: Any) -> Any:
+    def squared(self: Any, X: Any) -> Any:
+        a, b = X / self.lengthscales, self.Z / self.lengthscales
+        return np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1) - 2.0 * a @ b.T, 0.0)
+
+    return squared
+
+
+FAULTS: tuple[Fault, ...] = (
+    *(
+        _fault(
+            method,
+            "reference",
+            "last-change-for-distance",
+            "sweeps end when the last change is below the tolerance, however slowly changes shrink",
+            "reference.common._iteration:Arrival.see",
+            _last_change,
+        )
+        for method in ("nested-iep", "qiep")
+    ),
+    _fault(
+        "qep",
+        "fast",
+        "repelling-fixed-point",
+        "mixing goes on to a fixed point that repels plain steps: its rate above one is taken for .99",
+        "fast.site_iteration:_Mixer.note_rate",
+        _never_above_one,
+    ),
+    _fault(
+        "svi",
+        "reference",
+        "slopes-that-cancel",
+        "the slope of the divergence is formed from terms that cancel, and K^-1 multiplies what rounding leaves",
+        "reference.izmailov2016.fit:elbo_slopes_at_maximum",
+        _cancelling_slopes,
+    ),
+    _fault(
+        "epgpc",
+        "fast",
+        "squares-expanded",
+        "squared distances are |x|^2 + |z|^2 - 2 x.z, of inputs a million from the origin",
+        "fast.kernels:PreparedKernel._squared",
+        _expanded_squares,
+        raises=True,
+    ),
+)
