@@ -20,6 +20,7 @@ from fast.stochastic import DivergedError, Kernel, Likelihood, Run, Settings, St
 from fast.stopping import Falling
 
 _LOOKS = 10  # batches that the averages of the adaptive rate begin with, as in a fit
+_PASSES = 10  # that a fit counts for, as many as one on mini-batches makes
 _EXPLAINED = 1e-3  # of the prior variance: what is left of a row that needs no inducing point of its own
 
 
@@ -67,6 +68,7 @@ class Online:
     while N < n it is a running average in which all rows count alike; later a row counts for two passes, so that early
     sites, taken at a poor q, are forgotten, and sampling adds little: weights exp(-s / 2) of passes s have a variance
     of 2 % within a pass, where exp(-s) has 8 %. With parameters learned from nothing min(N, n): q follows them sooner.
+    A fit counts as ten passes: its sites agree with its q, which a running average of fewer would disturb.
     Where n grows, sites so far are raised to the power n / n_old first: new rows then add to the old ones.
 
     likelihood                          derivatives and value of the expected log density
@@ -112,7 +114,8 @@ class Online:
         if factor is not None and weights is not None:
             state.precision, state.factor = factor @ factor.T, np.array(factor, order="F")
             state.shift = state.precision @ weights
-            self._start = self._known = self._n = _inputs.count("known", known)
+            self._start = self._n = _inputs.count("known", known)
+            self._known = _PASSES * self._start
         self._run = Run(
             state, self._source, likelihood, settings, RateMemory.empty(Z.shape[0]), packing,
             AdamState.start(packing.size), Falling(1),
@@ -133,7 +136,7 @@ class Online:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
                 self._stand_for(n)
                 self._known += size
-                passes = 1 if run.packing.size and self._start == 0 else 2
+                passes = _PASSES + 1 if self._start else 1 if run.packing.size else 2
                 share = size / min(self._known, passes * max(n, size))
                 if run.packing.size and self._start:
                     learning_rate = self._learning_rate * size / (size + self._start)

@@ -1,64 +1,193 @@
-"""Files from which an interrupted run goes on: whole or absent, of one run only."""
+"""Files from which an interrupted run goes on: whole or absent, of one run only.
+
+What a run depends on is written into its file by name, so that a refusal says which of it is another. Headers are read
+before arrays are, and nothing is compressed: a file gives no more memory work than its own length.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import io
 import json
 import os
+import string
+import struct
 import tempfile
+import tokenize
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-SCHEMA = "gibbs-chain-2"
+try:
+    import fcntl
+except ImportError:  # no locks: a system on which files that are open cannot be removed
+    fcntl = None  # type: ignore[assignment]
+
+SCHEMA = "gibbs-chain-3"
+_AGAIN = "remove the file to start afresh"
+# what readers of zip and npy raise for bytes that were changed
+_DAMAGE = (
+    OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, RuntimeError, OverflowError, SyntaxError,
+    tokenize.TokenError, struct.error, zipfile.BadZipFile,
+)  # fmt: skip
+_RANDOM = set(string.ascii_lowercase + string.digits + "_")  # what mkstemp puts between prefix and suffix
 
 
 def fingerprint(settings: Mapping[str, object], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of everything a run depends on: a checkpoint is resumed only under the same value.
+    """Everything a run depends on, by name: a checkpoint is resumed only under the same text.
 
-    settings: names and values that JSON can hold; arrays: names and arrays. Returns 64 hexadecimal digits.
+    settings: names and values that JSON can hold; arrays: names and arrays, of which a SHA-256 over type, shape and
+    every byte is kept. Returns JSON.
     """
-    digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = np.ascontiguousarray(arrays[name])
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
+    names = {f"settings.{name}": value for name, value in settings.items()}
+    names |= {f"arrays.{name}": _sha256(np.asarray(array)) for name, array in arrays.items()}
+    return json.dumps(names, sort_keys=True)
 
 
 def write(path: Path, mark: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write beside the target and rename: the target is the old file or the new one, never half of either.
 
-    path: an .npz file; mark: fingerprint of the run; arrays: what it goes on from.
+    path: an .npz file; mark: fingerprint of the run; arrays: what it goes on from. Raises OSError naming path where the
+    disk is full or the folder closed. A writer holds a lock on its temporary file: what a killed one left is removed.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    sweep_out(path)
+    held = {name: np.asarray(array) for name, array in arrays.items()}
+    held["schema"], held["fingerprint"] = np.array(SCHEMA), np.array(mark)
+    held["sum"] = np.array(_sum(held))
+    temporary = ""
     try:
+        handle, temporary = _locked(path)
         with os.fdopen(handle, "wb") as stream:
-            np.savez(stream, allow_pickle=False, schema=np.array(SCHEMA), fingerprint=np.array(mark), **arrays)
+            np.savez(stream, **held)  # type: ignore[arg-type]
             stream.flush()
             os.fsync(stream.fileno())
-        os.replace(temporary, path)
+            if fcntl is not None:
+                os.replace(temporary, path)
+        if fcntl is None:
+            os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(error.errno, f"checkpoint: found {error.strerror or error} while {path} was written") from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
 
 
 def read(path: Path, mark: str) -> dict[str, NDArray[Any]]:
-    """What `write` put into path under the same mark; ValueError if it is unreadable, foreign or of another run."""
+    """What `write` put into path under the same mark; ValueError if it is damaged, foreign or of another run."""
+    sweep_out(path)
     try:
-        with path.open("rb") as stream, np.load(stream, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-        raise ValueError(f"checkpoint: found {path.name} unreadable ({error}), expected a file of a run") from error
-    schema = str(arrays.pop("schema", "none"))
-    if schema != SCHEMA:
-        raise ValueError(f"checkpoint: found schema {schema!r} in {path.name}, expected {SCHEMA!r}")
-    if str(arrays.pop("fingerprint", "")) != mark:
+        with path.open("rb") as stream, zipfile.ZipFile(stream) as archive:
+            arrays = _unpacked(archive, os.fstat(stream.fileno()).st_size)
+    except _DAMAGE as error:
         raise ValueError(
-            f"checkpoint: found {path.name} of another run, expected one of the same inputs, settings and seed; "
-            "remove the file to start afresh"
-        )
+            f"checkpoint: found {path.name} unreadable ({error or type(error).__name__}), expected a file of a run; "
+            f"{_AGAIN}"
+        ) from error
+    schema = str(arrays.get("schema", "none"))
+    if schema != SCHEMA:
+        raise ValueError(f"checkpoint: found schema {schema[:40]!r} in {path.name}, expected {SCHEMA!r}; {_AGAIN}")
+    total = str(arrays.pop("sum", ""))
+    if total != _sum(arrays):
+        raise ValueError(f"checkpoint: found {path.name} changed after it was written, expected it whole; {_AGAIN}")
+    del arrays["schema"]
+    _same(path.name, str(arrays.pop("fingerprint", "{}")), mark)
     return arrays
+
+
+def sweep_out(path: Path) -> None:
+    """Remove temporary files of path that no living process holds.
+
+    path: an .npz file
+    """
+    start, end = f".{path.name}.", ".part"
+    with contextlib.suppress(OSError):
+        for entry in list(path.parent.iterdir()):
+            middle = entry.name[len(start) : -len(end)]
+            ours = entry.name.startswith(start) and entry.name.endswith(end) and len(middle) == 8
+            if ours and set(middle) <= _RANDOM and entry.is_file() and not entry.is_symlink():
+                _remove_if_free(entry)
+
+
+def _remove_if_free(entry: Path) -> None:
+    if fcntl is None:
+        with contextlib.suppress(OSError):
+            entry.unlink()
+        return
+    with contextlib.suppress(OSError), entry.open("r+b") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # OSError: its writer lives
+        if os.path.samestat(os.fstat(stream.fileno()), entry.stat()):
+            entry.unlink()
+
+
+def _locked(path: Path) -> tuple[int, str]:
+    """A temporary file under a lock; a new one where somebody took it for an orphan before the lock was there."""
+    while True:
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+        if fcntl is None:
+            return handle, temporary
+        with contextlib.suppress(OSError):
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if os.path.exists(temporary) and os.path.samestat(os.fstat(handle), os.stat(temporary)):
+            return handle, temporary
+        os.close(handle)
+
+
+def _sha256(array: NDArray[Any]) -> str:
+    whole = np.ascontiguousarray(array)
+    found = hashlib.sha256(f"{whole.dtype.str} {array.shape} ".encode())
+    found.update(whole.tobytes())
+    return found.hexdigest()
+
+
+def _sum(arrays: Mapping[str, NDArray[Any]]) -> str:
+    parts = [f"{name} {_sha256(arrays[name])}" for name in sorted(arrays) if name != "sum"]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _unpacked(archive: zipfile.ZipFile, length: int) -> dict[str, NDArray[Any]]:
+    """All arrays, after every header was found to tell the truth about a member that is no longer than the file."""
+    entries = archive.infolist()
+    names = [entry.filename.removesuffix(".npy") for entry in entries]
+    if len(set(names)) != len(names) or sum(entry.file_size for entry in entries) > length:
+        raise ValueError("members of one name, or larger than the file")
+    for entry in entries:
+        if entry.compress_type != zipfile.ZIP_STORED or not entry.filename.endswith(".npy"):
+            raise ValueError(f"{entry.filename} is compressed, or no array")
+        with archive.open(entry) as stream:
+            major, _ = npy.read_magic(stream)  # type: ignore[no-untyped-call]
+            header = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
+            shape, _, dtype = header(stream)  # type: ignore[no-untyped-call]
+            promised = stream.tell() + dtype.itemsize * int(np.prod([int(axis) for axis in shape], dtype=object))
+        if dtype.hasobject or promised != entry.file_size:
+            raise ValueError(f"{entry.filename} holds objects, or not what its header has")
+    return {
+        name: npy.read_array(io.BytesIO(archive.read(entry)), allow_pickle=False)  # type: ignore[no-untyped-call]
+        for name, entry in zip(names, entries, strict=True)
+    }
+
+
+def _same(name: str, found: str, expected: str) -> None:
+    """Refuse another run by what is different in it."""
+    if found == expected:
+        return
+    try:
+        was, now = dict(json.loads(found)), dict(json.loads(expected))
+    except (TypeError, ValueError):
+        was, now = {}, {}
+    missing = object()
+    changed = sorted(key for key in {*was, *now} if was.get(key, missing) != now.get(key, missing))
+    data = [key.removeprefix("arrays.") for key in changed if key.startswith("arrays.")]
+    rest = [key for key in changed if not key.startswith("arrays.")]
+    texts = [f"another {key}" for key in data]
+    texts += [f"{key.removeprefix('settings.')} = {was.get(key)!r} instead of {now.get(key)!r}" for key in rest]
+    what = ", ".join(texts) or "without a readable fingerprint"
+    raise ValueError(
+        f"checkpoint: found {name} of another run ({what}), expected one of the same inputs, settings and seed; "
+        f"{_AGAIN}"
+    )

@@ -105,7 +105,7 @@ def test_foreign_truncated_and_mismatched_checkpoints_are_refused(tmp_path):
         with pytest.raises(ValueError, match=r"checkpoint: found walk.npz unreadable"):
             walk(checkpoint=path, mark="one")
     np.savez(path, x=np.zeros(3))
-    with pytest.raises(ValueError, match=r"checkpoint: found schema 'none' in walk.npz"):
+    with pytest.raises(ValueError, match=r"checkpoint: found schema .none. in walk.npz"):
         walk(checkpoint=path, mark="one")
     np.savez(path, schema=np.array({"a": 1}, dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match=r"checkpoint: found walk.npz unreadable"):

@@ -10,6 +10,7 @@ from validation.faults import (
     probit,
     riihimaki,
     softmax,
+    states,
     stochastic,
     threshold,
     truths,
@@ -26,6 +27,7 @@ def all_faults() -> tuple[Fault, ...]:
     return (
         x_gpc.FAULTS
         + stochastic.FAULTS
+        + states.FAULTS
         + izmailov.FAULTS
         + riihimaki.FAULTS
         + villacampa2017.FAULTS
