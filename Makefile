@@ -13,7 +13,7 @@ BIN    := $(VENV)/$(SCRIPTS)
 THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
 .DEFAULT_GOAL := help
-.PHONY: help verify verify-full self-test test test-all test-kernels test-rounding test-oldest test-newest lint docs \
+.PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest lint docs \
 	bench audit lock clean
 
 help:
@@ -25,6 +25,7 @@ help:
 	@echo "make test-oldest, make test-newest  the suite with the oldest and the newest versions that pyproject.toml allows"
 	@echo "make self-test  seed faults and watch the judge turn red on each"
 	@echo "make audit      the ledger of equations, perturbation included"
+	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
 	@echo "make lint       ruff, mypy, import contracts"
 	@echo "make docs       the documentation, warnings as errors"
 	@echo "make bench      speed and memory as ratios to a floor measured in the same run"
@@ -82,6 +83,12 @@ test-newest:
 		--no-build-isolation -e ".[test]"
 	.venv-newest/$(SCRIPTS)/python -m pip list --disable-pip-version-check --format freeze
 	$(THREADS) .venv-newest/$(SCRIPTS)/python -m pytest -n 2 -q -m "not slow"
+
+# Bad and extreme calls at every door; a finding is printed with the seed and the number that show it again.
+N    ?= 20000
+SEED ?=
+fuzz: $(VENV)/run.stamp
+	$(THREADS) $(BIN)/python -m validation.fuzz --calls $(N) $(if $(SEED),--seed $(SEED)) --processes 2
 
 lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .

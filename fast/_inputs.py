@@ -33,7 +33,7 @@ def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
     """An array of real numbers with any axes, not copied (a memmap stays one)."""
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
-    except ValueError as error:  # rows of different lengths
+    except (ValueError, TypeError, RecursionError) as error:  # rows of different lengths, objects that refuse
         raise ValueError(f"{name}: found no array ({error}), expected real numbers") from error
     if array.dtype.kind not in _REAL_KINDS:
         raise ValueError(f"{name}: found dtype {array.dtype}, expected real numbers")
@@ -73,7 +73,10 @@ def inputs(name: str, value: Any, columns: int | None = None, *, allow_empty: bo
 
 def scalar(name: str, value: Any, *, positive: bool) -> float:
     """A finite number, > 0 or >= 0."""
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except (ValueError, RecursionError):  # rows of different lengths
+        array = np.empty(0)
     limit = "a finite number > 0" if positive else "a finite number >= 0"
     if array.dtype.kind not in _REAL_KINDS or array.size != 1:
         raise ValueError(f"{name}: found {value!r}, expected {limit}")

@@ -77,9 +77,12 @@ class Option:
 
 def shown(value: Any) -> str:
     """A value as an error quotes it: short, or its type and shape."""
-    text = (
-        repr(value) if isinstance(value, (str, bytes, int, float, complex, np.generic, type(None), tuple, list)) else ""
-    )
+    quoted = value is None or isinstance(value, (str, bytes, int, float, complex, np.generic))
+    quoted = quoted or (isinstance(value, (tuple, list)) and len(value) <= 10)
+    try:
+        text = repr(value) if quoted else ""
+    except (RecursionError, ValueError):  # lists too deep in lists, integers of too many digits
+        text = ""
     if 0 < len(text) <= 80 and "\n" not in text:
         return text
     shape = getattr(value, "shape", None)

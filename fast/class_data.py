@@ -16,6 +16,8 @@ from fast.multiclass_prior import class_labels
 
 _LABEL_BLOCK = 2**20
 
+_MOST_CLASSES = 2**31 - 1  # more than any array could have rows
+
 
 class Block(NamedTuple):
     """Consecutive data."""
@@ -37,6 +39,8 @@ class ClassData:
 
     def __init__(self, X: Any, y: Any, n_classes: Any, *, block_size: int = 4096, memory_budget: int = 2**26) -> None:
         self.n_classes = _inputs.count("n_classes", n_classes)
+        if self.n_classes > _MOST_CLASSES:
+            raise ValueError(f"n_classes: found {self.n_classes}, expected at most {_MOST_CLASSES}")
         if self.n_classes < 2:
             raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
         self.X = _inputs.inputs("X", X)

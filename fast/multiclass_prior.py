@@ -15,6 +15,8 @@ from fast._types import FloatArray, IntArray
 from fast.kernels import entries_vjp, gram, se_ard
 from fast.ledger import equation
 
+_MOST_CLASSES = 2**31 - 1  # more than any array could have rows
+
 
 class ClassGradients(NamedTuple):
     """Gradient of a scalar with respect to the parameters of every class; shared: each row holds the sum."""
@@ -62,13 +64,13 @@ def class_hyper(
     """
     checked: dict[str, FloatArray] = {}
     for name, value in (("variance", variance), ("noise", noise), ("jitter", jitter)):
-        array = np.asarray(value)
+        array = _inputs.real_numbers(name, value)
         if array.ndim == 0:
             array = np.broadcast_to(array, (n_classes,))
         if array.shape != (n_classes,):
             raise ValueError(f"{name}: found shape {array.shape}, expected ({n_classes},)")
         checked[name] = array
-    lengths = np.asarray(lengthscales)
+    lengths = _inputs.real_numbers("lengthscales", lengthscales)
     if lengths.ndim == 1:
         lengths = np.broadcast_to(lengths, (n_classes, lengths.size))
     if lengths.shape != (n_classes, n_columns):
@@ -213,6 +215,8 @@ def prepare(
     shared : bool                    one parameter vector: gradients are summed over the classes
     """
     n_classes = _inputs.count("n_classes", n_classes)
+    if n_classes > _MOST_CLASSES:
+        raise ValueError(f"n_classes: found {n_classes}, expected at most {_MOST_CLASSES}")
     if n_classes < 2:
         raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
     X = _inputs.inputs("X", X)

@@ -45,7 +45,7 @@ OPTIONS: dict[str, Option] = {
         Option("batches", "batches", "rows of each mini-batch"),
         Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),
         Option("batch_size", "integer", "rows of a drawn mini-batch", _COUNT),
-        Option("n_steps", "integer", "steps, of mini-batches or of a search over the prior", _COUNT),
+        Option("n_steps", "integer", "steps, of mini-batches or of a search over the prior", "[1, 2147483647]"),
         Option("window", "integer", "steps over which a stopping rule averages", _COUNT),
         Option("stop", "number", "average change below which steps end; None: never", "[0, inf)", optional=True),
         Option("check_every", "integer", "steps between two measurements of the change", _COUNT),
@@ -67,8 +67,8 @@ OPTIONS: dict[str, Option] = {
         Option("inner_schedule", "choice", "schedule of the inner EP", choices=("sequential", "parallel")),
         Option("lambda_", "choice", "site precisions of qep", choices=("diagonal", "full")),
         Option("prediction", "choice", "rule of the class probabilities", choices=("inner-ep", "quadrature")),
-        Option("prediction_nodes", "integer", "nodes of that rule a direction", "[2, inf)"),
-        Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, inf)"),
+        Option("prediction_nodes", "integer", "nodes of that rule a direction", "[2, 200]"),
+        Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, 200]"),
         Option("sits_on", "choice", "what the hyperprior is a density of", choices=("field", "root")),
         Option(
             "map_density", "choice", "whether the maximum is of the density of x or of log x", choices=("value", "log")
@@ -77,7 +77,7 @@ OPTIONS: dict[str, Option] = {
         Option(
             "expectation", "choice", "how the energies' expectations are taken", choices=("quadrature", "monte-carlo")
         ),
-        Option("n_draws", "integer", "draws of the Monte Carlo expectations", "[2, inf)"),
+        Option("n_draws", "integer", "draws of the Monte Carlo expectations", "[2, 2147483647]"),
         Option("energy", "choice", "the energy that is minimised", choices=("apep", "arpep", "rpapep")),
         Option("likelihood", "choice", "of the labels", choices=("logit", "probit")),
         Option(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,8 +126,11 @@ class Option:
 
 def shown(value: Any) -> str:
     """A value as an error quotes it: short, or its type and shape."""
-    plain = isinstance(value, str | bytes | int | float | complex | np.generic | tuple | list) or value is None
-    text = repr(value) if plain else ""
+    plain = isinstance(value, str | bytes | int | float | complex | np.generic) or value is None
+    text = ""
+    if plain or (isinstance(value, tuple | list) and len(value) <= 10):
+        with suppress(RecursionError, ValueError):  # lists too deep in lists, integers of too many digits
+            text = repr(value)
     if text and len(text) <= 80 and "\n" not in text:
         return text
     shape = getattr(value, "shape", None)

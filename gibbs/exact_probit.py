@@ -137,7 +137,7 @@ def _prepare(
     X_test: ArrayLike | None,
     smoothness: ArrayLike | None,
 ) -> _Model:
-    if likelihood not in LIKELIHOODS:
+    if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
     _count("n_classes", n_classes, 2)
     if likelihood == "probit" and n_classes != 2:

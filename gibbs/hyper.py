@@ -173,7 +173,7 @@ def make_model(
     likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, epsilon, hyperprior,
     learn, shared, sits_on, n_warmup, n_steps: see `sample`. Raises ValueError on bad input.
     """
-    if likelihood not in LIKELIHOODS:
+    if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
     _count("n_classes", n_classes, 2)
     _count("n_steps", n_steps, 1)

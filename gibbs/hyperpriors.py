@@ -109,6 +109,10 @@ def check_hyperprior(
         raise ValueError(f"learn: found {learn!r}, expected at least one out of {FIELDS}")
     if sits_on not in SITS_ON:
         raise ValueError(f"sits_on: found {sits_on!r}, expected one of {SITS_ON}")
+    if hyperprior is not None and not isinstance(hyperprior, Mapping):
+        raise ValueError(
+            f"hyperprior: found {type(hyperprior).__name__}, expected a mapping of field to (family, df, scale)"
+        )
     given = {} if hyperprior is None else dict(hyperprior)
     laws: dict[str, Law] = {}
     for name in FIELDS:
@@ -119,8 +123,11 @@ def check_hyperprior(
                 f"hyperprior: found no entry for {name!r}, expected (family, df, scale) for what is learnt, "
                 "such as ('half-student-t', 4, 2.0) or ('log-normal', 1.0, 2.0)"
             )
-        family, df, scale = given[name]
-        if family not in FAMILIES:
+        law = given[name]
+        if not isinstance(law, list | tuple) or len(law) != 3:
+            raise ValueError(f"hyperprior[{name!r}]: found {law!r}, expected (family, df, scale)")
+        family, df, scale = law
+        if not isinstance(family, str) or family not in FAMILIES:
             raise ValueError(f"hyperprior[{name!r}]: found {family!r}, expected one of {FAMILIES}")
         numbers = [
             _scalar(f"hyperprior[{name!r}] {what}", x, positive=True) for what, x in (("df", df), ("scale", scale))

@@ -18,7 +18,7 @@ from scipy.special import ndtr
 from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
-from gibbs.errors import Array, _array, _count, _inputs
+from gibbs.errors import Array, _array, _count, _in_range, _inputs
 from gibbs.generators import Generators, spawn_generators, spawn_streams
 from gibbs.kernels import covariance
 from gibbs.linalg import cholesky, solve_factored, substitute
@@ -145,20 +145,22 @@ def _labels(y: ArrayLike, n: int, n_classes: int) -> Labels:
 
 
 def _per_latent(name: str, value: ArrayLike, n_latents: int, *, positive: bool) -> Array:
-    array = _array(name, value, np.ndim(value))
+    array = _array(name, value, None)
     if array.shape not in ((), (n_latents,)):
         raise ValueError(f"{name}: found shape {array.shape}, expected () or ({n_latents},)")
     if np.any(array < 0.0) or (positive and np.any(array == 0.0)):
         raise ValueError(f"{name}: found {array.min():.6g}, expected {'> 0' if positive else '>= 0'}")
+    _in_range(name, array)
     return np.broadcast_to(array, (n_latents,)).copy()
 
 
 def _scales(value: ArrayLike, n_latents: int, d: int) -> Array:
-    array = _array("lengthscales", value, np.ndim(value))
+    array = _array("lengthscales", value, None)
     if array.shape not in ((), (d,), (n_latents, d)):
         raise ValueError(f"lengthscales: found shape {array.shape}, expected ({d},) or ({n_latents}, {d})")
     if np.any(array <= 0.0):
         raise ValueError(f"lengthscales: found {array.min():.6g}, expected > 0")
+    _in_range("lengthscales", array)
     return np.broadcast_to(array, (n_latents, d)).copy()
 
 
@@ -188,7 +190,7 @@ def check(
     if n_classes != 2 or n_latents != 1:
         _count("n_classes", n_classes, 2)
     test = np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True)
-    if prior_model not in PRIOR_MODELS:
+    if not isinstance(prior_model, str) or prior_model not in PRIOR_MODELS:
         raise ValueError(f"prior_model: found {prior_model!r}, expected one of {PRIOR_MODELS}")
     amplitude = _per_latent("variance", variance, n_latents, positive=True)
     scales = _scales(lengthscales, n_latents, d)

@@ -213,7 +213,7 @@ def sample(
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
-    if likelihood not in LIKELIHOODS:
+    if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
     if likelihood == "probit" and n_classes != 2:
         raise ValueError(f"n_classes: found {n_classes!r}, expected 2 for the likelihood 'probit'")

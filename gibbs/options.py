@@ -19,17 +19,18 @@ from gibbs._options import Option, shown
 P = ParamSpec("P")
 R = TypeVar("R")
 _PRIOR = ("variance", "lengthscales", "noise")
+_LENGTH = "[1, 2147483647]"  # of an axis of an array
 _COUNT, _POSITIVE = "[1, inf)", "(0, inf)"
 
 OPTIONS: dict[str, Option] = {
     option.name: option
     for option in (
         Option("seed", "integer", "of all that is drawn", "[0, inf)"),
-        Option("n_chains", "integer", "chains side by side", _COUNT),
-        Option("n_walkers", "integer", "walkers of the ensemble", "[4, inf)"),
-        Option("n_draws", "integer", "draws of each chain", _COUNT),
-        Option("n_warmup", "integer", "sweeps thrown away; 'auto': until chains agree", "[0, inf)", ("auto",)),
-        Option("thin", "integer", "sweeps for each draw", _COUNT),
+        Option("n_chains", "integer", "chains side by side", _LENGTH),
+        Option("n_walkers", "integer", "walkers of the ensemble", "[4, 2147483647]"),
+        Option("n_draws", "integer", "draws of each chain", _LENGTH),
+        Option("n_warmup", "integer", "sweeps thrown away; 'auto': until chains agree", "[0, 2147483647]", ("auto",)),
+        Option("thin", "integer", "sweeps for each draw", _LENGTH),
         Option("target_ess", "number", "effective draws at which a run may end", _POSITIVE),
         Option("max_draws", "integer", "draws at which a run ends without its target", _COUNT),
         Option("max_warmup", "integer", "sweeps at which an automatic warm-up ends", _COUNT),
@@ -43,8 +44,8 @@ OPTIONS: dict[str, Option] = {
         Option("n_steps", "integer", "steps of a move", _COUNT),
         Option("evidence", "choice", "routes to log Z", choices=("none", "chains", "all")),
         Option("target_error", "number", "standard error of log Z that is trusted", _POSITIVE),
-        Option("n_particles", "integer", "particles of an island", "[2, inf)"),
-        Option("n_islands", "integer", "islands of particles", "[4, inf)"),
+        Option("n_particles", "integer", "particles of an island", "[2, 2147483647]"),
+        Option("n_islands", "integer", "islands of particles", "[4, 2147483647]"),
         Option("max_rounds", "integer", "times that the particles may be doubled", _COUNT),
         Option("likelihood", "choice", "of the labels", choices=("probit", "multinomial-probit")),
         Option("shared", "flag", "one prior for all classes"),
@@ -129,8 +130,9 @@ def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], C
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            if draws and args and not isinstance(args[0], np.random.Generator):
-                raise ValueError(f"rng: found {shown(args[0])}, expected a numpy.random.Generator")
+            source = args[0] if args else kwargs.get("rng")
+            if draws and not isinstance(source, np.random.Generator):
+                raise ValueError(f"rng: found {shown(source)}, expected a numpy.random.Generator")
             for name, value in kwargs.items():
                 if name in options:
                     kwargs[name] = options[name].check(value)

@@ -134,7 +134,7 @@ def prepare(
     Raises ValueError on bad input, and where two latent values have no variance given u: there is no Φ without one.
     """
     _count("n_classes", n_classes, 2)
-    if prior_model not in ("full", "fitc"):
+    if not isinstance(prior_model, str) or prior_model not in ("full", "fitc"):
         raise ValueError(f"prior_model: found {prior_model!r}, expected 'full' or 'fitc'")
     inputs = _inputs("X", X)
     inducing = inputs if prior_model == "full" else Z

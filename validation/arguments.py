@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+LONGEST = 2**31 - 1  # rows or columns; beyond, no array of ours fits into memory
+
 
 def float_array(value: ArrayLike | None, name: str) -> NDArray[np.float64]:
     """The argument as float64, or an error that names it."""
@@ -132,6 +134,14 @@ def integer(value: Any, name: str, *, at_least: int) -> int:
     if value < at_least:
         raise ValueError(f"{name}: found {value}, expected at least {at_least}")
     return int(value)
+
+
+def size(value: Any, name: str) -> int:
+    """Length of an axis: an integer >= 1 that an array could have."""
+    found = integer(value, name, at_least=1)
+    if found > LONGEST:
+        raise ValueError(f"{name}: found {found}, expected at most {LONGEST}")
+    return found
 
 
 def generator(value: Any, name: str) -> np.random.Generator:

@@ -87,8 +87,8 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     seconds = time.perf_counter() - started
     if not isinstance(solution, Solution):
         raise TypeError(f"{implementation}: found {type(solution).__name__} returned, expected a validation.Solution")
-    learned = options.get("learn") or ()
-    learned = (learned,) if isinstance(learned, str) else tuple(learned)
+    learned = options.get("learn")
+    learned = () if learned is None else (learned,) if isinstance(learned, str) else tuple(learned)
     changed = problem.differences(solution.problem, ignore=("name", *learned))
     if changed:
         raise ValueError(f"{implementation}: found a solution of another problem, which differs in {changed}")

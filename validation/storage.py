@@ -96,6 +96,8 @@ def load_npz(path: str | PathLike[str], schema: str) -> dict[str, NDArray[Any]]:
     FileNotFoundError     if there is no such file
     FileFormatError       if it is truncated, no .npz, holds pickles, or has another schema
     """
+    if not isinstance(path, (str, PathLike)):
+        raise TypeError(f"path: found {type(path).__name__}, expected the name of a file")
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"{path}: found no file, expected a .npz with schema {schema!r}")

@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray, IntArray
 from fast.defaults import default_lengthscales
 from fast.errors import NotPositiveDefiniteError
@@ -31,6 +32,7 @@ _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more 
 _MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in every step
 _ESCALATIONS = 3
 _RELATIVE_JITTER = 1e-10
+_LARGEST = 1e50
 _NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
 
 
@@ -186,7 +188,11 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         given = _inputs.real_numbers("lengthscales", self.lengthscales)
         if given.shape not in ((), (1,), (d,)):
             raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
-        return np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
+        lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
+        # distances between rows are taken in these units before the prior sees them
+        if not ((lengths >= 1.0 / _LARGEST) & (lengths <= _LARGEST)).all():
+            raise ValueError(f"lengthscales: found {lengths}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
+        return lengths
 
     def _learned(self, X: Any) -> tuple[str, ...]:
         """Names of what training learns."""
@@ -309,7 +315,13 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         return n, min(n, wanted if isinstance(wanted, int) else self._most_inducing)
 
     def _rng(self) -> np.random.RandomState:
-        return check_random_state(self.random_state)
+        try:
+            return check_random_state(self.random_state)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(
+                f"random_state: found {shown(self.random_state)}, expected None, a numpy.random.RandomState or an "
+                "integer from 0 to 2**32 - 1"
+            ) from error
 
     @_suited_threads
     def _predicted(self, X: Any) -> Predicted:

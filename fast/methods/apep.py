@@ -129,7 +129,9 @@ def fit(
             raise ValueError("optimizer: found 'lbfgs' with batches or steps, expected 'adam'")
     joint = in_steps or optimizer == "adam"
     if n_steps is not None and not (joint or learn):
-        raise ValueError("n_steps: found a number without batches, learn or optimizer='adam'; see max_iterations")
+        raise ValueError(
+            f"n_steps: found {n_steps} without batches, learn or optimizer='adam', expected None; see max_iterations"
+        )
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     if energy == "apep" and data.n == 1 and alpha == 1.0:
         raise ValueError("alpha: found 1 with a single datum, expected less: the energy of apep does not depend on q")

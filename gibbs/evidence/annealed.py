@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from gibbs.errors import _numbers
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky
 from gibbs.options import checked_options
@@ -254,7 +255,7 @@ def _estimate(
 
 
 def _checked(name: str, value: ArrayLike, shape: tuple[int, ...] | None) -> Array:
-    array = np.array(value, dtype=np.float64)
+    array = _numbers(name, value)
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name}: found shape {array.shape}, expected {shape}")
     if not np.all(np.isfinite(array)):

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import log_expit, logsumexp
 
+from gibbs.errors import _numbers
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky, solve
 from gibbs.options import checked_options
@@ -67,7 +68,7 @@ def _pareto_k(log_weights: Array) -> float:
 
 
 def _checked(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
-    array = np.array(value, dtype=np.float64)
+    array = _numbers(name, value)
     if array.ndim != len(shape) or any(e not in (-1, s) for e, s in zip(shape, array.shape, strict=True)):
         raise ValueError(f"{name}: found shape {array.shape}, expected {shape} (-1: any)")
     if array.size == 0 or not np.all(np.isfinite(array)):

@@ -6,22 +6,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
+_LARGEST = 1e50  # of scales and their inverses: squares of ratios of inputs to them stay in float64
 
 
 def array(value: Any, name: str, ndim: int) -> Array:
     """A finite float64 array of the given number of axes, or a ValueError."""
     try:
         found = np.asarray(value)
-    except ValueError as error:  # ragged nested lists
+    except (ValueError, TypeError, RecursionError) as error:  # ragged nested lists, objects that refuse
         raise ValueError(f"{name}: found rows of different lengths, expected {ndim} regular axes") from error
     if found.dtype.kind not in "fiub":
         raise ValueError(f"{name}: found dtype {found.dtype}, expected real numbers")
-    found = found.astype(np.float64)
+    with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused below
+        found = found.astype(np.float64)
     if found.ndim != ndim:
         raise ValueError(f"{name}: found shape {found.shape}, expected {ndim} axes")
     if not np.all(np.isfinite(found)):
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
         raise ValueError(f"{name}: found {found[where]} at {where}, expected finite values")
+    if found.size and np.max(np.abs(found)) > _LARGEST**2:
+        raise ValueError(f"{name}: found {np.max(np.abs(found)):.6g}, expected at most {_LARGEST**2:g} in size")
     return found
 
 
@@ -61,6 +65,9 @@ def positive_vector(value: Any, name: str, d: int) -> Array:
         raise ValueError(f"{name}: found shape {found.shape}, expected ({d},)")
     if not np.all(found > 0.0):
         raise ValueError(f"{name}: found {np.min(found):.6g}, expected > 0")
+    if not (np.min(found) >= 1.0 / _LARGEST and np.max(found) <= _LARGEST):
+        worst = np.max(found) if np.max(found) > _LARGEST else np.min(found)
+        raise ValueError(f"{name}: found {worst:.6g}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
     return found
 
 

@@ -57,8 +57,12 @@ class Option:
 
 def shown(value: Any) -> str:
     """A value in an error: itself where that is short, or its type."""
-    if value is None or isinstance(value, str | bytes | int | float | complex | np.generic | tuple | list):
-        text = repr(value)
+    plain = value is None or isinstance(value, str | bytes | int | float | complex | np.generic)
+    if plain or (isinstance(value, tuple | list) and len(value) <= 10):
+        try:
+            text = repr(value)
+        except (RecursionError, ValueError):  # lists too deep in lists, whole numbers of too many digits
+            return type(value).__name__
         if len(text) <= 80 and "\n" not in text:
             return text
     return f"{type(value).__name__} of shape {value.shape}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -199,7 +199,7 @@ def _settle(
 
 
 def _check_common(method: str, likelihood: Any, callback: Any) -> None:
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"name: found {method!r}, expected one of {', '.join(METHODS)}")
     allowed = LIKELIHOODS if method in ("svi", "vi-taylor") else ("logit",)
     if likelihood not in allowed:

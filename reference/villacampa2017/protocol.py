@@ -31,7 +31,7 @@ class ToyTraining(NamedTuple):
 
 
 def _known(method: str) -> None:
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
 
 

@@ -73,6 +73,6 @@ def uci_dataset_table(name: str) -> Sizes:
     ------
     ValueError                for another name
     """
-    if name not in _TABLE:
+    if not isinstance(name, str) or name not in _TABLE:
         raise ValueError(f"name: found {name!r}, expected one of {', '.join(_TABLE)}")
     return Sizes(*_TABLE[name])

@@ -472,7 +472,7 @@ def fit_energy(
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
     check_power(alpha, epsilon)
     if method == "apep" and alpha == len(y):

@@ -82,7 +82,7 @@ def method_summary_table(method: str) -> Flags:
         "arpep": Flags(True, True, True),
         "rpapep": Flags(True, True, True),
     }
-    if method not in table:
+    if not isinstance(method, str) or method not in table:
         raise ValueError(f"method: found {method!r}, expected one of {', '.join(table)}")
     return table[method]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +18,9 @@ from validation import arguments
 
 if TYPE_CHECKING:
     from validation.datasets.dataset import Dataset
+
+
+_LARGEST = 1e150
 
 
 class Split(NamedTuple):
@@ -38,6 +41,9 @@ def standardise(X_train: ArrayLike, *others: ArrayLike) -> tuple[NDArray[np.floa
     train = arguments.matrix(X_train, "X_train")
     if train.shape[0] == 0:
         raise ValueError("X_train: found 0 rows, expected at least 1")
+    largest = float(np.abs(train).max(initial=0.0))
+    if largest > _LARGEST:
+        raise ValueError(f"X_train: found {largest:.6g}, expected at most {_LARGEST:g}: its square must be finite")
     rest = [arguments.matrix(other, f"others[{i}]") for i, other in enumerate(others)]
     for i, other in enumerate(rest):
         if other.shape[1] != train.shape[1]:
@@ -48,6 +54,18 @@ def standardise(X_train: ArrayLike, *others: ArrayLike) -> tuple[NDArray[np.floa
     scaler = StandardScaler().fit(train)
     # scikit-learn refuses an array with no rows; an empty test set is legitimate here.
     return tuple(scaler.transform(array) if array.shape[0] else array.copy() for array in (train, *rest))
+
+
+def _checked(dataset: Any, seed: Any) -> int:
+    """The seed, if it is one that scikit-learn takes and there is something to split."""
+    from validation.datasets.dataset import Dataset
+
+    if not isinstance(dataset, Dataset):
+        raise TypeError(f"dataset: found {type(dataset).__name__}, expected a Dataset")
+    seed = arguments.integer(seed, "seed", at_least=0)
+    if seed >= 2**32:
+        raise ValueError(f"seed: found {seed}, expected less than 2**32")
+    return seed
 
 
 def duplicate_groups(X: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -90,7 +108,7 @@ def train_test_split(
     ValueError                    test_size out of range; a class with too few distinct rows to stratify; an official
                                   test part that consists of leaks (`svmguide3`)
     """
-    seed = arguments.integer(seed, "seed", at_least=0)
+    seed = _checked(dataset, seed)
     groups = duplicate_groups(dataset.X)
     if test_size is None and dataset.n_train:
         return _official(dataset, groups, seed, keep_leaks)
@@ -129,7 +147,7 @@ def kfold(dataset: Dataset, n_splits: int, seed: int, *, stratify: bool = True) 
     Raises ValueError for n_splits < 2 or more than there are distinct rows.
     """
     n_splits = arguments.integer(n_splits, "n_splits", at_least=2)
-    seed = arguments.integer(seed, "seed", at_least=0)
+    seed = _checked(dataset, seed)
     groups = duplicate_groups(dataset.X)
     n_groups = int(groups.max()) + 1
     # The folds are made of distinct rows, not by StratifiedGroupKFold: that one visits each group in Python (minutes

@@ -53,11 +53,12 @@ def make_gp_classification(
     arguments.generator(rng, "rng")
     arguments.choice(likelihood, LIKELIHOODS, "likelihood")
     n_classes = arguments.integer(n_classes, "n_classes", at_least=2)
+    arguments.size(n_classes, "n_classes")
     if likelihood in BINARY_LIKELIHOODS and n_classes != 2:
         raise ValueError(f"n_classes: found {n_classes}, expected 2 for the {likelihood} likelihood")
     L = 1 if likelihood in BINARY_LIKELIHOODS else n_classes
     if X is None:
-        size = (arguments.integer(n, "n", at_least=1), arguments.integer(d, "d", at_least=1))
+        size = (arguments.size(n, "n"), arguments.size(d, "d"))
         inputs = rng.standard_normal(size)
     else:
         inputs = arguments.matrix(X, "X")
@@ -88,7 +89,7 @@ def draw_latents(
     n, d = points.shape
     if n == 0 or d == 0:
         raise ValueError(f"X: found shape {points.shape}, expected at least one row and one column")
-    L = arguments.integer(n_latents, "n_latents", at_least=1)
+    L = arguments.size(n_latents, "n_latents")
     variances = arguments.per_latent(variance, L, "variance", positive=True)
     noises = arguments.per_latent(noise, L, "noise", positive=False)
     scales = arguments.float_array(lengthscales, "lengthscales")
@@ -154,7 +155,7 @@ def make_villacampa2017_toy(
     them: variance = lengthscales = 1 is our choice.
     """
     arguments.generator(rng, "rng")
-    X = rng.uniform(-2.5, 2.5, size=(arguments.integer(n, "n", at_least=1), 2))
+    X = rng.uniform(-2.5, 2.5, size=(arguments.size(n, "n"), 2))
     drawn = make_gp_classification(
         rng, n_classes=3, likelihood="threshold", variance=variance, lengthscales=lengthscales, X=X
     )
@@ -174,7 +175,7 @@ def make_riihimaki2013_toy(rng: np.random.Generator, n_per_class: int = 5) -> Da
     log lengthscale = 0.26.
     """
     arguments.generator(rng, "rng")
-    size = arguments.integer(n_per_class, "n_per_class", at_least=1)
+    size = arguments.size(n_per_class, "n_per_class")
     y = rng.permutation(np.repeat(np.arange(3), size))
     X = rng.normal(np.array([-1.0, 2.0, 3.0])[y], np.array([1.0, 0.5, 0.5])[y])[:, None]
     return _generated("riihimaki2013-toy", X, y, 3, "riihimaki2013, section 5.2", "make_riihimaki2013_toy")
@@ -190,7 +191,7 @@ def make_waveform(rng: np.random.Generator, n: int = 1000) -> Dataset:
     villacampa2020 (section 5.6) takes 100 for training, 500 for test and 400 to choose from.
     """
     arguments.generator(rng, "rng")
-    n = arguments.integer(n, "n", at_least=1)
+    n = arguments.size(n, "n")
     y = rng.integers(3, size=n)
     u = rng.random(n)[:, None]
     first, second = np.array([0, 0, 1])[y], np.array([1, 2, 2])[y]

@@ -1,0 +1,5 @@
+"""`python -m validation.fuzz`."""
+
+from validation.fuzz.run import main
+
+raise SystemExit(main())

@@ -1,0 +1,156 @@
+"""What may come out of a call: an answer that is finite, or an error that names argument, found and expected."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import signal
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+OURS = ("reference", "fast", "gibbs", "validation")
+_FORM = re.compile(r"\A[^\n]{1,200}?: (?s:.)*?\b(found|diverged|missing)\b(?s:.)*\bexpected\b")
+_KINDS = (ValueError, TypeError, OSError, LookupError)
+
+
+class Finding(NamedTuple):
+    """What is wrong with the outcome of a call."""
+
+    kind: str  # for the counts; what shrinking must keep
+    text: str
+
+
+class Hang(BaseException):
+    """The time of a call is over; no `except Exception` on the way may hold it up."""
+
+
+@contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    """At most so many seconds for what is inside (POSIX, main thread)."""
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        raise Hang(f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def outcome(call: Callable[[], Any], seconds: float) -> Finding | None:
+    """Nothing if the call ends as it should, else what is wrong."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        try:
+            with limited(seconds):
+                found = call()
+        except Hang as error:
+            return Finding("hang", f"no end within {seconds:g} s, at {error}")
+        except Exception as error:  # noqa: BLE001 - everything that comes out of a door is looked at
+            return _of_error(error) or _of_warnings(heard)
+        except SystemExit as error:
+            return Finding("exit", f"SystemExit {error.code}")
+    return _of_warnings(heard) or _of_answer(found)
+
+
+def _frames(error: BaseException) -> list[traceback.FrameSummary]:
+    return traceback.extract_tb(error.__traceback__)
+
+
+def _of_error(error: Exception) -> Finding | None:
+    """Errors of ours have a form; so have those of scikit-learn about X and y, which are its own."""
+    text, kind = str(error), type(error)
+    last = _frames(error)[-1]
+    if "/sklearn/" in last.filename.replace("\\", "/") and isinstance(error, (ValueError, TypeError)):
+        return None
+    place = f"{last.filename.rsplit('/', 3)[-1]}:{last.lineno}"
+    own = kind.__module__.partition(".")[0] in OURS
+    if not own and not isinstance(error, _KINDS):
+        return Finding(kind.__name__, f"{kind.__name__}: {text[:300]} ({place})")
+    if isinstance(error, np.linalg.LinAlgError) and not own:
+        return Finding("LinAlgError", f"{kind.__name__}: {text[:300]} ({place})")
+    made = [frame for frame in _frames(error) if frame.filename.replace("\\", "/").endswith("validation/solution.py")]
+    if made and not text.startswith("name:"):
+        return Finding("answer", f"an answer that is none: {text[:300]}")
+    if _FORM.match(text) is None:
+        return Finding("form", f"{kind.__name__}: {text[:300]!r} ({place}), expected argument: found ..., expected ...")
+    return None
+
+
+def _of_warnings(heard: list[warnings.WarningMessage]) -> Finding | None:
+    for one in heard:
+        inside = any(f"/{package}/" in one.filename.replace("\\", "/") for package in OURS)
+        if inside and issubclass(one.category, RuntimeWarning) and "jitter raised" not in str(one.message):
+            place = f"{one.filename.rsplit('/', 2)[-1]}:{one.lineno}"
+            return Finding("warning", f"{one.category.__name__}: {one.message} ({place})")
+    return None
+
+
+def _of_answer(found: Any) -> Finding | None:
+    """Numbers of an answer are finite, probabilities sum to one, variances are not negative."""
+    for name, value in _leaves(found, "", 3):
+        array = np.asarray(value)
+        if array.dtype.kind != "f" or array.size == 0:
+            continue
+        field = name.rpartition(".")[2]
+        if field in _MAY_BE_NONE or any(part in name for part in _UNFINISHED):
+            continue
+        if not np.isfinite(array).all():
+            return Finding("nan", f"{name}: found {array[~np.isfinite(array)].flat[0]}, expected finite numbers")
+        table = field in ("probabilities", "predict_proba") and array.ndim == 2
+        if table and ((array < 0.0).any() or (np.abs(array.sum(axis=1) - 1.0) > 1e-9).any()):
+            return Finding("probabilities", f"{name}: found rows that sum to {array.sum(axis=1)}, expected 1")
+        if field.endswith("_var") and (array < 0.0).any():
+            return Finding("variance", f"{name}: found {array.min():.6g}, expected >= 0")
+    return None
+
+
+# where a number says of itself that there is none: no second iteration to compare with, an estimate not asked for
+_MAY_BE_NONE = (
+    "residual",
+    "r_hat",
+    "ess",
+    "log_evidence",
+    "elbo",
+    "ess_bulk",
+    "ess_tail",
+    "rho",
+    "change",
+    "objective",
+)
+_UNFINISHED = ("trace", "convergence", "settings", "error", "_se", "mcse", "autocorrelation", "trained", "prior", "run")
+
+
+def _leaves(found: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(found, (float, np.floating, np.ndarray)):
+        yield name, found
+        return
+    if depth == 0:
+        return
+    if dataclasses.is_dataclass(found) and not isinstance(found, type):
+        for field in dataclasses.fields(found):
+            yield from _leaves(getattr(found, field.name), f"{name}.{field.name}", depth - 1)
+    elif isinstance(found, tuple) and hasattr(found, "_fields"):
+        for field_name in found._fields:
+            yield from _leaves(getattr(found, field_name), f"{name}.{field_name}", depth - 1)
+    elif isinstance(found, dict):
+        for key, value in found.items():
+            yield from _leaves(value, f"{name}.{key}", depth - 1)
+    elif isinstance(found, (list, tuple)):
+        for k, value in enumerate(found[:10]):
+            yield from _leaves(value, f"{name}[{k}]", depth - 1)
+
+
+def honest(converged: Any, residual: Any) -> bool:
+    """Whether a flag of convergence goes with its residual."""
+    return not (bool(converged) and residual is not None and not math.isfinite(float(residual)))
