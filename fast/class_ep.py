@@ -132,6 +132,8 @@ def ep_log_evidence(law: ClassLaw, values: float) -> float:
 class SiteRun:
     """Sites, q and the priors that they stand on; fresh: the sites are zero, and q need not be built from them."""
 
+    sweeps_contract = True  # linearly: the last change alone says little of the distance left
+
     def __init__(
         self,
         data: ClassData,

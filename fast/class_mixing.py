@@ -13,7 +13,7 @@ import numpy as np
 from fast._types import FloatArray
 from fast.class_ep import SiteRun
 from fast.errors import NotPositiveDefiniteError
-from fast.site_iteration import Visit, settle
+from fast.site_iteration import Visit, settle, site_gap
 
 # Numbers in all sites up to which mixing is worth its memory: it keeps 64 times as many.
 _LARGEST = 2**18
@@ -25,6 +25,7 @@ class Mixed(NamedTuple):
 
     iterations: int
     n_improper: int
+    rate: float = 0.0  # largest eigenvalue of an undamped sweep that was seen, by the ratio of step and distance
 
 
 def worth_mixing(run: object, max_iterations: int) -> bool:
@@ -93,4 +94,6 @@ def mix(run: SiteRun, *, tolerance: float, max_iterations: int, damping: float) 
     run.sites[::2] = end.visit.site_precision.reshape(shape)
     run.sites[1::2] = end.visit.site_shift.reshape(shape)
     run.rebuild()
-    return Mixed(end.trace.size, end.n_improper)
+    step = site_gap(*end.visit[:5])
+    rate = 1.0 - step / end.residual if np.isfinite(end.residual) and end.residual > 0.0 else 0.0
+    return Mixed(end.trace.size, end.n_improper, max(0.0, rate))

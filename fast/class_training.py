@@ -78,6 +78,10 @@ class Progress(NamedTuple):
     run: Any
 
 
+_BLURRED = 1e-12  # below, rounding blurs ratios of changes
+_LAST = 8  # changes from which their fall is read
+
+
 class Settings(NamedTuple):
     """What `train` does."""
 
@@ -326,24 +330,60 @@ def converge(
         mixed = mix(
             run, tolerance=settings.tolerance, max_iterations=settings.max_iterations - 1, damping=settings.damping
         )
-        found = _plain(run, settings, callback, mixed.iterations, mixed.n_improper)
+        found = _plain(run, settings, callback, mixed.iterations, mixed.n_improper, mixed.rate)
         if found.converged:
             return found
         run.restore(before, *priors, True)
     return _plain(run, settings, callback, 0, 0)
 
 
+class SweepDistance:
+    """How far sweeps of damping d still are from their fixed point, from undamped changes that fall by r a sweep.
+
+    The slowest direction has the eigenvalue 1 - (1 - r)/d of an undamped sweep, from r or as mixing has seen it; of a
+    change g there is g/(1 - eigenvalue) to go before the sweep and 1 - d (1 - eigenvalue) of it after.
+    """
+
+    def __init__(self, damping: float, rate: float) -> None:
+        self.damping, self.rate = damping, rate
+        self._changes: list[float] = []
+
+    def __call__(self, change: float) -> float:
+        """Take in one more change: the distance after its sweep, never below the change; inf while none falls.
+
+        Parameters
+        ----------
+        change : float    largest standardised change of an undamped sweep
+        """
+        if change > _BLURRED:
+            self._changes = [*self._changes, change][-_LAST:]
+        rate = self.rate
+        if len(self._changes) > 2:
+            fall = (self._changes[-1] / self._changes[0]) ** (1.0 / (len(self._changes) - 1))
+            rate = max(rate, 1.0 - (1.0 - float(fall)) / self.damping)
+        if change == 0.0:
+            return 0.0
+        return change * max(1.0, 1.0 / (1.0 - rate) - self.damping) if rate < 1.0 else np.inf
+
+
 def _plain(
-    run: Any, settings: Settings, callback: Callable[[Progress], None] | None, iteration: int, improper: int
+    run: Any,
+    settings: Settings,
+    callback: Callable[[Progress], None] | None,
+    iteration: int,
+    improper: int,
+    rate: float = 0.0,
 ) -> Trained:
-    """Sweeps as printed, after those that were made already."""
+    """Sweeps as printed, after those that were made already, which saw the slowest direction move at some rate."""
     trace: list[float] = []
-    residual, converged, why = np.inf, False, ""
+    residual, left, converged, why = np.inf, np.inf, False, ""
+    distance = SweepDistance(settings.damping, rate) if getattr(run, "sweeps_contract", False) else float
     while iteration < settings.max_iterations and not converged:
         swept = run.refresh(None, settings.damping)
         iteration += 1
         residual, improper, why = swept.residual, improper + swept.n_improper, swept.why
-        converged = residual <= settings.tolerance and swept.n_improper == 0
+        left = distance(residual)
+        converged = left <= settings.tolerance and swept.n_improper == 0
         value = _evidence(run) if settings.trace else np.nan
         if np.isfinite(value):
             trace.append(value)
@@ -352,6 +392,7 @@ def _plain(
         if not np.isfinite(residual):
             break
     reason = "tolerance reached" if converged else why or f"{iteration} sweeps made"
+    residual = max(residual, left) if np.isfinite(left) else residual
     return Trained(np.array(trace), residual, converged, iteration, improper, False, reason)
 
 
