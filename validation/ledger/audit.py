@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from validation.ledger import collection, inventory, registry
+from validation.ledger import collection, inventory, kept, registry
 from validation.ledger.collection import Collection, MarkedTest
 from validation.ledger.inventory import Entry, Equation, Inventory
 from validation.ledger.registry import PACKAGES, Function, Package, Registry
@@ -178,8 +178,14 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
 
     With `paper` only the tests that can verify something of it are read: the rows of other papers then mean nothing.
     Without a repository or without pytest the ledger has no tests and `without_tests` says why. `stop`, set from
-    another thread, ends the collection with a StoppedError.
+    another thread, ends the collection with a StoppedError. All of it, without `paper`, is read from what an earlier
+    audit kept (`validation.ledger.kept`) as long as no file has changed; its functions are then known by summary only.
     """
+    key = ""
+    if sources.root is not None and paper is None:
+        key = kept.key(sources.root, sources.packages)
+        if (known := kept.load(sources.root, key)) is not None:
+            return assemble(sources, *known)
     functions = registry.collect(sources.packages)
     tests, reason = Collection((), ()), sources.without_tests
     if sources.root is not None:
@@ -187,6 +193,9 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
             tests = collection.collect(sources.root, sources.packages, stop, paper)
         except collection.NoTestsError as error:
             reason = str(error)
+        else:
+            if key and kept.key(sources.root, sources.packages) == key:  # nothing moved meanwhile
+                kept.save(sources.root, key, functions, tests)
     return replace(assemble(sources, functions, tests), without_tests=reason)
 
 

@@ -233,6 +233,7 @@ class Perturbation(Reader):
         ]
         # Quick cases first: one that notices is enough.
         cases.sort(key=lambda item: self.baseline[item.nodeid].seconds)
+        assert function.object is not None  # collected in this process
         perturber = Perturber(function.object, scale)
         noticed: tuple[str, Outcome] | None = None
         seconds = 0.0

@@ -41,27 +41,35 @@ class Function:
     as_printed: bool
     file: str
     line: int
-    object: Callable[..., Any] = field(compare=False, repr=False)
+    object: Callable[..., Any] | None = field(compare=False, repr=False)  # None where it was read from what was kept
+    told: str | None = field(default=None, compare=False)  # the summary then
 
     @property
     def summary(self) -> str:
         """The first line of the docstring."""
+        if self.told is not None:
+            return self.told
         return (inspect.getdoc(self.object) or "").partition("\n")[0].strip()
 
     @property
     def docstring(self) -> str:
         """The docstring, without its indentation."""
-        return inspect.getdoc(self.object) or ""
+        return inspect.getdoc(self._live()) or ""
 
     @property
     def signature(self) -> str:
         """Name and parameters, as one would write them."""
-        return f"{self.address.rpartition('.')[2]}{inspect.signature(self.object)}"
+        return f"{self.address.rpartition('.')[2]}{inspect.signature(self._live())}"
 
     @property
     def source(self) -> str:
         """The source text of what the markers wrap."""
-        return inspect.getsource(inspect.unwrap(self.object))
+        return inspect.getsource(inspect.unwrap(self._live()))
+
+    def _live(self) -> Callable[..., Any]:
+        if self.object is None:
+            raise RuntimeError(f"{self.address}: found its summary alone, expected the function: read the packages")
+        return self.object
 
 
 @dataclass(frozen=True, slots=True)
