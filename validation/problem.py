@@ -209,7 +209,9 @@ class Problem:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Problem:
         """Read what `save` wrote; nothing is unpickled, anything unknown is an error."""
-        return cls.from_arrays(storage.load_npz(path, SCHEMA), where=str(path))
+        known = {f.name for f in fields(cls)}
+        arrays = storage.load_npz(path, SCHEMA, lambda names: storage.check_keys(names, known, set(), str(path)))
+        return cls.from_arrays(arrays, where=str(path))
 
 
 def _rebuild(values: dict[str, Any]) -> Problem:

@@ -182,7 +182,16 @@ class Solution:
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Solution:
         """Read what `save` wrote; nothing is unpickled, anything unknown is an error."""
-        return cls.from_arrays(storage.load_npz(path, SCHEMA), where=str(path))
+        plain = {f.name for f in fields(cls)} - {"problem", *_ARRAY_MAPS}
+        problem = {f.name for f in fields(Problem)}
+
+        def known(names: set[str]) -> None:
+            in_maps = {name for name in names if name.partition("/")[0] in _ARRAY_MAPS}
+            of_problem = {name for name in names if name.startswith("problem/")}
+            storage.check_keys(names - in_maps - of_problem, plain, set(), str(path))
+            storage.check_keys({name[8:] for name in of_problem}, problem, set(), f"{path}: problem")
+
+        return cls.from_arrays(storage.load_npz(path, SCHEMA, known), where=str(path))
 
 
 def _rebuild(values: dict[str, Any]) -> Solution:

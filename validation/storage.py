@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import struct
@@ -33,6 +34,13 @@ _DAMAGE = (
     tokenize.TokenError,
     OSError,
 )
+
+
+#: Bytes that the arrays of one file may unpack to: some ten times the largest problem or solution that is asked for.
+LARGEST = 2**30
+
+
+_TEXT = 4096  # bytes that the name of a schema stays below
 
 
 class FileFormatError(ValueError):
@@ -68,9 +76,38 @@ def write_atomically(path: str | PathLike[str], write: Callable[[IO[bytes]], Any
         os.umask(umask)
         temporary.chmod(0o666 & ~umask)
         temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise OSError(
+            error.errno, f"{path}: found {error.strerror or error} while writing, expected room for the file"
+        ) from error
     except BaseException:  # Ctrl-C included: no half-written file stays behind
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_together(files: Mapping[Path, bytes]) -> None:
+    """Files that belong together: all are on the disk, under other names, before the first takes its place.
+
+    What goes wrong while they are written (a full disk, Ctrl-C) leaves all old files as they were. A kill between two
+    renames leaves a pair that does not fit together: whoever reads pairs compares what one holds of the other.
+
+    Raises
+    ------
+    OSError    naming the file
+    """
+    ready: list[tuple[Path, Path]] = []
+    try:
+        for path, content in files.items():
+            _check_file_name(path)
+            part = path.with_name(f".{path.name[:40]}.{os.getpid()}.ready.part")
+            write_atomically(part, lambda file, content=content: file.write(content))  # type: ignore[misc]
+            ready.append((part, path))
+        for part, path in ready:
+            part.replace(path)
+    finally:
+        for part, _ in ready:
+            part.unlink(missing_ok=True)
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:
@@ -78,18 +115,38 @@ def write_text(path: str | PathLike[str], text: str) -> None:
     write_atomically(path, lambda file: file.write(text.encode("utf-8")))
 
 
+def npz_bytes(schema: str, arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    """One compressed .npz of arrays and the name of their schema, in memory."""
+    stream = io.BytesIO()
+    _write_npz(stream, schema, arrays)
+    return stream.getvalue()
+
+
 def save_npz(path: str | PathLike[str], schema: str, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays and the name of their schema to one compressed .npz, atomically."""
+    _check_plain(arrays)
+    write_atomically(path, lambda file: _write_npz(file, schema, arrays))
+
+
+def _check_plain(arrays: Mapping[str, NDArray[Any]]) -> None:
     for key, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"{key}: found dtype object, expected plain numbers or text (files hold no pickles)")
+
+
+def _write_npz(file: IO[bytes], schema: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    _check_plain(arrays)
     # objects were refused above; NumPy 2.0 would store the keyword allow_pickle as one more array
     stored: dict[str, Any] = {"schema": np.asarray(schema), **arrays}
-    write_atomically(path, lambda file: np.savez_compressed(file, **stored))
+    np.savez_compressed(file, **stored)
 
 
-def load_npz(path: str | PathLike[str], schema: str) -> dict[str, NDArray[Any]]:
-    """The arrays of a .npz written with `schema`.
+def load_npz(
+    path: str | PathLike[str], schema: str, known: Callable[[set[str]], object] | None = None
+) -> dict[str, NDArray[Any]]:
+    """The arrays of a .npz written with `schema`. Names, types and sizes are read before any array is unpacked.
+
+    known(names) raises FileFormatError for names, "schema" left out, that such a file cannot have.
 
     Raises
     ------
@@ -109,6 +166,7 @@ def load_npz(path: str | PathLike[str], schema: str) -> dict[str, NDArray[Any]]:
             if not isinstance(archive, np.lib.npyio.NpzFile):
                 raise FileFormatError(f"{path}: found a file that is no .npz (or is cut off), expected {schema!r}")
             with archive:
+                _check_headers(archive, path, schema, known)
                 arrays = {key: archive[key] for key in archive.files}
                 members = len(archive.files)
     except FileFormatError:
@@ -132,6 +190,43 @@ def load_npz(path: str | PathLike[str], schema: str) -> dict[str, NDArray[Any]]:
     if found.ndim or str(found) != schema:
         raise FileFormatError(f"{path}: found schema {str(found)!r}, expected {schema!r}")
     return arrays
+
+
+def _check_headers(
+    archive: np.lib.npyio.NpzFile, path: Path, schema: str, known: Callable[[set[str]], object] | None
+) -> None:
+    """Refuse unknown names, headers that lie, and more than a gigabyte, from the first bytes of each member."""
+    zipped = archive.zip
+    assert zipped is not None
+    names = {info.filename.removesuffix(".npy") for info in zipped.infolist()}
+    # a file of another schema is refused as that, not for its names; the member is a text of a few bytes
+    short = "schema.npy" in zipped.namelist() and zipped.getinfo("schema.npy").file_size < _TEXT
+    if known is not None and short and str(archive["schema"]) == schema:
+        known(names - {"schema"})
+    total = 0
+    for info in zipped.infolist():
+        total += info.file_size
+        if total > LARGEST:
+            raise FileFormatError(
+                f"{path}: found arrays of more than {LARGEST} bytes ({info.filename} among them), expected {schema!r}"
+            )
+        if not info.filename.endswith(".npy"):
+            continue  # refused by name once the arrays are there
+        with zipped.open(info) as stream:
+            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            if version == (1, 0):
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+            else:
+                shape, _, dtype = np.lib.format.read_array_header_2_0(stream)  # type: ignore[no-untyped-call]
+            size = stream.tell()
+        entries = 1
+        for axis in shape:
+            entries *= axis
+        size += entries * dtype.itemsize
+        if not dtype.hasobject and size != info.file_size:
+            raise FileFormatError(
+                f"{path}: found {info.filename} with {info.file_size} bytes, expected {size} for shape {shape}"
+            )
 
 
 def _is_npz(file: IO[bytes]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 import time
@@ -85,10 +86,14 @@ def verify(
             found = runner.run(selection, jobs=jobs, listen=listen, threads=threads)
         console = Console()
         table.print_run(console, found, why=why, verbose=verbose)
-        storage.write_text(output / "checks.csv", table.csv_text(found.results))
         # who interrupts the run does not wait for the ledger
         known = None if reading is None or found.interrupted else reading.result()
-        storage.write_text(output / "report.html", page.render(found, known))
+        csv = table.csv_text(found.results).encode()
+        # the page names the table that it was made with
+        report = page.render(found, known).replace(
+            "<head>", f'<head>\n<meta name="checks-csv-sha256" content="{hashlib.sha256(csv).hexdigest()}">', 1
+        )
+        storage.write_together({output / "checks.csv": csv, output / "report.html": report.encode()})
         console.print(f"{output / 'checks.csv'}, {output / 'report.html'}", soft_wrap=True, highlight=False)
         if narrow:
             console.print("ledger coverage not collected: expected a run of all checks or of a paper", soft_wrap=True)

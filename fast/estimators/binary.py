@@ -204,7 +204,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
 
         What to expect, as rates follow from what q knows (`fast.online.Online`): after `fit` a pass over its rows
         leaves the held-out log-likelihood within 2 % of what it was. From nothing, with total_samples, inducing points
-        and lengthscales given, ten passes end within 5 % of `fit`; where parameters are learned, a hundred passes.
+        and lengthscales given, ten passes end at most 5 % above `fit`; where parameters are learned, a hundred passes.
         """
         first = not hasattr(self, "posterior_")
         if first and classes is None:

@@ -124,8 +124,8 @@ class SEPClassifier(SteppingClassifier):
         nothing looks at all rows.
 
         What to expect: after `fit` a pass over its rows leaves the held-out log-likelihood within 2 % of what it was.
-        From nothing, with total_samples, inducing points and lengthscales given, twenty passes end within 5 % of `fit`;
-        where parameters are learned, a hundred passes.
+        From nothing, with total_samples, inducing points and lengthscales given, twenty passes end at most 5 % above
+        `fit`; where parameters are learned, a hundred passes.
 
         Raises ValueError, by name; the classifier is then as it was before the call.
         """

@@ -1,9 +1,11 @@
+import errno
 import io
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import tracemalloc
 import zipfile
 
 import numpy as np
@@ -361,3 +363,52 @@ def test_looking_whether_a_file_could_be_written_leaves_nothing_and_keeps_the_ol
     storage.check_writable(path)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == ["x.npz"]
+
+
+def test_names_and_sizes_are_refused_before_anything_is_unpacked(tmp_path):
+    path = tmp_path / "bomb.npz"
+    storage.save_npz(path, "s/1", {"X": np.zeros(3)})
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive, archive.open("bomb.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (2**23,)})
+        for _ in range(64):
+            member.write(bytes(2**20))
+    tracemalloc.start()
+    with pytest.raises(storage.FileFormatError, match=r"found unknown fields \['bomb'\], expected only \['X'\]"):
+        storage.load_npz(path, "s/1", lambda names: storage.check_keys(names, {"X"}, set(), str(path)))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**22
+
+
+def test_more_than_the_largest_file_and_a_header_that_lies_are_refused(tmp_path, monkeypatch):
+    path = tmp_path / "large.npz"
+    storage.save_npz(path, "s/1", {"X": np.zeros(10**5)})
+    with monkeypatch.context() as patch:
+        patch.setattr(storage, "LARGEST", 10**5)
+        with pytest.raises(storage.FileFormatError, match=r"large\.npz: found arrays of more than 100000 bytes"):
+            storage.load_npz(path, "s/1")
+    assert storage.load_npz(path, "s/1")["X"].size == 10**5
+    with zipfile.ZipFile(path, "a") as archive, archive.open("y.npy", "w") as member:
+        np.lib.format.write_array_header_1_0(member, {"descr": "<f8", "fortran_order": False, "shape": (10**9,)})
+    with pytest.raises(storage.FileFormatError, match=r"large\.npz: found y\.npy with 128 bytes, expected 8000000128"):
+        storage.load_npz(path, "s/1")
+
+
+def test_files_that_belong_together_appear_both_or_not_at_all(tmp_path, monkeypatch):
+    first, second = tmp_path / "a.csv", tmp_path / "b.html"
+    storage.write_together({first: b"old", second: b"old"})
+    calls = []
+
+    def full(_):
+        calls.append(1)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(storage.os, "fsync", full)
+        with pytest.raises(OSError, match=r"b\.html.*: found No space left on device while writing"):
+            storage.write_together({first: b"new", second: b"new"})
+    assert (first.read_bytes(), second.read_bytes()) == (b"old", b"old")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.csv", "b.html"]
+    storage.write_together({first: b"new", second: b"new"})
+    assert (first.read_bytes(), second.read_bytes()) == (b"new", b"new")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
 from types import MappingProxyType
@@ -35,6 +36,7 @@ class EvidenceCard:
     second_limit               the |z| that a true agreement exceeds once in 10 000 cards (Bonferroni)
     seed, seconds, date        seconds of the run that was kept
     versions                   of what the numbers depend on
+    moments_sha256             of the bytes of the .npz; none in cards older than this field
     """
 
     problem: str
@@ -55,6 +57,7 @@ class EvidenceCard:
     second_z: float | None = None
     second_count: int | None = None
     second_limit: float | None = None
+    moments_sha256: str | None = None
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -94,13 +97,31 @@ class EvidenceCard:
             raise storage.FileFormatError(f"{where}: found a damaged card ({error}), expected TOML") from error
         if values.pop("schema", None) != SCHEMA:
             raise storage.FileFormatError(f"{where}: found no schema {SCHEMA!r}, expected it")
-        optional = {"ess", "r_hat", "second_z", "second_count", "second_limit"}
+        optional = {"ess", "r_hat", "second_z", "second_count", "second_limit", "moments_sha256"}
         known = {entry.name for entry in fields(cls)}
         storage.check_keys(set(values), known, known - optional, where)
         try:
             return cls(**values)
         except (TypeError, ValueError) as error:
             raise storage.FileFormatError(f"{where}: {error}") from error
+
+    def save_with(self, path: Path, moments: bytes) -> None:
+        """Write moments, the bytes of a .npz, to path, and beside it this card, which holds their digest.
+
+        Both are there under other names before one takes its place; what a kill in between tears apart is refused.
+        """
+        card = replace(self, moments_sha256=hashlib.sha256(moments).hexdigest())
+        storage.write_together({path: moments, path.with_suffix(".toml"): card.to_toml().encode()})
+
+    def check_moments(self, path: Path) -> None:
+        """Raise FileFormatError if the .npz at path is not the one that this card came with."""
+        if self.moments_sha256 is None:
+            return
+        if hashlib.sha256(path.read_bytes()).hexdigest() != self.moments_sha256:
+            raise storage.FileFormatError(
+                f"{path}: found moments that are not those of {path.with_suffix('.toml').name}, expected the pair as "
+                "it was written; make both again"
+            )
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the card, atomically."""

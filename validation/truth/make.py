@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import ndtri
 
-from validation import arguments
+from validation import arguments, storage
 from validation.checks.core import digest
 from validation.compare import LEVEL, QUANTITIES, same_evidence, z_statistics
 from validation.premises import GATE_R_HAT as R_HAT
 from validation.premises import LEAST_INDEPENDENT, chain_gate
 from validation.problem import Problem
-from validation.solution import Solution
+from validation.solution import SCHEMA, Solution
 from validation.solve import solve
 from validation.truth.card import EvidenceCard
 
@@ -136,9 +136,16 @@ class Truth(NamedTuple):
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the .npz and, beside it, the card: the same name with .toml."""
+        self.card.save_with(Path(path), storage.npz_bytes(SCHEMA, self.solution.to_arrays()))
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Truth:
+        """Read what `save` wrote; a pair that does not belong together is refused."""
         path = Path(path)
-        self.solution.save(path)
-        self.card.save(path.with_suffix(".toml"))
+        card = EvidenceCard.load(path.with_suffix(".toml"))
+        if path.is_file():
+            card.check_moments(path)
+        return cls(Solution.load(path), card)
 
 
 class Attempt(NamedTuple):

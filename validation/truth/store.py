@@ -16,7 +16,6 @@ from validation import problems
 from validation.checks.core import digest
 from validation.problem import Problem
 from validation.solution import Solution
-from validation.truth.card import EvidenceCard
 from validation.truth.make import Listener, Truth, make_truth
 
 SEED = 20251019
@@ -127,7 +126,7 @@ def load(name: str) -> Truth:
     FileNotFoundError         if its files are missing: `triad truth --stored NAME` makes them
     """
     question(name)
-    return Truth(Solution.load(folder() / f"{name}.npz"), EvidenceCard.load(folder() / f"{name}.toml"))
+    return Truth.load(folder() / f"{name}.npz")
 
 
 def stored_truth(problem: Problem) -> Solution | None:

@@ -96,6 +96,7 @@ def load(name: str) -> Truth:
         raise storage.FileFormatError(
             f"{name}: found data with another digest than the truth's, expected the same rows"
         )
+    card.check_moments(folder() / f"{name}.npz")
     arrays = storage.load_npz(folder() / f"{name}.npz", SCHEMA)
     arrays |= {f"problem/{key}": value for key, value in problem.to_arrays().items()}
     return Truth(Solution.from_arrays(arrays, where=name), card)
@@ -105,8 +106,8 @@ def save(name: str, truth: Truth) -> None:
     """Write moments and card, nothing of the problem but its name and digest."""
     arrays = truth.solution.to_arrays()
     kept = {key: value for key, value in arrays.items() if not key.startswith("problem/")}
-    storage.save_npz(folder() / f"{name}.npz", SCHEMA, kept)
-    replace(truth.card, problem_sha256=fingerprint(truth.solution.problem)).save(folder() / f"{name}.toml")
+    card = replace(truth.card, problem_sha256=fingerprint(truth.solution.problem))
+    card.save_with(folder() / f"{name}.npz", storage.npz_bytes(SCHEMA, kept))
 
 
 def regenerate(name: str, *, target_ess: float = 4_000, n_draws: int = 160, listen: Listener | None = None) -> Truth:

@@ -89,3 +89,14 @@ def test_a_second_route_without_its_z_is_refused():
 def test_a_missing_card_is_told(tmp_path):
     with pytest.raises(FileNotFoundError, match="expected the card of a truth"):
         EvidenceCard.load(tmp_path / "none.toml")
+
+
+def test_a_pair_that_was_torn_apart_is_refused_by_name(tmp_path):
+    path = tmp_path / "truth.npz"
+    CARD.save_with(path, b"moments")
+    card = EvidenceCard.load(tmp_path / "truth.toml")
+    card.check_moments(path)
+    path.write_bytes(b"of another run")
+    with pytest.raises(FileFormatError, match=r"truth\.npz: found moments that are not those of truth\.toml"):
+        card.check_moments(path)
+    CARD.check_moments(path)  # a card from before the digest was kept has none to hold against
