@@ -66,7 +66,7 @@ class Digest:
         block = np.ascontiguousarray(block)
         self._row = f"{block.dtype.str} {block.shape[1:]}"
         self._rows += block.shape[0]
-        self._sha.update(block)
+        self._sha.update(block.data)
 
     def __str__(self) -> str:
         """64 hexadecimal digits."""
@@ -132,7 +132,7 @@ def save(checkpoint: str | os.PathLike[str], mark: str, arrays: Mapping[str, Any
     path = Path(checkpoint)
     stored = {name: np.asarray(value) for name, value in arrays.items()}
     stored |= {"schema": np.array(SCHEMA), "mark": np.array(mark), "content": np.array(_content(mark, stored))}
-    _replace(path, lambda file: np.savez(file, **stored))
+    _replace(path, lambda file: np.savez(file, **stored))  # type: ignore[arg-type]
 
 
 def load(
@@ -223,9 +223,9 @@ def _members(archive: zipfile.ZipFile, file: IO[bytes]) -> dict[str, _Member]:
         if name in members or name == info.filename:
             raise ValueError(f"{info.filename} is there twice or is no array")
         with archive.open(info) as stream:
-            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            version = np.lib.format.read_magic(stream)
             read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
-            shape, _, dtype = read(stream)  # type: ignore[no-untyped-call]
+            shape, _, dtype = read(stream)
             header = stream.tell()
         if dtype.hasobject:
             raise ValueError(f"{name} holds objects")
@@ -244,7 +244,7 @@ def _product(shape: Iterable[int]) -> int:
 
 def _read(archive: zipfile.ZipFile, member: _Member) -> np.ndarray:
     """An array; reading a member to its end checks its sum."""
-    array: np.ndarray = np.lib.format.read_array(io.BytesIO(archive.read(member.info)), allow_pickle=False)  # type: ignore[no-untyped-call]
+    array: np.ndarray = np.lib.format.read_array(io.BytesIO(archive.read(member.info)), allow_pickle=False)
     return array
 
 

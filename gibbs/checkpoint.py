@@ -160,14 +160,14 @@ def _unpacked(archive: zipfile.ZipFile, length: int) -> dict[str, NDArray[Any]]:
         if entry.compress_type != zipfile.ZIP_STORED or not entry.filename.endswith(".npy"):
             raise ValueError(f"{entry.filename} is compressed, or no array")
         with archive.open(entry) as stream:
-            major, _ = npy.read_magic(stream)  # type: ignore[no-untyped-call]
+            major, _ = npy.read_magic(stream)
             header = npy.read_array_header_1_0 if major == 1 else npy.read_array_header_2_0
-            shape, _, dtype = header(stream)  # type: ignore[no-untyped-call]
+            shape, _, dtype = header(stream)
             promised = stream.tell() + dtype.itemsize * int(np.prod([int(axis) for axis in shape], dtype=object))
         if dtype.hasobject or promised != entry.file_size:
             raise ValueError(f"{entry.filename} holds objects, or not what its header has")
     return {
-        name: npy.read_array(io.BytesIO(archive.read(entry)), allow_pickle=False)  # type: ignore[no-untyped-call]
+        name: npy.read_array(io.BytesIO(archive.read(entry)), allow_pickle=False)
         for name, entry in zip(names, entries, strict=True)
     }
 

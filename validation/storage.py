@@ -213,9 +213,9 @@ def _check_headers(
         if not info.filename.endswith(".npy"):
             continue  # refused by name once the arrays are there
         with zipped.open(info) as stream:
-            version = np.lib.format.read_magic(stream)  # type: ignore[no-untyped-call]
+            version = np.lib.format.read_magic(stream)
             if version == (1, 0):
-                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)  # type: ignore[no-untyped-call]
+                shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
             else:
                 shape, _, dtype = np.lib.format.read_array_header_2_0(stream)  # type: ignore[no-untyped-call]
             size = stream.tell()

@@ -217,7 +217,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
             online = self._begin(X) if first else self._continue()
         rows = self._rows + X.shape[0]
         total = max(rows, self._fit_rows) if wanted is None else wanted
-        room = self._room(self.inducing_points_.shape[0]) if hasattr(self, "_online") else 0
+        room = self._room(len(online.posterior.Z)) if hasattr(self, "_online") else 0
         if room:
             online.grow(online.candidates(np.array(X, dtype=np.float64), room))
         online.step(X, np.where(codes == 1, 1.0, -1.0), total)

@@ -74,6 +74,7 @@ class SEPClassifier(SteppingClassifier):
     count : str                          factors that share a tied one: "all", or those of the class, "per-class"
     damping : float                      of the tied factors, in (0, 1]{_BY_ADAM}{ENDING.format(evidence="log Z_q")}"""
     _module = sep
+    _stream_rows: int  # seen by `partial_fit`
 
     def __init__(
         self,
@@ -137,9 +138,10 @@ class SEPClassifier(SteppingClassifier):
         online = getattr(self, "_online", None)
         if online is None:
             online = self._begin(X) if first else self._continue()
-        elif room := self._room(self.inducing_points_.shape[-2]):
+        elif room := self._room(online.run.points.m):
             online.grow(online.candidates(np.array(X, dtype=np.float64), room))
-        rows = (0 if first else self._stream_rows if hasattr(self, "_online") else 0) + X.shape[0]
+        before: int = self._stream_rows if hasattr(self, "_online") else 0
+        rows = before + X.shape[0]
         online.step(X, codes, max(rows, self._fit_rows) if total is None else total)
         self._online, self._stream_rows = online, rows
         batches = online.iterations

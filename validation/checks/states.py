@@ -19,7 +19,7 @@ Array = NDArray[Any]
 _TRAINED, _NEW = 240, 160
 _HELD: Mapping[str, Any] = MappingProxyType({"learn": (), "variance": 4.0, "lengthscales": 0.8})
 # method, paper, name in fast.estimators, settings of fit, passes from nothing with the parameters held
-_STREAMS = (
+_STREAMS: tuple[tuple[str, str, str, tuple[Mapping[str, Any], ...], int], ...] = (
     ("x-gpc-svi", "wenzel2019", "XGPClassifier", ({}, _HELD), 10),
     ("svgpc", "wenzel2019", "SVGPClassifier", ({}, _HELD), 10),
     ("sep", "villacampa2017", "SEPClassifier", (_HELD,), 20),
