@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast._options import shown
 from fast._types import FloatArray
 
 _REAL_KINDS = "fiub"  # float, int, unsigned, bool
@@ -79,7 +80,7 @@ def scalar(name: str, value: Any, *, positive: bool) -> float:
         array = np.empty(0)
     limit = "a finite number > 0" if positive else "a finite number >= 0"
     if array.dtype.kind not in _REAL_KINDS or array.size != 1:
-        raise ValueError(f"{name}: found {value!r}, expected {limit}")
+        raise ValueError(f"{name}: found {shown(value)}, expected {limit}")
     number = float(array.reshape(()))
     if not np.isfinite(number) or number < 0.0 or (positive and number == 0.0):
         raise ValueError(f"{name}: found {number!r}, expected {limit}")

@@ -188,7 +188,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         given = _inputs.real_numbers("lengthscales", self.lengthscales)
         if given.shape not in ((), (1,), (d,)):
             raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
-        lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
+        with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused below
+            lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
         # distances between rows are taken in these units before the prior sees them
         if not ((lengths >= 1.0 / _LARGEST) & (lengths <= _LARGEST)).all():
             raise ValueError(f"lengthscales: found {lengths}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
