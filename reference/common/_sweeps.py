@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common.algebra import least_squares
+
 Array = NDArray[np.float64]
 
 _PLAIN = 50  # sweeps before the first extrapolation
@@ -82,7 +84,7 @@ class Sweeps:
         # every kind of number by its own size, or the largest would be all that is seen
         moves_seen = moves / _sizes(sites, points[-1])
         turns = np.diff(moves_seen, axis=0)
-        weights = np.linalg.lstsq(turns.T, -moves_seen[-1], rcond=1e-10)[0]
+        weights = least_squares(turns.T, -moves_seen[-1], 1e-10, "differences of moves")
         found = points[-1] + weights @ moves[1:]
         self._saved = sites, *self._last
         self._points, self._residuals = [], []

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common.algebra import inverted, solution
 from reference.common.ledger import equation
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.fit import Prior, fit_ep
@@ -58,8 +59,11 @@ def tilted_by_differences(left: Moments, y_i: int, nodes: int, diagonal: bool) -
     if diagonal:
         Lambda = np.diag(diagonal_lambda(Lambda))
     site = quadrature_site(Lambda, xi_from_moments(hat.mean, hat.cov, left.mean, left.cov, B, diagonal), y_i)
-    cov = np.asarray(np.linalg.inv(np.linalg.inv(left.cov) + site.precision), dtype=np.float64)
-    return Tilted(hat.norm, cov @ (np.linalg.solve(left.cov, left.mean) + site.location), cov)
+    cov = np.asarray(
+        inverted(inverted(left.cov, "cavity covariance") + site.precision, "precision"),
+        dtype=np.float64,
+    )
+    return Tilted(hat.norm, cov @ (solution(left.cov, left.mean, "cavity covariance") + site.location), cov)
 
 
 @equation("riihimaki2013", "u5.1-tilted-study")

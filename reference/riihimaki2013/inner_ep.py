@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common.algebra import solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.riihimaki2013._phi import log_phi, mills
@@ -59,9 +60,9 @@ def inner_posterior(mu_w: Array, Sigma_w: Array, B_tilde: Array, alpha: Array, b
     S = B_tilde * np.sqrt(alpha)
     SS = Sigma_w @ S
     inner = np.eye(len(alpha)) + S.T @ SS
-    cov = Sigma_w - SS @ np.linalg.solve(inner, SS.T)
+    cov = Sigma_w - SS @ solution(inner, SS.T, "inner")
     cov = 0.5 * (cov + cov.T)
-    return Moments(mu_w - SS @ np.linalg.solve(inner, S.T @ mu_w) + cov @ B_tilde @ beta, cov)
+    return Moments(mu_w - SS @ solution(inner, S.T @ mu_w, "inner") + cov @ B_tilde @ beta, cov)
 
 
 @equation("riihimaki2013", "A-step1")

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
 from reference.riihimaki2013.sites import Moments, Site
@@ -43,7 +44,7 @@ def marginals(mean: Array, cov: Array, n: int) -> Moments:
 
 def _root_and_factor(K: Array, site_precision: Array) -> tuple[Array, Array]:
     """S with SS' = T, and the Cholesky factor of I + S'KS."""
-    values, vectors = np.linalg.eigh(site_precision)
+    values, vectors = eigenvectors(site_precision, "Π")
     # what lies below zero is the rounding of a null direction
     S = stack_blocks(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
     return S, cholesky(np.eye(len(K)) + S.T @ K @ S, "I + S'KS", _A)
@@ -101,7 +102,7 @@ def posterior_from_inner_sites(alpha: Array, beta: Array, y: Labels, K: Array) -
     n, c = len(y), len(K) // len(y)
     size = c * n + n
     precision, shift = np.zeros((size, size)), np.zeros(size)
-    precision[: c * n, : c * n] = np.linalg.inv(K)
+    precision[: c * n, : c * n] = inverted(K, "K")
     precision[c * n :, c * n :] = np.eye(n)
     for i in range(n):
         others = np.delete(np.arange(c), y[i])
@@ -110,7 +111,7 @@ def posterior_from_inner_sites(alpha: Array, beta: Array, y: Labels, K: Array) -
             direction[int(y[i]) * n + i], direction[j * n + i], direction[c * n + i] = 1.0, -1.0, 1.0
             precision += alpha[i, place] * np.outer(direction, direction)
             shift += beta[i, place] * direction
-    cov = np.asarray(np.linalg.inv(precision), dtype=np.float64)
+    cov = np.asarray(inverted(precision, "precision"), dtype=np.float64)
     return Moments((cov @ shift)[: c * n], cov[: c * n, : c * n])
 
 
@@ -128,7 +129,7 @@ def stacked_site_matrix(pi: Array) -> Array:
     """
     n, c = pi.shape
     D, R = np.diag(pi.T.ravel()), np.tile(np.eye(n), (c, 1))
-    return D - D @ R @ np.linalg.solve(R.T @ D @ R, R.T @ D)
+    return D - D @ R @ solution(R.T @ D @ R, R.T @ D, "RᵀDR")
 
 
 class BlockForm(NamedTuple):
@@ -259,7 +260,7 @@ def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit:
         if schedule == "sequential":
             d_precision, d_location = site.precision - precision[i], site.location - location[i]
             columns = cov[:, mine]
-            shrink = np.linalg.inv(np.eye(c) + d_precision @ columns[mine])
+            shrink = inverted(np.eye(c) + d_precision @ columns[mine], "I + ΔΠ Σ")
             mean = mean + columns @ shrink @ (d_location - d_precision @ mean[mine])
             cov = cov - columns @ shrink @ d_precision @ columns.T
         precision[i], location[i] = site

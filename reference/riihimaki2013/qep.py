@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._product import check_nodes
+from reference.common.algebra import eigenvalues, inverted, solution
 from reference.common.errors import NotPositiveDefiniteError
 from reference.riihimaki2013.inner_ep import change_of_site
 from reference.riihimaki2013.nested_ep import Step, damped_diagonal, dense_cavity, scalar_cavities
@@ -51,7 +52,7 @@ class QuadratureEP:
     def _propose(self, i: int, left: Moments) -> tuple[Array, Array] | None:
         B, mean_g, cov_g = self._law_of_g(i, left.mean, left.cov)
         hat = tilted_moments_quadrature(mean_g, cov_g, self.nodes)
-        if hat.norm <= 0.0 or np.linalg.eigvalsh(hat.cov)[0] <= 0.0:
+        if hat.norm <= 0.0 or eigenvalues(hat.cov, "tilted Σ_g")[0] <= 0.0:
             return None
         Lambda = lambda_from_moments(hat.cov, left.cov, B)
         Lambda = 0.5 * (Lambda + Lambda.T)
@@ -62,7 +63,7 @@ class QuadratureEP:
             Lambda = np.diag(np.maximum(kept, 0.0))
         else:
             scale = np.sqrt(np.diag(cov_g))
-            if np.linalg.eigvalsh(scale[:, None] * Lambda * scale)[0] < -ROUNDING:
+            if eigenvalues(scale[:, None] * Lambda * scale, "Λ in units of Σ_g")[0] < -ROUNDING:
                 return None
         return Lambda, xi_from_moments(hat.mean, hat.cov, left.mean, left.cov, B, self.diagonal)
 
@@ -74,8 +75,8 @@ class QuadratureEP:
             return None
         _, mean_g, cov_g = self._law_of_g(i, left.mean, left.cov)
         # the marginal of g under cavity times site: (Σ_g⁻¹ + Λ)⁻¹
-        posterior = np.linalg.inv(np.linalg.inv(cov_g) + self.Lambda[i])
-        m = posterior @ (np.linalg.solve(cov_g, mean_g) + self.xi[i])
+        posterior = inverted(inverted(cov_g, "Σ_g") + self.Lambda[i], "Σ_g⁻¹ + Λ")
+        m = posterior @ (solution(cov_g, mean_g, "Σ_g") + self.xi[i])
         d_Lambda, d_xi = proposal[0] - self.Lambda[i], proposal[1] - self.xi[i]
         change = max(
             change_of_site(float(d_Lambda[j, j]), float(d_xi[j]), float(m[j]), float(posterior[j, j]))

@@ -5,6 +5,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from reference.common._product import product_rule
+from reference.common.algebra import inverted, solution
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
 from reference.riihimaki2013._truncated import truncated_gaussian
@@ -23,7 +24,14 @@ def tilted_covariance_g(Sigma_w: Array, B_tilde: Array, Lambda: Array) -> Array:
     B_tilde : (c+1, c-1)      columns b̃_j
     Lambda : (c-1, c-1)       Λ_i
     """
-    return B_tilde.T @ np.linalg.inv(np.linalg.inv(Sigma_w) + B_tilde @ Lambda @ B_tilde.T) @ B_tilde
+    return (
+        B_tilde.T
+        @ inverted(
+            inverted(Sigma_w, "Σ_w") + B_tilde @ Lambda @ B_tilde.T,
+            "Σ_w⁻¹ + B̃ΛB̃ᵀ",
+        )
+        @ B_tilde
+    )
 
 
 @equation("riihimaki2013", "19")
@@ -36,7 +44,7 @@ def lambda_from_moments(tilted_cov_g: Array, cavity_cov: Array, B: Array) -> Arr
     cavity_cov : (c, c)         Σ_{-i}
     B : (c, c-1)                B_i
     """
-    return np.linalg.inv(tilted_cov_g) - np.linalg.inv(cavity_covariance_g(cavity_cov, B))
+    return inverted(tilted_cov_g, "tilted Σ_g") - inverted(cavity_covariance_g(cavity_cov, B), "Σ_g")
 
 
 def cavity_covariance_g(cavity_cov: Array, B: Array) -> Array:
@@ -81,8 +89,8 @@ def tilted_mean_g(mu_w: Array, Sigma_w: Array, B_tilde: Array, Lambda: Array, xi
     Lambda : (c-1, c-1)       Λ_i
     xi : (c-1,)               ξ_i
     """
-    without = np.linalg.inv(Sigma_w)
-    cov = np.linalg.inv(without + B_tilde @ Lambda @ B_tilde.T)
+    without = inverted(Sigma_w, "Σ_w")
+    cov = inverted(without + B_tilde @ Lambda @ B_tilde.T, "Σ_w⁻¹ + B̃ΛB̃ᵀ")
     return B_tilde.T @ cov @ (without @ mu_w + B_tilde @ xi)
 
 
@@ -101,8 +109,8 @@ def xi_from_moments(
     B : (c, c-1)                B_i
     diagonal : bool             whether Λ_i is replaced by its diagonal
     """
-    without = np.linalg.inv(cavity_covariance_g(cavity_cov, B))
-    precision = np.linalg.inv(tilted_cov_g)
+    without = inverted(cavity_covariance_g(cavity_cov, B), "Σ_g")
+    precision = inverted(tilted_cov_g, "tilted Σ_g")
     if diagonal:
         precision = np.diag(diagonal_lambda(precision - without)) + without
     return precision @ tilted_mean_g - without @ B.T @ cavity_mean
@@ -189,7 +197,7 @@ def tilted_multinomial_probit(cavity_mean: Array, cavity_cov: Array, y_i: int, n
         hat = Tilted(float(np.exp(found.log_norm)), found.mean, found.cov)
     else:
         hat = tilted_moments_quadrature(mean_g, cov_g, nodes)
-    gain = np.linalg.solve(cov_g, w.B_tilde.T @ w.Sigma_w)[:, : len(cavity_mean)].T
+    gain = solution(cov_g, w.B_tilde.T @ w.Sigma_w, "Σ_g")[:, : len(cavity_mean)].T
     return Tilted(hat.norm, cavity_mean + gain @ (hat.mean - mean_g), cavity_cov - gain @ (cov_g - hat.cov) @ gain.T)
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from reference.common._product import product_rule
+from reference.common.algebra import inverted, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.riihimaki2013.model import log_multinomial_probit_likelihood
@@ -180,7 +181,14 @@ def tilted_covariance_augmented(Sigma_w: Array, B_tilde: Array, alpha: Array) ->
     alpha : (c-1,)            diagonal of T̃_i
     """
     H = np.eye(len(Sigma_w))[:, :-1]
-    return H.T @ np.linalg.inv(np.linalg.inv(Sigma_w) + B_tilde @ np.diag(alpha) @ B_tilde.T) @ H
+    return (
+        H.T
+        @ inverted(
+            inverted(Sigma_w, "Σ_w") + B_tilde @ np.diag(alpha) @ B_tilde.T,
+            "Σ_w⁻¹ + B̃TB̃ᵀ",
+        )
+        @ H
+    )
 
 
 @equation("riihimaki2013", "10")
@@ -194,7 +202,7 @@ def tilted_covariance(cavity_cov: Array, B: Array, alpha: Array) -> Array:
     alpha : (c-1,)            diagonal of T̃_i, positive
     """
     inner = np.diag(1.0 / alpha) + np.ones((len(alpha), len(alpha))) + B.T @ cavity_cov @ B
-    return cavity_cov - cavity_cov @ B @ np.linalg.solve(inner, B.T @ cavity_cov)
+    return cavity_cov - cavity_cov @ B @ solution(inner, B.T @ cavity_cov, "inner")
 
 
 @equation("riihimaki2013", "11")
@@ -266,9 +274,9 @@ def tilted_mean_augmented(mu_w: Array, Sigma_w: Array, B_tilde: Array, alpha: Ar
     beta : (c-1,)             β̃_i
     """
     H = np.eye(len(Sigma_w))[:, :-1]
-    without = np.linalg.inv(Sigma_w)
+    without = inverted(Sigma_w, "Σ_w")
     precision = without + B_tilde @ np.diag(alpha) @ B_tilde.T
-    return H.T @ np.linalg.inv(precision) @ (without @ mu_w + B_tilde @ beta)
+    return H.T @ inverted(precision, "precision") @ (without @ mu_w + B_tilde @ beta)
 
 
 @equation("riihimaki2013", "14")
@@ -284,8 +292,8 @@ def tilted_mean(cavity_mean: Array, cavity_cov: Array, B: Array, alpha: Array, b
     beta : (c-1,)             β̃_i
     """
     inner = np.diag(1.0 / alpha) + np.ones((len(alpha), len(alpha))) + B.T @ cavity_cov @ B
-    shift = cavity_cov @ B @ np.linalg.solve(inner, beta / alpha)
-    return tilted_covariance(cavity_cov, B, alpha) @ np.linalg.solve(cavity_cov, cavity_mean) + shift
+    shift = cavity_cov @ B @ solution(inner, beta / alpha, "inner")
+    return tilted_covariance(cavity_cov, B, alpha) @ solution(cavity_cov, cavity_mean, "cavity covariance") + shift
 
 
 class Location(NamedTuple):
@@ -351,8 +359,11 @@ def marginal_from_inner_sites(cavity_mean: Array, cavity_cov: Array, alpha: Arra
     y_i : int                 label
     """
     w = augmented_tilted(cavity_mean, cavity_cov, y_i)
-    without = np.linalg.inv(w.Sigma_w)
-    cov = np.asarray(np.linalg.inv(without + (w.B_tilde * alpha) @ w.B_tilde.T), dtype=np.float64)
+    without = inverted(w.Sigma_w, "Σ_w")
+    cov = np.asarray(
+        inverted(without + (w.B_tilde * alpha) @ w.B_tilde.T, "Σ_w⁻¹ + B̃TB̃ᵀ"),
+        dtype=np.float64,
+    )
     mean = cov @ (without @ w.mu_w + w.B_tilde @ beta)
     return Moments(mean[:-1], cov[:-1, :-1])
 

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
 from reference.common._probit_line import probit_line
+from reference.common.algebra import inverted, solution
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -84,7 +85,7 @@ def vb_sweep(means: Array, y: Labels, K: Array) -> tuple[Array, Array]:
     K : (cn, cn)              prior covariance, class-major
     """
     target = vb_expected_auxiliary(means, y).T.ravel()
-    b = np.asarray(np.linalg.solve(K + np.eye(len(K)), target), dtype=np.float64)
+    b = np.asarray(solution(K + np.eye(len(K)), target, "K + I"), dtype=np.float64)
     return (K @ b).reshape(means.shape[1], len(y)).T, b
 
 
@@ -127,7 +128,7 @@ def vb_posterior(
             break
         m, b = _vb_newton(m, swept, b_swept, y, K) if accelerate else (swept, b_swept)
         iterations += 1
-    cov = K - K @ np.linalg.solve(K + np.eye(len(K)), K)
+    cov = K - K @ solution(K + np.eye(len(K)), K, "K + I")
     return Factors(m, b, cov, residual, converged, iterations)
 
 
@@ -225,7 +226,7 @@ def vb_gradients(fit: VBFit, X: Array, prior: Prior) -> Gradients:
     """
     K = prior_covariance(X, *prior)
     b = fit.factors.weights
-    without = np.linalg.inv(K + np.eye(len(K)))
+    without = inverted(K + np.eye(len(K)), "K + I")
     flat = [0.5 * b @ dK @ b - 0.5 * np.sum(without * dK) for dK in covariance_derivatives(X, prior)]
     return as_gradients(np.array(flat), len(prior.variance))
 

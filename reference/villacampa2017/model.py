@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, ndtr
 
 from reference.common._largest import log_largest
+from reference.common.algebra import solution
 from reference.common.errors import cholesky, factorise
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
@@ -182,7 +183,7 @@ def conditional_variance(k_xx: float, k_xZ: Array, K_ZZ: Array) -> float:
     NotPositiveDefiniteError  if K_ZZ is singular
     ValueError                if k_xx and k_xZ belong to no covariance
     """
-    white = np.linalg.solve(cholesky(K_ZZ, "K_ZZ", REMEDY), k_xZ)
+    white = solution(cholesky(K_ZZ, "K_ZZ", REMEDY), k_xZ, "chol K_ZZ")
     var = float(k_xx - white @ white)
     if var < -1e-8 * k_xx:
         raise ValueError(f"k_xx: found {k_xx:.6g}, expected at least {white @ white:.6g}")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._largest import log_largest
-from reference.common.errors import factorise
+from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.villacampa2017.model import REMEDY, hard_max_likelihood
 from reference.villacampa2017.posterior import Gaussians
@@ -85,7 +85,7 @@ def vi_outer_bound(
     if nodes ** (C * m) > 1e6:
         raise ValueError(f"nodes: found {nodes} in {C * m} dimensions, expected at most 1e6 points")
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    roots = [np.linalg.cholesky(S) for S in posterior.cov]
+    roots = [cholesky(S, "inducing_cov", "lower rate") for S in posterior.cov]
     total = 0.0
     for place in np.ndindex(*(nodes,) * (C * m)):
         white = x[list(place)].reshape(C, m)

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.common.algebra import least_squares
+from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.villacampa2017.fit import Matrices, Prior, prior_matrices
 from reference.villacampa2017.posterior import Gaussians, Natural
 from reference.villacampa2017.vi import kl_to_prior
@@ -143,7 +144,7 @@ class _Memory:
             return None
         where, moves = (np.array(part) for part in zip(*self.past, strict=True))
         d_where, d_moves = np.diff(where, axis=0), np.diff(moves, axis=0)
-        roots = [np.linalg.cholesky(S) for S in q.cov]
+        roots = [cholesky(S, "inducing_cov", "lower rate") for S in q.cov]
 
         def white(change: Array) -> Array:
             parts = []
@@ -151,7 +152,7 @@ class _Memory:
                 parts += [(L.T @ part.precision @ L).ravel() / np.sqrt(2.0), L.T @ (part.shift - part.precision @ m)]
             return np.concatenate(parts)
 
-        weights = np.linalg.lstsq(np.array([white(d) for d in d_moves]).T, white(moves[-1]), rcond=1e-8)[0]
+        weights = least_squares(np.array([white(d) for d in d_moves]).T, white(moves[-1]), 1e-8, "differences of moves")
         return _unflat(where[-1] + rate * moves[-1] - weights @ (d_where + rate * d_moves), theta)
 
 

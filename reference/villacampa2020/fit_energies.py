@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common.algebra import eigenvalues, inverted, least_squares, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import checked_options
 from reference.villacampa2020.energies import Energy, energy
@@ -113,10 +114,10 @@ def unbounded(posterior: Gaussians, K_ZZ: Array) -> str | None:
     """
     for k, (m, V, K) in enumerate(zip(*posterior, K_ZZ, strict=True)):
         root = cholesky(K, "K_ZZ", REMEDY)
-        white = np.linalg.solve(root, np.linalg.solve(root, V).T)
-        if not np.linalg.eigvalsh(0.5 * (white + white.T))[-1] <= _FAR:
+        white = solution(root, solution(root, V, "chol K_ZZ").T, "chol K_ZZ")
+        if not eigenvalues(0.5 * (white + white.T), "whitened covariance")[-1] <= _FAR:
             return f"none: the variance of class {k} grows without bound"
-        if not np.linalg.norm(np.linalg.solve(root, m)) <= _FAR:
+        if not np.linalg.norm(solution(root, m, "chol K_ZZ")) <= _FAR:
             return f"none: the mean of class {k} grows without bound"
     return None
 
@@ -200,12 +201,12 @@ class _Mixer:
         if len(self.moves) < 2:
             return None
         differences = np.diff(np.array(self.moves), axis=0).T
-        weights = np.linalg.lstsq(differences, self.moves[-1], rcond=1e-12)[0]
+        weights = least_squares(differences, self.moves[-1], 1e-12, "differences of moves")
         found = self.places[-1] + self.moves[-1]
         found = found - (np.diff(np.array(self.places), axis=0).T + differences) @ weights
         C, m = self.roots.shape[:2]
         cut = C * m * m
-        inverse = np.linalg.inv(self.roots)
+        inverse = inverted(self.roots, "chol Σ")
         precision = np.transpose(inverse, (0, 2, 1)) @ found[:cut].reshape(C, m, m) @ inverse
         shift = np.transpose(inverse, (0, 2, 1)) @ found[cut:].reshape(C, m, 1)
         return Natural(0.5 * (precision + np.transpose(precision, (0, 2, 1))), shift[:, :, 0])
@@ -305,7 +306,7 @@ def _quasi_newton(
 ) -> Gaussians:
     """L-BFGS over the coordinates of `_pack` in units of the prior, until rounding stops it or q runs away."""
     roots = np.stack([cholesky(each, "K_ZZ", REMEDY) for each in K.K_ZZ])
-    inverses: Array = np.asarray(np.linalg.inv(roots), dtype=np.float64)
+    inverses: Array = np.asarray(inverted(roots, "chol Σ"), dtype=np.float64)
     C, m = q.mean.shape
 
     def law(where: Array) -> tuple[Gaussians, Array]:

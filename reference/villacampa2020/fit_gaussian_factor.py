@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from reference.common.algebra import inverted
 from reference.common.errors import cholesky
 from reference.villacampa2020.energies import Energy
 from reference.villacampa2020.fit_energies import FINITE, NOT_REACHED, Data, EnergyFit
@@ -59,7 +60,7 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     K = prior_matrices(data.X, prior)
-    inverses = np.stack([np.linalg.inv(cholesky(each, "K_ZZ", REMEDY)) for each in K.K_ZZ])
+    inverses = np.stack([inverted(cholesky(each, "K_ZZ", REMEDY), "chol K_ZZ") for each in K.K_ZZ])
     C, m, _ = inverses.shape
     start = np.tile(np.concatenate([np.zeros(m), _START * np.eye(m)[np.tril_indices(m)]]), C)
     trace: list[float] = []

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.posterior import REMEDY, Gaussians, Natural
@@ -156,9 +157,9 @@ def basis_of(posterior: Gaussians, K_ZZ: Array) -> Basis:
     parts, log_ratio = [], 0.0
     for m, V, K in zip(*posterior, K_ZZ, strict=True):
         own, prior = factorise(V, "inducing_cov", "lower learning_rate"), factorise(K, "K_ZZ", REMEDY)
-        white = np.linalg.solve(prior.chol, own.chol)
-        sigma, turn = np.linalg.eigh(white.T @ white)
-        inverse = turn.T @ np.linalg.inv(own.chol)
+        white = solution(prior.chol, own.chol, "chol K")
+        sigma, turn = eigenvectors(white.T @ white, "LᵀK⁻¹L")
+        inverse = turn.T @ inverted(own.chol, "chol Σ")
         parts.append((own.chol @ turn, inverse, np.maximum(sigma, 0.0), inverse @ m))
         log_ratio += 0.5 * (own.log_det - prior.log_det)
     A, inverses, sigmas, betas = (np.array(part) for part in zip(*parts, strict=True))

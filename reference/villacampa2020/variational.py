@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common.errors import factorise
+from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.posterior import REMEDY, Gaussians
 from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
@@ -71,7 +71,7 @@ def vb_outer_bound(
     if nodes ** (C * m) > 1e6:
         raise ValueError(f"nodes: found {nodes} in {C * m} dimensions, expected at most 1e6 points")
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    roots = [np.linalg.cholesky(V) for V in posterior.cov]
+    roots = [cholesky(V, "inducing_cov", REMEDY) for V in posterior.cov]
     total = 0.0
     for place in np.ndindex(*(nodes,) * (C * m)):
         white = x[list(place)].reshape(C, m)

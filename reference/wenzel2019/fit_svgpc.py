@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import Hyper, check_learn, maximise
+from reference.common.algebra import inverted
 from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
@@ -58,7 +59,7 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
         return svgpc_bound(*at, everything, y_sign, K.K_ZZ, K.upsilon, K.cond_var)
 
     if start is not None:
-        precision = np.linalg.inv(start.inducing_cov)
+        precision = inverted(start.inducing_cov, "Σ")
         eta = Natural(precision @ start.inducing_mean, -0.25 * (precision + precision.T))
         q = start
     elbo, rate, ceiling = bound(q), 1.0, 1.0

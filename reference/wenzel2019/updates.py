@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common.algebra import eigenvalues, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 
@@ -187,7 +188,7 @@ def check_positive_definite(
     stepped = natural_gradient_step(np.zeros(len(eta_2)), eta_2, gradient.eta_1, gradient.eta_2, rate)
     precision = -2.0 * stepped.eta_2
     factorise(precision, "-2 eta_2", "pass a negative definite eta_2 and positive theta")
-    return float(1.0 / np.linalg.eigvalsh(precision)[-1])
+    return float(1.0 / eigenvalues(precision, "precision")[-1])
 
 
 def _theta_derivatives(c: Array) -> tuple[Array, Array]:
@@ -397,7 +398,7 @@ def update_mu(theta: Array, upsilon: Array, y_sign: Array, K_ZZ_inv: Array) -> A
     μ (m,)
     """
     precision = K_ZZ_inv + (upsilon.T * theta) @ upsilon
-    return np.asarray(0.5 * np.linalg.solve(precision, upsilon.T @ y_sign), dtype=np.float64)
+    return np.asarray(0.5 * solution(precision, upsilon.T @ y_sign, "precision"), dtype=np.float64)
 
 
 @equation("wenzel2019", "A.4-eta1")
