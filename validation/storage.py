@@ -217,7 +217,7 @@ def _check_headers(
             if version == (1, 0):
                 shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
             else:
-                shape, _, dtype = np.lib.format.read_array_header_2_0(stream)  # type: ignore[no-untyped-call]
+                shape, _, dtype = np.lib.format.read_array_header_2_0(stream)
             size = stream.tell()
         entries = 1
         for axis in shape:

@@ -43,8 +43,8 @@ def _cancelling_slopes(_original: Any) -> Any:
     def slopes(mu: Any, Sigma: Any, y_sign: Any, *K: Any) -> Any:
         from reference.izmailov2016.bound import elbo_gradient
 
-        *matrices, likelihood = K
-        return elbo_gradient(mu, np.linalg.cholesky(Sigma), y_sign, *matrices, 1.0, likelihood).slopes
+        arguments: list[Any] = [mu, np.linalg.cholesky(Sigma), y_sign, *K[:-1], 1.0, K[-1]]
+        return elbo_gradient(*arguments).slopes
 
     return slopes
 
