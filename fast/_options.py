@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 _INTERVAL = re.compile(r"([\[(])(\S+), (\S+)([\])])")
+_ZERO = "0 or "  # before an interval: zero itself is allowed too
 _REQUIRED: Any = inspect.Parameter.empty
 
 
@@ -22,7 +23,7 @@ class Option:
     name: str
     kind: str  # number, integer, flag, choice, names, rate, batches, path, callable, data
     meaning: str
-    interval: str = ""  # of a number, an integer or a rate, such as "(0, 1]"
+    interval: str = ""  # of a number, an integer or a rate, such as "(0, 1]" or "0 or [1e-8, 1]"
     choices: tuple[str, ...] = ()  # texts; with a number or an integer those that may stand in its place
     default: Any = _REQUIRED
     optional: bool = False  # None is allowed; always so where it is the default
@@ -90,6 +91,8 @@ def shown(value: Any) -> str:
 
 
 def _range_in_words(kind: str, interval: str) -> str:
+    if interval.startswith(_ZERO):
+        return f"{_ZERO}{_range_in_words(kind, interval.removeprefix(_ZERO))}"
     noun = "an integer" if kind == "integer" else "a number" if not interval.endswith("inf)") else "a finite number"
     low = _INTERVAL.fullmatch(interval)
     assert low is not None, interval
@@ -99,6 +102,8 @@ def _range_in_words(kind: str, interval: str) -> str:
 
 
 def _inside(value: float, interval: str) -> bool:
+    if interval.startswith(_ZERO):
+        return value == 0.0 or _inside(value, interval.removeprefix(_ZERO))
     bounds = _INTERVAL.fullmatch(interval)
     assert bounds is not None, interval
     low, high = float(bounds[2]), float(bounds[3])

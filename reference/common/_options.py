@@ -16,7 +16,7 @@ class Option:
     name: str
     kind: str  # number, integer, flag, choice, names, rate, batches, callable
     meaning: str
-    interval: str = ""  # of numbers, integers and rates: "(0, 1]"
+    interval: str = ""  # of numbers, integers and rates: "(0, 1]", "0 or [1e-8, 1]"
     choices: tuple[str, ...] = ()  # texts; of a number those that may stand in its place
     default: Any = _REQUIRED
     optional: bool = False  # None may be given; always so where it is the default
@@ -69,12 +69,13 @@ def shown(value: Any) -> str:
 
 
 def _numbers_in_words(option: Option) -> str:
-    low, high = option.interval[1:-1].split(", ")
+    *_, interval = option.interval.rpartition("0 or ")
+    low, high = interval[1:-1].split(", ")
     noun = "a whole number" if option.kind == "integer" else "a number"
-    if high == "inf":
-        text = f"{noun} {'>=' if option.interval[0] == '[' else '>'} {low}"
-    else:
-        text = f"{noun} in {option.interval}"
+    at_least = ">=" if interval[0] == "[" else ">"
+    text = f"{noun} {at_least} {low}" if high == "inf" else f"{noun} in {interval}"
+    if option.interval != interval:
+        text = f"0 or {text}"
     words = [repr(choice) for choice in option.choices]
     if option.kind == "rate":
         words.append("('decay', rho0, tau, kappa)")
@@ -82,6 +83,9 @@ def _numbers_in_words(option: Option) -> str:
 
 
 def _contains(interval: str, number: float) -> bool:
+    """Whether a number lies in an interval, before which "0 or " may stand."""
+    if interval.startswith("0 or "):
+        return number == 0.0 or _contains(interval[5:], number)
     low, high = (float(end) for end in interval[1:-1].split(", "))
     return (low < number or (interval[0] == "[" and low == number)) and (
         number < high or (interval[-1] == "]" and number == high)

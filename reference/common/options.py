@@ -25,7 +25,9 @@ OPTIONS: dict[str, Option] = {
         Option("max_iterations", "integer", "iterations after which a loop gives up and its answer says so", _COUNT),
         Option("damping", "number", "share of a site's change that is made", _SHARE),
         Option("inner_damping", "number", "damping of the inner EP", _SHARE),
-        Option("alpha", "number", "power of the divergence; 0 is variational inference, 1 is EP", "[0, 1]"),
+        # (E(alpha) - E(0)) / alpha: without labelling errors energies fall without bound as alpha -> 0, and below 1e-8
+        # what is left of them is rounding and overflow
+        Option("alpha", "number", "power of the divergence; 0 is variational inference, 1 is EP", "0 or [1e-8, 1]"),
         Option("nat_rate", "number", "rate of the natural-gradient steps", _SHARE),
         Option("rate", "number", "first rate of the steps on the hyper-parameters", _POSITIVE),
         Option("learning_rate", "number", "rate of Adam's steps on the hyper-parameters", _POSITIVE),
