@@ -392,7 +392,6 @@ def _plain(
         if not np.isfinite(residual):
             break
     reason = "tolerance reached" if converged else why or f"{iteration} sweeps made"
-    residual = max(residual, left) if np.isfinite(left) else residual
     return Trained(np.array(trace), residual, converged, iteration, improper, False, reason)
 
 

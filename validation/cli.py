@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from validation import catalogue
 from validation.later import STYLE, Commands, later
 from validation.solve import ImplementationError, implementations, methods, solve, versions
 
@@ -209,27 +210,53 @@ def compare_command(
 @app.command("methods")
 def methods_command(
     method: Annotated[str | None, typer.Argument(help="a method id: print its options")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="the options of all methods as a page")] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="the methods as README shows them")] = False,
+    truths: Annotated[bool, typer.Option("--truths", help="with --markdown: the truths instead")] = False,
+    options: Annotated[
+        bool, typer.Option("--options", help="the options of all methods, as the page of the docs")
+    ] = False,
 ) -> None:
-    """List implementations and the methods that each witness has, or the options of one method."""
+    """List the methods of both witnesses, the truths, and who can be asked; or the options of one method."""
+    if truths and not markdown:
+        raise typer.BadParameter("--truths: found it alone, expected --markdown too")
+    if sum((method is not None, markdown, options)) > 1:
+        raise typer.BadParameter("found several of METHOD, --markdown, --options, expected one of them")
+    if markdown:
+        sys.stdout.write(catalogue.truths_markdown() if truths else catalogue.methods_markdown())
+    elif options or method is not None:
+        _print_options(method)
+    else:
+        _print_methods()
+
+
+def _print_options(method: str | None) -> None:
     from validation import options as option_tables
 
-    if markdown:
-        if method is not None:
-            raise typer.BadParameter(f"--markdown: found it with {method!r}, expected no method: the page has all")
+    if method is None:
         sys.stdout.write(option_tables.markdown())
         return
-    if method is not None:
-        table = Table("option", "may be", "default", "meaning", "taken by", box=None)
-        for row in option_tables.rows(method):
-            table.add_row(row.name, row.expected, row.default, row.meaning, ", ".join(row.witnesses))
-        plain_console().print(table)
-        return
+    table = Table("option", "may be", "default", "meaning", "taken by", box=None)
+    for row in option_tables.rows(method):
+        table.add_row(row.name, row.expected, row.default, row.meaning, ", ".join(row.witnesses))
+    plain_console().print(table)
+
+
+def _print_methods() -> None:
+    console = plain_console()
+    table = Table("method", "paper", "likelihood", "prior on", box=None)
+    for entry in catalogue.METHODS:
+        table.add_row(entry.method, entry.paper, ", ".join(entry.likelihoods), entry.points)
+    console.print(table)
+    table = Table("truth", "likelihood", "log Z", box=None)
+    for row in catalogue.TRUTHS:
+        table.add_row(f"{row.implementation} {row.method}", ", ".join(row.likelihoods), row.evidence)
+    console.print(table)
     table = Table("implementation", "from", "methods", box=None)
     known = methods()
     for name, origin in implementations().items():
-        table.add_row(name, origin, ", ".join(known.get(name, ())) or "ask it")
-    plain_console().print(table)
+        listed = known.get(name)
+        table.add_row(name, origin, "ask it" if listed is None else str(len(listed)))
+    console.print(table)
 
 
 @app.callback(invoke_without_command=True)

@@ -119,7 +119,7 @@ def markdown() -> str:
         "",
         "Every option is checked before any work, whether the method will use it or not. `triad methods METHOD`",
         "prints one of these tables; on the command line an option is `-o name=value`, in Python a keyword of `solve`.",
-        "The page is written by `triad methods --markdown > docs/options.md`.",
+        "The page is written by `triad methods --options > docs/options.md`.",
     ]
     for method in dict.fromkeys(name for has in _methods().values() for name in has):
         lines += ["", f"## {method}", "", "| option | may be | default | meaning | taken by |", "|---|---|---|---|---|"]

@@ -34,6 +34,7 @@ class Sweeps:
         """δ, and the distance at which it has arrived."""
         self.damping, self.tolerance = damping, tolerance
         self.distance = np.inf
+        self.change = np.inf  # the residual of the last sweep
         self.converged = False
         self._count = 0
         self._points: list[Array] = []
@@ -61,6 +62,7 @@ class Sweeps:
             self._forget()
             return saved[0]
         self._last = residual, n_improper
+        self.change = residual
         self._points.append(np.concatenate([part.ravel() for part in _leaves(sites)]))
         self._residuals.append(residual)
         if residual <= 0.5 * self._best:

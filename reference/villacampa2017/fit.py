@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
     sites: Any
     posterior: Gaussians
-    residual: float  # estimated largest distance of a factor from the fixed point, in its standardised coordinate
+    residual: float  # largest undamped change of a factor in its own standardised coordinate, in the last sweep
     converged: bool
     n_improper: int
     iterations: int
@@ -107,4 +107,4 @@ def to_fixed_point(
                 sites, q = leap, method.posterior(leap, K)
             except NotPositiveDefiniteError:
                 sites = sweeps.refuse()
-    return Run(sites, q, sweeps.distance, sweeps.converged, n_improper, iterations)
+    return Run(sites, q, sweeps.change, sweeps.converged, n_improper, iterations)

@@ -52,7 +52,7 @@ class GFITCFit(NamedTuple):
     log_norm: Array  # (n, C) log Z_{i,k} under the last cavities
     log_evidence: float | None  # every constant included; None if a cavity is no distribution
     trace: Array  # log evidence after each sweep where asked for; with learn, of the search
-    residual: float  # estimated distance of a site from the fixed point, standardised; with learn, slope left
+    residual: float  # largest undamped change of a site in the last sweep, standardised; with learn, slope left
     converged: bool
     n_improper: int
     iterations: int  # sweeps; with learn, iterations of the search
@@ -297,7 +297,7 @@ def _expectation_propagation(
         log_norm,
         log_evidence,
         np.array(values),
-        sweeps.distance,
+        sweeps.change,
         sweeps.converged,
         n_improper,
         iterations,
@@ -365,8 +365,8 @@ def gfitc_baseline(
         fit = run(there, False)
         if fit.log_evidence is None or not fit.converged:
             raise NotPositiveDefiniteError(
-                f"gfitc: found residual {fit.residual:.3g} after {fit.iterations} sweeps, expected at most "
-                f"{tolerance:.3g}; lower damping"
+                f"gfitc: found a last change of {fit.residual:.3g} after {fit.iterations} sweeps, expected a distance "
+                f"from the fixed point of at most {tolerance:.3g}; lower damping"
             )
         return fit.log_evidence, gfitc_gradients(fit.sites, X, y, there, learned)
 

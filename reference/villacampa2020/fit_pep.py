@@ -235,7 +235,7 @@ def to_fixed_point(
                 coefficients, q = leap, posterior_moments(leap.c1, leap.c2, K.upsilon, K.K_ZZ)
             except NotPositiveDefiniteError:
                 coefficients = sweeps.refuse()
-    return Run(coefficients, q, sweeps.distance, sweeps.converged, n_improper, iterations)
+    return Run(coefficients, q, sweeps.change, sweeps.converged, n_improper, iterations)
 
 
 def log_evidence_of(

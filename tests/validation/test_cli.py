@@ -431,7 +431,7 @@ def strict(text):
         ("a", "b", 0),
         ("a", "far", 1),
         ("a", "truth", 0),
-        ("a", "target", 0),
+        ("a", "target", 2),  # numbers of two models are shown, not judged
         ("sure", "surely-not", 1),
         ("bare", "a", 2),
     ],
