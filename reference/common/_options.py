@@ -163,11 +163,15 @@ def _lists(option: Option, value: Any, n: int | None) -> Any:
             rows = np.asarray(batch)
         except ValueError:
             raise ValueError(f"{name}: found rows of different lengths, expected a list of indices") from None
-        if rows.ndim != 1 or len(rows) == 0 or rows.dtype.kind not in "iu" or isinstance(batch, np.ma.MaskedArray):
-            kind = f"dtype {rows.dtype} and shape {rows.shape}"
-            raise ValueError(f"{name}: found {kind}, expected a list of at least one index")
-        if np.min(rows) < 0 or (n is not None and np.max(rows) >= n):
+        if rows.ndim != 1 or len(rows) == 0:
+            raise ValueError(f"{name}: found shape {rows.shape}, expected a list of at least one index")
+        masked = isinstance(batch, np.ma.MaskedArray)
+        if masked or rows.dtype.kind not in "iu":
+            kind = "a masked array of " * masked + f"dtype {rows.dtype}"
+            raise ValueError(f"{name}: found {kind}, expected whole numbers")
+        outside = rows[rows < 0] if n is None else rows[(rows < 0) | (rows >= n)]
+        if len(outside):
             limit = ">= 0" if n is None else f"0 to {n - 1}"
-            raise ValueError(f"{name}: found {np.min(rows)} to {np.max(rows)}, expected {limit}")
+            raise ValueError(f"{name}: found index {outside[0]}, expected {limit}")
         found.append(rows.astype(np.int64))
     return found

@@ -201,20 +201,23 @@ def test_drawn_batches_stop_by_the_rule_and_repeat_with_the_seed(rng):
     np.testing.assert_array_equal(a.inducing_mean, b.inducing_mean)
 
 
+RATES = r"'adaptive' or \('decay', rho0, tau, kappa\) or a number in \(0, 1\]"
 BAD = [
     ({"batches": [[]]}, r"batches\[0\]: found shape \(0,\), expected a list of at least one index"),
     ({"batches": []}, r"batches: found an empty list"),
     ({"batches": [[0, 24]]}, r"batches\[0\]: found index 24, expected 0 to 23"),
-    ({"batches": [[0], [-1]]}, r"batches\[1\]: found index -1"),
+    ({"batches": [[0], [-1]]}, r"batches\[1\]: found index -1, expected >= 0"),
     ({"batches": [[0.5]]}, r"batches\[0\]: found dtype float64, expected whole numbers"),
+    ({"batches": [[0], [[1, 2]]]}, r"batches\[1\]: found shape \(1, 2\), expected a list of at least one index"),
+    ({"batches": [np.ma.array([1])]}, r"batches\[0\]: found a masked array of dtype int64, expected whole numbers"),
     ({"init_batches": []}, r"init_batches: found an empty list"),
     ({"batches": [[0]], "n_steps": 2}, r"n_steps: found 2, expected at most 1"),
     ({"batch_size": 0}, r"batch_size: found 0"),
-    ({"rate": 1.5}, r"rate: found 1.5, expected a number in \(0, 1\]"),
-    ({"rate": 0.0}, r"rate: found 0, expected > 0"),
+    ({"rate": 1.5}, rf"rate: found 1.5, expected {RATES}"),
+    ({"rate": 0.0}, rf"rate: found 0.0, expected {RATES}"),
     ({"rate": "fast"}, r"rate: found 'fast', expected 'adaptive'"),
     ({"rate": ("decay", 3.0, 0.0, 0.5)}, r"rate: found .*, which starts above 1"),
-    ({"learn": ("jitter",)}, r"learn: found 'jitter', expected some of variance"),
+    ({"learn": ("jitter",)}, r"learn: found \('jitter',\), expected some of variance, lengthscales, noise, Z, each"),
     ({"learn": "noise", "noise": 0.0}, r"learn: found 'noise' with noise = 0"),
     ({"learn": "Z", "Z": None}, r"learn: found 'Z' in a full GP"),
     ({"stop": "now"}, r"stop: found 'now'"),
