@@ -185,7 +185,7 @@ def test_a_logit_chain_that_stands_still_is_seen(monkeypatch):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_warmup": "some"}, r"n_warmup: found 'some', expected an integer >= 0 or 'auto'"),
+        ({"n_warmup": "some"}, r"n_warmup: found 'some', expected an integer in \[0, 2147483647\] or 'auto'"),
         ({"n_warmup": "auto", "max_warmup": 99}, r"max_warmup: found 99, expected an integer >= 100"),
         ({"target_ess": 0.0}, r"target_ess: found 0.0, expected a finite number > 0"),
         ({"max_draws": 100}, r"max_draws: found 100, expected None without target_ess"),

@@ -220,7 +220,7 @@ def test_learning_ends_where_log_z_is_highest(rng):
     ("change", "message"),
     [
         ({"damping": 1.5}, r"damping: found 1.5, expected a number in \(0, 1\]"),
-        ({"damping": 0.0}, r"damping: found 0, expected > 0"),
+        ({"damping": 0.0}, r"damping: found 0.0, expected a number in \(0, 1\]"),
         ({"learn": "Z"}, r"learn: found 'Z' in a full GP"),
         ({"tolerance": 0.0}, r"tolerance: found 0"),
     ],

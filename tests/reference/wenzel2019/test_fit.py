@@ -285,7 +285,7 @@ BAD = [
     ({"jitter": -1e-9}, r"jitter: found -1e-09, expected >= 0"),
     ({"Z": np.zeros((2, 3))}, r"Z: found 3 columns, expected 2 as in X"),
     ({"Z": np.zeros((0, 2))}, r"Z: found shape \(0, 2\)"),
-    ({"tolerance": 0.0}, r"tolerance: found 0, expected > 0"),
+    ({"tolerance": 0.0}, r"tolerance: found 0.0, expected a number in \(0, 1\)"),
     ({"max_iterations": 0}, r"max_iterations: found 0, expected a whole number >= 1"),
     ({"max_iterations": 2.5}, r"max_iterations: found 2.5"),
     ({"callback": 3}, r"callback: found 3, expected a callable or None"),
