@@ -274,9 +274,10 @@ ESTIMATORS: dict[str, Option] = {
         Option("hyperparameters", "choice", "whether the prior is learned", choices=("map", "fixed")),
         Option(
             "hyperprior",
-            "choice",
-            "density of the prior's parameters",
+            "laws",
+            "density of the prior's parameters; None: flat",
             choices=_HYPERPRIORS,
+            optional=True,
         ),
         Option("inducing_points", "data", "(m, d) or (C, m, d); None: chosen among the rows"),
         Option("jitter", "number", "on the diagonal of K_ZZ", "[0, inf)"),

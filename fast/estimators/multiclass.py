@@ -15,9 +15,8 @@ from fast import _inputs
 from fast._types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
-from fast.multiclass_learning import half_t_scale, search
+from fast.multiclass_learning import checked_hyperprior, half_t_scale, search
 from fast.multiclass_prior import prepare
-from fast.outer_loop import one_of
 
 _TOLERANCE = 1e-8  # of the inner iteration
 _LEARNING_TOLERANCE = 1e-3  # of the slope in log parameters: far below what the data resolve
@@ -103,7 +102,8 @@ class _MulticlassClassifier(GPClassifier):
         self.verbose = verbose
 
     def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        one_of("hyperparameters", self.hyperparameters, ("map", "fixed"))
+        if not isinstance(self.hyperprior, str):  # fields and scales, used or not
+            checked_hyperprior(self.hyperprior, X.shape[1])
         return super()._start(X, rng)
 
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> None:
@@ -117,7 +117,6 @@ class _MulticlassClassifier(GPClassifier):
         """Priors of what is learned; under the default one lengthscales count in units of their start."""
         if not isinstance(self.hyperprior, str):
             return self.hyperprior
-        one_of("hyperprior", self.hyperprior, tuple(_UNITS))
         scale = half_t_scale()
         law = ("half-student-t", _DF, scale)
         units = start.lengthscales if _UNITS[self.hyperprior] else 1.0

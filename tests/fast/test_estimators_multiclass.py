@@ -131,7 +131,14 @@ def test_a_run_that_did_not_converge_is_the_reason(iris, monkeypatch):
         ({"noise": [0.1, 0.2]}, r"^noise: found"),
         ({"learn": None}, r"^learn: found None"),
         ({"learn": (1,)}, r"^learn: found \(1,\)"),
-        ({"hyperprior": 5}, r"^hyperprior: found 5"),
+        (
+            {"hyperprior": 5},
+            r"^hyperprior: found 5, expected one of 'half-student-t', .* or a mapping field -> .*, or None",
+        ),
+        (
+            {"hyperprior": "cauchy"},
+            r"^hyperprior: found 'cauchy', expected one of 'half-student-t', 'half-student-t-absol",
+        ),
         ({"hyperprior": ("half-student-t", 4.0)}, r"^hyperprior: found \('half"),
         ({"hyperprior": {"period": ("half-student-t", 4.0, 1.0)}}, r"^hyperprior: found field 'period'"),
         ({"hyperprior": {"variance": ("half-student-t", 4.0)}}, r"^hyperprior\['variance'\]: found"),
@@ -147,6 +154,21 @@ def test_a_run_that_did_not_converge_is_the_reason(iris, monkeypatch):
 def test_what_no_prior_can_be_is_refused_by_name(settings, match, iris):
     with pytest.raises(ValueError, match=match):
         LaplaceClassifier(**settings).fit(*iris)
+
+
+def test_a_mapping_of_priors_is_checked_where_nothing_is_learned(iris):
+    laws = {"noise": ("half-student-t", 4.0, 0.0)}
+    with pytest.raises(ValueError, match=r"^hyperprior\['noise'\] scale: found 0.0"):
+        LaplaceClassifier(hyperprior=laws, hyperparameters="fixed").fit(*iris)
+
+
+def test_no_hyperprior_is_a_flat_one(iris):
+    X, y = iris
+    flat = LaplaceClassifier(hyperprior=None).fit(X, y)
+    empty = LaplaceClassifier(hyperprior={}).fit(X, y)
+    np.testing.assert_array_equal(flat.predict_proba(X), empty.predict_proba(X))
+    # the maximum of the evidence alone is higher than the evidence where the evidence times a prior is largest
+    assert flat.log_evidence_ > LaplaceClassifier().fit(X, y).log_evidence_
 
 
 def test_a_callback_that_cannot_be_called_is_refused(iris):
