@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from validation import Problem, Solution, catalogue, cli, problems, solve
+from validation import Problem, Solution, catalogue, cli, options, problems, solve
 
 ROOT = Path(__file__).resolve().parents[2]
 COMMANDS = ["verify", "audit", "data", "bench", "problems", "solve", "compare", "methods"]
@@ -161,6 +161,9 @@ def test_methods_are_listed(triad):
     assert code == 0
     for text in ("reference", "fast", "gibbs", "quadrature", "x-gpc", "gibbs-logit", "exact"):
         assert text in out
+    page = (Path(__file__).resolve().parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+    shown = page.partition("$ triad methods\n")[2].partition("```")[0]
+    assert [line.split() for line in out.splitlines()] == [line.split() for line in shown.splitlines()]
 
 
 def test_methods_are_printed_as_a_page_shows_them(triad):
@@ -168,9 +171,14 @@ def test_methods_are_printed_as_a_page_shows_them(triad):
     assert code == 0
     assert out == catalogue.methods_markdown()
     assert triad("methods", "--markdown", "--truths")[1] == catalogue.truths_markdown()
+    assert triad("methods", "--options")[1] == options.markdown()
     code, _, err = triad("methods", "--truths")
     assert code == 2
     assert "--truths: found it alone, expected --markdown too" in err
+    for several in (("x-gpc", "--markdown"), ("x-gpc", "--options"), ("--markdown", "--options")):
+        code, _, err = triad("methods", *several)
+        assert code == 2
+        assert "found several of METHOD, --markdown, --options, expected one of them" in err
 
 
 # -- solve ---------------------------------------------------------------------------------------------------
@@ -206,14 +214,17 @@ def test_an_answer_that_has_not_converged_is_kept_and_says_so(triad, tmp_path):
         (["fast", "x-gpc", "tyo"], r"problem: found 'tyo', .*did you mean 'toy"),
         (["fast", "x-gpc", "nowhere.npz"], r"nowhere\.npz: found no file"),
         (["fast", "x-gpc", "toy", "-o", "tolerence=1"], r"option: found 'tolerence', .*did you mean 'tolerance'"),
-        (["fast", "x-gpc", "toy", "-o", "tolerance=nan"], r"tolerance: found str 'nan', expected one finite number"),
-        (["fast", "x-gpc", "toy", "-o", "tolerance=NaN"], r"tolerance: found nan"),
-        (["fast", "x-gpc", "toy", "-o", "tolerance=small"], r"tolerance: found str"),
-        (["fast", "x-gpc", "toy", "-o", "max_iterations=2.5"], r"max_iterations: found float 2\.5, expected an"),
-        (["fast", "x-gpc", "toy", "-o", "gradients=no"], r"gradients: found str, expected True or False"),
-        (["gibbs", "gibbs-logit", "toy", "-o", "seed=-1"], r"seed: found -1, expected at least 0"),
+        (["fast", "x-gpc", "toy", "-o", "tolerance=nan"], r"tolerance: found 'nan', expected a number in \(0, 1\)"),
+        (["fast", "x-gpc", "toy", "-o", "tolerance=NaN"], r"tolerance: found nan, expected a number in \(0, 1\)"),
+        (["fast", "x-gpc", "toy", "-o", "tolerance=small"], r"tolerance: found 'small', expected a number in \(0, 1\)"),
+        (["fast", "x-gpc", "toy", "-o", "max_iterations=2.5"], r"max_iterations: found 2\.5, expected an integer >= 1"),
+        (["fast", "x-gpc", "toy", "-o", "gradients=no"], r"gradients: found 'no', expected True or False"),
+        (["gibbs", "gibbs-logit", "toy", "-o", "seed=-1"], r"seed: found -1, expected an integer >= 0"),
         (["fast", "qep", "toy-3", "-o", "learn=variance"], r"learn: found \('variance',\), expected \(\)"),
-        (["fast", "x-gpc", "toy", "-o", "callback=print"], r"callback: found str"),
+        (
+            ["fast", "x-gpc", "toy", "-o", "callback=print"],
+            r"callback: found 'print', expected something to call, or None",
+        ),
         (["quadrature", "exact", "toy"], r"X: found n = 24, expected n <= 3"),
         (["nowhere_at_all:f", "m", "toy"], r"implementation: found no module 'nowhere_at_all'"),
         (["json:nothing", "m", "toy"], r"implementation: found no 'nothing' in json"),
