@@ -196,10 +196,10 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
     ("change", "text"),
     [
         ({"Z": None}, "Z: found None, expected inducing points"),
-        ({"rate": 1.5}, r"rate: found 1.5, expected a number in \(0, 1\]"),
+        ({"rate": 1.5}, r"rate: found 1.5, expected 'adaptive', a number in \(0, 1\] or \('decay', rho_0"),
         ({"rate": 0.0}, "rate: found 0.0"),
         ({"rate": "fast"}, "rate: found 'fast', expected 'adaptive'"),
-        ({"rate": ("decay", 1.0)}, "rate: found .* expected .'decay', rho_0, tau, kappa"),
+        ({"rate": ("decay", 1.0)}, r"rate: found \('decay', 1.0\), expected .* or \('decay', rho_0, tau, kappa\)"),
         ({"rate": ("decay", 5.0, 1.0, 0.5)}, "rate: found 3.54 in the first step, expected at most 1"),
         ({"learn": ("variance", "speed")}, "learn: found .*, expected different names of variance"),
         ({"learn": ("noise",), "noise": 0.0}, "noise: found 0.0, expected > 0 when it is learned"),
