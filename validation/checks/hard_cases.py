@@ -26,8 +26,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from validation import catalogue, premises
 from validation import compare as comparing
-from validation import premises
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.hard_problems import FAMILIES, SCENARIOS, SEED, Cell, cells
 from validation.solution import Solution
@@ -37,13 +37,6 @@ from validation.solve import solve
 LONGEST = 30.0
 VERDICTS = ("equal", "honest", "error", "red")
 _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
-_PAPERS = {
-    "wenzel2019": ("x-gpc", "x-gpc-svi", "svgpc", "epgpc"),
-    "izmailov2016": ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"),
-    "riihimaki2013": ("nested-ep", "nested-iep", "qep", "qiep", "laplace", "laplace-tkp", "vb-probit"),
-    "villacampa2017": ("ep", "sep", "gfitc", "vi-robust"),
-    "villacampa2020": ("pep", "apep", "arpep", "rpapep", "bb-alpha", "label-regression", "laplace-sparse"),
-}  # fmt: skip
 
 # Cells of a quick run, each with what it is there for: a rule that takes the last change for the distance (slow), a
 # fixed point that mixing finds and no plain step goes to (repeated), slopes in which rounding is multiplied by the
@@ -185,9 +178,8 @@ def _register(method: str, paper: str) -> None:
     )(hard)
 
 
-for _paper, _methods in _PAPERS.items():
-    for _method in _methods:
-        _register(_method, _paper)
+for _entry in catalogue.METHODS:
+    _register(_entry.method, _entry.paper)
 
 
 # -- command line ----------------------------------------------------------------------------------------------------

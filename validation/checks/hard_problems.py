@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from validation import catalogue
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -37,36 +38,16 @@ class Family(NamedTuple):
     steps: bool = False
 
 
-_THRESHOLD = Family(("threshold",), "needed")
+_POINTS = {catalogue.INDUCING: "needed", catalogue.ALL_ROWS: "refused", catalogue.EITHER: "allowed"}
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
-        "x-gpc": Family(("logit",), "allowed"),
-        "x-gpc-svi": Family(("logit",), "needed", steps=True),
-        "svgpc": Family(("probit",), "allowed"),
-        "epgpc": Family(("probit",), "allowed"),
-        "svi": Family(("logit", "probit"), "allowed"),
-        "vi-jj": Family(("logit",), "allowed"),
-        "vi-jj-full": Family(("logit",), "allowed"),
-        "vi-jj-hybrid": Family(("logit",), "allowed"),
-        "vi-taylor": Family(("logit", "probit"), "allowed"),
-        "nested-ep": Family(("multinomial-probit",), "refused"),
-        "nested-iep": Family(("multinomial-probit",), "refused"),
-        "qep": Family(("multinomial-probit",), "refused"),
-        "qiep": Family(("multinomial-probit",), "refused"),
-        "vb-probit": Family(("multinomial-probit",), "refused"),
-        "laplace": Family(("softmax",), "refused"),
-        "laplace-tkp": Family(("softmax",), "refused"),
-        "ep": _THRESHOLD,
-        "sep": _THRESHOLD,
-        "gfitc": _THRESHOLD,
-        "vi-robust": Family(("threshold",), "needed", epsilon=0.05),
-        "pep": _THRESHOLD,
-        "apep": _THRESHOLD,
-        "arpep": _THRESHOLD,
-        "rpapep": _THRESHOLD,
-        "bb-alpha": _THRESHOLD,
-        "label-regression": _THRESHOLD,
-        "laplace-sparse": Family(("softmax",), "needed"),
+        entry.method: Family(
+            entry.likelihoods,
+            _POINTS[entry.points],
+            epsilon=0.05 if entry.errors else 0.0,
+            steps=entry.method == "x-gpc-svi",
+        )
+        for entry in catalogue.METHODS
     }
 )
 
