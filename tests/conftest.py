@@ -4,6 +4,6 @@ import signal
 
 
 def pytest_configure():
-    """Hear Ctrl-C, and let the processes that tests start hear it, where a shell in the background has switched it off."""
+    """Hear Ctrl-C, as do processes that tests start, where a shell in the background has switched it off."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -163,7 +163,7 @@ def test_log_z_is_the_printed_one_at_the_fixed_point(alpha):
     assert posterior.trained.residual <= 1e-10
     sites = site_matrices(p, *posterior.sites.values())
     reference = 0.0 if alpha < 1e-6 else alpha
-    # condition of K 1e3 squared, printed form divided by alpha; its limit is within alpha, as its derivative is below it
+    # condition of K 1e3 squared, printed form divided by alpha; its limit is within alpha of it
     wanted = dense_log_z(p, sites, reference)
     np.testing.assert_allclose(posterior.log_evidence, wanted, rtol=1e-9 + alpha - reference, atol=0.0)
     T = np.linalg.inv(dense(p)[0]) + sites[0].sum(axis=0)
