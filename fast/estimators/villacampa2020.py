@@ -13,7 +13,7 @@ _ALL_ROWS = '"batch": all rows in every step, parameters by L-BFGS-B'
 _PARAMETERS = f"""
     Parameters
     ----------
-    alpha : float                        power of the likelihood that is matched, in [0, 1]; 0: variational inference
+    alpha : float                        power of the likelihood that is matched, in [1e-8, 1] or 0, which is VI
     epsilon : float                      probability of a random label, in [0, 1); > 0 if alpha is 0{POINTS}{
     TRAINING.format(batch=_ALL_ROWS, steps=STEPS)
 }{ENDING}"""

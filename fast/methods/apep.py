@@ -97,7 +97,7 @@ def fit(
     Z : (C, m, d)                    inducing points; (m, d) stands for all classes
     epsilon : float                  probability of a random label, in [0, 1); > 0 if alpha is 0
     energy : str                     "apep", "arpep" or "rpapep"
-    alpha : float                    power, in [0, 1]
+    alpha : float                    power, 0 or in [1e-8, 1]
     shared : bool                    one parameter vector and one Z
     tolerance : float                standardised length of the natural gradient
     max_iterations : int             natural-gradient steps

@@ -119,7 +119,7 @@ def fit(
     lengthscales : (C, d)            > 0; (d,) stands for all classes
     Z : (C, m, d)                    inducing points; (m, d) stands for all classes
     epsilon : float                  probability of a random label, in [0, 1); > 0 if alpha is 0
-    alpha : float                    power, in [0, 1]
+    alpha : float                    power, 0 or in [1e-8, 1]
     shared : bool                    one parameter vector and one Z: kernels are computed once, gradients summed
     damping : float                  in (0, 1]; halved within a sweep until q is a distribution
     tolerance : float                largest standardised change of a site in an undamped sweep

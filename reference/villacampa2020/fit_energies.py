@@ -448,7 +448,7 @@ def fit_energy(
     prior : Prior             hyper-parameters and inducing inputs of all classes; the start where learned
     method : str              "apep", "arpep" or "rpapep"
     epsilon : float           ε in [0, 1), positive at α = 0
-    alpha : float             α in [0, 1]
+    alpha : float             α, 0 or in [1e-8, 1]
     tolerance : float         natural gradient in the metric of q at which the ascent ends
     max_iterations : int      steps on all data after which it gives up
     batches : index lists     one a step

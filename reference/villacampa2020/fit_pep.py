@@ -450,7 +450,7 @@ def fit_pep(
     y : (n,)                  labels, 0..C-1; a class may be absent
     prior : Prior             hyper-parameters and inducing inputs, where to start from
     epsilon : float           label-error probability in [0, 1), positive at alpha = 0
-    alpha : float             α in [0, 1]; 0 is variational inference
+    alpha : float             α, 0 (variational inference) or in [1e-8, 1]
     damping : float           in (0, 1], how much of each move is made
     shared : bool             one vector of hyper-parameters for all classes
     options : Options         the rest; None: defaults
