@@ -132,3 +132,19 @@ def test_nothing_missing_meets_the_reach():
 def test_the_shipped_list_of_equivalents_is_well_formed():
     for entry in report.known_equivalents():
         assert entry["module"].partition(".")[0] in statements.PACKAGES
+
+
+def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
+    mutants, outcomes = sample(["red", "crash", "never executed"])
+    known = [
+        {
+            "module": found.module,
+            "function": found.function,
+            "before": found.before,
+            "after": found.after,
+            "reason": "-",
+        }
+        for found in mutants
+    ]
+    rates = report.table(mutants, outcomes, known)["all"]
+    assert (rates.red, rates.crash, rates.never, rates.equivalent) == (1, 1, 1, 0)
