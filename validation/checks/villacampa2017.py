@@ -190,7 +190,7 @@ def cavity(solution: Solution, prior: list[Linear], i: int, k: int, c1: float, c
     return Cavity(float(v @ mean), float(v @ cov @ v), float(v @ m), float(v @ V @ v))
 
 
-def _tilted_pair(label: Cavity, other: Cavity, cond: float) -> NDArray[np.float64]:
+def tilted_pair(label: Cavity, other: Cavity, cond: float) -> NDArray[np.float64]:
     """log Z, means and variances of (w_y, w_k) under the two cavities times Phi((w_y - w_k)/sqrt(cond)), by a sum.
 
     The integrand's Fourier transform falls as a Gaussian of the narrower of cavity and step, so that a trapezoidal rule
@@ -224,7 +224,7 @@ def pair_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
             for k in (k for k in range(problem.n_classes) if k != y):
                 label = cavity(answer, prior, i, y, sites["c1_label"][i, k], sites["c2_label"][i, k])
                 other = cavity(answer, prior, i, k, sites["c1_other"][i, k], sites["c2_other"][i, k])
-                expected.append(_tilted_pair(label, other, prior[y].cond_var[i] + prior[k].cond_var[i]))
+                expected.append(tilted_pair(label, other, prior[y].cond_var[i] + prior[k].cond_var[i]))
                 found.append([sites["log_tilted_norm"][i, k], label.q_mean, label.q_var, other.q_mean, other.q_var])
         yield Compared(
             relative_difference(found, expected),
