@@ -222,7 +222,7 @@ def _inducing(solution: Solution) -> tuple[Array, Array]:
     return solution.inducing_mean[0], np.linalg.cholesky(solution.inducing_cov[0])
 
 
-def _of_vector(mean: Array, C: Array, vector: Array) -> tuple[Array, Array]:
+def of_vector(mean: Array, C: Array, vector: Array) -> tuple[Array, Array]:
     """μ + C a and C (I + T): coordinates in which q(u) has the size of one."""
     m = mean.size
     T = np.zeros((m, m))
@@ -230,22 +230,22 @@ def _of_vector(mean: Array, C: Array, vector: Array) -> tuple[Array, Array]:
     return mean + C @ vector[:m], C @ (np.eye(m) + T)
 
 
-def _slopes(function: Callable[[Array], float], size: int, step: float = 1e-4) -> Array:
+def slopes_at_zero(function: Callable[[Array], float], size: int, step: float = 1e-4) -> Array:
     """Central differences at zero."""
     return np.array([(function(step * e) - function(-step * e)) / (2.0 * step) for e in np.eye(size)])
 
 
 def _objective(subject: Subject, problem: Problem, solution: Solution) -> Callable[[Array], float]:
-    """What the method makes stationary, of the coordinates of `_of_vector` and of log ξ where ξ is free."""
+    """What the method makes stationary, of the coordinates of `of_vector` and of log ξ where ξ is free."""
     judge = Objective(problem)
     mean, C = _inducing(solution)
     if subject is SVI:
-        return lambda vector: judge.elbo(*_of_vector(mean, C, vector))
+        return lambda vector: judge.elbo(*of_vector(mean, C, vector))
     xi = np.asarray(solution.local["xi"])
     if subject is TAYLOR:
-        return lambda vector: judge.expanded(*_of_vector(mean, C, vector), xi)
+        return lambda vector: judge.expanded(*of_vector(mean, C, vector), xi)
     free = mean.size * (mean.size + 3) // 2
-    return lambda vector: judge.local_bound(*_of_vector(mean, C, vector), xi * np.exp(vector[free:]))
+    return lambda vector: judge.local_bound(*of_vector(mean, C, vector), xi * np.exp(vector[free:]))
 
 
 def stationary(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -264,7 +264,7 @@ def stationary(context: Context, subject: Subject, problem: Problem) -> Iterable
             "dense",
         )
         yield Compared(
-            float(np.abs(_slopes(function, size)).max()),
+            float(np.abs(slopes_at_zero(function, size)).max()),
             1e-6,
             "in units of q(u) slopes of order one are the rule; steps of 1e-4 leave 1e-8 times third derivatives, "
             "rounding leaves 1e-15 of some 10 nat over 1e-4",
@@ -287,7 +287,7 @@ def projected_mode(context: Context, problem: Problem) -> Iterable[Outcome]:
             return judge.log_posterior(mean + C @ a)
 
         yield Compared(
-            float(np.abs(_slopes(height, m)).max()),
+            float(np.abs(slopes_at_zero(height, m)).max()),
             1e-6,
             "the slope at the mode is zero; steps of 1e-4 leave 1e-8 times third derivatives",
             solution.label,
