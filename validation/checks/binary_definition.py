@@ -3,7 +3,8 @@
 Dense matrices and one trapezoidal rule; nothing of either witness. kappa are the rows K_iZ K_ZZ^-1 (I for a full GP), P
 and h the precision and the precision-adjusted mean of q(u). What a batch S of n data says is scaled with n/|S|:
 
-    x-gpc-svi, svgpc   P <- (1 - r) P + r (K^-1 + n/|S| sum w_i kappa_i kappa_i'),  h <- (1 - r) h + r n/|S| sum b_i kappa_i
+    x-gpc-svi, svgpc   P <- (1 - r) P + r (K^-1 + n/|S| sum w_i kappa_i kappa_i')
+                       h <- (1 - r) h + r n/|S| sum b_i kappa_i
                        with w = tanh(c/2)/(2c), c^2 = E f^2, b = y/2, or w = -2 dE/dv, b = dE/dm + w m, E = E log Phi
     epgpc              sites of a batch side by side from one q, damped in natural parameters
     svi                AdaDelta along the slopes in mean and Cholesky factor of the scaled bound
@@ -209,7 +210,7 @@ def stationary(context: Context, method: str, problem: Problem) -> Iterable[Outc
             c = np.asarray(answer.local["c"])
 
             def value(x: Array, dense: Objective = dense, q: Law = q, C: Array = C, c: Array = c) -> float:
-                return dense.local_bound(*of_vector(q.mean, C, x), c * np.exp(x[free:]))
+                return dense.local_bound(*of_vector(q.mean, C, x), c * np.exp(x[-c.size :]))
 
             size = free + problem.n
         else:
@@ -353,8 +354,8 @@ def _natural_step(method: str, problem: Problem, P: Array, h: Array, rows: Seque
 class Adam:
     """Kingma and Ba, algorithm 1, uphill."""
 
-    def __init__(self) -> None:
-        self.first, self.second, self.steps = 0.0, 0.0, 0
+    def __init__(self, rate: float = _ADAM) -> None:
+        self.rate, self.first, self.second, self.steps = rate, np.zeros(1), np.zeros(1), 0
 
     def step(self, gradient: Array) -> Array:
         """What to add."""
@@ -362,7 +363,7 @@ class Adam:
         self.first = 0.9 * self.first + 0.1 * gradient
         self.second = 0.999 * self.second + 0.001 * gradient**2
         mean, square = self.first / (1.0 - 0.9**self.steps), self.second / (1.0 - 0.999**self.steps)
-        return np.asarray(_ADAM * mean / (np.sqrt(square) + 1e-8))
+        return np.asarray(self.rate * mean / (np.sqrt(square) + 1e-8))
 
 
 _LEARNED = ("variance", "lengthscales")

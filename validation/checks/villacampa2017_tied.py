@@ -272,7 +272,7 @@ for _setup in (SEP, PER_CLASS):
         _of(fixed_point), (_FEW,), (_TOY,))  # fmt: skip
     add(_where.format("limit", "batch_definition"), "Do batches move the tied factor as the definition says?",
         _of(replayed), (_TOY,))  # fmt: skip
-    add(_where.format("slope", "definition"), "Are (10) and the exact gradient derivatives of what they are said to be?",
+    add(_where.format("slope", "definition"), "Are both gradients derivatives of what they are said to be?",
         _of(gradients), (_FEW,), (_TOY,))  # fmt: skip
     add(_where.format("slope", "batch_definition"), "Is a step of learning along (12), of the batch's share?",
         _of(learned_step), (_TOY,))  # fmt: skip

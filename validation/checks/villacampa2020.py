@@ -220,7 +220,7 @@ def no_optimum(context: Context, problem: Problem) -> Iterable[Outcome]:
 def definition(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
     """Each witness's value, slopes and derivatives against the definition, by dense algebra and differences."""
     for witness in _WITNESSES:
-        for epsilon in (problem.epsilon, 0.0):
+        for epsilon in (problem.epsilon,) if subject == BB else (problem.epsilon, 0.0):
             found = _solved(context, witness, subject, problem.replace(epsilon=epsilon))
             yield from _unconverged((found,))
             yield Compared(

@@ -92,8 +92,32 @@ class Dense:
             total += (self.log_powers(alpha, *cavity)[i] + G(*cavity) - G(P, h)) / alpha
         return float(total)
 
+    def log_labels(self, precision: Array, shift: Array) -> Array:
+        """(n,) E log p(y_i|f_i)."""
+        right = largest(self.y, *self.moments(precision, shift))
+        return np.asarray(np.log(self.labels[0]) * right + np.log(self.labels[1]) * (1.0 - right))
+
+    def data_terms(self, method: str, alpha: float, mean: Array, cov: Array) -> Array:
+        """(n,) what the data add to the objective at q: F_i under the law of the method, E_q log p for vi-robust."""
+        n, P = len(self.y), _inverse(cov)
+        h = np.einsum("kij,kj->ki", P, mean)
+        if method == "vi-robust":
+            return self.log_labels(P, h)
+        left = {"arpep": 1.0, "rpapep": 1.0 - alpha / (n + 1)}.get(method, 1.0 - alpha / n)
+        prior = 0.0 if method in ("arpep", "rpapep") else (1.0 - left) * self.K_inv
+        return self.log_powers(alpha, left * P + prior, left * h) / alpha
+
+    def batch_energy(self, method: str, alpha: float, mean: Array, cov: Array, rows: list[int]) -> float:
+        """The objective with the terms of some data, n/b times, in the place of all."""
+        terms = self.data_terms(method, alpha, mean, cov)
+        return (
+            self.energy(method, alpha, mean, cov)
+            + len(terms) / len(rows) * float(terms[rows].sum())
+            - float(terms.sum())
+        )
+
     def energy(self, method: str, alpha: float, mean: Array, cov: Array) -> float:
-        """The objective of apep, arpep or rpapep at q = N(mean, cov), (C, m) and (C, m, m)."""
+        """The objective of apep, arpep, rpapep or vi-robust at q = N(mean, cov), (C, m) and (C, m, m)."""
         n, P = len(self.y), _inverse(cov)
         h = np.einsum("kij,kj->ki", P, mean)
         if method in ("apep", "bb-alpha"):
@@ -101,11 +125,11 @@ class Dense:
                 alpha, np.repeat((P - self.K_inv)[None] / n, n, axis=0), np.repeat(h[None] / n, n, axis=0)
             )
         prior = G(self.K_inv, np.zeros_like(h))
-        if method == "arpep":
+        if method in ("arpep", "vi-robust"):
             quadratic = np.einsum("kij,kij->", self.K_inv, cov + mean[:, :, None] * mean[:, None])
             log_dets = np.linalg.slogdet(cov)[1].sum() - 2.0 * prior
             kl = 0.5 * float(quadratic - mean.size - log_dets)
-            return float(self.log_powers(alpha, P, h).sum()) / alpha - kl
+            return float(self.data_terms(method, alpha, mean, cov).sum()) - kl
         left = 1.0 - alpha / (n + 1)
         total = G(P, h) + (G(left * P + alpha * self.K_inv, left * h) - alpha * prior - G(P, h)) / alpha
         total += n / alpha * (G(left * P, left * h) - G(P, h))
@@ -174,10 +198,15 @@ def _differences(y: NDArray[np.int64], mean: Array, var: Array) -> tuple[Array, 
     return by_mean, by_var
 
 
+def power(answer: Solution) -> float:
+    """alpha, 0 for the variational bound."""
+    return float(answer.settings.get("alpha", 0.0))
+
+
 def value(answer: Solution, problem: Problem | None = None) -> float:
     """The objective of a solution from its sites, or from its q, with the priors of a problem (its own by default)."""
     dense = Dense(problem or answer.problem)
-    alpha = float(answer.settings["alpha"])
+    alpha = power(answer)
     if answer.method == "pep":
         return dense.with_sites(alpha, answer.local["site_precision"], answer.local["site_shift"])
     assert answer.inducing_mean is not None
@@ -187,7 +216,7 @@ def value(answer: Solution, problem: Problem | None = None) -> float:
 
 def free_slopes(answer: Solution) -> Array:
     """Central differences of the objective in its free numbers, in units of a deviation of q: zero at an optimum."""
-    dense, alpha = Dense(answer.problem), float(answer.settings["alpha"])
+    dense, alpha = Dense(answer.problem), power(answer)
     mean, cov = answer.inducing_mean, answer.inducing_cov
     assert mean is not None
     assert cov is not None
