@@ -24,7 +24,7 @@ from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.differences import parameter_differences
 from validation.checks.izmailov import Objective, of_vector, slopes_at_zero
 from validation.checks.subjects import as_probit
-from validation.checks.villacampa2020_dense import G
+from validation.checks.villacampa2020_dense import G, inverse
 from validation.checks.villacampa2020_dense import differences as free_differences
 from validation.compare import gradient_unit, identity_limit, relative_difference
 from validation.implementations.quadrature_rule import kernel
@@ -86,7 +86,7 @@ class Law(NamedTuple):
     @property
     def root(self) -> Array:
         """Lower Cholesky factor of the covariance."""
-        return np.linalg.cholesky(self.cov)
+        return np.asarray(np.linalg.cholesky(self.cov), dtype=np.float64)
 
 
 def law_of(solution: Solution) -> Law:
@@ -101,7 +101,7 @@ def elbo(problem: Problem, q: Law, rows: Sequence[int] | None = None) -> float:
     dense = Objective(problem)
     chosen = list(range(problem.n) if rows is None else rows)
     m, v = dense.moments(q.mean, q.root)
-    values = expected(problem, dense.y[chosen], m[chosen], v[chosen])[0]
+    values = expected(problem, np.asarray(dense.y[chosen]), m[chosen], v[chosen])[0]
     return float(problem.n / len(chosen) * values.sum()) - dense.divergence(q.mean, q.root)
 
 
@@ -132,7 +132,7 @@ def ep_evidence(problem: Problem, sites: Array) -> float:
     total = whole - G(dense.inverse[None], 0.0 * h[None])
     for i, row in enumerate(dense.kappa):
         Pc, hc = P - sites[0, i] * np.outer(row, row), h - sites[1, i] * row
-        V = np.linalg.inv(Pc)
+        V = inverse(Pc)
         total += float(norm.logcdf(dense.y[i] * (row @ V @ hc) / np.sqrt(1.0 + dense.cond_var[i] + row @ V @ row)))
         total += G(Pc[None], hc[None]) - whole
     return total
@@ -145,7 +145,7 @@ def ep_matched(problem: Problem, sites: Array, rows: Iterable[int]) -> Array:
     new = sites.copy()
     for i in rows:
         row = dense.kappa[i]
-        V = np.linalg.inv(P - sites[0, i] * np.outer(row, row))
+        V = inverse(P - sites[0, i] * np.outer(row, row))
         var = float(row @ V @ row)
         mean = float(row @ V @ (h - sites[1, i] * row))
         w = mean + np.sqrt(var) * _NODES
@@ -173,7 +173,7 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
         }
         q = law_of(answer)
         P, h = ep_law(Objective(asked), sites)
-        said |= {"precision of q": (np.linalg.inv(q.cov), P), "mean of q": (P @ q.mean, h)}
+        said |= {"precision of q": (inverse(q.cov), P), "mean of q": (P @ q.mean, h)}
         yield from _apart(said, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer)
         units = np.array([np.abs(sites[0]) + 0.1, np.abs(sites[1]) + 0.1])
         slopes = free_differences(lambda x, asked=asked: ep_evidence(asked, x), sites, units)  # type: ignore[misc]
@@ -278,7 +278,7 @@ def _tilted_latents(problem: Problem, sites: Array) -> tuple[Array, Array]:
     P, h = ep_law(dense, sites)
     found = []
     for i, row in enumerate(dense.kappa):
-        V = np.linalg.inv(P - sites[0, i] * np.outer(row, row))
+        V = inverse(P - sites[0, i] * np.outer(row, row))
         var = float(row @ V @ row) + dense.cond_var[i]
         f = float(row @ V @ (h - sites[1, i] * row)) + np.sqrt(var) * _NODES
         p = _WEIGHTS * norm.cdf(dense.y[i] * f)
@@ -336,9 +336,10 @@ def gradients(context: Context, method: str, problem: Problem) -> Iterable[Outco
 
 def _natural_step(method: str, problem: Problem, P: Array, h: Array, rows: Sequence[int]) -> tuple[Array, Array]:
     dense = Objective(problem)
-    V = np.linalg.inv(P)
-    m, v = dense.moments(V @ h, np.linalg.cholesky(V))
-    kappa, y, m, v = dense.kappa[rows], dense.y[rows], m[rows], v[rows]
+    V = inverse(P)
+    q = Law(V @ h, V)
+    m, v = (part[rows] for part in dense.moments(q.mean, q.root))
+    kappa, y = dense.kappa[rows], np.asarray(dense.y[rows], dtype=np.float64)
     if method == "x-gpc-svi":
         c = np.sqrt(m * m + v)
         weight, shift = np.tanh(0.5 * c) / (2.0 * c), 0.5 * y
@@ -394,10 +395,10 @@ def steps(context: Context, method: str, problem: Problem, *, learning: bool = F
     for rows in options["batches"]:
         P, h = _natural_step(method, moved, P, h, rows)
         if learning:
-            V = np.linalg.inv(P)
+            V = inverse(P)
             q = Law(V @ h, V)
             moved = _moved(moved, lambda there, q=q, rows=rows: bound(there, q, rows), adam)  # type: ignore[misc]
-    V = np.linalg.inv(P)
+    V = inverse(P)
     q = Law(V @ h, V)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, asked, **options)
@@ -422,7 +423,7 @@ def ep_steps(context: Context, method: str, problem: Problem) -> Iterable[Outcom
         new[:, rows] = (1.0 - _DAMPING) * sites[:, rows] + _DAMPING * ep_matched(asked, sites, rows)[:, rows]
         sites = new
     P, h = ep_law(Objective(asked), sites)
-    V = np.linalg.inv(P)
+    V = inverse(P)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, asked, batches=batches(problem), damping=_DAMPING)
         said = {

@@ -1,7 +1,7 @@
 """Sparse methods of several classes from their definitions: ep, gfitc, vi-robust and the energies of villacampa2020.
 
-Factors of pairs: with sites C1, C2 on a linear w_k = r_ik'x_k of Gaussian values x (inducing values for ep, latent values
-at the data for gfitc), and each pair's Phi((f_y - f_k)/deviation) integrated over its own two cavities,
+Factors of pairs: with sites C1, C2 on a linear w_k = r_ik'x_k of Gaussian values x (inducing values for ep, latent
+values at the data for gfitc), and each pair's Phi((f_y - f_k)/deviation) integrated over its own two cavities,
 
     log Z_q = G(q) - G(p) + sum over pairs of [log Phi(z) + G(cavity of w_y) - G(w_y) + G(cavity of w_k) - G(w_k)],
 
@@ -36,7 +36,7 @@ from validation.checks.villacampa2017 import (
     tilted_pair,
     unconverged,
 )
-from validation.checks.villacampa2020_dense import Dense, G, differences, free_slopes, power, value
+from validation.checks.villacampa2020_dense import Dense, G, differences, free_slopes, inverse, power, value
 from validation.checks.villacampa2020_dense import largest as probabilities_of
 from validation.compare import gradient_unit, identity_limit, relative_difference
 from validation.implementations.quadrature_rule import kernel
@@ -70,14 +70,14 @@ def on_inducing(problem: Problem) -> Model:
 def fitc_prior(problem: Problem) -> Array:
     """(C, n, n) covariance of the latent values at the data, noise included."""
     dense = Dense(problem)
-    Q = np.einsum("nkm,kmp,jkp->knj", dense.upsilon, np.linalg.inv(dense.K_inv), dense.upsilon)
+    Q = np.einsum("nkm,kmp,jkp->knj", dense.upsilon, inverse(dense.K_inv), dense.upsilon)
     return np.asarray(Q + np.einsum("nk,nj->knj", dense.cond_var, np.eye(problem.n)))
 
 
 def on_latents(problem: Problem) -> Model:
     """Sites of gfitc."""
     rows = np.repeat(np.eye(problem.n)[:, None], problem.n_classes, axis=1)
-    return Model(problem.y, np.linalg.inv(fitc_prior(problem)), rows, np.zeros((problem.n, problem.n_classes)))
+    return Model(problem.y, inverse(fitc_prior(problem)), rows, np.zeros((problem.n, problem.n_classes)))
 
 
 def posterior(model: Model, sites: Sites) -> tuple[Array, Array]:
@@ -112,7 +112,7 @@ def _pairs(model: Model) -> Iterable[tuple[int, int, int]]:
 def pair_evidence(model: Model, sites: Sites) -> float:
     """log Z_q at any sites."""
     P, h = posterior(model, sites)
-    V = np.linalg.inv(P)
+    V = inverse(P)
     total = G(P, h) - G(model.prior, 0.0 * h)
     for i, y, k in _pairs(model):
         label, gap = _side(model, V, h, i, y, *sites[:2, i, k])
@@ -125,7 +125,7 @@ def pair_evidence(model: Model, sites: Sites) -> float:
 def pair_matched(model: Model, sites: Sites, chosen: Iterable[int]) -> Sites:
     """Sites of some data by the moments of their cavities times Phi, which sums over a grid give."""
     P, h = posterior(model, sites)
-    V = np.linalg.inv(P)
+    V = inverse(P)
     new, wanted = sites.copy(), set(chosen)
     for i, y, k in _pairs(model):
         if i in wanted:
@@ -203,7 +203,7 @@ def pairs_definition(context: Context, setup: Setup, problem: Problem) -> Iterab
             "inducing_cov": (answer.inducing_cov, cov),
         }
         yield from _apart(said, limit, f"dense natural parameters; {why}", answer)
-        V = np.linalg.inv(P)
+        V = inverse(P)
         seen = np.einsum("nki,kij,nkj->nk", model.rows, V, model.rows)
         label = np.repeat(seen[np.arange(problem.n), problem.y][:, None], seen.shape[1], axis=1)
         units = np.array([1.0 / label, 1.0 / np.sqrt(label), 1.0 / seen, 1.0 / np.sqrt(seen)])
@@ -213,13 +213,13 @@ def pairs_definition(context: Context, setup: Setup, problem: Problem) -> Iterab
 
 def _inducing(setup: Setup, problem: Problem, P: Array, h: Array) -> tuple[Array, Array]:
     """q(u) of natural parameters of the inducing values, or of the latent values at the data."""
-    V = np.linalg.inv(P)
+    V = inverse(P)
     mean = np.einsum("kij,kj->ki", V, h)
     if setup is not GFITC:
         return mean, V
     dense = Dense(problem)
-    K = np.linalg.inv(dense.K_inv)
-    gain = np.einsum("kmp,nkp,knj->kmj", K, dense.upsilon, np.linalg.inv(fitc_prior(problem)))
+    K = inverse(dense.K_inv)
+    gain = np.einsum("kmp,nkp,knj->kmj", K, dense.upsilon, inverse(fitc_prior(problem)))
     explained = np.einsum("kmj,jkp,kpq->kmq", gain, dense.upsilon, K)
     return np.einsum("kmj,kj->km", gain, mean), K - explained + gain @ V @ gain.transpose(0, 2, 1)
 
@@ -291,11 +291,11 @@ def predictions(
             likely = dense.labels[0] * right + dense.labels[1] * (1.0 - right)
             said["probabilities"] = answer.probabilities, likely / likely.sum(axis=1, keepdims=True)
         if at_data == "q":
-            P = np.linalg.inv(answer.inducing_cov)
+            P = inverse(answer.inducing_cov)
             data_mean, data_var = dense.moments(P, np.einsum("kij,kj->ki", P, answer.inducing_mean))
         elif at_data == "sites":
             P, h = posterior(on_latents(problem), _sites(answer))
-            V = np.linalg.inv(P)
+            V = inverse(P)
             data_mean, data_var = np.einsum("kij,kj->ik", V, h), np.einsum("kii->ik", V)
         if at_data:
             said["latent_mean"] = answer.latent_mean, data_mean
@@ -342,7 +342,7 @@ def power_matched(problem: Problem, alpha: float, sites: Array, rows: Iterable[i
     new = sites.copy()
     for i in rows:
         u = dense.upsilon[i]
-        V = np.linalg.inv(P - alpha * sites[0, i][:, None, None] * u[:, :, None] * u[:, None])
+        V = inverse(P - alpha * sites[0, i][:, None, None] * u[:, :, None] * u[:, None])
         e = np.einsum("ki,kij,kj->k", u, V, h - alpha * sites[1, i][:, None] * u)
         v = np.einsum("ki,kij,kj->k", u, V, u)
         whole = v + dense.cond_var[i]
@@ -390,7 +390,7 @@ def energy_batches(context: Context, solve: Callable[..., Solution], problem: Pr
         roots[:, low[0], low[1]] = rows[:, 2 * m :]
         return rows[:, :m], roots @ roots.transpose(0, 2, 1), problem.replace(variance=np.exp(x[-C:]))
 
-    roots = np.linalg.cholesky(np.linalg.inv(Dense(problem).K_inv))
+    roots = np.linalg.cholesky(inverse(Dense(problem).K_inv))
     packed = [np.concatenate([np.zeros(m), np.log(np.diag(root)), root[low]]) for root in roots]
     where, adam = np.concatenate([*packed, np.log(problem.variance)]), Adam(_RATE)
     for rows in batches:
@@ -413,7 +413,7 @@ def variational_batches(context: Context, setup: Setup, problem: Problem) -> Ite
     dense, batches = Dense(problem), _rows(problem)
     P, h = dense.K_inv, np.zeros(dense.K_inv.shape[:2])
     for rows in batches:
-        V = np.linalg.inv(P)
+        V = inverse(P)
         mean, var = dense.moments(P, h)
         by_mean, by_var = _label_slopes(dense, mean, var)
         scale = problem.n / len(rows)
@@ -426,7 +426,7 @@ def variational_batches(context: Context, setup: Setup, problem: Problem) -> Ite
         size = max(np.einsum("kij,kji->k", turned, turned).max(), np.einsum("ki,kij,kj->k", rest, V, rest).max())
         step = min(_RATE, 0.5 / float(np.sqrt(size)))
         P, h = P + step * dP, h + step * dh
-    V = np.linalg.inv(P)
+    V = inverse(P)
     mean = np.einsum("kij,kj->ki", V, h)
     for witness in WITNESSES:
         answer = setup.solve(context, witness, problem, batches=batches, nat_rate=_RATE)
@@ -490,7 +490,8 @@ _add("limit/vi-robust/definition", _P17, _FLAT, _setup(variational_definition, V
 _add("limit/ep/batch_definition", _P17, _BATCH, _setup(pair_batches, EP), (_TOY,))
 _add("limit/vi-robust/batch_definition", _P17, _BATCH, _setup(variational_batches, VI), (_ERRORS,))
 _add("limit/pep/batch_definition", _P20, _BATCH,
-     lambda context, problem: power_batches(context, _solver(context, "pep", problem), problem), (_ERRORS,))  # fmt: skip
+     lambda context, problem: power_batches(context, _solver(context, "pep", problem), problem),
+     (_ERRORS,))  # fmt: skip
 for _method in ("apep", "arpep", "rpapep"):
     _add(f"limit/{_method}/batch_definition", _P20, _BATCH,
          lambda context, problem, method=_method: energy_batches(  # type: ignore[misc]

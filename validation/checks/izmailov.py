@@ -178,7 +178,7 @@ class Objective:
             cross = kernel(problem.X, problem.Z[0])
             self.kappa = np.asarray(np.linalg.solve(self.K, cross.T).T, dtype=np.float64)
             self.cond_var = variance + noise - np.einsum("nm,nm->n", self.kappa, cross)
-        self.inverse = np.linalg.inv(self.K)
+        self.inverse: Array = np.asarray(np.linalg.inv(self.K), dtype=np.float64)
         self.log_det = np.linalg.slogdet(self.K)[1]
 
     def moments(self, mean: Array, C: Array) -> tuple[Array, Array]:

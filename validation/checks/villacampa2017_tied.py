@@ -33,7 +33,7 @@ from validation.checks.villacampa2017 import (
     tilted_pair,
     unconverged,
 )
-from validation.checks.villacampa2020_dense import Dense, G
+from validation.checks.villacampa2020_dense import Dense, G, inverse
 from validation.compare import gradient_unit, identity_limit, relative_difference
 from validation.problem import Problem
 from validation.solution import Solution
@@ -89,7 +89,7 @@ def refined(problem: Problem, tied: Tied, n: Array, rows: Iterable[int]) -> Tied
     """The sum of the refined factors of some data, each by the moments of cavity times Phi."""
     dense = Dense(problem)
     Pc, hc = cavity(dense, tied, n)
-    covs = np.linalg.inv(Pc)
+    covs = inverse(Pc)
     means = np.einsum("kmj,kj->km", covs, hc)
     new = Tied(np.zeros_like(tied.precision), np.zeros_like(tied.shift))
     for i in rows:
@@ -126,7 +126,7 @@ def _apart(pairs: dict[str, tuple[Any, Any]], limit: float, why: str, left: str)
 def _state(problem: Problem, tied: Tied, n: Array) -> dict[str, Any]:
     """What a witness says of a tied factor."""
     dense = Dense(problem)
-    V = np.linalg.inv(dense.K_inv + tied.precision)
+    V = inverse(dense.K_inv + tied.precision)
     return {
         "inducing_mean": np.einsum("kmj,kj->km", V, tied.shift),
         "inducing_cov": V,
@@ -186,7 +186,7 @@ def held(problem: Problem, tied: Tied, n: Array, rows: Sequence[int], scale: flo
     q and the cavity are held as distributions of the inducing values.
     """
     dense = Dense(problem)
-    V = np.linalg.inv(dense.K_inv + tied.precision)
+    V = inverse(dense.K_inv + tied.precision)
     mean = np.einsum("kmj,kj->km", V, tied.shift)
     second = V + mean[:, :, None] * mean[:, None]
     law = cavity(dense, tied, n)

@@ -47,7 +47,8 @@ def G(precision: Array, shift: Array) -> float:
     return 0.5 * float(squares - np.linalg.slogdet(precision)[1].sum())
 
 
-def _inverse(matrices: Array) -> Array:
+def inverse(matrices: Array) -> Array:
+    """Of one matrix or a stack of them."""
     return np.asarray(np.linalg.inv(matrices), dtype=np.float64)
 
 
@@ -69,7 +70,7 @@ class Dense:
 
     def moments(self, precision: Array, shift: Array) -> tuple[Array, Array]:
         """(n, C) means and variances of the latent values under natural parameters of u."""
-        V = _inverse(precision)
+        V = inverse(precision)
         mean = np.einsum("nkm,kmj,kj->nk", self.upsilon, V, shift)
         return mean, self.cond_var + np.einsum("nkm,kmj,nkj->nk", self.upsilon, V, self.upsilon)
 
@@ -99,7 +100,7 @@ class Dense:
 
     def data_terms(self, method: str, alpha: float, mean: Array, cov: Array) -> Array:
         """(n,) what the data add to the objective at q: F_i under the law of the method, E_q log p for vi-robust."""
-        n, P = len(self.y), _inverse(cov)
+        n, P = len(self.y), inverse(cov)
         h = np.einsum("kij,kj->ki", P, mean)
         if method == "vi-robust":
             return self.log_labels(P, h)
@@ -118,7 +119,7 @@ class Dense:
 
     def energy(self, method: str, alpha: float, mean: Array, cov: Array) -> float:
         """The objective of apep, arpep, rpapep or vi-robust at q = N(mean, cov), (C, m) and (C, m, m)."""
-        n, P = len(self.y), _inverse(cov)
+        n, P = len(self.y), inverse(cov)
         h = np.einsum("kij,kj->ki", P, mean)
         if method in ("apep", "bb-alpha"):
             return self._with_factors(
@@ -137,7 +138,7 @@ class Dense:
 
     def tied_powers(self, power: float, mean: Array, cov: Array) -> Array:
         """(n,) log E_q[(p(y_i|f_i)/phi~)^power], phi~ the tied factor of one datum."""
-        n, P = len(self.y), _inverse(cov)
+        n, P = len(self.y), inverse(cov)
         h = np.einsum("kij,kj->ki", P, mean)
         cavity = P - power * (P - self.K_inv) / n, h * (1.0 - power / n)
         return self.log_powers(power, *cavity) + G(*cavity) - G(P, h)
@@ -149,7 +150,7 @@ class Dense:
         for it: nothing for arpep, the site for pep, the tied factor for apep, and for rpapep the tied factor of N + 1,
         the prior being one of the factors. Covariances with quadratics in u by Stein's identity.
         """
-        n, P = len(self.y), _inverse(cov)
+        n, P = len(self.y), inverse(cov)
         h = np.einsum("kij,kj->ki", P, mean)
         latents = self.moments(P, h)
         right = largest(self.y, *latents)
