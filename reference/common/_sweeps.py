@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common.algebra import least_squares
+from reference.common.algebra import least_squares, singular_values, spectrum
 
 Array = NDArray[np.float64]
 
@@ -14,7 +14,6 @@ _PLAIN = 50  # sweeps before the first extrapolation
 _CYCLE = 12  # sweeps between two
 _WINDOW = 8  # residuals from which a contraction is read off
 _REMEMBERED = 6  # cycles whose contraction counts
-_LINEAR = 1e-2  # residual below which sweeps contract by a constant factor
 _ROUNDED = 1e-12  # below, rounding blurs ratios of residuals
 _PATIENCE = 300  # sweeps within which the residual must halve
 
@@ -23,7 +22,10 @@ class Sweeps:
     r"""Watches x ← x + δ (g(x) - x) and shortens it by reduced-rank extrapolation.
 
     Residuals |g(x) - x| that fall by a factor ρ a sweep leave δ ρ/(1 - ρ) times the last one undone: with ρ = .99 that
-    is fifty times as much. The residual of `distance` is the larger of both, and infinite while nothing falls.
+    is fifty times as much. The residual of `distance` is the larger of both, and infinite while nothing falls. ρ is the
+    slowest of the factors seen lately: that of the residuals and, before each extrapolation, the largest of those that
+    the moves themselves contain (their Ritz values), since a direction that extrapolation has all but removed decides
+    no residual any more and still what is left.
 
     Every twelve sweeps, after fifty, the combination Σ γ_j x_j, Σ γ_j = 1, with the least |Σ γ_j (x_{j+1} - x_j)|
     is proposed. It removes the slow directions that twelve sweeps show. A proposal is kept if the sweep from it has a
@@ -78,13 +80,13 @@ class Sweeps:
         """The extrapolated sites, shaped like those of the last sweep; None if it is not time for them."""
         if self.converged or self._count < _PLAIN or len(self._points) <= _CYCLE:
             return None
-        rate = self._rate()
-        if rate < 1.0 and self._residuals[-1] <= _LINEAR:
-            self._rates = [*self._rates, rate][-_REMEMBERED:]
         points = np.array(self._points)
         moves = np.diff(points, axis=0)
         # every kind of number by its own size, or the largest would be all that is seen
         moves_seen = moves / _sizes(sites, points[-1])
+        falling = [rate for rate in (self._rate(), _slowest(moves_seen)) if rate < 1.0]
+        if falling:
+            self._rates = [*self._rates, max(falling)][-_REMEMBERED:]
         turns = np.diff(moves_seen, axis=0)
         weights = least_squares(turns.T, -moves_seen[-1], 1e-10, "differences of moves")
         found = points[-1] + weights @ moves[1:]
@@ -121,6 +123,20 @@ class Sweeps:
             rates.append(own)
         rho = max(rates)
         return residual * max(1.0, self.damping * rho / (1.0 - rho)) if rho < 1.0 else np.inf
+
+
+def _slowest(moves: Array) -> float:
+    """The largest factor below 1 of moves m_{j+1} = A m_j: eigenvalues of A on the span of all but the last.
+
+    Directions smaller than the square root of rounding beside the largest hold the digits of no ratio.
+    """
+    left, sizes, right = singular_values(moves[:-1].T, "moves")
+    kept = sizes > max(1e-8 * sizes[0], 1e-14)
+    if not kept.any():
+        return 0.0
+    factors = spectrum(left[:, kept].T @ moves[1:].T @ right[kept].T / sizes[kept], "moves' map")
+    found = np.abs(factors[np.abs(factors) < 1.0])
+    return float(found.max()) if found.size else 0.0
 
 
 def _leaves(sites: Any) -> Iterator[Array]:

@@ -111,3 +111,36 @@ def least_squares(matrix: Array, rhs: Array, rcond: float, name: str) -> Array:
     """
     with _named(matrix, name, "singular values"):
         return np.asarray(np.linalg.lstsq(matrix, rhs, rcond=rcond)[0], dtype=np.float64)
+
+
+def singular_values(matrix: Array, name: str) -> tuple[Array, Array, Array]:
+    """U (p, r), the r = min(p, k) singular values, descending, and V' (r, k) of a matrix M = U S V'.
+
+    Parameters
+    ----------
+    matrix : (p, k)
+    name : str      what an error calls it
+
+    Raises
+    ------
+    NotPositiveDefiniteError    LAPACK found none: name, size
+    """
+    with _named(matrix, name, "singular values"):
+        left, sizes, right = np.linalg.svd(matrix, full_matrices=False)
+    return left, sizes, right
+
+
+def spectrum(matrix: Array, name: str) -> NDArray[np.complex128]:
+    """Eigenvalues (m,) of a matrix (m, m) that need not be symmetric, in no order.
+
+    Parameters
+    ----------
+    matrix : (m, m)
+    name : str      what an error calls it
+
+    Raises
+    ------
+    NotPositiveDefiniteError    LAPACK found none: name, size
+    """
+    with _named(matrix, name, "eigenvalues"):
+        return np.asarray(np.linalg.eigvals(matrix), dtype=np.complex128)

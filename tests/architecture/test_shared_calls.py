@@ -358,6 +358,20 @@ def test_the_smallest_eigenvalue_is_exact_to_rounding_of_the_largest(matrix, con
     assert float(truth[-1] / truth[0]) <= condition
 
 
+@pytest.mark.parametrize("size", [2, 6, 12])
+def test_eigenvalues_of_any_matrix_are_exact_to_rounding_times_their_condition(size):
+    rng = np.random.default_rng(size)
+    # eigenvectors of condition below 10: eigenvalues move by no more than that many n eps of the norm
+    basis = np.eye(size) + 0.3 * rng.standard_normal((size, size)) / np.sqrt(size)
+    matrix = basis @ np.diag(rng.uniform(-1.0, 1.0, size)) @ np.linalg.inv(basis)
+    with mpmath.workdps(60):
+        values = mpmath.eig(mp_matrix(matrix), left=False, right=False)
+        truth = sorted((complex(x) for x in values), key=lambda x: x.real)
+    found = sorted(np.linalg.eigvals(matrix).astype(complex), key=lambda x: x.real)
+    assert np.linalg.cond(basis) < 10.0
+    np.testing.assert_allclose(found, truth, rtol=0, atol=10 * size * EPS)
+
+
 @pytest.mark.parametrize(("matrix", "condition"), MATRICES)
 def test_eigenvectors_are_orthonormal_and_rebuild_the_matrix(matrix, condition):
     values, vectors = np.linalg.eigh(matrix)
@@ -520,7 +534,7 @@ def test_no_integral_of_the_judge_takes_a_rule_of_the_witnesses():
 TESTED = {
     *RULES,
     *SCALAR, *CHOLESKY, *TRIANGULAR, *SOLVE,
-    "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm", "numpy.linalg.slogdet",
+    "numpy.linalg.eigvals", "numpy.linalg.eigvalsh", "numpy.linalg.eigh", "numpy.linalg.norm", "numpy.linalg.slogdet",
     "numpy.linalg.lstsq",
     "scipy.special.logsumexp", "scipy.integrate.quad", "scipy.optimize.minimize",
     "scipy.stats.qmc", "scipy.stats.qmc.Sobol",

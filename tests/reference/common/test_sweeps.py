@@ -44,6 +44,15 @@ def test_where_it_ends_the_error_is_the_distance_that_is_stated(rng, largest, le
     assert error <= 3.0 * watch.distance <= 3e-10
 
 
+@pytest.mark.parametrize("largest", [0.9, 0.99, 0.999])
+def test_a_direction_that_extrapolation_all_but_removed_still_counts(largest):
+    for seed in range(40):
+        error, _, watch = run(np.random.default_rng(seed), largest)
+        assert watch.converged
+        # read off the residuals alone, the error came to 400 times the stated distance
+        assert error <= 5e-10, seed
+
+
 def test_extrapolation_takes_a_tenth_of_the_sweeps_where_they_are_slow(rng):
     plain = run(np.random.default_rng(5), 0.99, leap=False)[1]
     assert run(np.random.default_rng(5), 0.99)[1] < 0.1 * plain
