@@ -51,7 +51,8 @@ def real_array(name: str, value: Any, ndim: int) -> np.ndarray[Any, Any]:
 
 def finite_rows(name: str, rows: np.ndarray[Any, Any], first: int = 0) -> FloatArray:
     """The rows as a plain float64 array, all finite; `first` is the number of the first one."""
-    block = np.array(rows, dtype=np.float64, order="C", copy=None, subok=False)
+    with np.errstate(over="ignore"):  # a long double beyond float64: infinite, and refused as such
+        block = np.array(rows, dtype=np.float64, order="C", copy=None, subok=False)
     if not np.isfinite(block).all():
         row = first + int(np.argmin(np.isfinite(block).reshape(block.shape[0], -1).all(axis=1)))
         raise ValueError(f"{name}: found a value that is not finite in row {row}, expected finite numbers")
@@ -83,21 +84,27 @@ def scalar(name: str, value: Any, *, positive: bool) -> float:
         raise ValueError(f"{name}: found {shown(value)}, expected {limit}")
     number = float(array.reshape(()))
     if not np.isfinite(number) or number < 0.0 or (positive and number == 0.0):
-        raise ValueError(f"{name}: found {number!r}, expected {limit}")
+        raise ValueError(f"{name}: found {shown(number)}, expected {limit}")
     return number
+
+
+def _integer(value: Any) -> bool:
+    """Whether it is an integer that an int64 holds, and no flag."""
+    whole = isinstance(value, (int, np.integer)) and not isinstance(value, (bool, np.bool_))
+    return whole and abs(int(value)) < 2**63
 
 
 def count(name: str, value: Any) -> int:
     """An integer >= 1."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name}: found {value!r}, expected an integer >= 1")
+    if not _integer(value) or value < 1:
+        raise ValueError(f"{name}: found {shown(value)}, expected an integer >= 1")
     return int(value)
 
 
 def whole(name: str, value: Any) -> int:
     """An integer >= 0."""
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ValueError(f"{name}: found {value!r}, expected an integer >= 0")
+    if not _integer(value) or value < 0:
+        raise ValueError(f"{name}: found {shown(value)}, expected an integer >= 0")
     return int(value)
 
 
@@ -105,7 +112,7 @@ def flag(name: str, value: Any) -> bool:
     """True or False, and nothing that Python would take for one of them."""
     known = isinstance(value, (bool, np.bool_))
     if not known:
-        raise ValueError(f"{name}: found {value!r}, expected True or False")
+        raise ValueError(f"{name}: found {shown(value)}, expected True or False")
     return bool(value)
 
 
@@ -113,7 +120,7 @@ def share(name: str, value: Any) -> float:
     """A number from 0 to 1: no array of one, no flag."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
     if not (number and 0.0 <= value <= 1.0):
-        raise ValueError(f"{name}: found {value!r}, expected a number from 0 to 1")
+        raise ValueError(f"{name}: found {shown(value)}, expected a number from 0 to 1")
     return float(value)
 
 
@@ -121,14 +128,14 @@ def names(name: str, value: Any) -> tuple[str, ...]:
     """Names as a tuple; one alone stands for itself."""
     chosen = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
     if not all(isinstance(one, str) for one in chosen):
-        raise ValueError(f"{name}: found {value!r}, expected a name or a tuple of names")
+        raise ValueError(f"{name}: found {shown(value)}, expected a name or a tuple of names")
     return chosen
 
 
 def calls_back(name: str, value: Any) -> Callable[..., Any] | None:
     """Something to call, or None."""
     if value is not None and not callable(value):
-        raise ValueError(f"{name}: found {value!r}, expected something to call, or None")
+        raise ValueError(f"{name}: found {shown(value)}, expected something to call, or None")
     return value
 
 
@@ -138,12 +145,12 @@ def file_to_write(name: str, value: Any) -> str | os.PathLike[str] | None:
         return None
     named = isinstance(value, (str, os.PathLike))
     if not named:
-        raise ValueError(f"{name}: found {value!r}, expected a path, or None")
+        raise ValueError(f"{name}: found {shown(value)}, expected a path, or None")
     path = Path(value)
     if not path.parent.is_dir():
-        raise ValueError(f"{name}: found {str(path)!r}, expected a path in a folder that exists")
+        raise ValueError(f"{name}: found {shown(str(path))}, expected a path in a folder that exists")
     if path.is_dir():
-        raise ValueError(f"{name}: found {str(path)!r}, a folder, expected a file")
+        raise ValueError(f"{name}: found {shown(str(path))}, a folder, expected a file")
     return value
 
 
@@ -163,10 +170,14 @@ def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int, smo
         None if smoothness is None else scalar("smoothness", smoothness, positive=True),
     )
     if checked.smoothness is not None and not _SMOOTHNESS[0] <= checked.smoothness <= _SMOOTHNESS[1]:
-        raise ValueError(f"smoothness: found {checked.smoothness!r}, expected {_SMOOTHNESS[0]:g} to {_SMOOTHNESS[1]:g}")
+        raise ValueError(
+            f"smoothness: found {shown(checked.smoothness)}, expected {_SMOOTHNESS[0]:g} to {_SMOOTHNESS[1]:g}"
+        )
     for name in ("variance", "noise", "jitter"):
         if getattr(checked, name) > _LARGEST_PRIOR_VARIANCE:
-            raise ValueError(f"{name}: found {getattr(checked, name)!r}, expected at most {_LARGEST_PRIOR_VARIANCE:g}")
+            raise ValueError(
+                f"{name}: found {shown(getattr(checked, name))}, expected at most {_LARGEST_PRIOR_VARIANCE:g}"
+            )
     return checked
 
 

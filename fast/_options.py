@@ -15,6 +15,7 @@ import numpy as np
 _INTERVAL = re.compile(r"([\[(])(\S+), (\S+)([\])])")
 _ZERO = "0 or "  # before an interval: zero itself is allowed too
 _REQUIRED: Any = inspect.Parameter.empty
+_64_BITS = 2**63  # what counts things fits into an int64
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ def _number(option: Option, value: Any) -> Any:
     if isinstance(value, (bool, np.bool_)) or not (whole or isinstance(value, (float, np.floating))):
         return None
     if option.kind == "integer":
-        return int(value) if whole and _inside(int(value), option.interval) else None
+        within = whole and abs(int(value)) < _64_BITS and _inside(int(value), option.interval)
+        return int(value) if within else None
     try:
         with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused
             number = float(value)
@@ -209,7 +211,7 @@ def _path(option: Option, value: Any) -> Any:
     except OSError as error:  # a name that is too long, a folder that may not be looked into
         raise ValueError(f"{option.name}: found {shown(name)} ({error.strerror}), expected a path to write") from error
     if not folder:
-        raise ValueError(f"{option.name}: found {name!r}, expected a path in a folder that exists")
+        raise ValueError(f"{option.name}: found {shown(name)}, expected a path in a folder that exists")
     if taken:
-        raise ValueError(f"{option.name}: found {name!r}, a folder, expected a file")
+        raise ValueError(f"{option.name}: found {shown(name)}, a folder, expected a file")
     return value

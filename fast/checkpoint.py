@@ -24,6 +24,8 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from fast._options import shown
+
 try:
     import fcntl
 except ImportError:  # Windows, which does not let a file be removed that somebody has open
@@ -329,7 +331,7 @@ def _replace(path: Path, write: Callable[[IO[bytes]], Any]) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise OSError(
-            error.errno, f"checkpoint: found {reason!r} when writing {path}, expected a folder with room for it"
+            error.errno, f"checkpoint: found {shown(reason)} when writing {path}, expected a folder with room for it"
         ) from error
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray, IntArray
 from fast.class_projections import ClassLaw, InducingClasses
 from fast.class_sep import TiedRun, data_scale, factor_counts
@@ -61,7 +62,7 @@ class TiedStream:
         C = points.n_classes
         self.damping = _inputs.scalar("damping", damping, positive=True)
         if self.damping > 1.0:
-            raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+            raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
         self.rate = _inputs.scalar("rate", rate, positive=True)
         self.packing = ClassPacking(learn, points.hyper, points.Z, points.shared)
         self.adam = AdamState.start(self.packing.size)

@@ -20,6 +20,7 @@ import numpy as np
 
 from fast import _inputs
 from fast import checkpoint as checkpoints
+from fast._options import shown
 from fast._types import FloatArray, IntArray
 from fast.class_data import ClassData
 from fast.class_ep import ImproperCavityError, Swept
@@ -253,14 +254,14 @@ def settings_of(
     """
     damping = _inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = _inputs.count("max_iterations", max_iterations)
     learn = _inputs.names("learn", learn)
     lists = None
     if batches is not None:
         if isinstance(batches, str) or not isinstance(batches, Iterable):
-            raise ValueError(f"batches: found {batches!r}, expected a sequence of index lists")
+            raise ValueError(f"batches: found {shown(batches)}, expected a sequence of index lists")
         lists = tuple(np.unique(batch) for batch in index_lists("batches", batches, n))
     size = None if batch_size is None else _inputs.count("batch_size", batch_size)
     if lists is not None and size is not None:
@@ -277,7 +278,7 @@ def settings_of(
         scheme = "outer" if optimizer == "lbfgs" else "inner-approximate"
     one_of("scheme", scheme, SCHEMES)
     if scheme != "outer" and optimizer == "lbfgs" and learn:
-        raise ValueError(f"scheme: found {scheme!r} with 'lbfgs', expected 'outer'")
+        raise ValueError(f"scheme: found {shown(scheme)} with 'lbfgs', expected 'outer'")
     if scheme == "outer" and stochastic and learn:
         raise ValueError("scheme: found 'outer' with batches, expected 'inner-approximate' or 'inner-exact'")
     if rate is not None:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.errors import NotPositiveDefiniteError
 from fast.ledger import equation
@@ -49,7 +50,7 @@ def half_t_scale(*, variance: float = 100.0, df: float = 4.0, reading: str = "sc
     if reading == "scale squared":
         return float(np.sqrt(number))
     if not df > 2.0:
-        raise ValueError(f"df: found {df!r}, expected > 2: a Student-t has no variance below")
+        raise ValueError(f"df: found {shown(df)}, expected > 2: a Student-t has no variance below")
     return float(np.sqrt(number * (df - 2.0) / df))
 
 
@@ -105,13 +106,15 @@ def checked_hyperprior(hyperprior: Any, n_columns: int) -> dict[str, Law] | None
         return None
     mapped = isinstance(hyperprior, Mapping)
     if not mapped:
-        raise ValueError(f"hyperprior: found {hyperprior!r}, expected None or a mapping field -> (family, df, scale)")
+        raise ValueError(
+            f"hyperprior: found {shown(hyperprior)}, expected None or a mapping field -> (family, df, scale)"
+        )
     checked: dict[str, Law] = {}
     for field, law in hyperprior.items():
         if field not in FIELDS:
             raise ValueError(f"hyperprior: found field {field!r}, expected names of {', '.join(FIELDS)}")
         if isinstance(law, str) or not isinstance(law, Sequence) or len(law) != 3:
-            raise ValueError(f"hyperprior[{field!r}]: found {law!r}, expected (family, df, scale)")
+            raise ValueError(f"hyperprior[{field!r}]: found {shown(law)}, expected (family, df, scale)")
         family, df, scale = law
         one_of(f"hyperprior[{field!r}]", family, tuple(_FAMILIES))
         df = _inputs.scalar(f"hyperprior[{field!r}] df", df, positive=True)

@@ -14,6 +14,7 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.class_couplings import Coupled, LatentLaw, predictive_cov, predictive_mean
 from fast.cone import cone_moments
@@ -226,7 +227,7 @@ def check_prediction(prediction: str, names: tuple[str, ...]) -> None:
     names : tuple of str     what may be chosen
     """
     if prediction not in names:
-        raise ValueError(f"prediction: found {prediction!r}, expected one of {', '.join(map(repr, names))}")
+        raise ValueError(f"prediction: found {shown(prediction)}, expected one of {', '.join(map(repr, names))}")
 
 
 def predict_law(

@@ -41,7 +41,7 @@ OPTIONS: dict[str, Option] = {
         ),
         Option("learning_tolerance", "number", "the same, of the searches of one latent function", _POSITIVE),
         Option("learning_iterations", "integer", "iterations of a search over the prior", _COUNT),
-        Option("n_upd", "integer", "updates of the local parameters in a round", _COUNT),
+        Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
         Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
         Option("restarts", "integer", "further searches over the prior, from drawn starts", "[0, inf)"),
         Option("batches", "batches", "rows of each mini-batch"),

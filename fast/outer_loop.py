@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.inner_ep import standardised_change
 from fast.ledger import equation
@@ -130,7 +131,7 @@ def check_options(
     inner_schedule : str      "sequential" or "parallel"
     """
     if _inputs.scalar("damping", damping, positive=True) > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     _inputs.scalar("tolerance", tolerance, positive=True)
     _inputs.count("max_iterations", max_iterations)
     one_of("schedule", schedule, ("parallel", "sequential"))
@@ -148,7 +149,7 @@ def one_of(name: str, value: object, names: tuple[str, ...]) -> None:
     names : tuple of str     what may be chosen
     """
     if value not in names:
-        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(map(repr, names))}")
+        raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(map(repr, names))}")
 
 
 def iterate(

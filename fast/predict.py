@@ -8,6 +8,7 @@ import numpy as np
 
 from fast._blocks import block_edges, padded
 from fast._inputs import Hyper, finite_rows
+from fast._options import shown
 from fast._types import FloatArray
 from fast.kernels import matern, se_ard
 from fast.ledger import equation
@@ -121,6 +122,6 @@ def logit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Predict
     error = QUADRATURE_ERROR * (1.0 + float(np.abs(latent_mean).max(initial=0.0)) / 100.0)
     if (np.abs(mass - 1.0) > 2.0 * error).any():
         raise ValueError(
-            f"probability_mass: found {mass[np.argmax(np.abs(mass - 1.0))]!r}, expected 1 within {error:.1g}"
+            f"probability_mass: found {shown(mass[np.argmax(np.abs(mass - 1.0))])}, expected 1 within {error:.1g}"
         )
     return Prediction(latent_mean, latent_var, probabilities / mass[:, None], mass, error)

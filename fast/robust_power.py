@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fast._options import shown
 from fast._types import FloatArray
 from fast.ledger import equation
 from fast.winner import WinnerMoments
@@ -63,9 +64,9 @@ def robust_power(
     ValueError    alpha or epsilon out of range, or both 0: E[log L] is -inf
     """
     if not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"alpha: found {alpha!r}, expected a number from 0 to 1")
+        raise ValueError(f"alpha: found {shown(alpha)}, expected a number from 0 to 1")
     if not 0.0 <= epsilon <= 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a number from 0 to 1")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number from 0 to 1")
     if alpha == 0.0 and epsilon == 0.0:
         raise ValueError("epsilon: found 0.0, expected > 0 at alpha = 0: the expected logarithm is -inf")
     low, high = _logs(epsilon, n_classes)

@@ -17,6 +17,7 @@ import numpy as np
 from fast import _inputs
 from fast import checkpoint as checkpoints
 from fast._inputs import Hyper
+from fast._options import shown
 from fast._types import FloatArray
 from fast.batch_hyper import batch_gradients
 from fast.bounds import kl_whitened
@@ -472,11 +473,13 @@ def checked_rate(rate: Any) -> Rate:
     """
     if isinstance(rate, str):
         if rate != "adaptive":
-            raise ValueError(f"rate: found {rate!r}, expected 'adaptive', a number or ('decay', rho_0, tau, kappa)")
+            raise ValueError(
+                f"rate: found {shown(rate)}, expected 'adaptive', a number or ('decay', rho_0, tau, kappa)"
+            )
         return rate
     if isinstance(rate, (tuple, list)):
         if len(rate) != 4 or rate[0] != "decay":
-            raise ValueError(f"rate: found {rate!r}, expected ('decay', rho_0, tau, kappa)")
+            raise ValueError(f"rate: found {shown(rate)}, expected ('decay', rho_0, tau, kappa)")
         decay = (
             _inputs.scalar("rate", rate[1], positive=True),
             _inputs.scalar("rate", rate[2], positive=False),
@@ -487,5 +490,5 @@ def checked_rate(rate: Any) -> Rate:
         return decay
     number = _inputs.scalar("rate", rate, positive=True)
     if number > 1.0:
-        raise ValueError(f"rate: found {number!r}, expected a number in (0, 1]")
+        raise ValueError(f"rate: found {shown(number)}, expected a number in (0, 1]")
     return number

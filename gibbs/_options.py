@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 _REQUIRED: Any = inspect.Parameter.empty
+_64_BITS = 2**63  # what counts things fits into an int64
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ class Option:
         if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.integer | np.floating):
             return None
         if self.kind == "integer":
-            whole = isinstance(value, int | np.integer)
+            whole = isinstance(value, int | np.integer) and abs(int(value)) < _64_BITS
             return int(value) if whole and self._inside(int(value)) else None
         try:
             with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused
@@ -118,9 +119,9 @@ class Option:
             return None
         folder = os.path.dirname(text) or "."
         if not os.path.isdir(folder):
-            raise ValueError(f"{self.name}: found {text!r}, expected a path in a folder that exists")
+            raise ValueError(f"{self.name}: found {shown(text)}, expected a path in a folder that exists")
         if os.path.isdir(text):
-            raise ValueError(f"{self.name}: found {text!r}, a folder, expected a file")
+            raise ValueError(f"{self.name}: found {shown(text)}, a folder, expected a file")
         return value
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gibbs._options import shown
 from gibbs.checkpoint import fingerprint, read, write
 from gibbs.errors import _count
 from gibbs.generators import restore, snapshot, spawn_generators
@@ -81,13 +82,13 @@ def check_plan(plan: Plan) -> None:
     if plan.n_warmup == "auto":
         _count("max_warmup", plan.max_warmup, FIRST)
     elif isinstance(plan.n_warmup, str):
-        raise ValueError(f"n_warmup: found {plan.n_warmup!r}, expected an integer >= 0 or 'auto'")
+        raise ValueError(f"n_warmup: found {shown(plan.n_warmup)}, expected an integer >= 0 or 'auto'")
     else:
         _count("n_warmup", plan.n_warmup, 0)
     if plan.target_ess is not None and not (np.isfinite(plan.target_ess) and plan.target_ess > 0):
-        raise ValueError(f"target_ess: found {plan.target_ess!r}, expected a finite number > 0")
+        raise ValueError(f"target_ess: found {shown(plan.target_ess)}, expected a finite number > 0")
     if plan.target_ess is None and plan.max_draws is not None:
-        raise ValueError(f"max_draws: found {plan.max_draws!r}, expected None without target_ess")
+        raise ValueError(f"max_draws: found {shown(plan.max_draws)}, expected None without target_ess")
     if plan.max_draws is not None:
         _count("max_draws", plan.max_draws, plan.n_draws)
 

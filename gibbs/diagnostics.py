@@ -40,8 +40,9 @@ def _chains(draws: ArrayLike) -> Array:
 def convergence(draws: ArrayLike, thin: int = 1) -> Convergence:
     """Bulk and tail effective sample size, rank R-hat and autocorrelation time of draws (r, s, ...).
 
-    thin: sweeps per draw, for the autocorrelation time. Each field has the trailing shape of draws. One chain is
-    split in halves by R-hat. Raises ValueError for fewer than 4 draws or entries that are not finite.
+    thin: sweeps per draw, for the autocorrelation time. Each field has the trailing shape of draws. One chain is split
+    in halves by R-hat, which is infinite where no half moves. Raises ValueError for fewer than 4 draws or entries that
+    are not finite.
     """
     array = _chains(draws)
     flat = np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0))
@@ -50,7 +51,9 @@ def convergence(draws: ArrayLike, thin: int = 1) -> Convergence:
         if np.ptp(column) > 0.0:
             found[0, k] = array_stats.ess(column, chain_axis=0, draw_axis=1, method="bulk")
             found[1, k] = array_stats.ess(column, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
-            found[2, k] = array_stats.rhat(column, chain_axis=0, draw_axis=1, method="rank")
+            r_hat = array_stats.rhat(column, chain_axis=0, draw_axis=1, method="rank")
+            # halves that stand still at different values have no variance within to divide by
+            found[2, k] = np.inf if np.isnan(r_hat) else r_hat
     shape = array.shape[2:]
     bulk, tail, r_hat = (row.reshape(shape) for row in found)
     return Convergence(bulk, tail, r_hat, array.shape[0] * array.shape[1] * thin / bulk)

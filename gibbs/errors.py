@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gibbs._options import shown
+
 Array = NDArray[np.float64]
 _LARGEST = 1e50
 
@@ -82,7 +84,7 @@ def _signs(value: ArrayLike, n: int) -> Array:
 
 
 def _count(name: str, value: int, least: int) -> int:
-    integer = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    integer = isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(int(value)) < 2**63
     if not integer or value < least:
-        raise ValueError(f"{name}: found {value!r}, expected an integer >= {least}")
+        raise ValueError(f"{name}: found {shown(value)}, expected an integer >= {least}")
     return int(value)

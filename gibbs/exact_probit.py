@@ -22,6 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
+from gibbs._options import shown
 from gibbs.chain import spawn_generators
 from gibbs.draws.truncated_normal import (
     MAX_DIMENSION,
@@ -138,7 +139,7 @@ def _prepare(
     smoothness: ArrayLike | None,
 ) -> _Model:
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {LIKELIHOODS}")
     _count("n_classes", n_classes, 2)
     if likelihood == "probit" and n_classes != 2:
         raise ValueError(f"n_classes: found {n_classes}, expected 2 for the binary likelihood 'probit'")

@@ -18,6 +18,7 @@ from gibbs.errors import Array, _count
 
 Generators = Mapping[str, np.random.Generator]
 _NEVER_DRAWN_FROM = np.random.PCG64(0)  # one for all: to seed one takes longer than most draws
+_MOST_CHAINS = 1_000_000  # each is a generator of its own
 _SUPPORTED = ("random", "standard_normal", "standard_exponential", "uniform")
 
 
@@ -35,11 +36,12 @@ def spawn_generators(seed: int, purposes: tuple[str, ...]) -> dict[str, np.rando
 def spawn_streams(seed: int, purposes: tuple[str, ...], n_chains: int) -> dict[str, np.random.Generator]:
     """A `ChainStreams` per purpose: SeedSequence(seed) spawns the purposes in their order, each spawns its chains.
 
-    seed: integer >= 0; purposes: names; n_chains >= 1. Stream k of a purpose depends on neither n_chains nor the
+    seed: integer >= 0; purposes: names; 1 <= n_chains <= 1e6. Stream k of a purpose depends on neither n_chains nor the
     purposes named after it. Raises ValueError for counts out of range.
     """
     _count("seed", seed, 0)
-    _count("n_chains", n_chains, 1)
+    if _count("n_chains", n_chains, 1) > _MOST_CHAINS:
+        raise ValueError(f"n_chains: found {shown(n_chains)}, expected at most {_MOST_CHAINS}")
     _names("purposes", purposes)
     children = np.random.SeedSequence(seed).spawn(len(purposes))
     return {

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, softmax
 
+from gibbs._options import shown
 from gibbs.chain import Progress, Record, Run, State, fingerprint, run, spawn_generators
 from gibbs.diagnostics import Convergence, convergence, standard_error
 from gibbs.errors import Array, _count, _scalar
@@ -174,16 +175,16 @@ def make_model(
     learn, shared, sits_on, n_warmup, n_steps: see `sample`. Raises ValueError on bad input.
     """
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {LIKELIHOODS}")
     _count("n_classes", n_classes, 2)
     _count("n_steps", n_steps, 1)
     if likelihood in BINARY and n_classes != 2:
-        raise ValueError(f"n_classes: found {n_classes!r}, expected 2 for the likelihood {likelihood!r}")
+        raise ValueError(f"n_classes: found {shown(n_classes)}, expected 2 for the likelihood {likelihood!r}")
     error = _scalar("epsilon", epsilon, positive=False)
     if error >= 1.0 or (error > 0.0 and likelihood != "threshold"):
         raise ValueError(f"epsilon: found {error:.6g}, expected [0, 1) for 'threshold' and 0 for other likelihoods")
     if not isinstance(shared, bool):
-        raise TypeError(f"shared: found {shared!r}, expected True or False")
+        raise TypeError(f"shared: found {shown(shared)}, expected True or False")
     laws = check_hyperprior(hyperprior, learn, sits_on)
     n_latents = 1 if likelihood in BINARY else int(n_classes)
     setting = check(X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test)

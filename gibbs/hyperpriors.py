@@ -18,6 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gibbs._options import shown
 from gibbs.errors import Array, _scalar
 
 FAMILIES = ("half-student-t", "log-normal")
@@ -106,9 +107,9 @@ def check_hyperprior(
     posterior may have no finite mass.
     """
     if isinstance(learn, str) or not learn or any(name not in FIELDS for name in learn):
-        raise ValueError(f"learn: found {learn!r}, expected at least one out of {FIELDS}")
+        raise ValueError(f"learn: found {shown(learn)}, expected at least one out of {FIELDS}")
     if sits_on not in SITS_ON:
-        raise ValueError(f"sits_on: found {sits_on!r}, expected one of {SITS_ON}")
+        raise ValueError(f"sits_on: found {shown(sits_on)}, expected one of {SITS_ON}")
     if hyperprior is not None and not isinstance(hyperprior, Mapping):
         raise ValueError(
             f"hyperprior: found {type(hyperprior).__name__}, expected a mapping of field to (family, df, scale)"
@@ -125,10 +126,10 @@ def check_hyperprior(
             )
         law = given[name]
         if not isinstance(law, list | tuple) or len(law) != 3:
-            raise ValueError(f"hyperprior[{name!r}]: found {law!r}, expected (family, df, scale)")
+            raise ValueError(f"hyperprior[{name!r}]: found {shown(law)}, expected (family, df, scale)")
         family, df, scale = law
         if not isinstance(family, str) or family not in FAMILIES:
-            raise ValueError(f"hyperprior[{name!r}]: found {family!r}, expected one of {FAMILIES}")
+            raise ValueError(f"hyperprior[{name!r}]: found {shown(family)}, expected one of {FAMILIES}")
         numbers = [
             _scalar(f"hyperprior[{name!r}] {what}", x, positive=True) for what, x in (("df", df), ("scale", scale))
         ]

@@ -58,7 +58,8 @@ def _distance(X1: ArrayLike, X2: ArrayLike, variance: float, lengthscales: Array
     amplitude = _scalar("variance", variance, positive=True)
     distance = np.zeros((left.shape[0], right.shape[0]))
     for j, scale in enumerate(scales):
-        distance += np.square(np.subtract.outer(left[:, j], right[:, j]) / scale)
+        with np.errstate(over="ignore"):  # farther apart than float64 reaches: infinitely far, a covariance of 0
+            distance += np.square(np.subtract.outer(left[:, j], right[:, j]) / scale)
     return distance, amplitude
 
 

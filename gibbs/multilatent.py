@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
+from gibbs._options import shown
 from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
@@ -191,7 +192,7 @@ def check(
         _count("n_classes", n_classes, 2)
     test = np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True)
     if not isinstance(prior_model, str) or prior_model not in PRIOR_MODELS:
-        raise ValueError(f"prior_model: found {prior_model!r}, expected one of {PRIOR_MODELS}")
+        raise ValueError(f"prior_model: found {shown(prior_model)}, expected one of {PRIOR_MODELS}")
     amplitude = _per_latent("variance", variance, n_latents, positive=True)
     scales = _scales(lengthscales, n_latents, d)
     noises = _per_latent("noise", noise, n_latents, positive=False)
@@ -345,7 +346,7 @@ def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
 def known_moves(moves: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
     """The moves asked for, in the order of names; ValueError for text or an unknown move."""
     if isinstance(moves, str) or any(move not in names for move in moves):
-        raise ValueError(f"moves: found {moves!r}, expected a sequence out of {names}")
+        raise ValueError(f"moves: found {shown(moves)}, expected a sequence out of {names}")
     return tuple(name for name in names if name in moves)
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
+from gibbs._options import shown
 from gibbs.chain import Progress, State
 from gibbs.cone import Labels, bounce_move, swap_to_label
 from gibbs.draws.univariate_truncated import draw_above, draw_below
@@ -214,9 +215,9 @@ def sample(
     Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {LIKELIHOODS}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {LIKELIHOODS}")
     if likelihood == "probit" and n_classes != 2:
-        raise ValueError(f"n_classes: found {n_classes!r}, expected 2 for the likelihood 'probit'")
+        raise ValueError(f"n_classes: found {shown(n_classes)}, expected 2 for the likelihood 'probit'")
     chosen = known_moves(moves, MOVES)
     n_latents = 1 if likelihood == "probit" else n_classes
     setting = check(

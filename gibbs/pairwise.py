@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
-from scipy.special import log_ndtr
+from scipy.special import erfcx, log_ndtr
 
+from gibbs._options import shown
 from gibbs.chain import Progress, Record, State, fingerprint, run, spawn_generators
 from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, convergence, standard_error
@@ -30,6 +31,7 @@ from gibbs.options import checked_options
 
 PURPOSES = ("start", "tune", "path", "slice")
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
+_FAR = -1e3  # of the argument of Φ: below, log φ - log Φ is a difference of numbers above 5e5
 _STEP = 1.2  # of 2, the limit of stability for the steepest curvature possible: where the tuning begins
 _LENGTH = 1.6  # of a path, a quarter of a turn at the mode
 _MOST_STEPS = 200
@@ -103,7 +105,10 @@ def log_joint(loadings: Array, white: Array) -> Array:
 
 def _hazard(alpha: Array) -> Array:
     """φ(α)/Φ(α), the derivative of log Φ."""
-    return np.asarray(np.exp(-0.5 * np.square(alpha) - _LOG_ROOT_2PI - log_ndtr(alpha)))
+    near = np.clip(alpha, _FAR, -_FAR)
+    hazard = np.exp(-0.5 * np.square(near) - _LOG_ROOT_2PI - log_ndtr(near))
+    # beyond, the two logarithms cancel to rounding of α²
+    return np.asarray(np.where(alpha < _FAR, np.sqrt(2.0 / np.pi) / erfcx(-alpha / np.sqrt(2.0)), hazard))
 
 
 def log_joint_gradient(loadings: Array, white: Array) -> Array:
@@ -135,7 +140,7 @@ def prepare(
     """
     _count("n_classes", n_classes, 2)
     if not isinstance(prior_model, str) or prior_model not in ("full", "fitc"):
-        raise ValueError(f"prior_model: found {prior_model!r}, expected 'full' or 'fitc'")
+        raise ValueError(f"prior_model: found {shown(prior_model)}, expected 'full' or 'fitc'")
     inputs = _inputs("X", X)
     inducing = inputs if prior_model == "full" else Z
     test = np.empty((0, inputs.shape[1])) if X_test is None else _inputs("X_test", X_test, inputs.shape[1], empty=True)
@@ -252,12 +257,14 @@ class _Sampler(NamedTuple):
         step = self.step_size * rng.uniform(0.5, 1.0, (len(zeta), 1))
         before = self.log_density(zeta) - 0.5 * np.square(velocity).sum(axis=1)
         position, force = zeta, self.gradient(zeta)
-        for _ in range(int(np.clip(np.ceil(_LENGTH / self.step_size), 2, _MOST_STEPS))):
-            velocity = velocity + 0.5 * step * force
-            position = position + step * velocity
-            force = self.gradient(position)
-            velocity = velocity + 0.5 * step * force
-        after = self.log_density(position) - 0.5 * np.square(velocity).sum(axis=1)
+        # a path that leaves float64 ends at a density of 0, or at none: either is refused below
+        with np.errstate(over="ignore", invalid="ignore"):
+            for _ in range(int(np.clip(np.ceil(_LENGTH / self.step_size), 2, _MOST_STEPS))):
+                velocity = velocity + 0.5 * step * force
+                position = position + step * velocity
+                force = self.gradient(position)
+                velocity = velocity + 0.5 * step * force
+            after = self.log_density(position) - 0.5 * np.square(velocity).sum(axis=1)
         accept = np.log1p(-rng.random(len(zeta))) < after - before
         return np.where(accept[:, None], position, zeta), accept.astype(np.float64)
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
+from gibbs._options import shown
 from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.diagnostics import (
     Convergence,
@@ -201,7 +202,7 @@ def _overdispersed(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
 def _moves(moves: Sequence[str]) -> tuple[str, ...]:
     unknown = [] if isinstance(moves, str) else [move for move in moves if move not in MOVES]
     if isinstance(moves, str) or unknown:
-        raise ValueError(f"moves: found {moves!r}, expected a sequence out of {MOVES}")
+        raise ValueError(f"moves: found {shown(moves)}, expected a sequence out of {MOVES}")
     return tuple(move for move in MOVES if move in moves)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from gibbs._options import shown
 from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.cone import swap_to_label
 from gibbs.diagnostics import Convergence, convergence, least_ess, long_enough, slowest_time
@@ -298,7 +299,7 @@ def sample(
     check_plan(plan)
     chosen = known_moves(moves, MOVES)
     if not chosen:
-        raise ValueError(f"moves: found {moves!r}, expected at least one out of {MOVES}")
+        raise ValueError(f"moves: found {shown(moves)}, expected at least one out of {MOVES}")
     setting = check(
         X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
     )

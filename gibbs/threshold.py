@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from gibbs._options import shown
 from gibbs.chain import Progress, State
 from gibbs.cone import Labels, bounce_move, inside, log_step, swap_to_label
 from gibbs.draws.univariate_truncated import draw_above, draw_below
@@ -199,7 +200,7 @@ def sample(
         raise ValueError(f"epsilon: found {error:.6g}, expected a probability in [0, 1)")
     chosen = known_moves(moves, MOVES)
     if not chosen:
-        raise ValueError(f"moves: found {moves!r}, expected at least one out of {MOVES}")
+        raise ValueError(f"moves: found {shown(moves)}, expected at least one out of {MOVES}")
     setting = check(
         X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
     )

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from validation.quoting import shown
+
 LONGEST = 2**31 - 1  # rows or columns; beyond, no array of ours fits into memory
 
 
@@ -81,7 +83,7 @@ def labels(value: ArrayLike, n: int, n_classes: int, name: str) -> NDArray[np.in
 def choice(value: Any, known: tuple[str, ...], name: str) -> str:
     """One of the known strings."""
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(known)}")
+        raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(known)}")
     return str(value)
 
 
@@ -96,7 +98,7 @@ def label(value: Any, name: str) -> str:
     """A name that reports can show on one line; files would lose a NUL at its end."""
     text = string(value, name)
     if not text.strip() or not text.isprintable():
-        raise ValueError(f"{name}: found {text!r}, expected a name of printable characters on one line")
+        raise ValueError(f"{name}: found {shown(text)}, expected a name of printable characters on one line")
     return text
 
 
@@ -130,7 +132,9 @@ def boolean(value: Any, name: str) -> bool:
 def integer(value: Any, name: str, *, at_least: int) -> int:
     """An integer that is no truth value."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, np.integer)):
-        raise TypeError(f"{name}: found {_shown(value)}, expected an integer")
+        raise TypeError(f"{name}: found {_typed(value)}, expected an integer")
+    if abs(int(value)) >= 2**63:
+        raise ValueError(f"{name}: found an integer of {int(value).bit_length()} bits, expected one of 64")
     if value < at_least:
         raise ValueError(f"{name}: found {value}, expected at least {at_least}")
     return int(value)
@@ -147,21 +151,21 @@ def size(value: Any, name: str) -> int:
 def generator(value: Any, name: str) -> np.random.Generator:
     """A source of random numbers."""
     if not isinstance(value, np.random.Generator):
-        raise TypeError(f"{name}: found {_shown(value)}, expected a numpy.random.Generator")
+        raise TypeError(f"{name}: found {_typed(value)}, expected a numpy.random.Generator")
     return value
 
 
 def real(value: Any, name: str) -> float:
     """One finite number."""
     if isinstance(value, str):
-        raise TypeError(f"{name}: found {_shown(value)}, expected one finite number")
+        raise TypeError(f"{name}: found {_typed(value)}, expected one finite number")
     array = float_array(value, name)
     if array.ndim:
         raise ValueError(f"{name}: found shape {array.shape}, expected one number")
     return float(finite(array, name))
 
 
-def _shown(value: Any) -> str:
+def _typed(value: Any) -> str:
     """Type and value, where the value is short enough to be one."""
     kind = type(value).__name__
     return f"{kind} {value!r}" if isinstance(value, (str, int, float, np.generic)) and len(repr(value)) < 40 else kind

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from validation import catalogue
 from validation.later import STYLE, Commands, later
+from validation.quoting import shown
 from validation.solve import ImplementationError, implementations, methods, solve, versions
 
 # What computes is imported by the functions that need it, so that `--help` waits for none of it.
@@ -178,7 +179,7 @@ def compare_command(
     bands = parse_options(band or [], "--band")
     for key, value in bands.items():
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise TypeError(f"--band {key}: found {value!r}, expected a number")
+            raise TypeError(f"--band {key}: found {shown(value)}, expected a number")
     rows = comparing.compare(a, b, bands, limit)
     failed = [row for row in rows if row.verdict == "FAIL"]
     passed = [row for row in rows if row.verdict == "PASS"]
@@ -348,10 +349,10 @@ def parse_options(pairs: list[str], flag: str = "--option") -> dict[str, Any]:
     for pair in pairs:
         key, equals, value = pair.partition("=")
         if not equals or not key.isidentifier():
-            raise typer.BadParameter(f"{flag}: found {pair!r}, expected name=value")
+            raise typer.BadParameter(f"{flag}: found {shown(pair)}, expected name=value")
         if key in parsed or key in ("implementation", "method", "problem"):
             reason = "twice" if key in parsed else "as an option"
-            raise typer.BadParameter(f"{flag}: found {key!r} {reason}, expected options of the method, each once")
+            raise typer.BadParameter(f"{flag}: found {shown(key)} {reason}, expected options of the method, each once")
         try:
             parsed[key] = json.loads(value)
         except (ValueError, RecursionError):  # the second: brackets too deep to be JSON

@@ -26,6 +26,7 @@ from validation import distances, premises
 from validation.distances import relative_difference as relative_difference
 from validation.premises import is_truth as is_truth
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 # quantities in the order of reports; `gradients/...` and `local/...` follow where both sides have them
@@ -114,11 +115,11 @@ def compare(
         raise ValueError(f"right: found a solution of another problem (it differs in {different}), expected the same")
     for name, band in (bands or {}).items():
         if name not in QUANTITIES:
-            raise ValueError(f"bands: found {name!r}, expected one of {', '.join(QUANTITIES)}")
+            raise ValueError(f"bands: found {shown(name)}, expected one of {', '.join(QUANTITIES)}")
         if not band >= 0.0:
-            raise ValueError(f"bands[{name!r}]: found {band!r}, expected a number >= 0")
+            raise ValueError(f"bands[{name!r}]: found {shown(band)}, expected a number >= 0")
     if limit is not None and not limit > 0.0:
-        raise ValueError(f"limit: found {limit!r}, expected a number > 0")
+        raise ValueError(f"limit: found {shown(limit)}, expected a number > 0")
     # what claims more is the right side: a truth of the left one's model, or else what would be one with its gate met
     if _rank(left, right) > _rank(right, left):
         left, right = right, left
@@ -130,7 +131,7 @@ def compare(
             )
         return _stated_rows(left, right) + _identity_rows(left, right, limit)
     if limit is not None:
-        raise ValueError(f"limit: found {limit!r} for a comparison with a truth ({right.label}), expected bands")
+        raise ValueError(f"limit: found {shown(limit)} for a comparison with a truth ({right.label}), expected bands")
     rows = _truth_premises(left, right)
     if any(row.quantity == "gate" for row in rows):
         return rows + _shown_rows(left, right, "gate not met")

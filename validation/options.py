@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple, Protocol
 
 from validation import arguments
+from validation.quoting import shown
 
 _TABLES = {"reference": "reference.common.options", "fast": "fast.options", "gibbs": "gibbs.options"}
 
@@ -44,7 +45,7 @@ class _Digits:
     def check(self, value: Any, n: int | None = None) -> float:
         digits = arguments.real(value, self.name)
         if not 3.0 <= digits <= 12.0:
-            raise ValueError(f"{self.name}: found {digits!r}, expected {self.expected}")
+            raise ValueError(f"{self.name}: found {shown(digits)}, expected {self.expected}")
         return digits
 
 
@@ -77,7 +78,7 @@ def checked(implementation: str, method: str, given: Mapping[str, Any], n: int) 
             close = get_close_matches(name, list(row), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             listed = ", ".join(sorted(row))
-            raise ValueError(f"option: found {name!r}, expected one of {listed}{hint} ({implementation} {method})")
+            raise ValueError(f"option: found {shown(name)}, expected one of {listed}{hint} ({implementation} {method})")
     return {name: row[name].check(value, n) for name, value in given.items()}
 
 
@@ -108,7 +109,7 @@ def rows(method: str) -> list[Row]:
         known = sorted({name for has in _methods().values() for name in has})
         close = get_close_matches(method, known, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ValueError(f"method: found {method!r}, expected one of {', '.join(known)}{hint}")
+        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(known)}{hint}")
     return sorted(found.values(), key=lambda row: [other.name for other in found.values()].index(row.name))
 
 

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from validation import arguments, storage
+from validation.quoting import shown
 
 SCHEMA = "gpc-triad/problem/1"
 
@@ -256,7 +257,7 @@ def _checked(problem: Problem) -> dict[str, Any]:
             raise ValueError("smoothness: found None, expected the order of the Matérn kernel")
         smoothness = arguments.per_latent(problem.smoothness, L, "smoothness", positive=True)
     elif problem.smoothness is not None:
-        raise ValueError(f"smoothness: found {problem.smoothness!r}, expected None for the kernel {kernel!r}")
+        raise ValueError(f"smoothness: found {shown(problem.smoothness)}, expected None for the kernel {kernel!r}")
 
     Z = None
     if problem.Z is not None:
@@ -278,9 +279,9 @@ def _checked(problem: Problem) -> dict[str, Any]:
 
     epsilon = arguments.real(problem.epsilon, "epsilon")
     if not 0.0 <= epsilon < 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a probability in [0, 1)")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a probability in [0, 1)")
     if epsilon and likelihood != "threshold":
-        raise ValueError(f"epsilon: found {epsilon!r}, expected 0 for the likelihood {likelihood!r}")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected 0 for the likelihood {likelihood!r}")
 
     X_test = y_test = None
     if problem.X_test is not None:
@@ -334,7 +335,7 @@ def _hyperprior(value: Any) -> Mapping[str, tuple[str, float, float]] | None:
     for key, entry in value.items():
         arguments.choice(key, HYPERPRIOR_FIELDS, "hyperprior")
         if not isinstance(entry, (tuple, list)) or len(entry) != 3:
-            raise ValueError(f"hyperprior[{key!r}]: found {entry!r}, expected (family, df, scale)")
+            raise ValueError(f"hyperprior[{key!r}]: found {shown(entry)}, expected (family, df, scale)")
         family, df, scale = entry
         arguments.choice(family, HYPERPRIOR_FAMILIES, f"hyperprior[{key!r}]")
         numbers = arguments.real(df, f"hyperprior[{key!r}] df"), arguments.real(scale, f"hyperprior[{key!r}] scale")

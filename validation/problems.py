@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from validation import datasets
 from validation.problem import Problem
+from validation.quoting import shown
 
 
 class Recipe(NamedTuple):
@@ -40,7 +41,7 @@ def get(name: str) -> Problem:
     if name not in _RECIPES:
         close = get_close_matches(name, _RECIPES, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise KeyError(f"problem: found {name!r}, expected one of {', '.join(_RECIPES)}{hint}")
+        raise KeyError(f"problem: found {shown(name)}, expected one of {', '.join(_RECIPES)}{hint}")
     return _made(name)
 
 

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from validation.checks import core, processes, runner, selection
 from validation.checks.core import Context, Result
 from validation.checks.runner import Answered, Event, Listener, Pair
+from validation.quoting import shown
 
 # Where faults come from: a callable, named so that a fresh process can find it, that gives a tuple of faults.
 SOURCE = "validation.faults:all_faults"
@@ -126,7 +127,7 @@ def seeded(fault: Fault) -> Iterator[Calls]:
             own = name in vars(owner)
             original = stored.__func__ if isinstance(stored, (staticmethod, classmethod)) else getattr(owner, name)
             if isinstance(original, type) or isinstance(stored, property) or not callable(original):
-                raise FaultError(f"targets: found {target!r} to be a {type(stored).__name__}, expected a function")
+                raise FaultError(f"targets: found {shown(target)} to be a {type(stored).__name__}, expected a function")
             replacement = fault.make(original)
             if not callable(replacement):
                 raise FaultError(f"make: found {type(replacement).__name__} for {target!r}, expected a function")
@@ -142,7 +143,7 @@ def _place(target: str) -> tuple[Any, str]:
     """The object that holds a target, and the target's name there."""
     module, colon, attribute = target.partition(":")
     if not colon or not attribute:
-        raise FaultError(f"targets: found {target!r}, expected module:attribute")
+        raise FaultError(f"targets: found {shown(target)}, expected module:attribute")
     try:
         owner: Any = importlib.import_module(module)
     except ModuleNotFoundError as error:
@@ -296,7 +297,7 @@ def _chosen(source: str, names: Sequence[str], methods: Sequence[str]) -> tuple[
         for pattern in patterns:
             if not any(fnmatchcase(entry, pattern) for entry in known):
                 raise runner.SelectionError(
-                    f"{sort}: found {pattern!r}, expected {selection.known_names(known, pattern)}"
+                    f"{sort}: found {shown(pattern)}, expected {selection.known_names(known, pattern)}"
                 )
     chosen = tuple(
         fault

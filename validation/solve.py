@@ -13,6 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
 
+from validation.quoting import shown
+
 # `import validation` loads this module, and with it nothing that takes time, not even `typing`: NumPy and what reads
 # the metadata of installed packages are imported by the functions that need them.
 TYPE_CHECKING = False
@@ -67,7 +69,7 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     answer = find_implementation(implementation)
     known = known_methods(answer, implementation)
     if known and method not in known:
-        raise ValueError(f"method: found {method!r}, expected one of {_listed(known, method)} ({implementation})")
+        raise ValueError(f"method: found {shown(method)}, expected one of {_listed(known, method)} ({implementation})")
     own = implementation in WITNESSES + JUDGE
     started = time.perf_counter()
     threads: dict[str, Any] = {}
@@ -183,7 +185,7 @@ def find_implementation(name: str) -> Implementation:
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
-            raise ValueError(f"implementation: found {name!r}, expected module:function")
+            raise ValueError(f"implementation: found {shown(name)}, expected module:function")
         from pathlib import Path
 
         # a module beside the user is meant too; the command `triad` does not have its folder on the path
@@ -205,7 +207,7 @@ def find_implementation(name: str) -> Implementation:
             target = getattr(target, part)
         return _callable(target, name)
     raise ValueError(
-        f"implementation: found {name!r}, expected one of {_listed(implementations(), name)}, or module:function"
+        f"implementation: found {shown(name)}, expected one of {_listed(implementations(), name)}, or module:function"
     )
 
 
@@ -220,7 +222,7 @@ def check_options(function: Callable[..., Any], options: Mapping[str, Any], wher
     ]
     for option in options:
         if option not in known:
-            raise ValueError(f"option: found {option!r}, expected one of {_listed(known, option)} ({where})")
+            raise ValueError(f"option: found {shown(option)}, expected one of {_listed(known, option)} ({where})")
 
 
 def versions() -> dict[str, str]:
@@ -239,14 +241,14 @@ def versions() -> dict[str, str]:
 
 def _cannot_import(module_name: str, error: Exception) -> ValueError:
     return ValueError(
-        f"implementation: found {module_name!r}, which cannot be imported ({_described(error)}), "
+        f"implementation: found {shown(module_name)}, which cannot be imported ({_described(error)}), "
         "expected module:function"
     )
 
 
 def _callable(target: Any, name: str) -> Implementation:
     if isinstance(target, ModuleType) or not callable(target):
-        raise TypeError(f"implementation: found {name!r} to be a {type(target).__name__}, expected a callable")
+        raise TypeError(f"implementation: found {shown(name)} to be a {type(target).__name__}, expected a callable")
     return target
 
 

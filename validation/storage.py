@@ -20,6 +20,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.quoting import shown
+
 # what zipfile and NumPy raise on bytes that were changed or cut off, found by changing and cutting them
 _DAMAGE = (
     zipfile.BadZipFile,
@@ -255,7 +257,7 @@ def read_json(text: Any, where: str) -> Any:
     try:
         return json.loads(text)
     except (TypeError, ValueError) as error:
-        raise FileFormatError(f"{where}: found {str(text)[:60]!r}, expected JSON ({error})") from error
+        raise FileFormatError(f"{where}: found {shown(str(text)[:60])}, expected JSON ({error})") from error
 
 
 def check_writable(path: str | PathLike[str]) -> None:

@@ -64,7 +64,10 @@ def step_rows(method: str, problem: Problem, options: Mapping[str, Any]) -> int:
     """Rows that one step works on: those of a mini-batch where the options ask for steps, else all."""
     batches = options.get("batches")
     if isinstance(batches, (list, tuple)) and batches:
-        return max(int(np.size(batch)) for batch in batches)
+        # not looked at yet, and a list may hold anything, itself included
+        sizes = [len(batch) for batch in batches if isinstance(batch, (list, tuple))]
+        sizes += [batch.size for batch in batches if isinstance(batch, np.ndarray)]
+        return max(sizes, default=problem.n)
     asked = options.get("batch_size")
     if method != "x-gpc-svi" and asked is None and options.get("n_steps") is None:
         return problem.n

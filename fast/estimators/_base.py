@@ -77,6 +77,17 @@ class Fitted(NamedTuple):
     reason: str  # why training stopped
 
 
+def _distinct(classes: Any) -> np.ndarray[Any, Any]:
+    """The different labels of a list, ascending."""
+    try:
+        listed = np.asarray(classes)
+        if listed.ndim == 1:
+            return np.unique(listed)
+    except (ValueError, TypeError, RecursionError):  # lists in lists, labels that have no order
+        pass
+    raise ValueError(f"classes: found {shown(classes)}, expected a list of labels that can be sorted")
+
+
 def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
     """The same method, with the threads of linear algebra that suit the sizes; training keeps their number."""
 
@@ -183,7 +194,9 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         d = X.shape[1]
         if isinstance(self.lengthscales, str):
             if self.lengthscales != "median":
-                raise ValueError(f"lengthscales: found {self.lengthscales!r}, expected 'median', a number or ({d},)")
+                raise ValueError(
+                    f"lengthscales: found {shown(self.lengthscales)}, expected 'median', a number or ({d},)"
+                )
             return default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
         given = _inputs.real_numbers("lengthscales", self.lengthscales)
         if given.shape not in ((), (1,), (d,)):
@@ -260,7 +273,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         X, y = validate_data(self, X, y, dtype=[np.float64, np.float32], reset=first)
         check_classification_targets(y)
         if first:
-            known = np.unique(np.asarray(classes))
+            known = _distinct(classes)
             if len(known) < 2:
                 wanted = "at least two classes" if self._multi_class else "two classes"
                 raise ValueError(f"classes: found one class, {known.tolist()}, expected {wanted}")
@@ -269,8 +282,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
                     f"classes: found {len(known)} classes, expected two. Only binary classification is supported."
                 )
             self.classes_ = known
-        elif classes is not None and not np.array_equal(np.unique(np.asarray(classes)), self.classes_):
-            raise ValueError(f"classes: found {classes!r}, expected {self.classes_.tolist()} as in the first call")
+        elif classes is not None and not np.array_equal(_distinct(classes), self.classes_):
+            raise ValueError(f"classes: found {shown(classes)}, expected {self.classes_.tolist()} as in the first call")
         foreign = np.setdiff1d(y, self.classes_)
         if foreign.size:
             raise ValueError(f"y: found labels {foreign.tolist()}, expected only {self.classes_.tolist()}")
@@ -306,6 +319,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         """Rows that a step works on and inducing points (None: a full GP), as far as they show before any check."""
         n = _length(X)
         training, batch = getattr(self, "training", "minibatch"), getattr(self, "batch_size", None)
+        if not isinstance(training, str):  # refused later; a table would compare entry by entry
+            training = "batch"
         if isinstance(batch, int) and (training == "minibatch" or (training == "auto" and n > _MOST_IN_ONE)):
             n = min(n, batch)
         given, wanted = getattr(self, "inducing_points", None), getattr(self, "n_inducing", None)
@@ -343,7 +358,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         count.
         """
         if self.inducing_points is not None:
-            Z = np.array(_inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
+            with np.errstate(over="ignore"):  # a long double beyond float64: infinite, and refused by the fit
+                Z = np.array(_inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
             if Z.ndim != 2 or Z.shape[1] != X.shape[1] or Z.shape[0] == 0:
                 raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {X.shape[1]}) with m >= 1")
             return Z
@@ -355,7 +371,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         if isinstance(wanted, str) and wanted == "auto":
             wanted = min(self._most_inducing, len(distinct))
         elif isinstance(wanted, (bool, np.bool_)) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
-            raise ValueError(f"n_inducing: found {wanted!r}, expected 'auto', None or an integer >= 1")
+            raise ValueError(f"n_inducing: found {shown(wanted)}, expected 'auto', None or an integer >= 1")
         if wanted > len(distinct):
             warnings.warn(
                 f"n_inducing: found {wanted} inducing points for {len(distinct)} distinct rows; "

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.ledger import equation
 from fast.linalg import cholesky_of_all, solve_stack
@@ -55,7 +56,7 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
     seed : int       of the draws
     """
     if _inputs.count("n_draws", n_draws) < 2:
-        raise ValueError(f"n_draws: found {n_draws!r}, expected an integer >= 2")
+        raise ValueError(f"n_draws: found {shown(n_draws)}, expected an integer >= 2")
     run, law = posterior.run, posterior.run.law
     alpha, n, C = run.energy.alpha, run.data.n, run.points.n_classes
     rng = np.random.default_rng(_inputs.whole("seed", seed))

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.batch_learning import Learned
 from fast.hyper import Gradients
@@ -257,7 +258,7 @@ def fit(
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     damping = _inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     max_iterations = _inputs.count("max_iterations", max_iterations)
     prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
     return converge(

@@ -25,6 +25,7 @@ from scipy.linalg.blas import dsyrk
 
 from fast import _inputs
 from fast._inputs import Hyper
+from fast._options import shown
 from fast._types import FloatArray, IntArray
 from fast.errors import NotPositiveDefiniteError
 from fast.kernels import gram
@@ -359,7 +360,7 @@ def fit(
     Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, d)).copy()
     damping = _inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     batch_size, window = _inputs.count("batch_size", batch_size), _inputs.count("window", window)
     rebuild_every, block_size = _inputs.count("rebuild_every", rebuild_every), _inputs.count("block_size", block_size)
     learning_rate = _inputs.scalar("learning_rate", learning_rate, positive=True)

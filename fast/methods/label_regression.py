@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray, IntArray
 from fast.alpha_runs import data_moments, predict_robust
 from fast.class_data import ClassData
@@ -171,6 +172,12 @@ class LabelRun:
         self.rebuild()
 
 
+def _relative_change(moved: FloatArray, at: FloatArray) -> float:
+    """Largest change over the largest number; labels that cancel leave means of zero, which have to stay there."""
+    change, size = float(np.abs(moved - at).max()), float(np.abs(at).max())
+    return change / size if size > 0.0 else (0.0 if change == 0.0 else np.inf)
+
+
 def uncertainty(run: LabelRun) -> float:
     """Relative change of log density and q(u) under shifts of variance and lengthscales in the last digits.
 
@@ -204,8 +211,7 @@ def uncertainty(run: LabelRun) -> float:
             near = LabelRun(run.data, InducingClasses(hyper, points.Z, points.shared, in_a_step=True))
         except (ValueError, NotPositiveDefiniteError):
             return np.inf
-        gaps = [float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(answers(near), centre, strict=True)]
-        change = max(change, *gaps)
+        change = max(change, *(_relative_change(a, b) for a, b in zip(answers(near), centre, strict=True)))
     return change
 
 
@@ -288,7 +294,7 @@ def fit(
     """
     epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
     if not 0.0 <= epsilon < 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a number in [0, 1)")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in [0, 1)")
     learn = _inputs.names("learn", learn)
     callback = _inputs.calls_back("callback", callback)
     optimizer = "lbfgs" if optimizer is None else optimizer

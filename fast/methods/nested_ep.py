@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.class_couplings import Coupled, condition, evidence_gradients, marginal_covariances
 from fast.inner_ep import law_with, log_normaliser, log_site_ratios, run
@@ -201,7 +202,7 @@ def converge(
         inner_schedule=inner_schedule,
     )
     if _inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
-        raise ValueError(f"inner_damping: found {inner_damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in (0, 1]")
     others = other_classes(prior.y, prior.n_classes)
 
     def propose(state: State, pair: Pair) -> Proposal:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import BoolArray, FloatArray, IntArray
 from fast.class_couplings import Coupled, evidence_gradients, marginal_covariances
 from fast.independent_sites import Tilt, diagonal, settle_independent
@@ -157,7 +158,7 @@ def converge(
     )
     accelerate, callback = _inputs.flag("accelerate", accelerate), _inputs.calls_back("callback", callback)
     if _inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
-        raise ValueError(f"inner_damping: found {inner_damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in (0, 1]")
     local = _Inner(prior.y, prior.n_classes, inner, inner_schedule, inner_damping)
     pair: Pair = (np.zeros((prior.n, prior.n_classes)), np.zeros((prior.n, prior.n_classes)))
     if start is not None:

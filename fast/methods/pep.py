@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.alpha_runs import predict_robust
 from fast.class_data import ClassData
@@ -64,7 +65,7 @@ def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
     alpha = _inputs.share("alpha", alpha)
     epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
     if not 0.0 <= epsilon < 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a number in [0, 1)")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in [0, 1)")
     if alpha == 0.0 and epsilon == 0.0:
         raise ValueError("epsilon: found 0, expected > 0 at alpha = 0")
     return alpha, epsilon

@@ -18,6 +18,7 @@ from scipy.linalg.blas import dtrmm
 
 from fast import _inputs
 from fast._inputs import Hyper
+from fast._options import shown
 from fast._types import FloatArray
 from fast.ada_delta import AdaDeltaState, ada_delta_step
 from fast.errors import NotPositiveDefiniteError
@@ -79,7 +80,7 @@ class SVIRun:
 
 def _expected(likelihood: str) -> Expected:
     if likelihood not in EXPECTED:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected {' or '.join(EXPECTED)}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected {' or '.join(EXPECTED)}")
     return EXPECTED[likelihood]
 
 
@@ -175,10 +176,13 @@ def fit_stochastic(
     trace: list[float] = []
     for iteration in range(steps):
         batch = source.draw()
-        value, slope = form.evaluate(vector, expected, batch, source.n / batch.y.size)
+        with np.errstate(
+            over="ignore", invalid="ignore", divide="ignore"
+        ):  # after a step too far; the next line says so
+            value, slope = form.evaluate(vector, expected, batch, source.n / batch.y.size)
         if not (np.isfinite(value) and np.isfinite(slope).all()):
             raise ValueError(
-                f"rate: found {rate!r}, with which step {iteration + 1} is not finite; expected a smaller one"
+                f"rate: found {shown(rate)}, with which step {iteration + 1} is not finite; expected a smaller one"
             )
         trace.append(value)
         step, state = ada_delta_step(slope, state, rate)

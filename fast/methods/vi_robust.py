@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.alpha_runs import data_moments, predict_robust
 from fast.class_data import ClassData
@@ -124,10 +125,10 @@ def fit(
     """
     epsilon = _inputs.scalar("epsilon", epsilon, positive=True)
     if epsilon >= 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a number in (0, 1)")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in (0, 1)")
     nat_rate = _inputs.scalar("nat_rate", nat_rate, positive=True)
     if nat_rate > 1.0:
-        raise ValueError(f"nat_rate: found {nat_rate!r}, expected a number in (0, 1]")
+        raise ValueError(f"nat_rate: found {shown(nat_rate)}, expected a number in (0, 1]")
     learn = _inputs.names("learn", learn)
     evaluate = _inputs.flag("evaluate", evaluate)
     in_steps = batches is not None or batch_size is not None or (n_steps is not None and optimizer != "lbfgs")

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fast import _inputs
+from fast._options import shown
 from fast._types import FloatArray
 from fast.hyper import Gradients
 from fast.ledger import equation
@@ -176,7 +177,7 @@ def fit(
     """
     chosen = checked_learn(learn)
     if likelihood not in LINKS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected {' or '.join(LINKS)}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected {' or '.join(LINKS)}")
     n_upd, n_fun = _inputs.count("n_upd", n_upd), _inputs.count("n_fun", n_fun)
     tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = _inputs.count("max_iterations", max_iterations)

@@ -194,6 +194,8 @@ def fit(
         checkpoint,
         _inputs.count("checkpoint_every", checkpoint_every),
     )
+    if holdout is not None and not (isinstance(holdout, (tuple, list)) and len(holdout) == 2):
+        raise ValueError(f"holdout: found {_inputs.shown(holdout)}, expected None or a pair (X, y)")
     score = None if holdout is None else _holdout_score(holdout, source.d)
     holdout_every = _inputs.count("holdout_every", holdout_every)
     starts = None

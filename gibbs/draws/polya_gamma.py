@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
+from gibbs._options import shown
 from gibbs.errors import Array
 from gibbs.generators import chunk, rows_per_chain, subset
 from gibbs.ledger import equation
@@ -170,7 +171,7 @@ def sample_polya_gamma(rng: np.random.Generator, c: ArrayLike, b: int | np.ndarr
         raise ValueError(f"c: found {np.count_nonzero(~np.isfinite(tilt))} entries NaN or infinite, expected 0")
     counts = np.asarray(b)
     if not np.issubdtype(counts.dtype, np.integer) or (counts.size and counts.min() < 1):
-        raise ValueError(f"b: found {b!r}, expected integers >= 1")
+        raise ValueError(f"b: found {shown(b)}, expected integers >= 1")
     shape = np.broadcast_shapes(tilt.shape, counts.shape)
     z = 0.5 * np.abs(np.broadcast_to(tilt, shape)).ravel()
     if counts.size == 0 or z.size == 0:

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
+from gibbs._options import shown
 from gibbs.errors import _numbers
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky
@@ -218,9 +219,9 @@ def _estimate(
         ("max_rounds", max_rounds, 1),
     ):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-            raise ValueError(f"{name}: found {count!r}, expected an integer >= {least}")
+            raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {least}")
     if not target_error > 0.0:
-        raise ValueError(f"target_error: found {target_error!r}, expected > 0")
+        raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
     pilot = _anneal(rng, A, y_sign, None, [], (1, n_particles * n_islands // 2), n_steps)
     ladder, references, size = pilot.ladder, pilot.references, n_particles
     for rounds in range(1, max_rounds + 1):

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
+from gibbs._options import shown
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky
@@ -184,9 +185,9 @@ def log_evidence(
         ("max_rounds", max_rounds, 1),
     ):
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < lowest:
-            raise ValueError(f"{name}: found {count!r}, expected an integer >= {lowest}")
+            raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {lowest}")
     if not target_error > 0.0:
-        raise ValueError(f"target_error: found {target_error!r}, expected > 0")
+        raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
     model = _model(cov, y)
     plan = _anneal(rng, model, None, (1, max(n_particles * n_islands // 2, 256)), 2 * n_steps)
     size = n_particles

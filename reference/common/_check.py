@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
+
 Array = NDArray[np.float64]
 _LARGEST = 1e50  # of scales and their inverses: squares of ratios of inputs to them stay in float64
 
@@ -65,14 +67,19 @@ def positive_vector(value: Any, name: str, d: int) -> Array:
         raise ValueError(f"{name}: found shape {found.shape}, expected ({d},)")
     if not np.all(found > 0.0):
         raise ValueError(f"{name}: found {np.min(found):.6g}, expected > 0")
+    within_range(found, name)
+    return found
+
+
+def within_range(found: Array, name: str) -> None:
+    """Refuse a scale whose square, or whose square's inverse, leaves float64 once it meets another one."""
     if not (np.min(found) >= 1.0 / _LARGEST and np.max(found) <= _LARGEST):
         worst = np.max(found) if np.max(found) > _LARGEST else np.min(found)
         raise ValueError(f"{name}: found {worst:.6g}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
-    return found
 
 
 def count(value: Any, name: str) -> int:
     """A whole number, at least 1."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name}: found {value!r}, expected a whole number >= 1")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 1 <= value < 2**63:
+        raise ValueError(f"{name}: found {shown(value)}, expected a whole number >= 1")
     return int(value)

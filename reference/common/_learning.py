@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from reference.common import _check
+from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.kernels import derivative_inputs, derivative_lengthscales, derivative_variance
 
@@ -33,7 +34,7 @@ def check_learn(learn: Any, hyper: Hyper) -> tuple[str, ...]:
     given = (learn,) if isinstance(learn, str) else tuple(learn)
     for field in given:
         if field not in FIELDS:
-            raise ValueError(f"learn: found {field!r}, expected some of {', '.join(FIELDS)}")
+            raise ValueError(f"learn: found {shown(field)}, expected some of {', '.join(FIELDS)}")
     if "noise" in given and hyper.noise == 0.0:
         raise ValueError("learn: found 'noise' with noise = 0, whose logarithm cannot move; expected noise > 0")
     if "Z" in given and hyper.Z is None:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 _REQUIRED: Any = inspect.Parameter.empty
+_64_BITS = 2**63  # what counts things fits into an int64
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,7 @@ def _number(option: Option, value: Any) -> Any:
     if isinstance(value, bool | np.bool_):
         return None
     if isinstance(value, int | np.integer) and option.kind == "integer":
-        return int(value) if _contains(option.interval, int(value)) else None
+        return int(value) if abs(int(value)) < _64_BITS and _contains(option.interval, int(value)) else None
     if option.kind == "integer" or not isinstance(value, int | float | np.integer | np.floating):
         return None
     try:

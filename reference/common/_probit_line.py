@@ -40,6 +40,11 @@ def probit_line(mean: float, var: float, offsets: Array, scales: Array) -> Line:
     bends = ((offsets - mean)[:, None] + scales[:, None] * _BEND) / sd
     points = np.concatenate([mode - steps, [mode], mode + steps, bends.ravel(), mode + np.arange(-9.0, 10.0)])
     low, high = mode - _HALF_WIDTH, mode + _HALF_WIDTH
+    if not low < mode < high:
+        raise ValueError(
+            f"mean: found an integrand with its mode {abs(mode):.3g} standard deviations away, expected at most 1e16: "
+            "beyond, no two numbers tell its width; lower variance"
+        )
     edges = np.unique(np.concatenate([[low], points[(points > low) & (points < high)], [high]]))
     half = 0.5 * np.diff(edges)
     t = (edges[:-1, None] + half[:, None] * (1.0 + _NODES)).ravel()

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp, softmax
 
+from reference.common._options import shown
 from reference.common.errors import cholesky
 
 Array = NDArray[np.float64]
@@ -30,7 +31,7 @@ REMEDY = "raise jitter or noise"
 def check_nodes(nodes: int, dimension: int) -> None:
     """Refuse a rule that has no spread or too many points."""
     if isinstance(nodes, bool) or not isinstance(nodes, int | np.integer) or nodes < 2:
-        raise ValueError(f"nodes: found {nodes!r}, expected a whole number >= 2")
+        raise ValueError(f"nodes: found {shown(nodes)}, expected a whole number >= 2")
     if float(nodes) ** dimension > LARGEST:
         raise ValueError(f"nodes: found {nodes} in {dimension} dimensions, expected at most 1e6 points")
 

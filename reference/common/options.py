@@ -33,7 +33,7 @@ OPTIONS: dict[str, Option] = {
         Option("learning_rate", "number", "rate of Adam's steps on the hyper-parameters", _POSITIVE),
         Option("learn_tolerance", "number", "slope at which a search over hyper-parameters has arrived", _POSITIVE),
         Option("learning_iterations", "integer", "iterations of a search over hyper-parameters", _COUNT),
-        Option("n_upd", "integer", "updates of the local parameters in a round", _COUNT),
+        Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
         Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
         Option("batches", "batches", "rows of each mini-batch"),
         Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),

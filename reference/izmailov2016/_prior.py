@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check, _learning
+from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.izmailov2016.kernels import KERNELS, covariance, covariance_input_slopes, covariance_slopes
 from reference.izmailov2016.model import REMEDY_X, REMEDY_Z
@@ -49,10 +50,10 @@ def check_prior(hyper: Any, d: int) -> Prior:
     given = Prior(*hyper)
     plain = _learning.check_hyper(given.variance, given.lengthscales, given.noise, given.jitter, given.Z, d)
     if given.kernel not in KERNELS:
-        raise ValueError(f"kernel: found {given.kernel!r}, expected one of {', '.join(KERNELS)}")
+        raise ValueError(f"kernel: found {shown(given.kernel)}, expected one of {', '.join(KERNELS)}")
     if given.kernel == "se":
         if given.smoothness is not None:
-            raise ValueError(f"smoothness: found {given.smoothness!r}, expected None for the kernel 'se'")
+            raise ValueError(f"smoothness: found {shown(given.smoothness)}, expected None for the kernel 'se'")
         return Prior(*plain)
     if given.smoothness is None:
         raise ValueError("smoothness: found None, expected the order of the Matérn kernel")

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._iteration import Arrival, change
+from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.options import checked_options
 from reference.common.probit import probit_probability
@@ -200,12 +201,14 @@ def _settle(
 
 def _check_common(method: str, likelihood: Any, callback: Any) -> None:
     if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"name: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise ValueError(f"name: found {shown(method)}, expected one of {', '.join(METHODS)}")
     allowed = LIKELIHOODS if method in ("svi", "vi-taylor") else ("logit",)
-    if likelihood not in allowed:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected {' or '.join(map(repr, allowed))} for {method}")
+    if not isinstance(likelihood, str) or likelihood not in allowed:
+        raise ValueError(
+            f"likelihood: found {shown(likelihood)}, expected {' or '.join(map(repr, allowed))} for {method}"
+        )
     if callback is not None and not callable(callback):
-        raise ValueError(f"callback: found {callback!r}, expected a callable or None")
+        raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
 
 
 @checked_options("vi-jj")

@@ -6,29 +6,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._check import array, count, points
+from reference.common._check import array, count, points, within_range
+from reference.common._options import shown
 
 __all__ = ["choice", "count", "data", "fraction", "tolerance"]
 
 Array = NDArray[np.float64]
+_LARGEST = 1e12  # of a prior variance: posterior variances are differences from it, to which four digits are left
 
 
 def choice(value: Any, expected: Sequence[str], name: str) -> None:
     """One of some texts."""
     if not isinstance(value, str) or value not in expected:
-        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(expected)}")
+        raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(expected)}")
 
 
 def fraction(value: Any, name: str) -> None:
     """A number in (0, 1]."""
     if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0.0 < value <= 1.0:
-        raise ValueError(f"{name}: found {value!r}, expected a number in (0, 1]")
+        raise ValueError(f"{name}: found {shown(value)}, expected a number in (0, 1]")
 
 
 def tolerance(value: Any) -> None:
     """A number in (0, 1)."""
     if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
-        raise ValueError(f"tolerance: found {value!r}, expected a number in (0, 1)")
+        raise ValueError(f"tolerance: found {shown(value)}, expected a number in (0, 1)")
 
 
 def data(X: Any, y: Any, n_classes: Any, prior: Any) -> tuple[Array, NDArray[np.int64], Any]:
@@ -54,5 +56,9 @@ def data(X: Any, y: Any, n_classes: Any, prior: Any) -> tuple[Array, NDArray[np.
         zero_allowed = name in ("noise", "jitter")
         if np.any(found < 0.0) or (not zero_allowed and np.any(found == 0.0)):
             raise ValueError(f"{name}: found {np.min(found):.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
+        if not zero_allowed:
+            within_range(found, name)
+        if name != "lengthscales" and np.max(found) > _LARGEST:
+            raise ValueError(f"{name}: found {np.max(found):.6g}, expected at most {_LARGEST:g}")
         checked.append(found)
     return X, labels.astype(np.int64), type(prior)(*checked)

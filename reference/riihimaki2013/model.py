@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.special import logsumexp, ndtr
 
+from reference.common._options import shown
 from reference.common._probit_line import probit_line
 from reference.common._product import product_rule
 from reference.common.errors import factorise
@@ -142,7 +143,7 @@ def log_posterior(f: Array, y: Labels, K: Array, likelihood: str) -> float:
     ValueError                for another likelihood
     """
     if likelihood not in LOG_LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {', '.join(LOG_LIKELIHOODS)}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {', '.join(LOG_LIKELIHOODS)}")
     by_datum = f.reshape(-1, len(y)).T
     return log_prior_latent(f, K) + sum(LOG_LIKELIHOODS[likelihood](by_datum[i], int(y[i])) for i in range(len(y)))
 
@@ -166,7 +167,7 @@ def log_marginal_likelihood(y: Labels, K: Array, likelihood: str, nodes: int = 4
     ValueError                for another likelihood, or more than 1e6 points
     """
     if likelihood not in LOG_LIKELIHOODS:
-        raise ValueError(f"likelihood: found {likelihood!r}, expected one of {', '.join(LOG_LIKELIHOODS)}")
+        raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {', '.join(LOG_LIKELIHOODS)}")
     n = len(y)
     c = len(K) // n
     rows = []

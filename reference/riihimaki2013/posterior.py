@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 
+from reference.common._options import shown
 from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
@@ -248,7 +249,7 @@ def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit:
     ValueError                for another schedule
     """
     if schedule not in ("parallel", "sequential"):
-        raise ValueError(f"schedule: found {schedule!r}, expected 'parallel' or 'sequential'")
+        raise ValueError(f"schedule: found {shown(schedule)}, expected 'parallel' or 'sequential'")
     n, c = site_location.shape
     precision, location = site_precision.copy(), site_location.copy()
     mean, cov, _ = ep_posterior(K, precision, location)

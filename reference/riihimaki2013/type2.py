@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
+from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -40,7 +41,7 @@ def check_learn(learn: Any, prior: Prior) -> tuple[str, ...]:
     given = (learn,) if isinstance(learn, str) else tuple(learn)
     for field in given:
         if field not in FIELDS:
-            raise ValueError(f"learn: found {field!r}, expected some of {', '.join(FIELDS)}")
+            raise ValueError(f"learn: found {shown(field)}, expected some of {', '.join(FIELDS)}")
     if "noise" in given and np.any(np.asarray(prior.noise) == 0.0):
         raise ValueError("learn: found 'noise' with noise = 0, whose logarithm cannot move; expected noise > 0")
     return tuple(field for field in FIELDS if field in given)

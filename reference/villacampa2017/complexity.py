@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from reference.common._options import shown
 from reference.common.ledger import equation
 
 
@@ -33,6 +34,6 @@ def complexity_table(method: str, n: int, n_inducing: int, n_classes: int, batch
     ValueError                for another method
     """
     if not isinstance(method, str) or method not in ("ep", "sep"):
-        raise ValueError(f"method: found {method!r}, expected ep or sep")
+        raise ValueError(f"method: found {shown(method)}, expected ep or sep")
     m, s = float(n_inducing), float(n if batch_size is None else batch_size)
     return Counts(n_classes * (s * m**2 + m**3), n_classes * (n * m if method == "ep" else m**2))

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
+from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
@@ -280,7 +281,7 @@ def damped_update(new: Array, old: Array, damping: float) -> Array:
     ValueError                for another damping
     """
     if not 0.0 <= damping <= 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in [0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in [0, 1]")
     return damping * new + (1.0 - damping) * old
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope
+from reference.common._options import shown
 from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
@@ -345,14 +346,14 @@ def gfitc_baseline(
     """
     X, y, prior = checked_input(X, y, prior)
     if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     _check.scalar(tolerance, "tolerance", zero_allowed=False)
     _check.count(max_iterations, "max_iterations")
     steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
     _check.scalar(learning_tolerance, "learning_tolerance", zero_allowed=False)
     learned = fields_to_learn(learn, prior)
     if n_steps is not None and not learned:
-        raise ValueError(f"n_steps: found {n_steps!r} without learn, expected fields to learn")
+        raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected fields to learn")
     last = Coefficients(*(np.zeros((len(X), len(prior.Z))) for _ in range(4)))
 
     def run(there: Prior, values: bool) -> GFITCFit:

@@ -75,6 +75,8 @@ def checked_input(X: Any, y: Any, prior: Any) -> tuple[Array, Labels, Prior]:
             raise ValueError(f"{name}: found shape {found.shape}, expected {shape}")
         if np.any(found < 0.0) or (low == "> 0" and np.any(found == 0.0)):
             raise ValueError(f"{name}: found {np.min(found):.6g}, expected {low}")
+        if low == "> 0":
+            _check.within_range(found, name)
         values[name] = found
     return X, labels.astype(np.int64), Prior(**values)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
 from reference.common.ledger import equation
 from reference.villacampa2017.fit import Prior
 
@@ -32,7 +33,7 @@ class ToyTraining(NamedTuple):
 
 def _known(method: str) -> None:
     if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(METHODS)}")
 
 
 @equation("villacampa2017", "u31-initialisation")

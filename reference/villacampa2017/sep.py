@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2017.posterior import (
@@ -48,7 +49,7 @@ def factor_counts(y: Labels, n_classes: int, count: str = "all") -> Array:
     ValueError                for another count
     """
     if count not in ("all", "per-class"):
-        raise ValueError(f"count: found {count!r}, expected all or per-class")
+        raise ValueError(f"count: found {shown(count)}, expected all or per-class")
     n = len(y)
     if count == "all":
         return np.full(n_classes, float(n * (n_classes - 1)))

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._options import shown
 from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.gfitc_search import fields_to_learn
 
@@ -48,7 +49,7 @@ class Options(NamedTuple):
 def check_choice(value: Any, names: Sequence[str], name: str) -> None:
     """Refuse a value that is none of names, calling it by its name."""
     if not isinstance(value, str) or value not in names:
-        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(names)}")
+        raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(names)}")
 
 
 def planned_batches(
@@ -76,7 +77,7 @@ def planned_batches(
         rng = np.random.default_rng(seed)
         return (np.unique(rng.choice(n, size, replace=False)).astype(np.intp) for _ in range(steps)), steps
     if batch_size is not None:
-        raise ValueError(f"batch_size: found {batch_size!r} with batches, expected one of the two")
+        raise ValueError(f"batch_size: found {shown(batch_size)} with batches, expected one of the two")
     found = []
     for place, batch in enumerate(batches):
         rows = np.asarray(batch)
@@ -116,7 +117,7 @@ def check_options(options: Options, prior: Prior, tied: bool) -> Options:
     if options.n_steps is not None:
         _check.count(options.n_steps, "n_steps")
     if options.callback is not None and not callable(options.callback):
-        raise ValueError(f"callback: found {options.callback!r}, expected a callable or None")
+        raise ValueError(f"callback: found {shown(options.callback)}, expected a callable or None")
     learn = fields_to_learn(options.learn, prior)
     parts = options.batches is not None or options.batch_size is not None
     optimizer, scheme, rate = options.optimizer, options.scheme, options.rate
@@ -130,7 +131,9 @@ def check_options(options: Options, prior: Prior, tied: bool) -> Options:
         scheme = "outer" if optimizer == "lbfgs" else "inner-approximate"
     check_choice(scheme, SCHEMES, "scheme")
     if optimizer == "lbfgs" and scheme != "outer":
-        raise ValueError(f"scheme: found {scheme!r}, expected 'outer' for lbfgs, which needs EP at its fixed point")
+        raise ValueError(
+            f"scheme: found {shown(scheme)}, expected 'outer' for lbfgs, which needs EP at its fixed point"
+        )
     if parts and scheme == "outer":
         raise ValueError("scheme: found 'outer' with batches, expected inner-approximate or inner-exact")
     if rate is None:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common._options import shown
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2017.derivatives import kernel_slope
@@ -336,7 +337,7 @@ def _fit(
 
 def _damping(damping: Any) -> float:
     if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     return float(damping)
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import coordinates, log_slopes, moved
+from reference.common._options import shown
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2017.fit import Prior
@@ -145,21 +146,21 @@ def vi_baseline(
     """
     X, y, prior = checked_input(X, y, prior)
     if not 0.0 < _check.scalar(epsilon, "epsilon", zero_allowed=False) < 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a probability in (0, 1)")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a probability in (0, 1)")
     for name, value in (("tolerance", tolerance), ("learning_rate", learning_rate), ("rate", rate)):
         _check.scalar(value, name, zero_allowed=False)
     _check.scalar(learning_tolerance, "learning_tolerance", zero_allowed=False)
     if rate > 1.0:
-        raise ValueError(f"rate: found {rate!r}, expected a number in (0, 1]")
+        raise ValueError(f"rate: found {shown(rate)}, expected a number in (0, 1]")
     _check.count(max_iterations, "max_iterations")
     if optimizer not in (None, "lbfgs", "adam"):
-        raise ValueError(f"optimizer: found {optimizer!r}, expected lbfgs or adam")
+        raise ValueError(f"optimizer: found {shown(optimizer)}, expected lbfgs or adam")
     in_parts = batches is not None or batch_size is not None
     if optimizer == "lbfgs" and in_parts:
         raise ValueError("optimizer: found 'lbfgs' with mini-batches, expected 'adam'")
     learned = fields_to_learn(learn, prior)
     if n_steps is not None and not learned and not in_parts:
-        raise ValueError(f"n_steps: found {n_steps!r} without learn, expected mini-batches or fields to learn")
+        raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected mini-batches or fields to learn")
     data = Data(X, y, float(epsilon))
     if in_parts or (learned and (optimizer == "adam" or (optimizer is None and n_steps is not None))):
         planned = planned_batches(len(X), batches, batch_size, n_steps, seed)

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._options import shown
 from reference.common.errors import cholesky
 from reference.common.options import checked_options
 from reference.villacampa2020.posterior import SITES_REMEDY, Gaussians, natural_parameters, natural_prior
@@ -57,7 +58,7 @@ def monte_carlo_log_norms(
     NotPositiveDefiniteError  if one of the matrices is no covariance
     """
     if _check.count(n_draws, "n_draws") < 2:
-        raise ValueError(f"n_draws: found {n_draws!r}, expected at least 2")
+        raise ValueError(f"n_draws: found {shown(n_draws)}, expected at least 2")
     (C, m), n = posterior.mean.shape, len(y)
     rng = np.random.default_rng(seed)
     white, extra = rng.standard_normal((n_draws, C, m)), rng.standard_normal((n_draws, n, C))

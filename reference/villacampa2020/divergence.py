@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.integrate import quad
 
+from reference.common._options import shown
 from reference.common.ledger import equation
 
 Array = NDArray[np.float64]
@@ -106,7 +107,7 @@ def alpha_divergence(log_p: Density, log_q: Density, alpha: float, lower: float,
                               at lower and upper
     """
     if alpha in (0.0, 1.0):
-        raise ValueError(f"alpha: found {alpha!r}, expected a number other than 0 and 1")
+        raise ValueError(f"alpha: found {shown(alpha)}, expected a number other than 0 and 1")
 
     edges = _seen(lower, upper, log_p=log_p, log_q=log_q)
     for end in (lower, upper):

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
 
@@ -74,5 +75,5 @@ def uci_dataset_table(name: str) -> Sizes:
     ValueError                for another name
     """
     if not isinstance(name, str) or name not in _TABLE:
-        raise ValueError(f"name: found {name!r}, expected one of {', '.join(_TABLE)}")
+        raise ValueError(f"name: found {shown(name)}, expected one of {', '.join(_TABLE)}")
     return Sizes(*_TABLE[name])

@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._options import shown
 from reference.common.algebra import eigenvalues, inverted, least_squares, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import checked_options
@@ -474,7 +475,7 @@ def fit_energy(
     """
     X, y, prior = checked_input(X, y, prior)
     if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method: found {method!r}, expected one of {', '.join(METHODS)}")
+        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(METHODS)}")
     check_power(alpha, epsilon)
     if method == "apep" and alpha == len(y):
         raise ValueError("alpha: found 1 with one datum, where the energy of apep does not depend on q; expected < 1")
@@ -483,7 +484,7 @@ def fit_energy(
     _check.scalar(learning_tolerance, "learning_tolerance", zero_allowed=False)
     _check.count(max_iterations, "max_iterations")
     if optimizer not in (None, "lbfgs", "adam"):
-        raise ValueError(f"optimizer: found {optimizer!r}, expected lbfgs or adam")
+        raise ValueError(f"optimizer: found {shown(optimizer)}, expected lbfgs or adam")
     in_parts = batches is not None or batch_size is not None
     if optimizer == "lbfgs" and in_parts:
         raise ValueError("optimizer: found 'lbfgs' with mini-batches, expected 'adam'")

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common._options import shown
 from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
@@ -380,7 +381,7 @@ def hyper_step(
 
 def _choice(value: Any, known: Sequence[str], name: str) -> None:
     if not isinstance(value, str) or value not in known:
-        raise ValueError(f"{name}: found {value!r}, expected one of {', '.join(known)}")
+        raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(known)}")
 
 
 def check_options(options: Options, prior: Prior) -> Options:
@@ -405,10 +406,10 @@ def check_options(options: Options, prior: Prior) -> Options:
     if options.n_steps is not None:
         _check.count(options.n_steps, "n_steps")
     if options.callback is not None and not callable(options.callback):
-        raise ValueError(f"callback: found {options.callback!r}, expected a callable or None")
+        raise ValueError(f"callback: found {shown(options.callback)}, expected a callable or None")
     learn = fields_to_learn(options.learn, prior)
     if options.batches is not None and options.batch_size is not None:
-        raise ValueError(f"batch_size: found {options.batch_size!r} with batches, expected one of the two")
+        raise ValueError(f"batch_size: found {shown(options.batch_size)} with batches, expected one of the two")
     parts = options.batches is not None or options.batch_size is not None
     optimizer, scheme, rate = options.optimizer, options.scheme, options.rate
     if optimizer is None:
@@ -420,7 +421,7 @@ def check_options(options: Options, prior: Prior) -> Options:
         scheme = "outer" if optimizer == "lbfgs" else "inner"
     _choice(scheme, SCHEMES, "scheme")
     if optimizer == "lbfgs" and scheme != "outer":
-        raise ValueError(f"scheme: found {scheme!r}, expected 'outer' for lbfgs, which needs the fixed point")
+        raise ValueError(f"scheme: found {shown(scheme)}, expected 'outer' for lbfgs, which needs the fixed point")
     if parts and scheme == "outer":
         raise ValueError("scheme: found 'outer' with batches, expected 'inner'")
     if rate is None:
@@ -464,7 +465,7 @@ def fit_pep(
     alpha, epsilon = _check.scalar(alpha, "alpha", True), _check.scalar(epsilon, "epsilon", True)
     check_power(alpha, epsilon)
     if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     task = Task(y, epsilon, alpha, float(damping))
     chosen = check_options(Options() if options is None else options, prior)
     if len(chosen.learn) and chosen.optimizer == "lbfgs":

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -183,7 +184,7 @@ def check_regression_options(options: RegressionOptions, prior: Prior) -> Regres
     """
     learn = fields_to_learn(options.learn, prior)
     if not isinstance(options.optimizer, str) or options.optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer: found {options.optimizer!r}, expected one of {', '.join(OPTIMIZERS)}")
+        raise ValueError(f"optimizer: found {shown(options.optimizer)}, expected one of {', '.join(OPTIMIZERS)}")
     _check.scalar(options.learn_tolerance, "learn_tolerance", zero_allowed=False)
     rate = _check.scalar(options.rate, "rate", zero_allowed=False)
     if options.n_steps is not None:
@@ -191,7 +192,7 @@ def check_regression_options(options: RegressionOptions, prior: Prior) -> Regres
         if not learn:
             raise ValueError(f"n_steps: found {options.n_steps}, expected None without learn")
     if options.callback is not None and not callable(options.callback):
-        raise ValueError(f"callback: found {options.callback!r}, expected a callable or None")
+        raise ValueError(f"callback: found {shown(options.callback)}, expected a callable or None")
     return options._replace(learn=learn, rate=rate)
 
 
@@ -305,8 +306,11 @@ def regression_rounding(X: Array, y: Labels, prior: Prior) -> float:
             )
         except (ValueError, NotPositiveDefiniteError):
             return float("inf")
-        changes = [np.max(np.abs(a - b)) / np.max(np.abs(b)) for a, b in zip(there, here, strict=True)]
-        worst = max(worst, float(np.max(changes)))
+        for a, b in zip(there, here, strict=True):
+            largest = float(np.max(np.abs(b)))
+            if largest == 0.0 and np.any(a != b):
+                return float("inf")
+            worst = max(worst, float(np.max(np.abs(a - b))) / largest if largest > 0.0 else 0.0)
     return worst
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _largest
+from reference.common._options import shown
 from reference.common.ledger import equation
 
 Array = NDArray[np.float64]
@@ -50,9 +51,9 @@ def check_power(alpha: float, epsilon: float) -> None:
     ValueError                for alpha or epsilon out of range, and for alpha = 0 with epsilon = 0
     """
     if not 0.0 <= alpha <= 1.0:
-        raise ValueError(f"alpha: found {alpha!r}, expected a number in [0, 1]")
+        raise ValueError(f"alpha: found {shown(alpha)}, expected a number in [0, 1]")
     if not 0.0 <= epsilon < 1.0:
-        raise ValueError(f"epsilon: found {epsilon!r}, expected a number in [0, 1)")
+        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in [0, 1)")
     if alpha == 0.0 and epsilon == 0.0:
         raise ValueError("epsilon: found 0, expected > 0 at alpha = 0, where E[log p(y|f)] is -inf")
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.cavity import Cavity, power_cavity_covariance, power_cavity_mean
@@ -351,7 +352,7 @@ def damped_update(new: Array, old: Array, damping: float) -> Array:
     ValueError                for another damping
     """
     if not 0.0 <= damping <= 1.0:
-        raise ValueError(f"damping: found {damping!r}, expected a number in [0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in [0, 1]")
     return damping * new + (1.0 - damping) * old
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
 from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
@@ -84,7 +85,7 @@ def method_summary_table(method: str) -> Flags:
         "rpapep": Flags(True, True, True),
     }
     if not isinstance(method, str) or method not in table:
-        raise ValueError(f"method: found {method!r}, expected one of {', '.join(table)}")
+        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(table)}")
     return table[method]
 
 

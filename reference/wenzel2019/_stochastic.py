@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_slopes, moved
+from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.experiments import AdamState, adam_step, converged_parameters, parameter_change
@@ -94,11 +95,11 @@ def check_rate(rate: Any) -> Any:
             for part, zero in zip(rate[1:], (False, True, True), strict=True)
         )
         if decaying_rate(1, initial, delay, decay) > 1.0:
-            raise ValueError(f"rate: found {rate!r}, which starts above 1, expected rates in (0, 1]")
+            raise ValueError(f"rate: found {shown(rate)}, which starts above 1, expected rates in (0, 1]")
         return ("decay", initial, delay, decay)
     if isinstance(rate, str | tuple | list | bool):
         raise ValueError(  # noqa: TRY004
-            f"rate: found {rate!r}, expected 'adaptive', a number in (0, 1], or ('decay', rho0, tau, kappa)"
+            f"rate: found {shown(rate)}, expected 'adaptive', a number in (0, 1], or ('decay', rho0, tau, kappa)"
         )
     number = _check.scalar(rate, "rate", zero_allowed=False)
     if number > 1.0:
@@ -150,10 +151,10 @@ def check_options(
     """All settings checked; the stopping rule is on by default only where the batches are drawn here."""
     if isinstance(stop, str):
         if stop != "default":
-            raise ValueError(f"stop: found {stop!r}, expected a number > 0 or None")
+            raise ValueError(f"stop: found {shown(stop)}, expected a number > 0 or None")
         stop = 1e-4 if batches is None else None
     if callback is not None and not callable(callback):
-        raise ValueError(f"callback: found {callback!r}, expected a callable or None")
+        raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
     return Options(
         *plan_batches(len(given.X), batches, batch_size, n_steps, init_batches, seed),
         check_rate(rate),

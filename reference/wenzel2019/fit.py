@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._options import shown
 from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.augmentation import pg_mean
@@ -119,7 +120,7 @@ def fit_xgpc(
     tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
     max_iterations = _check.count(max_iterations, "max_iterations")
     if callback is not None and not callable(callback):
-        raise ValueError(f"callback: found {callback!r}, expected a callable or None")
+        raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
     K = _prior.matrices(given.X, given.hyper)
 
     mu, Sigma, c = np.zeros(len(K.K_ZZ)), K.K_ZZ, np.zeros(len(given.X))

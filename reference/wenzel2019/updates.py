@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._options import shown
 from reference.common.algebra import eigenvalues, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
@@ -149,7 +150,7 @@ def natural_gradient_step(eta_1: Array, eta_2: Array, grad_1: Array, grad_2: Arr
     ValueError                if rate is outside (0, 1], where Σ need not stay positive definite
     """
     if not 0.0 < rate <= 1.0:
-        raise ValueError(f"rate: found {rate!r}, expected a number in (0, 1]")
+        raise ValueError(f"rate: found {shown(rate)}, expected a number in (0, 1]")
     return Natural(eta_1 + rate * grad_1, eta_2 + rate * grad_2)
 
 

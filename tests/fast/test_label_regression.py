@@ -152,3 +152,13 @@ def test_extreme_problems_give_finite_numbers_and_impossible_ones_are_refused():
     ):
         with pytest.raises(ValueError, match=name):
             label_regression.fit(**(p | changed))
+
+
+def test_labels_that_cancel_leave_means_of_zero_and_no_division_by_them():
+    found = [label_regression._relative_change(np.array(a), np.zeros(2)) for a in ([0.0, 0.0], [0.0, 1e-300])]
+    assert found == [0.0, np.inf]
+    posterior = label_regression.fit(
+        np.ones((2, 1)), np.array([0, 1]), n_classes=2, Z=np.ones((2, 1, 1)), variance=np.full(2, 2.0),
+        lengthscales=np.ones((2, 1)), noise=np.zeros(2), jitter=1e-6, epsilon=0.0,
+    )  # fmt: skip
+    assert np.isfinite(posterior.log_evidence)

@@ -340,3 +340,12 @@ def test_predictions_are_those_of_coordinate_ascent_at_the_same_posterior(make_p
     np.testing.assert_allclose(
         np.concatenate([part.probabilities for part in parts]), other.probabilities, rtol=1e-12, atol=0
     )
+
+
+@pytest.mark.parametrize("holdout", [0.5, 3, (1.0,), "ab", np.zeros((2, 2))])
+def test_a_holdout_that_is_no_pair_is_refused_by_name(holdout):
+    X, y = np.zeros((3, 1)), np.array([-1.0, 1.0, 1.0])
+    with pytest.raises(ValueError, match=r"holdout: found .*, expected None or a pair \(X, y\)"):
+        x_gpc_svi.fit(
+            X, y, variance=1.0, lengthscales=np.ones(1), noise=0.0, jitter=1e-6, Z=np.zeros((1, 1)), holdout=holdout
+        )

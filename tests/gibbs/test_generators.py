@@ -71,3 +71,8 @@ def test_numbers_drawn_ahead_come_out_in_order():
     replay = Replay(np.arange(6.0).reshape(2, 3))
     np.testing.assert_array_equal(replay.standard_exponential(2), [0.0, 1.0])
     np.testing.assert_array_equal(replay.random((2, 2)), [[2.0, 3.0], [4.0, 5.0]])
+
+
+def test_more_chains_than_anyone_starts_are_refused():
+    with pytest.raises(ValueError, match=r"n_chains: found .*, expected at most 1000000"):
+        spawn_streams(0, ("a",), 10**9)

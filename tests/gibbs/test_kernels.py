@@ -187,3 +187,8 @@ def test_chains_with_a_matern_kernel_meet_exact_draws(assert_z):
         a, b = getattr(truth, name), getattr(chain, name)
         se = np.hypot(getattr(truth, f"{name}_se"), getattr(chain, f"{name}_se"))
         assert_z(((a - b) / se).ravel()[: 2 if name == "probabilities" else None])
+
+
+def test_points_farther_apart_than_float64_reaches_have_no_covariance():
+    X = np.array([[-1e308], [1e308]])
+    assert squared_exponential(X, X, 2.0, np.ones(1)).tolist() == [[2.0, 0.0], [0.0, 2.0]]

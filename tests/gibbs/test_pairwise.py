@@ -304,3 +304,9 @@ def test_bad_input_is_refused_by_name(changes, message):
 def test_too_few_draws_make_no_evidence(rng):
     with pytest.raises(ValueError, match=r"white: found shape \(2, 20, 3\), expected"):
         bridge.log_evidence(rng, prepared().loadings, np.zeros((2, 20, 3)))
+
+
+def test_the_hazard_far_below_zero_is_the_argument_itself():
+    """φ/Φ at -a is a + 1/a - 2/a³ + ...; the difference of the two logarithms overflowed at -1e16."""
+    a = np.array([40.0, 900.0, 1100.0, 1e9, 1e16, 1e100])
+    np.testing.assert_allclose(pairwise._hazard(-a), a + 1.0 / a - 2.0 / a**3, rtol=1e-7)  # 10/a⁵ is left out

@@ -164,3 +164,12 @@ def test_a_chain_called_directly_has_them(order, expected):
     rngs = spawn_generators(4, ("walk",))
     run({"f": np.zeros((2, order))}, step, record, rngs, n_draws=8, n_warmup=1)
     assert seen == expected
+
+
+def test_batches_that_hold_themselves_are_left_to_the_check_of_options():
+    itself = []
+    itself.append(itself)
+    problem = problems.get("toy-sparse")
+    assert step_rows("svgpc", problem, {"batches": itself}) == 1
+    assert step_rows("svgpc", problem, {"batches": [3, None]}) == problem.n
+    assert step_rows("svgpc", problem, {"batches": [[0, 1], np.arange(3)]}) == 3

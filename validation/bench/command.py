@@ -18,6 +18,7 @@ from rich.table import Table
 from validation.bench import izmailov, nested_ep, peers_multiclass, villacampa, villacampa2020, x_gpc, x_gpc_svi
 from validation.bench import peers as peer_programs
 from validation.bench.measure import Row
+from validation.quoting import shown
 from validation.solve import versions
 
 BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
@@ -57,7 +58,7 @@ def bench(
         if name not in BENCHES:
             close = get_close_matches(name, BENCHES, n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise typer.BadParameter(f"found {name!r}, expected one of {', '.join(BENCHES)}{hint}")
+            raise typer.BadParameter(f"found {shown(name)}, expected one of {', '.join(BENCHES)}{hint}")
     progress = Console(stderr=True)
     rows: list[Row] = []
     for name in only or [name for name in BENCHES if name not in BY_NAME]:

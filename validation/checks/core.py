@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 KINDS = ("identity", "exactness", "bound", "limit", "slope", "invariance", "discrepancy")
@@ -233,12 +234,12 @@ def check(
     """
     parts = id.split("/")
     if len(parts) != 3 or not all(parts) or any(c.isspace() for c in id):
-        raise ValueError(f"id: found {id!r}, expected kind/method/quantity")
+        raise ValueError(f"id: found {shown(id)}, expected kind/method/quantity")
     if parts[0] not in KINDS:
         raise ValueError(f"id: found the kind {parts[0]!r}, expected one of {', '.join(KINDS)}")
     names = (*problems, *full)
     if isinstance(problems, str) or isinstance(full, str) or not names or len(set(names)) != len(names):
-        raise ValueError(f"problems: found {problems!r} and {full!r} for {id}, expected tuples of distinct names")
+        raise ValueError(f"problems: found {shown(problems)} and {full!r} for {id}, expected tuples of distinct names")
     if NO_PROBLEM in names and len(names) > 1:
         raise ValueError(f"problems: found {names} for {id}, expected ('-',) alone or names of problems")
     if not question.strip():
@@ -247,7 +248,7 @@ def check(
     def register(function: F) -> F:
         if id in _registry:
             raise ValueError(
-                f"id: found {id!r} in {_registry[id].module} and in {function.__module__}, expected it once"
+                f"id: found {shown(id)} in {_registry[id].module} and in {function.__module__}, expected it once"
             )
         _registry[id] = Check(id, paper, question, tuple(problems), tuple(full), function)
         return function

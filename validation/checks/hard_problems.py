@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from validation import catalogue
 from validation.problem import Problem
+from validation.quoting import shown
 
 Array = NDArray[np.float64]
 
@@ -115,10 +116,10 @@ def cells(method: str, seed: int = SEED, names: tuple[str, ...] = ()) -> Iterato
     ValueError   for a method or a scenario that is not there
     """
     if method not in FAMILIES:
-        raise ValueError(f"method: found {method!r}, expected one of {', '.join(FAMILIES)}")
+        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(FAMILIES)}")
     known = [scenario.name for scenario in SCENARIOS]
     if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"cell: found {unknown[0]!r}, expected one of {', '.join(known)}")
+        raise ValueError(f"cell: found {shown(unknown[0])}, expected one of {', '.join(known)}")
     for index, scenario in enumerate(SCENARIOS):
         if names and scenario.name not in names:
             continue

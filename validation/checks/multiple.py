@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import norm
 
+from validation.quoting import shown
+
 # One run in ten thousand turns red by chance; with 10 000 statistics the largest |z| must stay below 5.7.
 FAMILY_LEVEL = 1e-4
 
@@ -27,7 +29,7 @@ class Decision(NamedTuple):
 def critical_values(count: int, level: float = FAMILY_LEVEL) -> NDArray[np.float64]:
     """(count,) |z| that the largest, second largest, ... statistic must exceed: level/count, level/(count - 1), ..."""
     if not 0.0 < level < 1.0:
-        raise ValueError(f"level: found {level!r}, expected a number in (0, 1)")
+        raise ValueError(f"level: found {shown(level)}, expected a number in (0, 1)")
     return norm.isf(0.5 * level / np.arange(count, 0, -1))
 
 

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 from validation.checks import core
+from validation.quoting import shown
 
 
 class SelectionError(ValueError):
@@ -61,7 +62,7 @@ def select(
         known = sorted({value(pair) for pair in pairs})
         for pattern in patterns:
             if not any(fnmatchcase(entry, pattern) for entry in known):
-                raise SelectionError(f"{name}: found {pattern!r}, expected {known_names(known, pattern)}")
+                raise SelectionError(f"{name}: found {shown(pattern)}, expected {known_names(known, pattern)}")
     matching = [
         pair
         for pair in pairs

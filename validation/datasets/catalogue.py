@@ -11,6 +11,7 @@ from importlib import resources
 from typing import Any
 
 from validation.datasets.errors import DatasetCorruptError
+from validation.quoting import shown
 
 
 @dataclass(frozen=True)
@@ -118,14 +119,14 @@ def require(row: Mapping[str, Any], key: str, kind: type, where: str) -> Any:
         raise DatasetCorruptError(f"{where}: found no key {key!r}, expected one of type {kind.__name__}")
     value = row[key]
     if not isinstance(value, kind) or isinstance(value, bool):
-        raise DatasetCorruptError(f"{where}: {key}: found {value!r}, expected a value of type {kind.__name__}")
+        raise DatasetCorruptError(f"{where}: {key}: found {shown(value)}, expected a value of type {kind.__name__}")
     return value
 
 
 def _counts(classes: Mapping[str, Any], key: str, where: str) -> dict[str, int]:
     for label, count in classes.items():
         if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-            raise DatasetCorruptError(f"{where}: {key}.{label}: found {count!r}, expected a number of rows")
+            raise DatasetCorruptError(f"{where}: {key}.{label}: found {shown(count)}, expected a number of rows")
     return {label: classes[label] for label in sorted_labels(classes)}
 
 

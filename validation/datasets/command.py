@@ -15,6 +15,7 @@ from validation.datasets.dataset import Dataset
 from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
 from validation.datasets.folder import ENVIRONMENT
 from validation.datasets.loading import expected_counts, known_names, load, locate
+from validation.quoting import shown
 
 PLACES = {
     "embedded": "scikit-learn (bundled)",
@@ -42,7 +43,7 @@ def data(
         if name is not None and name not in names:
             close = near_misses(name, names)
             hint = f"; did you mean {' or '.join(close)}?" if close else "; `triad data` lists the known names"
-            raise DatasetNotFoundError(f"name: found {name!r}, expected a known data set{hint}")
+            raise DatasetNotFoundError(f"name: found {shown(name)}, expected a known data set{hint}")
         if check:
             passed = _check(console, names if name is None else (name,), download=name is not None)
         else:

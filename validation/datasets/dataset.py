@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from validation import arguments
 from validation.datasets.splits import standardise
+from validation.quoting import shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +179,9 @@ class Dataset:
 
     def _code(self, label: str, name: str) -> int:
         if label not in self.classes:
-            raise ValueError(f"{name}: found {label!r}, expected classes of {self.name}: {', '.join(self.classes)}")
+            raise ValueError(
+                f"{name}: found {shown(label)}, expected classes of {self.name}: {', '.join(self.classes)}"
+            )
         return self.classes.index(label)
 
 

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 
 from validation.datasets.catalogue import Expected, parse_expected, require, sorted_labels
 from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
+from validation.quoting import shown
 
 ENVIRONMENT = "TRIAD_DATA"
 
@@ -70,7 +71,7 @@ def data_folder() -> Path | None:
         return None
     if not (Path(value) / "manifest.toml").is_file():
         raise DatasetNotFoundError(
-            f"${ENVIRONMENT}: found {value!r}, expected a folder that holds manifest.toml; correct or unset it"
+            f"${ENVIRONMENT}: found {shown(value)}, expected a folder that holds manifest.toml; correct or unset it"
         )
     return Path(value)
 
@@ -102,12 +103,12 @@ def manifest_entry(folder: Path, row: Mapping[str, Any]) -> ManifestEntry:
     file = require(row, "file", str, where)
     parts = PurePosixPath(file).parts
     if not parts or PurePosixPath(file).is_absolute() or ".." in parts:
-        raise DatasetCorruptError(f"{where}: file: found {file!r}, expected a path inside the folder")
+        raise DatasetCorruptError(f"{where}: file: found {shown(file)}, expected a path inside the folder")
     if not file.endswith((".csv.gz", ".npz")):
-        raise DatasetCorruptError(f"{where}: file: found {file!r}, expected a name that ends in .csv.gz or .npz")
+        raise DatasetCorruptError(f"{where}: file: found {shown(file)}, expected a name that ends in .csv.gz or .npz")
     sha256 = require(row, "sha256", str, where)
     if len(sha256) != 64 or set(sha256) - set("0123456789abcdef"):
-        raise DatasetCorruptError(f"{where}: sha256: found {sha256!r}, expected 64 hexadecimal digits")
+        raise DatasetCorruptError(f"{where}: sha256: found {shown(sha256)}, expected 64 hexadecimal digits")
     citation = require(row, "citation", str, where)
     return ManifestEntry(row["name"], folder / file, sha256, citation, parse_expected(row, where))
 

@@ -36,6 +36,7 @@ from validation.datasets.folder import (
     read_manifest,
     read_rows,
 )
+from validation.quoting import shown
 
 SOURCES = ("embedded", "folder", "openml")
 
@@ -267,4 +268,6 @@ def _not_found(name: str, entry: Entry | None, looked: list[str]) -> str:
             f"{online}set {ENVIRONMENT} to a folder whose manifest.toml lists it (form: validation/datasets/folder.py)"
         )
     why = f"; {entry.missing}" if entry is not None and entry.missing else ""
-    return f"name: found {name!r}, which is not within reach{why}. Looked in:\n{places}\nWhat to do: {advice}"
+    return (
+        f"name: found {shown(name)}, expected a data set within reach{why}. Looked in:\n{places}\nWhat to do: {advice}"
+    )

@@ -108,10 +108,10 @@ def train_test_split(
     ValueError                    test_size out of range; a class with too few distinct rows to stratify; an official
                                   test part that consists of leaks (`svmguide3`)
     """
-    seed = _checked(dataset, seed)
+    seed, stratify = _checked(dataset, seed), arguments.boolean(stratify, "stratify")
     groups = duplicate_groups(dataset.X)
     if test_size is None and dataset.n_train:
-        return _official(dataset, groups, seed, keep_leaks)
+        return _official(dataset, groups, seed, arguments.boolean(keep_leaks, "keep_leaks"))
     from sklearn.model_selection import GroupShuffleSplit, StratifiedShuffleSplit
 
     share = _share(0.1 if test_size is None else test_size, dataset.n)
@@ -147,7 +147,7 @@ def kfold(dataset: Dataset, n_splits: int, seed: int, *, stratify: bool = True) 
     Raises ValueError for n_splits < 2 or more than there are distinct rows.
     """
     n_splits = arguments.integer(n_splits, "n_splits", at_least=2)
-    seed = _checked(dataset, seed)
+    seed, stratify = _checked(dataset, seed), arguments.boolean(stratify, "stratify")
     groups = duplicate_groups(dataset.X)
     n_groups = int(groups.max()) + 1
     # The folds are made of distinct rows, not by StratifiedGroupKFold: that one visits each group in Python (minutes
@@ -187,7 +187,7 @@ def _official(dataset: Dataset, groups: NDArray[np.int64], seed: int, keep_leaks
 def _share(test_size: float | int, n: int) -> float:
     if isinstance(test_size, (bool, np.bool_)) or not isinstance(test_size, (int, float, np.integer, np.floating)):
         raise TypeError(f"test_size: found {type(test_size).__name__}, expected a share or a number of rows")
-    share = float(test_size) / n if isinstance(test_size, (int, np.integer)) else float(test_size)
+    share = min(int(test_size), n) / n if isinstance(test_size, (int, np.integer)) else float(test_size)
     if not 0.0 < share < 1.0:
         raise ValueError(f"test_size: found {test_size}, expected a share in (0, 1) or a number of rows in 1..{n - 1}")
     return share

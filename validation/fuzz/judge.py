@@ -71,7 +71,12 @@ def _of_error(error: Exception) -> Finding | None:
     """Errors of ours have a form; so have those of scikit-learn about X and y, which are its own."""
     text, kind = str(error), type(error)
     last = _frames(error)[-1]
-    if "/sklearn/" in last.filename.replace("\\", "/") and isinstance(error, (ValueError, TypeError)):
+    names = [frame.filename.replace("\\", "/") for frame in _frames(error)]
+    # pandas raises where scikit-learn asks it for an array
+    theirs = "/sklearn/" in names[-1] or (
+        "/pandas/" in names[-1] and any("/sklearn/utils/validation" in n for n in names)
+    )
+    if theirs and isinstance(error, (ValueError, TypeError, OverflowError)):
         return None
     place = f"{last.filename.rsplit('/', 3)[-1]}:{last.lineno}"
     own = kind.__module__.partition(".")[0] in OURS

@@ -117,7 +117,7 @@ OTHERS: dict[str, Maker] = {
     "range(3)": lambda: range(3),
     "object()": object,
     "a lambda": lambda: lambda *_: None,
-    "a type": lambda: int,
+    "a type": lambda: str,
     "itself": _recursive,
     "deep list": _nested,
 }

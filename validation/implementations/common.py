@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from validation import arguments
 from validation.options import checked
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
@@ -26,7 +27,7 @@ def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]
     for name, methods in adapters.items():
         for method in methods:
             if method in home:
-                raise ValueError(f"{package}.{name}: found {method!r} a second time, expected each method once")
+                raise ValueError(f"{package}.{name}: found {shown(method)} a second time, expected each method once")
             home[method] = name
 
     def answer(method: str, problem: Problem, **options: Any) -> Solution:
@@ -56,15 +57,15 @@ def cholesky(K: NDArray[np.float64], name: str, remedy: str) -> NDArray[np.float
 def require_binary_logit(problem: Problem, who: str) -> None:
     """Refuse a problem that a Pólya-Gamma method cannot answer."""
     if problem.likelihood != "logit":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'logit' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'logit' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
 
 
 def refuse(tolerance: Any, max_iterations: Any) -> None:
     """Refuse settings with which a loop would not do what was asked."""
     if not 0.0 < arguments.real(tolerance, "tolerance") < 1.0:
-        raise ValueError(f"tolerance: found {tolerance!r}, expected a number in (0, 1)")
+        raise ValueError(f"tolerance: found {shown(tolerance)}, expected a number in (0, 1)")
     arguments.integer(max_iterations, "max_iterations", at_least=1)
 
 

@@ -26,6 +26,7 @@ from validation.implementations.quadrature_rule import kernel, spacing
 from validation.implementations.quadrature_softmax import solve_softmax
 from validation.options import checked
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -66,11 +67,11 @@ def _solve(problem: Problem, *, digits: float = 8.0) -> Solution:
     if problem.likelihood in LIKELIHOODS:
         return solve_orthant(problem, digits=digits)
     if problem.likelihood not in _LIKELIHOODS:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected logit or probit for quadrature")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected logit or probit for quadrature")
     if problem.n > 3:
         raise ValueError(f"X: found n = {problem.n}, expected n <= 3 for quadrature")
     if not 3.0 <= arguments.real(digits, "digits") <= 12.0:
-        raise ValueError(f"digits: found {digits!r}, expected 3 to 12")
+        raise ValueError(f"digits: found {shown(digits)}, expected 3 to 12")
     prior = _prior(problem)
     fine = _integrate(problem, prior, digits)
     # two thirds of the digits: how far the coarse rule is from the fine one bounds the error of the fine one

@@ -23,6 +23,7 @@ from validation import arguments
 from validation.implementations.common import cholesky
 from validation.implementations.quadrature_rule import kernel
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -62,11 +63,11 @@ def solve_orthant(problem: Problem, *, digits: float = 8.0) -> Solution:
     the rule would need more than some 10^7 nodes.
     """
     if problem.likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected one of {LIKELIHOODS} for quadrature")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {LIKELIHOODS} for quadrature")
     if problem.n > 2:
         raise ValueError(f"X: found n = {problem.n}, expected n <= 2 for quadrature with several classes")
     if not 3.0 <= arguments.real(digits, "digits") <= 12.0:
-        raise ValueError(f"digits: found {digits!r}, expected 3 to 12")
+        raise ValueError(f"digits: found {shown(digits)}, expected 3 to 12")
     priors = [latent_prior(problem, latent) for latent in range(problem.n_classes)]
     fine = _answer(problem, priors, digits)
     coarse = _answer(problem, priors, digits * 2.0 / 3.0)

@@ -21,6 +21,7 @@ from validation.implementations.common import cholesky
 from validation.implementations.quadrature_orthant import LatentPrior, latent_prior
 from validation.implementations.quadrature_rule import spacing
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -44,9 +45,9 @@ def solve_softmax(problem: Problem, *, digits: float = 8.0) -> Solution:
     each test point.
     """
     if problem.likelihood != "softmax":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'softmax' for softmax quadrature")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'softmax' for softmax quadrature")
     if not 3.0 <= arguments.real(digits, "digits") <= 12.0:
-        raise ValueError(f"digits: found {digits!r}, expected 3 to 12")
+        raise ValueError(f"digits: found {shown(digits)}, expected 3 to 12")
     n, C = problem.n, problem.n_classes
     dimensions = n * (C - 1)
     if dimensions > _DIMENSIONS:

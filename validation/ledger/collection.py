@@ -17,6 +17,7 @@ from typing import Any
 
 from validation.ledger.inventory import Equation
 from validation.ledger.registry import PACKAGES, Package
+from validation.quoting import shown
 
 PLAN_VARIABLE = "TRIAD_LEDGER_PLAN"
 PLUGIN = "validation.ledger.pytest_plugin"
@@ -86,19 +87,19 @@ def read_claims(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Claim]:
         if name not in ("route", "resolves", "printed"):
             raise ValueError(f"{name}: found an unknown keyword, expected route, resolves or printed")
     if not args or not all(isinstance(item, str) and item for item in args):
-        raise ValueError(f"paper, *ids: found {tuple(args)!r}, expected texts")
+        raise ValueError(f"paper, *ids: found {shown(tuple(args))}, expected texts")
     if len(args) < 2:
         raise ValueError(f"ids: found none beside paper = {args[0]!r}, expected at least one")
     route = kwargs.get("route")
     if not isinstance(route, str) or not route.strip():
-        raise ValueError(f"route: found {route!r}, expected how the test checks the equation")
+        raise ValueError(f"route: found {shown(route)}, expected how the test checks the equation")
     resolves = kwargs.get("resolves")
     # A test that cannot tell a number from its double has nothing to claim.
     if resolves is not None and not (isinstance(resolves, float) and 0.0 < resolves <= 1.0):
-        raise ValueError(f"resolves: found {resolves!r}, expected a float in (0, 1]")
+        raise ValueError(f"resolves: found {shown(resolves)}, expected a float in (0, 1]")
     printed = kwargs.get("printed", False)
     if not isinstance(printed, bool):
-        raise ValueError(f"printed: found {printed!r}, expected True or False")  # noqa: TRY004 - one kind of error
+        raise ValueError(f"printed: found {shown(printed)}, expected True or False")  # noqa: TRY004 - one kind of error
     return [Claim(args[0], id, route.strip(), resolves, printed) for id in args[1:]]
 
 

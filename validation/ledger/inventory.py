@@ -10,6 +10,8 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any, TypeAlias
 
+from validation.quoting import shown
+
 Equation: TypeAlias = tuple[str, str]  # (key of the paper, id in its inventory)
 
 KINDS = (
@@ -103,7 +105,7 @@ class Inventory:
     def paper(self, key: str) -> Paper:
         """The paper with this key. LookupError names the keys nearest to an unknown one."""
         if key not in self.papers:
-            raise LookupError(f"paper: found {key!r}, expected {nearest(key, self.papers)}")
+            raise LookupError(f"paper: found {shown(key)}, expected {nearest(key, self.papers)}")
         return self.papers[key]
 
     def entry(self, paper: str, id: str) -> Entry:
@@ -111,7 +113,7 @@ class Inventory:
         for entry in self.paper(paper).entries:
             if entry.id == id:
                 return entry
-        raise LookupError(f"id: found {id!r} in {paper}, expected {nearest(id, self.papers[paper].ids)}")
+        raise LookupError(f"id: found {shown(id)} in {paper}, expected {nearest(id, self.papers[paper].ids)}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -145,11 +147,11 @@ def _table(where: str, table: Any, required: dict[str, type], optional: dict[str
         # bool is an int in Python; a year = true is still a slip.
         fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
         if not fits:
-            raise ValueError(f"{where}: {name}: found {value!r}, expected a value of type {kind.__name__}")
+            raise ValueError(f"{where}: {name}: found {shown(value)}, expected a value of type {kind.__name__}")
         if kind is str and not value.strip():
             raise ValueError(f"{where}: {name}: found an empty text, expected some")
         if kind is list and not all(isinstance(item, str) for item in value):
-            raise ValueError(f"{where}: {name}: found {value!r}, expected a list of texts")
+            raise ValueError(f"{where}: {name}: found {shown(value)}, expected a list of texts")
     return table
 
 
@@ -167,10 +169,10 @@ def read_paper(text: str, name: str) -> Paper:
             raise ValueError(f"{name}.toml: found [{part}], expected [paper], [symbols] or [[entry]]")
     about = _table(f"{name}.toml [paper]", data.get("paper"), _PAPER_KEYS, _PAPER_OPTIONAL)
     if about["key"] != name:
-        raise ValueError(f"{name}.toml [paper]: key: found {about['key']!r}, expected {name!r}, the file's name")
+        raise ValueError(f"{name}.toml [paper]: key: found {shown(about['key'])}, expected {name!r}, the file's name")
     symbols = data.get("symbols", {})
     if not isinstance(symbols, dict) or not all(isinstance(value, str) for value in symbols.values()):
-        raise ValueError(f"{name}.toml [symbols]: found {symbols!r}, expected texts")
+        raise ValueError(f"{name}.toml [symbols]: found {shown(symbols)}, expected texts")
     listed = data.get("entry", [])
     if not isinstance(listed, list):
         raise ValueError(f"{name}.toml: entry: found {type(listed).__name__}, expected [[entry]]")  # noqa: TRY004 - see _table
@@ -180,9 +182,9 @@ def read_paper(text: str, name: str) -> Paper:
         where = f"{name}.toml entry {number}"
         row = _table(where, raw, _ENTRY_KEYS, _ENTRY_OPTIONAL)
         if row["kind"] not in KINDS:
-            raise ValueError(f"{where}: kind: found {row['kind']!r}, expected one of {', '.join(KINDS)}")
+            raise ValueError(f"{where}: kind: found {shown(row['kind'])}, expected one of {', '.join(KINDS)}")
         if row["id"] in seen:
-            raise ValueError(f"{where}: id: found {row['id']!r} a second time, expected ids to be unique")
+            raise ValueError(f"{where}: id: found {shown(row['id'])} a second time, expected ids to be unique")
         seen.add(row["id"])
         entries.append(
             Entry(
@@ -206,14 +208,14 @@ def read_allow_list(text: str, papers: Mapping[str, Paper]) -> dict[Equation, st
     known = Inventory(papers)
     for key, reasons in tomllib.loads(text).items():
         if not isinstance(reasons, dict):
-            raise ValueError(f"{ALLOW_LIST}: {key}: found {reasons!r}, expected a table")  # noqa: TRY004 - see _table
+            raise ValueError(f"{ALLOW_LIST}: {key}: found {shown(reasons)}, expected a table")  # noqa: TRY004 - see _table
         for id, reason in reasons.items():
             try:
                 entry = known.entry(key, id)
             except LookupError as error:
                 raise ValueError(f"{ALLOW_LIST}: {error.args[0]}") from error
             if not isinstance(reason, str) or not reason.strip():
-                raise ValueError(f"{ALLOW_LIST}: {key}:{id}: found {reason!r}, expected the reason")
+                raise ValueError(f"{ALLOW_LIST}: {key}:{id}: found {shown(reason)}, expected the reason")
             allowed[entry.equation] = reason
     return allowed
 

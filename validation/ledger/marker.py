@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
+from validation.quoting import shown
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -22,9 +24,9 @@ def equation(paper: str, *ids: str, as_printed: bool = False) -> Callable[[Calla
     Raises ValueError if no id is given or paper or an id is no text.
     """
     if not isinstance(paper, str) or not paper:
-        raise ValueError(f"paper: found {paper!r}, expected the key of a paper")
+        raise ValueError(f"paper: found {shown(paper)}, expected the key of a paper")
     if not ids or not all(isinstance(name, str) and name for name in ids):
-        raise ValueError(f"ids: found {ids!r}, expected at least one id of an equation")
+        raise ValueError(f"ids: found {shown(ids)}, expected at least one id of an equation")
 
     def mark(function: Callable[P, R]) -> Callable[P, R]:
         marked: Any = function

@@ -16,6 +16,7 @@ from validation.checks import runner
 from validation.checks.processes import default_jobs
 from validation.mutation import baseline, report, statements, trial
 from validation.mutation.trial import Outcome
+from validation.quoting import shown
 
 
 def mutate(
@@ -42,7 +43,9 @@ def mutate(
     packages = tuple(dict.fromkeys(package or statements.PACKAGES))
     for name in packages:
         if name not in statements.PACKAGES:
-            raise typer.BadParameter(f"--package: found {name!r}, expected one of {', '.join(statements.PACKAGES)}")
+            raise typer.BadParameter(
+                f"--package: found {shown(name)}, expected one of {', '.join(statements.PACKAGES)}"
+            )
     try:
         mutants = statements.draw(packages, n, seed)
     except ValueError as error:

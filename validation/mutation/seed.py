@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec, SourceFileLoader
 from types import CodeType, ModuleType
 
+from validation.quoting import shown
+
 
 class _Loader(SourceFileLoader):
     """Compiles the text it was given instead of the file's, and looks at no cached bytecode."""
@@ -48,7 +50,7 @@ def plant(module: str, text: str) -> _Finder:
     RuntimeError    if the module has been imported already: the healthy one would stay in place
     """
     if module in sys.modules:
-        raise RuntimeError(f"module: found {module!r} imported already, expected a fresh process")
+        raise RuntimeError(f"module: found {shown(module)} imported already, expected a fresh process")
     finder = _Finder(module, text)
     sys.meta_path.insert(0, finder)
     return finder

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from validation import arguments
+from validation.quoting import shown
 from validation.reproduce import catalogue, page
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Table, check_options, find
 
@@ -73,7 +74,7 @@ def _list(console: Console, paper: str | None) -> None:
     chosen = [found for found in EXPERIMENTS.values() if paper in (None, found.paper)]
     if not chosen:
         papers = sorted({key for key, _ in EXPERIMENTS})
-        raise ValueError(f"paper: found {paper!r}, expected one of {', '.join(papers)}")
+        raise ValueError(f"paper: found {shown(paper)}, expected one of {', '.join(papers)}")
     table = RichTable("paper", "experiment", "what it is", "options", box=None)
     for found in sorted(chosen):
         table.add_row(found.paper, found.name, found.title, _described(found))

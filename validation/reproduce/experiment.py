@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from validation.quoting import shown
+
 
 class Table(NamedTuple):
     """Rows of numbers and text; its name is part of the name of the CSV."""
@@ -65,7 +67,7 @@ def experiment(
 
     def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
         if (paper, name) in EXPERIMENTS:
-            raise ValueError(f"name: found {name!r} of {paper} a second time, expected each experiment once")
+            raise ValueError(f"name: found {shown(name)} of {paper} a second time, expected each experiment once")
         EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, function)
         return function
 
@@ -76,10 +78,10 @@ def find(paper: str, name: str) -> Experiment:
     """The experiment of that name; ValueError with what there is otherwise."""
     papers = sorted({key for key, _ in EXPERIMENTS})
     if paper not in papers:
-        raise ValueError(f"paper: found {paper!r}, expected one of {_listed(papers, paper)}")
+        raise ValueError(f"paper: found {shown(paper)}, expected one of {_listed(papers, paper)}")
     names = sorted(entry for key, entry in EXPERIMENTS if key == paper)
     if name not in names:
-        raise ValueError(f"experiment: found {name!r}, expected one of {_listed(names, name)} for {paper}")
+        raise ValueError(f"experiment: found {shown(name)}, expected one of {_listed(names, name)} for {paper}")
     return EXPERIMENTS[paper, name]
 
 
@@ -88,12 +90,14 @@ def check_options(wanted: Experiment, options: Mapping[str, object]) -> None:
     known = wanted.options
     for name, value in options.items():
         if name not in known:
-            raise ValueError(f"option: found {name!r}, expected one of {_listed(list(known), name)} ({wanted.name})")
+            raise ValueError(
+                f"option: found {shown(name)}, expected one of {_listed(list(known), name)} ({wanted.name})"
+            )
         default = known[name]
         if default is None:
             continue
         if isinstance(value, bool) != isinstance(default, bool) or not isinstance(value, _accepted(default)):
-            raise TypeError(f"{name}: found {value!r}, expected a value like {default!r}")
+            raise TypeError(f"{name}: found {shown(value)}, expected a value like {default!r}")
 
 
 def _accepted(default: object) -> tuple[type, ...]:

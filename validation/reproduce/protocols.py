@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import kfold, standardise
 from validation.ledger.marker import equation
+from validation.quoting import shown
 
 Array = NDArray[np.float64]
 Say = Callable[[str], object]
@@ -110,7 +111,7 @@ def performance_against_time(
     clock : callable       seconds
     """
     if not growth > 1.0:
-        raise ValueError(f"growth: found {growth!r}, expected a factor > 1")
+        raise ValueError(f"growth: found {shown(growth)}, expected a factor > 1")
     seconds: list[float] = []
     taken: list[tuple[float, float]] = []
     state = {"resumed": clock(), "trained": 0.0}

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from validation import problems, storage
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.truth import store
 from validation.truth.card import EvidenceCard
 from validation.truth.make import MAX_DRAWS, ROUTES, Attempt, Truth, make_truth
@@ -61,7 +62,7 @@ def truth(
         raise typer.BadParameter("found no problem or no --method, expected both (or --stored)")
     path = Path("truth.npz") if output is None else output
     if path.suffix != ".npz":
-        raise typer.BadParameter(f"--output: found {path.name!r}, expected a name that ends in .npz")
+        raise typer.BadParameter(f"--output: found {shown(path.name)}, expected a name that ends in .npz")
     asked = _load(problem)
     storage.check_writable(path)
     storage.check_writable(path.with_suffix(".toml"))

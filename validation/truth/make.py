@@ -26,6 +26,7 @@ from validation.compare import LEVEL, QUANTITIES, same_evidence, z_statistics
 from validation.premises import GATE_R_HAT as R_HAT
 from validation.premises import LEAST_INDEPENDENT, chain_gate
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import SCHEMA, Solution
 from validation.solve import solve
 from validation.truth.card import EvidenceCard
@@ -55,7 +56,7 @@ class Route(NamedTuple):
     def answers(self, problem: Problem) -> str | None:
         """Why it cannot answer a problem, or None if it can."""
         if problem.likelihood not in self.likelihoods:
-            return f"likelihood: found {problem.likelihood!r}, expected one of {', '.join(self.likelihoods)}"
+            return f"likelihood: found {shown(problem.likelihood)}, expected one of {', '.join(self.likelihoods)}"
         if problem.epsilon and not self.epsilon:
             return f"epsilon: found {problem.epsilon:.6g}, expected 0"
         if self.most is not None and problem.n > self.most:
@@ -188,7 +189,7 @@ def make_truth(
     listen       told of every `Attempt`; callback is handed to the samplers
     """
     if not arguments.real(target_ess, "target_ess") > 0.0:
-        raise ValueError(f"target_ess: found {target_ess!r}, expected a number > 0")
+        raise ValueError(f"target_ess: found {shown(target_ess)}, expected a number > 0")
     arguments.integer(seed, "seed", at_least=0)
     arguments.integer(max_draws, "max_draws", at_least=4)
     arguments.integer(thin, "thin", at_least=1)
@@ -198,7 +199,7 @@ def make_truth(
     name, route = find_route(method, problem, "method")
     chosen = _second(second, name, problem)
     if chosen is not None and chosen[0] == name:
-        raise ValueError(f"second: found {second!r}, the first route itself, expected another one")
+        raise ValueError(f"second: found {shown(second)}, the first route itself, expected another one")
     route = _with_options(route, {**(options or {}), **({"thin": thin} if thin > 1 else {})})
     sampled = _run(problem, name, route, target_ess, seed, max_draws, hear, callback, first_draws)
     met, reason = gate(sampled.solution, route, sampled.n_draws, target_ess)
@@ -252,7 +253,7 @@ def find_route(method: str, problem: Problem, argument: str) -> tuple[str, Route
     if method not in ROUTES:
         close = get_close_matches(str(method), list(ROUTES), n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ValueError(f"{argument}: found {method!r}, expected one of {', '.join(ROUTES)}{hint}")
+        raise ValueError(f"{argument}: found {shown(method)}, expected one of {', '.join(ROUTES)}{hint}")
     if (reason := ROUTES[method].answers(problem)) is not None:
         raise ValueError(f"{reason} for {method}")
     return method, ROUTES[method]

@@ -15,6 +15,7 @@ import numpy as np
 from validation import problems
 from validation.checks.core import digest
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 from validation.truth.make import Listener, Truth, make_truth
 
@@ -100,7 +101,7 @@ def question(name: str) -> Problem:
     if name not in RECIPES:
         close = get_close_matches(name, list(RECIPES), n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise KeyError(f"stored: found {name!r}, expected one of {', '.join(RECIPES)}{hint}")
+        raise KeyError(f"stored: found {shown(name)}, expected one of {', '.join(RECIPES)}{hint}")
     if name in problems.names():
         return problems.get(name)
     return problems.get(name.removesuffix("-probit")).replace(name=name, likelihood="probit")

@@ -47,3 +47,8 @@ def test_probability_and_complement_sum_to_one_at_any_widths(C):
     np.testing.assert_allclose(np.exp(found.log_p) + np.exp(rest), 1.0, rtol=0.0, atol=1e-13)
     for part in found[1:]:
         assert np.all(np.isfinite(part))
+
+
+def test_a_mode_out_of_reach_of_float64_is_an_error_that_says_so():
+    with pytest.raises(ValueError, match=r"mean: found an integrand with its mode .* lower variance"):
+        probit_line(0.0, 1.0, np.array([1e19, 3.0]), np.ones(2))

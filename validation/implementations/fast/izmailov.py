@@ -19,6 +19,7 @@ from validation.implementations.common import (
     refuse_switches,
 )
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 _MOMENTS = ("none", "diag", "full")
@@ -26,7 +27,9 @@ _MOMENTS = ("none", "diag", "full")
 
 def _require_binary(problem: Problem, who: str, likelihoods: tuple[str, ...]) -> None:
     if problem.likelihood not in likelihoods:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected {' or '.join(likelihoods)} for {who}")
+        raise ValueError(
+            f"likelihood: found {shown(problem.likelihood)}, expected {' or '.join(likelihoods)} for {who}"
+        )
 
 
 def _parameters(problem: Problem) -> tuple[Any, ...]:

@@ -14,15 +14,16 @@ from fast.multiclass_prior import MulticlassPrior, prepare
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
 def require(problem: Problem, likelihood: str, who: str) -> None:
     """Refuse a problem that a method of full GPs for several classes cannot answer."""
     if problem.likelihood != likelihood:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected {likelihood!r} for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected {likelihood!r} for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is not None or problem.prior_model != "full":
         raise ValueError(f"Z: found inducing inputs, expected None: {who} takes full GPs")
 
@@ -395,7 +396,7 @@ def _quadrature(
     arguments.choice(options["prediction"], ("inner-ep", "quadrature"), "prediction")
     if len(options["learn"]):
         names = (options["learn"],) if isinstance(options["learn"], str) else tuple(options["learn"])
-        raise ValueError(f"learn: found {names!r}, expected (): {method} does not learn parameters")
+        raise ValueError(f"learn: found {shown(names)}, expected (): {method} does not learn parameters")
     posterior = fit(
         problem.X,
         problem.y,

@@ -19,15 +19,16 @@ from validation.implementations.common import (
     refuse_switches,
 )
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
 def require_binary_probit(problem: Problem, who: str) -> None:
     """Refuse a problem that a method of the probit link cannot answer."""
     if problem.likelihood != "probit":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'probit' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'probit' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
 
 
 def stopping(stop: float | str | None) -> float | None:

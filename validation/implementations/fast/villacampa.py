@@ -10,21 +10,22 @@ from fast.methods import ep, sep
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
 def require_threshold(problem: Problem, who: str, *, robust: bool = False) -> None:
     """Refuse a problem that a sparse method for the threshold likelihood cannot answer."""
     if problem.likelihood != "threshold":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}")
     if robust != (problem.epsilon > 0.0):
-        raise ValueError(f"epsilon: found {problem.epsilon!r}, expected {'> 0' if robust else '0'} for {who}")
+        raise ValueError(f"epsilon: found {shown(problem.epsilon)}, expected {'> 0' if robust else '0'} for {who}")
     if problem.hyperprior is not None:
-        raise ValueError(f"hyperprior: found {dict(problem.hyperprior)!r}, expected None for {who}")
+        raise ValueError(f"hyperprior: found {shown(dict(problem.hyperprior))}, expected None for {who}")
 
 
 def _arrays(problem: Problem) -> tuple[Any, ...]:

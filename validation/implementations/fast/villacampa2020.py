@@ -14,6 +14,7 @@ from fast.methods import apep, bb_alpha, pep
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 TIED_FACTORS = ("any", "gaussian")
@@ -23,13 +24,13 @@ EXPECTATIONS = ("quadrature", "monte-carlo")
 def _require(problem: Problem, who: str) -> None:
     """Refuse a problem that the methods cannot answer."""
     if problem.likelihood != "threshold":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}")
     if problem.hyperprior is not None:
-        raise ValueError(f"hyperprior: found {dict(problem.hyperprior)!r}, expected None for {who}")
+        raise ValueError(f"hyperprior: found {shown(dict(problem.hyperprior))}, expected None for {who}")
 
 
 def _arrays(problem: Problem) -> tuple[Any, ...]:
@@ -239,7 +240,7 @@ def _bb_alpha(
     arguments.choice(expectation, EXPECTATIONS, "expectation")
     arguments.integer(n_draws, "n_draws", at_least=2)
     if expectation == "monte-carlo" and learn:
-        raise ValueError(f"learn: found {learn!r}, expected () with expectation='monte-carlo'")
+        raise ValueError(f"learn: found {shown(learn)}, expected () with expectation='monte-carlo'")
     posterior = apep.fit(
         *_arrays(problem),
         energy="apep",

@@ -12,19 +12,20 @@ from fast.class_inference import diagonal_covariances
 from fast.methods import label_regression, laplace_sparse
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
 def _require(problem: Problem, likelihood: str, who: str) -> None:
     """Refuse a problem that a baseline cannot answer."""
     if problem.likelihood != likelihood:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected {likelihood!r} for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected {likelihood!r} for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}")
     if problem.hyperprior is not None:
-        raise ValueError(f"hyperprior: found {dict(problem.hyperprior)!r}, expected None for {who}")
+        raise ValueError(f"hyperprior: found {shown(dict(problem.hyperprior))}, expected None for {who}")
 
 
 def _arrays(problem: Problem) -> tuple[Any, Any, Any, Any, Any, Any, Any, Any]:

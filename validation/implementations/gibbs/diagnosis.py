@@ -32,7 +32,8 @@ def diagnosed(chains: Any, convergence: Mapping[str, Convergence], n_chains: int
         for name, found in convergence.items()
         if np.any(np.isfinite(found.ess_bulk))
     }
-    r_hat = max((float(np.nanmax(convergence[name].r_hat)) for name in ess), default=None)
+    known = [np.asarray(convergence[name].r_hat)[np.isfinite(convergence[name].r_hat)] for name in ess]
+    r_hat = max((float(found.max()) for found in known if found.size), default=None)
     least = min(ess.values(), default=None)
     against = []
     if not chains.settled:
@@ -45,6 +46,8 @@ def diagnosed(chains: Any, convergence: Mapping[str, Convergence], n_chains: int
         against += [f"{rate:.2g} {name} proposals a sweep refused" for name, rate in refused.items() if rate]
     if any(np.any(np.isnan(found.r_hat)) for found in convergence.values()):
         against.append("an entry never moves")
+    if any(np.any(np.isposinf(found.r_hat)) for found in convergence.values()):
+        against.append("halves of chains stand still at different values")
     settings: dict[str, Any] = {
         "gate": bool(chains.gate),
         "settled": bool(chains.settled),

@@ -8,6 +8,7 @@ from typing import Any
 from gibbs import exact_probit
 from validation import arguments
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
@@ -23,7 +24,7 @@ def _exact_probit(
     who = "gibbs exact-probit"
     if problem.likelihood not in exact_probit.LIKELIHOODS:
         raise ValueError(
-            f"likelihood: found {problem.likelihood!r}, expected one of {exact_probit.LIKELIHOODS} for {who}"
+            f"likelihood: found {shown(problem.likelihood)}, expected one of {exact_probit.LIKELIHOODS} for {who}"
         )
     if problem.epsilon:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}")

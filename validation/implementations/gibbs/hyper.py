@@ -15,6 +15,7 @@ from gibbs.hyperpriors import FIELDS
 from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 from validation.solve import check_options
 
@@ -55,9 +56,9 @@ def learnt(
     who = f"gibbs {method} with learn"
     likelihoods = METHODS[arguments.choice(method, tuple(METHODS), "method")]
     if problem.likelihood not in likelihoods:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected one of {likelihoods} for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     arguments.integer(seed, "seed", at_least=0)
     fields = (learn,) if isinstance(learn, str) else tuple(learn)
     names = (

@@ -18,6 +18,7 @@ from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route, run_settings
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 # "chains": bridge sampling and Chib's method from the draws; "all": annealed particles besides, which never see them
@@ -27,7 +28,7 @@ EVIDENCE = ("none", "chains", "all")
 def _require_logit(problem: Problem, who: str) -> None:
     """Refuse another likelihood; both kernels are sampled."""
     if problem.likelihood != "logit":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'logit' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'logit' for {who}")
 
 
 def _smoothness(problem: Problem) -> float | None:

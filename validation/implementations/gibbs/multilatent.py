@@ -15,6 +15,7 @@ from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import EVIDENCE, probit_routes
 from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
@@ -97,7 +98,7 @@ def _adapter(
 def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str, seed: Any) -> dict[str, Any]:
     """Refuse what the method cannot answer; the arguments that all samplers with several latents share."""
     if problem.likelihood not in likelihoods:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected one of {likelihoods} for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
     arguments.integer(seed, "seed", at_least=0)
     names = (
         "X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",

@@ -15,6 +15,7 @@ from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import EVIDENCE
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
@@ -32,7 +33,7 @@ def _gibbs_pairwise(
 ) -> Solution:
     who = "gibbs gibbs-pairwise"
     if problem.likelihood != "threshold":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.epsilon != 0.0:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}: (7) has no labelling errors")
     arguments.integer(seed, "seed", at_least=0)

@@ -16,6 +16,7 @@ from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 # "chains": bridge sampling from the draws; "all": annealed particles besides, which never see them
@@ -40,7 +41,7 @@ def _mh_softmax(
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     if problem.likelihood != "softmax":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'softmax' for gibbs mh-softmax")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'softmax' for gibbs mh-softmax")
     arguments.integer(seed, "seed", at_least=0)
     inputs = {name: getattr(problem, name) for name in _INPUTS}
     arguments.choice(evidence, EVIDENCE, "evidence")

@@ -18,6 +18,7 @@ from validation.implementations.reference.x_gpc_svi import (
     variational_evidence,
 )
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 MOMENTS = ("none", "diag", "full")
@@ -28,9 +29,9 @@ def _require(problem: Problem, method: str, moments: Any) -> None:
     allowed = ("logit", "probit") if method in ("svi", "vi-taylor") else ("logit",)
     if problem.likelihood not in allowed:
         expected = " or ".join(repr(name) for name in allowed)
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected {expected} for reference {method}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected {expected} for reference {method}")
     if moments not in MOMENTS:
-        raise ValueError(f"moments: found {moments!r}, expected one of {', '.join(MOMENTS)}")
+        raise ValueError(f"moments: found {shown(moments)}, expected one of {', '.join(MOMENTS)}")
 
 
 def _hyper(problem: Problem) -> Prior:

@@ -14,6 +14,7 @@ from reference.riihimaki2013.fit import Gradients, Prediction, Prior
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 PREDICTIONS = ("inner-ep", "quadrature")
@@ -22,9 +23,9 @@ PREDICTIONS = ("inner-ep", "quadrature")
 def _require(problem: Problem, likelihood: str, who: str) -> None:
     """Refuse a problem that the method cannot answer."""
     if problem.likelihood != likelihood:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected {likelihood!r} for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected {likelihood!r} for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is not None or problem.prior_model != "full":
         raise ValueError(f"Z: found inducing inputs, expected None: {who} is a full Gaussian process")
 
@@ -200,7 +201,7 @@ def _quadrature(
     gradients: bool,
 ) -> Solution:
     if len(learn):
-        raise ValueError(f"learn: found {learn!r}, expected (): the evidence of {method} has no exact gradient")
+        raise ValueError(f"learn: found {shown(learn)}, expected (): the evidence of {method} has no exact gradient")
     settings = options | {"nodes": nodes, "diagonal": diagonal}
     return _ep(problem, method, settings, prediction, prediction_nodes, (), {}, gradients)
 

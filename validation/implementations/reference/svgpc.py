@@ -17,15 +17,16 @@ from validation.implementations.reference.x_gpc_svi import (
     prior_of,
 )
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
 def require_binary_probit(problem: Problem, who: str) -> None:
     """Refuse a problem that a method for the probit link cannot answer."""
     if problem.likelihood != "probit":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'probit' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'probit' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
 
 
 def probit_predictions(problem: Problem, inducing_mean: Any, inducing_cov: Any) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from reference.villacampa2017.settings import Options
 from reference.villacampa2017.training import Fit, fit_ep, fit_sep
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -22,13 +23,13 @@ Array = NDArray[np.float64]
 def _require(problem: Problem, who: str) -> None:
     """Refuse a problem that the method cannot answer."""
     if problem.likelihood != "threshold":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}; Z = X is an ordinary case")
     if problem.epsilon != 0.0:
-        raise ValueError(f"epsilon: found {problem.epsilon!r}, expected 0 for {who}")
+        raise ValueError(f"epsilon: found {shown(problem.epsilon)}, expected 0 for {who}")
     if problem.hyperprior is not None:
         raise ValueError(f"hyperprior: found one, expected None for {who}")
 

@@ -24,6 +24,7 @@ from reference.villacampa2020.prediction import predict, predictive_latent_distr
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -32,9 +33,9 @@ Array = NDArray[np.float64]
 def _require(problem: Problem, likelihood: str, who: str) -> None:
     """Refuse a problem that the method cannot answer."""
     if problem.likelihood != likelihood:
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected {likelihood!r} for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected {likelihood!r} for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}; Z = X is an ordinary case")
     if problem.hyperprior is not None:

@@ -21,6 +21,7 @@ from reference.villacampa2020.sparse import latent_marginal
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -33,9 +34,9 @@ def _require(problem: Problem, method: str, alpha: float) -> float:
     """Refuse a problem that the method cannot answer; α as a number."""
     who = f"reference {method}"
     if problem.likelihood != "threshold":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}; Z = X is an ordinary case")
     if problem.hyperprior is not None:
@@ -143,7 +144,7 @@ def _energy(
     refuse_switches(trace=trace, gradients=gradients)
     refuse_callback(callback)
     if not arguments.real(rate, "rate") > 0.0:
-        raise ValueError(f"rate: found {rate!r}, expected a number > 0")
+        raise ValueError(f"rate: found {shown(rate)}, expected a number > 0")
     fit = fit_energy(
         problem.X,
         problem.y,

@@ -15,19 +15,20 @@ from reference.villacampa2017.vi_gradients import vi_gradients
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
+from validation.quoting import shown
 from validation.solution import Solution
 
 
 def _require(problem: Problem, who: str, robust: bool) -> None:
     """Refuse a problem that a baseline cannot answer."""
     if problem.likelihood != "threshold":
-        raise ValueError(f"likelihood: found {problem.likelihood!r}, expected 'threshold' for {who}")
+        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.kernel != "se":
-        raise ValueError(f"kernel: found {problem.kernel!r}, expected 'se' for {who}")
+        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
     if problem.Z is None:
         raise ValueError(f"Z: found None, expected inducing inputs for {who}")
     if (problem.epsilon > 0.0) != robust:
-        raise ValueError(f"epsilon: found {problem.epsilon!r}, expected {'> 0' if robust else '0'} for {who}")
+        raise ValueError(f"epsilon: found {shown(problem.epsilon)}, expected {'> 0' if robust else '0'} for {who}")
     if problem.hyperprior is not None:
         raise ValueError(f"hyperprior: found one, expected None for {who}")
 
@@ -157,9 +158,9 @@ def _vi_robust(
     refuse_switches(trace=trace, gradients=gradients)
     refuse_callback(callback)
     if not 0.0 < arguments.real(nat_rate, "nat_rate") <= 1.0:
-        raise ValueError(f"nat_rate: found {nat_rate!r}, expected a number in (0, 1]")
+        raise ValueError(f"nat_rate: found {shown(nat_rate)}, expected a number in (0, 1]")
     if not arguments.real(rate, "rate") > 0.0:
-        raise ValueError(f"rate: found {rate!r}, expected a number > 0")
+        raise ValueError(f"rate: found {shown(rate)}, expected a number > 0")
     fit = vi_baseline(
         problem.X,
         problem.y,

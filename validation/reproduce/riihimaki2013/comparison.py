@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from validation import arguments
 from validation.ledger.marker import equation
+from validation.quoting import shown
 
 Array = NDArray[np.float64]
 _BLOCK = 4_000_000  # weights held at a time
@@ -82,7 +83,7 @@ def accuracy_comparison(counts: ArrayLike, *, prior: float = 1.0, n_draws: int =
     if n.shape != (3,) or (n < 0.0).any() or (n != np.floor(n)).any() or n.sum() == 0.0:
         raise ValueError(f"counts: found {np.asarray(counts).tolist()}, expected three whole numbers, one above 0")
     if not arguments.real(prior, "prior") > 0.0:
-        raise ValueError(f"prior: found {prior!r}, expected > 0")
+        raise ValueError(f"prior: found {shown(prior)}, expected > 0")
     arguments.integer(n_draws, "n_draws", at_least=100)
     rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
     a = n + prior

@@ -13,6 +13,7 @@ from reference.villacampa2017.protocol import toy_training_settings
 from validation import arguments, datasets
 from validation.datasets.dataset import Dataset
 from validation.ledger.marker import equation
+from validation.quoting import shown
 from validation.report import figures
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.protocols import scores
@@ -68,7 +69,7 @@ def inducing_point_experiment(
     seed : int                        of mini-batches
     """
     if not 0.0 < reduce <= 1.0:
-        raise ValueError(f"reduce: found {reduce!r}, expected a share in (0, 1]")
+        raise ValueError(f"reduce: found {shown(reduce)}, expected a share in (0, 1]")
     plan = toy_training_settings(method, data.n)
     steps = max(1, round(reduce * plan.n_steps))
     each = np.ones(data.n_classes)

@@ -18,6 +18,7 @@ from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
 from validation import arguments
 from validation.datasets.dataset import Dataset
+from validation.quoting import shown
 from validation.reproduce.protocols import scores
 
 Array = NDArray[np.float64]
@@ -157,9 +158,9 @@ def train(
     """
     arguments.choice(method, METHODS, "method")
     if not growth > 1.0:
-        raise ValueError(f"growth: found {growth!r}, expected a factor > 1")
+        raise ValueError(f"growth: found {shown(growth)}, expected a factor > 1")
     if not budget > 0.0:
-        raise ValueError(f"budget: found {budget!r}, expected seconds > 0")
+        raise ValueError(f"budget: found {shown(budget)}, expected seconds > 0")
     if optimizer is None:
         optimizer = "adam" if batches is not None else batch_optimiser_choice(method).optimizer
     record = _Record(method, test, growth, budget, clock, quasi_newton=optimizer == "lbfgs" and bool(learn))
@@ -170,7 +171,7 @@ def train(
         options |= {"optimizer": optimizer, "batches": batches, "evaluate": evaluate}
     elif optimizer != "lbfgs" or batches is not None:
         raise ValueError(
-            f"optimizer: found {optimizer!r} for gfitc, expected 'lbfgs' on all data: no sum over the data"
+            f"optimizer: found {shown(optimizer)} for gfitc, expected 'lbfgs' on all data: no sum over the data"
         )
     if method in ("ep", "sep"):
         options |= {"scheme": scheme or ("outer" if optimizer == "lbfgs" else "inner-approximate"), "rate": rate}
@@ -262,7 +263,7 @@ class _Record:
 def share(fraction: float, n: int) -> int:
     """How many inducing points a share of n rows makes."""
     if not 0.0 < fraction <= 1.0:
-        raise ValueError(f"fraction: found {fraction!r}, expected a share in (0, 1]")
+        raise ValueError(f"fraction: found {shown(fraction)}, expected a share in (0, 1]")
     return max(1, round(fraction * n))
 
 

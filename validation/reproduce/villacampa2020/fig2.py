@@ -12,6 +12,7 @@ from reference.villacampa2017.fit import Prior
 from validation import arguments, datasets
 from validation.datasets.dataset import Dataset
 from validation.ledger.marker import equation
+from validation.quoting import shown
 from validation.report import figures
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.villacampa2017 import plane
@@ -68,7 +69,7 @@ def inducing_point_experiment(
     seed : int                        of mini-batches
     """
     if not 0.0 < reduce <= 1.0:
-        raise ValueError(f"reduce: found {reduce!r}, expected a share in (0, 1]")
+        raise ValueError(f"reduce: found {shown(reduce)}, expected a share in (0, 1]")
     each = np.ones(data.n_classes)
     prior = Prior(variance * each, np.full((data.n_classes, 2), lengthscales), 0.0 * each, jitter * each, Z)
     steps = max(1, round(2000 * reduce))

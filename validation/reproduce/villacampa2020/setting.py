@@ -24,6 +24,7 @@ from fast.power_factors import PowerDatum, PowerRun
 from reference.villacampa2017.fit import Prior
 from validation import arguments
 from validation.ledger.marker import equation
+from validation.quoting import shown
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2017.setting import (
     EPSILON,
@@ -347,9 +348,9 @@ class Recorder:
         quasi_newton: bool,
     ) -> None:
         if not growth > 1.0:
-            raise ValueError(f"growth: found {growth!r}, expected a factor > 1")
+            raise ValueError(f"growth: found {shown(growth)}, expected a factor > 1")
         if not budget > 0.0:
-            raise ValueError(f"budget: found {budget!r}, expected seconds > 0")
+            raise ValueError(f"budget: found {shown(budget)}, expected seconds > 0")
         self.test, self.growth, self.budget, self.clock = test, growth, budget, clock
         self.quasi_newton, self.best, self.in_turns = quasi_newton, -np.inf, False
         self.trained, self.resumed, self.count = 0.0, 0.0, 0

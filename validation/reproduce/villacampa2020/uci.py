@@ -11,6 +11,7 @@ from scipy.stats import rankdata
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.ledger.marker import equation
+from validation.quoting import shown
 from validation.reproduce.villacampa2017 import uci as earlier
 from validation.reproduce.villacampa2020 import setting
 
@@ -52,7 +53,7 @@ def uci_protocol(data: Dataset, fraction: float, alpha: float, repetition: int, 
     seed : int           of all splits
     """
     if not 0.0 <= arguments.real(alpha, "alpha") <= 1.0:
-        raise ValueError(f"alpha: found {alpha!r}, expected a number from 0 to 1")
+        raise ValueError(f"alpha: found {shown(alpha)}, expected a number from 0 to 1")
     split = earlier.uci_protocol(data, fraction, repetition, seed=seed)
     quasi_newton = tuple(method for method in setting.METHODS if method != "pep")
     return Plan(*split[:5], float(alpha), 500, 20, quasi_newton)
