@@ -7,7 +7,8 @@ the factors of the batch come in; with undamped steps on ever new data T is then
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,15 +93,14 @@ class TiedStream:
         y = class_labels(y, X.shape[0], points.n_classes)
         if n is not None and _inputs.count("n", n) < X.shape[0]:
             raise ValueError(f"n: found {n}, expected at least {X.shape[0]}, the rows of X")
-        before = self.class_counts, self.run, self.adam, self.started
-        self.class_counts = self.class_counts + np.bincount(y, minlength=points.n_classes)
-        rows = int(self.class_counts.sum())
-        n = rows if n is None else n
-        with_priors = self.packing.size > 0
-        try:
-            self._stand_for(Seen(self.class_counts * (n / rows), n))
-            run, view = self.run, points.view(X, with_cross=with_priors)
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        with self.whole(), np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            try:
+                self.class_counts = self.class_counts + np.bincount(y, minlength=points.n_classes)
+                rows = int(self.class_counts.sum())
+                n = rows if n is None else n
+                with_priors = self.packing.size > 0
+                self._stand_for(Seen(self.class_counts * (n / rows), n))
+                run, view = self.run, points.view(X, with_cross=with_priors)
                 # share b / N of a running average over the rows that q has seen
                 seen = rows + (_PASSES - 1) * self._known
                 damping = min(self.damping, n / seen) if self._known else self.damping
@@ -109,11 +109,19 @@ class TiedStream:
                     # a pass over the rows known before moves a logarithm by no more than the rate
                     rate = self.rate * X.shape[0] / (X.shape[0] + self._known)
                     self._move(run.gradient_from(iter([(view, y)]), data_scale(n, X.shape[0]), "10"), rate)
-        except (ValueError, NotPositiveDefiniteError) as error:
-            # a batch that is refused leaves no trace
-            self.class_counts, self.run, self.adam, self.started = before
-            raise ValueError(f"rate: step diverged ({error}), expected a smaller value") from error
+            except (ValueError, NotPositiveDefiniteError) as error:
+                raise ValueError(f"rate: step diverged ({error}), expected a smaller value") from error
         self.iterations += 1
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Growing and stepping inside happen both, or not at all where one of them raises."""
+        before = self.class_counts, self.run, self.adam, self.started
+        try:
+            yield
+        except (ValueError, NotPositiveDefiniteError):
+            self.class_counts, self.run, self.adam, self.started = before
+            raise
 
     def _stand_for(self, seen: Seen) -> None:
         """Tied factors to the power that so many data ask for."""

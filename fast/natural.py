@@ -176,6 +176,10 @@ class RateMemory:
         """Nothing seen yet."""
         return cls(np.zeros(m), np.zeros(m * m), 0.0, 0.0)
 
+    def copy(self) -> RateMemory:
+        """What it knows now, whatever it takes in later."""
+        return RateMemory.restore(self.state())
+
     def look(self, gradient: Natural) -> None:
         """Take a gradient into the averages without a step: each of the first ones counts alike."""
         self.length += 1.0

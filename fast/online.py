@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -129,11 +130,10 @@ class Online:
 
         Raises ValueError, by name; all is then as it was before.
         """
-        batch = Batch(_inputs.finite_rows("X", X), y)
+        batch = Batch(_inputs.inputs("X", X, self._source.d), y)
         run, size = self._run, batch.y.shape[0]
-        before = replace(run.state), self._known, self._n, self._source.n, run.adam, self._looked
-        try:
-            with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+        with self.whole(), np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            try:
                 self._stand_for(n)
                 self._known += size
                 passes = _PASSES + 1 if self._start else 1 if run.packing.size else 2
@@ -142,9 +142,22 @@ class Online:
                     learning_rate = self._learning_rate * size / (size + self._start)
                     run.settings = replace(run.settings, learning_rate=learning_rate)
                 self.estimate = run.step(batch, self._rate(batch, share))
-        except (DivergedError, NotPositiveDefiniteError, ValueError) as error:
-            run.state, self._known, self._n, self._source.n, run.adam, self._looked = before
-            raise ValueError(f"learning_rate: step diverged ({error}), expected a smaller value") from error
+            except (DivergedError, NotPositiveDefiniteError, ValueError) as error:
+                raise ValueError(f"learning_rate: step diverged ({error}), expected a smaller value") from error
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Growing and stepping inside happen both, or not at all where one of them raises."""
+        run = self._run
+        # averages of the adaptive rate move in place, all else is put in the place of what was there
+        memory = run.memory if self._by_share else run.memory.copy()
+        before = replace(run.state), run.packing, run.adam, self._known, self._n, self._source.n, self._looked
+        try:
+            yield
+        except (ValueError, NotPositiveDefiniteError):
+            run.state, run.packing, run.adam, self._known, self._n, self._source.n, self._looked = before
+            run.memory = memory
+            raise
 
     def _rate(self, batch: Batch, share: float) -> float | None:
         """The rate of a step; None: that of the settings."""

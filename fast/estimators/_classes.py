@@ -215,6 +215,6 @@ class SteppingClassifier(ClassesClassifier):
             "batch_size": size,
             "n_steps": wanted,
             "optimizer": "adam",
-            "rate": _inputs.scalar("learning_rate", self.learning_rate, positive=True),
+            "rate": float(self.learning_rate),
             "seed": int(rng.randint(np.iinfo(np.int32).max)),
         }

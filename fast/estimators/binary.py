@@ -218,9 +218,10 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         rows = self._rows + X.shape[0]
         total = max(rows, self._fit_rows) if wanted is None else wanted
         room = self._room(len(online.posterior.Z)) if hasattr(self, "_online") else 0
-        if room:
-            online.grow(online.candidates(np.array(X, dtype=np.float64), room))
-        online.step(X, np.where(codes == 1, 1.0, -1.0), total)
+        with online.whole():
+            if room:
+                online.grow(online.candidates(np.array(X, dtype=np.float64), room))
+            online.step(X, np.where(codes == 1, 1.0, -1.0), total)
         self._online, self._rows = online, rows
         posterior = self._online.posterior
         self._keep(self._fitted(posterior, self._online.estimate, f"{posterior.iterations} batches seen"))

@@ -105,7 +105,7 @@ class SEPClassifier(SteppingClassifier):
         if not learn:
             return super()._whole(learn)
         steps = _STEPS if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
-        rate = _inputs.scalar("learning_rate", self.learning_rate, positive=True)
+        rate = float(self.learning_rate)
         return {"n_steps": steps, "optimizer": "adam", "rate": rate}
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
@@ -138,11 +138,13 @@ class SEPClassifier(SteppingClassifier):
         online = getattr(self, "_online", None)
         if online is None:
             online = self._begin(X) if first else self._continue()
-        elif room := self._room(online.run.points.m):
-            online.grow(online.candidates(np.array(X, dtype=np.float64), room))
         before: int = self._stream_rows if hasattr(self, "_online") else 0
         rows = before + X.shape[0]
-        online.step(X, codes, max(rows, self._fit_rows) if total is None else total)
+        room = self._room(online.run.points.m) if hasattr(self, "_online") else 0
+        with online.whole():
+            if room:
+                online.grow(online.candidates(np.array(X, dtype=np.float64), room))
+            online.step(X, codes, max(rows, self._fit_rows) if total is None else total)
         self._online, self._stream_rows = online, rows
         batches = online.iterations
         self._keep(self._fitted(Running(self._online.run), None, batches, False, f"{batches} batches seen"))
@@ -162,7 +164,7 @@ class SEPClassifier(SteppingClassifier):
         return self._stream(run.points, self._fit_learned, law=run.law, class_counts=self._fit_counts)
 
     def _stream(self, points: InducingClasses, learn: tuple[str, ...], **state: Any) -> TiedStream:
-        rate = _inputs.scalar("learning_rate", self.learning_rate, positive=True)
+        rate = float(self.learning_rate)
         return TiedStream(points, count=self.count, damping=self.damping, learn=learn, rate=rate, **state)
 
 

@@ -182,3 +182,39 @@ def test_a_step_that_fails_leaves_everything_as_it_was():
         online.step(np.full((3, 2), np.nan), signs[:3], 60)
     np.testing.assert_array_equal(online._run.state.precision, before)
     assert online._known == 60
+
+
+def test_a_step_that_fails_leaves_the_averages_of_the_adaptive_rate_as_they_were():
+    X, y = moons(60)
+    signs = np.where(y == 1, 1.0, -1.0)
+    ones = [run(X, rate="adaptive") for _ in range(2)]
+    for k in range(12):
+        rows = slice(5 * k, 5 * k + 5)
+        with pytest.raises(ValueError, match="learning_rate"):
+            ones[0].step(X[rows], 1e308 * signs[rows], 60)
+        for one in ones:
+            one.step(X[rows], signs[rows], 60)
+    np.testing.assert_array_equal(ones[0]._run.state.precision, ones[1]._run.state.precision)
+
+
+@pytest.mark.parametrize("cls", [*BINARY, SEPClassifier])
+def test_a_batch_that_is_refused_leaves_no_inducing_points_behind(cls, monkeypatch):
+    X, y = moons(60)
+    model = cls(learn=(), n_inducing=10, lengthscales=0.8).partial_fit(X[:4], y[:4], classes=[0, 1])
+    twin = cls(learn=(), n_inducing=10, lengthscales=0.8).partial_fit(X[:4], y[:4], classes=[0, 1])
+
+    def refuse(*_):
+        raise ValueError("rate: found one that is too large")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(model._online, "step", refuse)
+        with pytest.raises(ValueError, match="rate"):
+            model.partial_fit(X[4:30] + 3.0, y[4:30])
+    model.partial_fit(X[30:], y[30:])
+    np.testing.assert_array_equal(model.inducing_points_, twin.partial_fit(X[30:], y[30:]).inducing_points_)
+
+
+def test_a_batch_with_other_columns_is_refused():
+    X, y = moons(20)
+    with pytest.raises(ValueError, match="X: found 1 columns, expected 2"):
+        run(X).step(X[:, :1], np.where(y == 1, 1.0, -1.0), 20)
