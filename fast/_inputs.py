@@ -16,6 +16,7 @@ _REAL_KINDS = "fiub"  # float, int, unsigned, bool
 # theta falls as 1 / sqrt(variance): rounding costs eps sqrt(variance) relative, a standard deviation of a million on
 # the scale of the logit leaves nine digits
 _LARGEST_PRIOR_VARIANCE = 1e12
+_SMALLEST_PRIOR_VARIANCE = 1e-100  # derivatives of log Z divide by it, twice
 # rougher is white noise for any two numbers of float64, smoother cannot be told from the squared exponential
 _SMOOTHNESS = (1e-2, 500.0)
 
@@ -173,6 +174,9 @@ def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, d: int, smo
         raise ValueError(
             f"smoothness: found {shown(checked.smoothness)}, expected {_SMOOTHNESS[0]:g} to {_SMOOTHNESS[1]:g}"
         )
+    if checked.variance < _SMALLEST_PRIOR_VARIANCE:
+        found = shown(checked.variance)
+        raise ValueError(f"variance: found {found}, expected at least {_SMALLEST_PRIOR_VARIANCE:g}")
     for name in ("variance", "noise", "jitter"):
         if getattr(checked, name) > _LARGEST_PRIOR_VARIANCE:
             raise ValueError(

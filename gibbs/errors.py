@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -81,6 +83,14 @@ def _signs(value: ArrayLike, n: int) -> Array:
     if not np.all(np.abs(signs) == 1.0):
         raise ValueError(f"y_sign: found values {np.unique(signs)[:5].tolist()}, expected -1 and +1 only")
     return signs
+
+
+def _plain(name: str, value: Any) -> NDArray[Any]:
+    """The value as an array, whatever its axes; lists in lists of different lengths, or too deep, are refused."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ValueError(f"{name}: found rows of different lengths, expected integer labels") from error
 
 
 def _count(name: str, value: int, least: int) -> int:

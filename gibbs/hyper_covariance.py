@@ -38,7 +38,8 @@ class Cross(NamedTuple):
 
 def _squares(X1: Array, X2: Array) -> Array:
     difference = np.swapaxes(X1, -1, -2)[..., :, None] - np.swapaxes(X2, -1, -2)[..., None, :]
-    return np.square(difference)
+    with np.errstate(over="ignore"):  # farther apart than float64 reaches: infinitely far, a covariance of 0
+        return np.square(difference)
 
 
 def make_design(X: Array, X_test: Array, Z: Array | None, jitter: Array) -> Design:

@@ -19,7 +19,7 @@ from gibbs._options import shown
 from gibbs.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
 from gibbs.cone import Labels
 from gibbs.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
-from gibbs.errors import Array, _array, _count, _in_range, _inputs
+from gibbs.errors import Array, _array, _count, _in_range, _inputs, _plain
 from gibbs.generators import Generators, spawn_generators, spawn_streams
 from gibbs.kernels import covariance
 from gibbs.linalg import cholesky, solve_factored, substitute
@@ -135,7 +135,7 @@ class Model(Protocol):
 
 
 def _labels(y: ArrayLike, n: int, n_classes: int) -> Labels:
-    labels = np.asarray(y)
+    labels = _plain("y", y)
     if labels.shape != (n,):
         raise ValueError(f"y: found shape {labels.shape}, expected ({n},)")
     if not np.issubdtype(labels.dtype, np.integer):

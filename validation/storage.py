@@ -158,7 +158,13 @@ def load_npz(
     if not isinstance(path, (str, PathLike)):
         raise TypeError(f"path: found {type(path).__name__}, expected the name of a file")
     path = Path(path)
-    if not path.is_file():
+    try:
+        there = path.is_file()
+    except OSError as error:  # a name longer than the file system takes
+        raise FileNotFoundError(
+            error.errno, f"path: found a name of {len(str(path))} characters ({error.strerror}), expected a .npz"
+        ) from error
+    if not there:
         raise FileNotFoundError(f"{path}: found no file, expected a .npz with schema {schema!r}")
     try:
         # opened here: NumPy leaves its own file open when a damaged archive stops it

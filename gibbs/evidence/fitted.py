@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 
-from gibbs.errors import Array, _array, _scalar
+from gibbs.errors import Array, _array, _plain, _scalar
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky
@@ -184,7 +184,7 @@ def log_evidence(
     Raises ValueError on bad input, fewer than 64 draws per chain, or draws outside hard walls;
     NotPositiveDefiniteError for a singular covariance.
     """
-    S, draws, labels = _array("cov", cov, 3), _array("auxiliary", auxiliary, 4), np.asarray(y)
+    S, draws, labels = _array("cov", cov, 3), _array("auxiliary", auxiliary, 4), _plain("y", y)
     L, n = S.shape[:2]
     C = max(L, 2)
     if S.shape[2] != n or labels.shape != (n,) or draws.shape[2:] != (L, n) or draws.shape[1] < 64:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from gibbs.errors import Array, _array, _count, _scalar
+from gibbs.errors import Array, _array, _count, _plain, _scalar
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky
 from gibbs.options import checked_options
@@ -199,7 +199,7 @@ def log_evidence(
     max_rounds and errors: as in `log_evidence_margins`.
     """
     S = _array("cov", cov, 3)
-    labels = np.asarray(y)
+    labels = _plain("y", y)
     n_classes = max(len(S), 2)
     if S.shape[1] != S.shape[2] or labels.shape != (S.shape[1],):
         raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n) with y of shape (n,)")

@@ -17,6 +17,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
 from gibbs._options import shown
+from gibbs.errors import _plain
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky
@@ -221,7 +222,7 @@ def log_evidence(
 
 
 def _model(cov: ArrayLike, y: ArrayLike) -> _Model:
-    K, labels = np.array(cov, dtype=np.float64), np.asarray(y)
+    K, labels = np.array(cov, dtype=np.float64), _plain("y", y)
     if K.ndim != 3 or K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.shape[1] == 0:
         raise ValueError(f"cov: found shape {K.shape}, expected (C, n, n) with C >= 2")
     if not np.all(np.isfinite(K)):

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_softmax
 
+from gibbs.errors import _plain
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
 from gibbs.evidence.result import LogEvidence
 from gibbs.linalg import cholesky, contrasts
@@ -86,7 +87,7 @@ def log_evidence(
     Raises ValueError on bad input or too few draws, NotPositiveDefiniteError if the covariance of the contrasts has no
     Cholesky factor.
     """
-    K, labels, draws = np.array(cov, dtype=np.float64), np.asarray(y), np.array(latent_values, dtype=np.float64)
+    K, labels, draws = np.array(cov, dtype=np.float64), _plain("y", y), np.array(latent_values, dtype=np.float64)
     if K.ndim != 3 or K.shape[0] < 2 or K.shape[1] != K.shape[2] or not np.all(np.isfinite(K)):
         raise ValueError(f"cov: found shape {K.shape}, expected finite (C, n, n) with C >= 2")
     C, n = K.shape[:2]

@@ -31,6 +31,17 @@ def array(value: Any, name: str, ndim: int) -> Array:
     return found
 
 
+def integers(value: Any, name: str) -> NDArray[Any]:
+    """An array of whole numbers with any axes."""
+    try:
+        found = np.asarray(value)
+    except (ValueError, TypeError, RecursionError) as error:  # ragged nested lists, objects that refuse
+        raise ValueError(f"{name}: found rows of different lengths, expected whole numbers") from error
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
+    return found
+
+
 def points(value: Any, name: str, d: int | None = None, allow_empty: bool = False) -> Array:
     """A matrix (any, d) of finite values."""
     found = array(value, name, 2)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._check import array, count, points, within_range
+from reference.common._check import array, count, integers, points, within_range
 from reference.common._options import shown
 
 __all__ = ["choice", "count", "data", "fraction", "tolerance"]
@@ -39,11 +39,9 @@ def data(X: Any, y: Any, n_classes: Any, prior: Any) -> tuple[Array, NDArray[np.
     n, d = X.shape
     if count(n_classes, "n_classes") < 2:
         raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
-    labels = np.asarray(y)
+    labels = integers(y, "y")
     if labels.shape != (n,):
         raise ValueError(f"y: found shape {labels.shape}, expected ({n},)")
-    if labels.dtype.kind not in "iu":
-        raise ValueError(f"y: found dtype {labels.dtype}, expected whole numbers")
     if np.any(labels < 0) or np.any(labels >= n_classes):
         wrong = labels[(labels < 0) | (labels >= n_classes)][0]
         raise ValueError(f"y: found the label {wrong}, expected 0..{n_classes - 1}")

@@ -58,8 +58,8 @@ def checked_input(X: Any, y: Any, prior: Any) -> tuple[Array, Labels, Prior]:
     C = len(Z)
     if C < 2 or Z.shape[1] == 0 or Z.shape[2] != d:
         raise ValueError(f"Z: found shape {Z.shape}, expected (C, m, {d}) with C >= 2 and m >= 1")
-    labels = np.asarray(y)
-    if labels.shape != (n,) or labels.dtype.kind not in "iu":
+    labels = _check.integers(y, "y")
+    if labels.shape != (n,):
         raise ValueError(f"y: found {labels.dtype} of shape {labels.shape}, expected whole numbers ({n},)")
     if np.min(labels) < 0 or np.max(labels) >= C:
         raise ValueError(f"y: found labels {np.min(labels)} to {np.max(labels)}, expected 0..{C - 1}")

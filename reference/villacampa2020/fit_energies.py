@@ -361,10 +361,11 @@ def _unpack(where: Array, C: int, m: int) -> tuple[Gaussians, Array]:
     low = np.tril_indices(m, -1)
     rows = where.reshape(C, -1)
     roots = np.zeros((C, m, m))
-    for root, row in zip(roots, rows, strict=True):
-        root[low] = row[2 * m :]
-        root[np.diag_indices(m)] = np.exp(row[m : 2 * m])
-    return Gaussians(rows[:, :m].copy(), roots @ np.transpose(roots, (0, 2, 1))), roots
+    with np.errstate(over="ignore", invalid="ignore"):  # after a step too far, which the energy there tells
+        for root, row in zip(roots, rows, strict=True):
+            root[low] = row[2 * m :]
+            root[np.diag_indices(m)] = np.exp(row[m : 2 * m])
+        return Gaussians(rows[:, :m].copy(), roots @ np.transpose(roots, (0, 2, 1))), roots
 
 
 def _slopes(at: Energy, roots: Array) -> Array:

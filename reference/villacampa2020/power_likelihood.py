@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _largest
+from reference.common import _check, _largest
 from reference.common._options import shown
 from reference.common.ledger import equation
 
@@ -50,6 +50,7 @@ def check_power(alpha: float, epsilon: float) -> None:
     ------
     ValueError                for alpha or epsilon out of range, and for alpha = 0 with epsilon = 0
     """
+    alpha, epsilon = _check.scalar(alpha, "alpha", True), _check.scalar(epsilon, "epsilon", True)
     if not 0.0 <= alpha <= 1.0:
         raise ValueError(f"alpha: found {shown(alpha)}, expected a number in [0, 1]")
     if not 0.0 <= epsilon < 1.0:

@@ -99,7 +99,11 @@ def draw_latents(
     scale_rows = np.broadcast_to(scales, (L, d))
     latent_values = np.empty((n, L))
     for l in range(L):  # noqa: E741 - the shape letter of latents
-        scaled = points / scale_rows[l]
+        with np.errstate(over="ignore"):  # refused below
+            scaled = points / scale_rows[l]
+        if not np.all(np.isfinite(scaled)):
+            smallest = float(np.min(scale_rows[l]))
+            raise ValueError(f"lengthscales: found {smallest:.3g}, expected inputs / lengthscales to be finite")
         root = _semidefinite_root(np.exp(-0.5 * cdist(scaled, scaled, "sqeuclidean")))
         latent_values[:, l] = np.sqrt(variances[l]) * (root @ rng.standard_normal((n,))[: root.shape[1]])
         if noises[l] > 0.0:
