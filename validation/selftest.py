@@ -38,7 +38,8 @@ class Fault:
     """A mistake of the kind that people make, ready to be seeded.
 
     name          unique, short: "kl-without-log-determinant"
-    witness       "fast", "gibbs", "reference": the package that is made wrong, and no other
+    witness       "fast", "gibbs", "reference": the package that is made wrong, and no other; "both": `reference` and
+                  `fast` at once, so that agreement proves nothing
     method        method id
     description   one sentence: what is wrong
     targets       "module:attribute" or "module:Class.method"; every place a caller looks the function up, so name
@@ -61,10 +62,15 @@ class Fault:
 
 
 class Calls:
-    """How often the replacements of one fault ran."""
+    """How often the replacements of one fault ran, by the package that they replace."""
 
     def __init__(self) -> None:
-        self.count = 0
+        self.by_package: dict[str, int] = {}
+
+    @property
+    def count(self) -> int:
+        """Of the package where they ran least: a mistake that one of two witnesses never makes is not shared."""
+        return min(self.by_package.values(), default=0)
 
 
 class Trial(NamedTuple):
@@ -131,7 +137,9 @@ def seeded(fault: Fault) -> Iterator[Calls]:
             replacement = fault.make(original)
             if not callable(replacement):
                 raise FaultError(f"make: found {type(replacement).__name__} for {target!r}, expected a function")
-            counted: Any = _counted(replacement, original, calls)
+            package = str(getattr(original, "__module__", None) or target).partition(".")[0]
+            calls.by_package.setdefault(package, 0)
+            counted: Any = _counted(replacement, original, calls, package)
             if isinstance(stored, (staticmethod, classmethod)):
                 counted = type(stored)(counted)
             stack.callback(_restore, owner, name, stored, own)
@@ -167,10 +175,10 @@ def _restore(owner: Any, name: str, stored: Any, own: bool) -> None:
         delattr(owner, name)
 
 
-def _counted(replacement: Callable[..., Any], original: Any, calls: Calls) -> Callable[..., Any]:
+def _counted(replacement: Callable[..., Any], original: Any, calls: Calls, package: str) -> Callable[..., Any]:
     @functools.wraps(original)
     def counted(*args: Any, **kwargs: Any) -> Any:
-        calls.count += 1
+        calls.by_package[package] += 1
         return replacement(*args, **kwargs)
 
     return counted

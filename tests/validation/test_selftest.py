@@ -363,3 +363,12 @@ def test_faults_run_in_processes_too(witness, tmp_path, monkeypatch):
     found = selftest.run(source="made_up_process_module:all_faults", modules=["made_up_process_module"], jobs=2)
     assert found.all_caught
     assert [result.problem for result in found.trials[0].by] == ["easy", "hard"]
+
+
+def test_a_mistake_that_one_of_two_packages_never_makes_is_not_exercised():
+    calls = selftest.Calls()
+    assert calls.count == 0
+    calls.by_package |= {"reference": 3, "fast": 0}
+    assert calls.count == 0
+    calls.by_package["fast"] = 2
+    assert calls.count == 2

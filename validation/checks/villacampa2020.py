@@ -597,6 +597,8 @@ for _subject in SUBJECTS:
         _add("identity", _subject, f"gradient_{_name}", _question, _slope_in(_name), _quick, _full)
     _add("limit", _subject, "vi-robust", "Is it variational inference at power 0?", variational, (_ERRORS,),
          () if _subject == BB else (f"{_PAIR}-errors", f"{_STEEP}-errors"))  # fmt: skip
+    _add("limit", _subject, "definition", "Is the value what is defined, stationary, with these derivatives?",
+         definition, (_ERRORS,), (f"{_PAIR}-errors",))  # fmt: skip
     if _subject == BB:
         continue
     _add("identity", _subject, "powers", "Do both agree at every power and share of labelling errors?", powers,
@@ -604,8 +606,6 @@ for _subject in SUBJECTS:
     _add("identity", _subject, "batches", "Do both agree after the same mini-batches?", batches, (f"{_STEEP}-errors",))
     _add("identity", _subject, "learned", "Do searches for the prior end at the same evidence?", learned, (),
          (f"{_PAIR}-errors",))  # fmt: skip
-    _add("limit", _subject, "definition", "Is the value what is defined, stationary, with these derivatives?",
-         definition, (_ERRORS,), (f"{_PAIR}-errors",))  # fmt: skip
     _add("slope", _subject, "alpha", "Does it leave power 0 with the slope that theory says?", slope, (_ERRORS,))
     _add("invariance", _subject, "permutations", "Do orders of data and classes not matter?", permuted, (_ERRORS,),
          (f"{_STEEP}-errors",))  # fmt: skip

@@ -9,6 +9,7 @@ from validation.faults import (
     judge,
     probit,
     riihimaki,
+    shared,
     softmax,
     states,
     stochastic,
@@ -40,4 +41,5 @@ def all_faults() -> tuple[Fault, ...]:
         + truths.FAULTS
         + judge.FAULTS
         + hard_cases.FAULTS
+        + shared.FAULTS
     )

@@ -1,0 +1,630 @@
+"""Shared-mode faults: the same mistake in `reference` and in `fast` at once, three or more for every method.
+
+What two witnesses do wrong alike no comparison of the two shows: only the judge's own definitions can see it. Each
+fault names the checks that hold a witness against a definition, and no identity.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from scipy.stats import norm
+
+from validation.selftest import Fault
+
+Make = Callable[[Any], Any]
+
+_PACKAGES = {
+    "reference": ("reference", "validation.implementations.reference"),
+    "fast": ("fast", "validation.implementations.fast"),
+}
+
+
+@functools.cache
+def _modules(root: str) -> tuple[Any, ...]:
+    found = []
+    for name in _PACKAGES[root]:
+        package = importlib.import_module(name)
+        found += [
+            package,
+            *(importlib.import_module(m.name) for m in pkgutil.walk_packages(package.__path__, f"{name}.")),
+        ]
+    return tuple(found)
+
+
+def _everywhere(address: str) -> tuple[str, ...]:
+    """Every module that knows a function by its name; one alone for a method of a class, and after "="."""
+    module, _, name = address.removeprefix("=").partition(":")
+    if "." in name or address.startswith("="):
+        return (f"{module}:{name}",)
+    function = getattr(importlib.import_module(module), name)
+    root = module.partition(".")[0]
+    return tuple(f"{each.__name__}:{name}" for each in _modules(root) if vars(each).get(name) is function)
+
+
+def _shared(
+    method: str,
+    name: str,
+    description: str,
+    reference: tuple[Any, ...],
+    fast: tuple[Any, ...],
+    checks: str | tuple[str, ...],
+    problem: str = "",
+) -> Fault:
+    """One mistake, made in both: (address, make), or several such pairs; `checks` without the method."""
+    sides = {
+        root: dict((side,) if isinstance(side[0], str) else side)
+        for root, side in (("reference", reference), ("fast", fast))
+    }
+    addresses = [address for side in sides.values() for address in side]
+    # by the package too, for some functions have one name in both
+    changes = {
+        (root, address.partition(":")[2]): change for root, side in sides.items() for address, change in side.items()
+    }
+
+    def make(original: Any) -> Any:
+        return changes[original.__module__.partition(".")[0], original.__qualname__](original)
+
+    chosen = (checks,) if isinstance(checks, str) else checks
+    return Fault(
+        f"shared/{method}/{name}",
+        "both",
+        method,
+        f"{description}, in both witnesses",
+        tuple(dict.fromkeys(target for address in addresses for target in _everywhere(address))),
+        make,
+        (problem or _problem(method),),
+        tuple(check.format(method) for check in chosen),
+    )
+
+
+# -- ways to be wrong ------------------------------------------------------------------------------------------------
+
+
+def _output(*places: int | str, change: Callable[[Any], Any]) -> Make:
+    """Fields of what a function returns, by name, by position in a tuple, or all of a plain value."""
+
+    def make(original: Any) -> Any:
+        def function(*args: Any, **kwargs: Any) -> Any:
+            found = original(*args, **kwargs)
+            if not places:
+                return change(found)
+            if isinstance(found, dict):
+                return found | {place: change(found[place]) for place in places if place in found}
+            if not hasattr(found, "_replace"):
+                return tuple(change(part) if at in places else part for at, part in enumerate(found))
+            names = [found._fields[place] if isinstance(place, int) else place for place in places]
+            return found._replace(**{name: change(getattr(found, name)) for name in names})
+
+        return function
+
+    return make
+
+
+def _input(place: int, name: str, change: Callable[[Any], Any]) -> Make:
+    """One argument, given by position or by name."""
+
+    def make(original: Any) -> Any:
+        def function(*args: Any, **kwargs: Any) -> Any:
+            if name in kwargs:
+                return original(*args, **kwargs | {name: change(kwargs[name])})
+            return original(*args[:place], change(args[place]), *args[place + 1 :], **kwargs)
+
+        return function
+
+    return make
+
+
+def _half(value: Any) -> Any:
+    return 0.5 * value
+
+
+def _plus(extra: Callable[..., Any]) -> Make:
+    """A value with something of its arguments added."""
+    return lambda original: lambda *args, **kwargs: original(*args, **kwargs) + extra(*args)
+
+
+_LENGTH = 1.0 / np.sqrt(2.0)
+
+# -- where methods are judged ----------------------------------------------------------------------------------------
+
+_JAAKKOLA = ("vi-jj", "vi-jj-full", "vi-jj-hybrid")
+_IZMAILOV = ("svi", *_JAAKKOLA, "vi-taylor")
+_WENZEL = ("x-gpc", "x-gpc-svi", "svgpc", "epgpc")
+_PROBIT = ("nested-ep", "nested-iep", "qep", "qiep", "vb-probit")
+_SOFTMAX = ("laplace", "laplace-tkp")
+_PAIRS = ("ep", "sep", "gfitc")
+_ENERGIES = ("apep", "arpep", "rpapep", "bb-alpha")
+METHODS = (*_WENZEL, *_IZMAILOV, *_PROBIT, *_SOFTMAX, *_PAIRS, "vi-robust", "pep", *_ENERGIES, "label-regression",
+           "laplace-sparse")  # fmt: skip
+
+
+def _problem(method: str) -> str:
+    if method in (*_WENZEL, *_IZMAILOV):
+        return "three-points-fitc"
+    if method in (*_PROBIT, *_SOFTMAX):
+        return "two-points-3-softmax" if method in _SOFTMAX else "two-points-3"
+    return f"two-points-3-sparse-{'threshold' if method in (*_PAIRS, 'laplace-sparse') else 'errors'}"
+
+
+def _value(method: str) -> str:
+    """The check of fixed point and log Z."""
+    if method == "x-gpc-svi":
+        return "limit/{}/batch_definition"
+    if method == "label-regression":
+        return "limit/{}/conditioning"
+    return "slope/{}/stationary" if method in ("x-gpc", "svgpc", *_IZMAILOV) else "limit/{}/definition"
+
+
+def _gradient(method: str) -> str:
+    if method in (*_WENZEL, *_IZMAILOV):
+        return "slope/{}/gradient_definition"
+    return "slope/{}/definition" if method == "sep" else _value(method)
+
+
+# -- every method: kernel, gradient, prediction ----------------------------------------------------------------------
+
+
+def _kernels() -> Iterable[Fault]:
+    for method in METHODS:
+        yield _shared(
+            method,
+            "kernel-without-half",
+            "the kernel is exp(-r^2), without the half",
+            ("reference.common.kernels:squared_exponential", _input(3, "lengthscales", lambda x: _LENGTH * x)),
+            ("fast.kernels:PreparedKernel.__init__", _input(3, "lengthscales", lambda x: _LENGTH * x)),
+            _value(method),
+        )
+
+
+# where derivatives of a method end: a mapping or a tuple with the field `variance`
+_SLOPES = {
+    **dict.fromkeys(("x-gpc", "svgpc", "epgpc"), "reference.wenzel2019._prior:gradients"),
+    **dict.fromkeys(_IZMAILOV, "reference.izmailov2016._prior:through_kernel"),
+    **dict.fromkeys(("nested-ep", "nested-iep", "qiep"), "reference.riihimaki2013.fit:ep_gradients"),
+    "vb-probit": "reference.riihimaki2013.variational:vb_gradients",
+    **dict.fromkeys(_SOFTMAX, "reference.riihimaki2013.laplace:laplace_gradients"),
+    **dict.fromkeys((*_PAIRS, "vi-robust"), "reference.villacampa2017.gfitc_search:class_gradients"),
+    **dict.fromkeys(("pep", *_ENERGIES, "label-regression"), "reference.villacampa2020.hyper:class_gradients"),
+}
+_MODULES = {
+    "vi-jj-full": "vi_jj",
+    "vi-jj-hybrid": "vi_jj",
+    "qiep": "quadrature_ep",
+    "laplace-tkp": "laplace",
+    **dict.fromkeys(_ENERGIES, "apep"),
+}
+
+
+def _gradients() -> Iterable[Fault]:
+    for method, address in _SLOPES.items():
+        module = _MODULES.get(method, method.replace("-", "_"))
+        yield _shared(
+            method,
+            "gradient-in-variance-halved",
+            "the derivative in the prior variance has half of its size",
+            (address, _output("variance", change=_half)),
+            (f"fast.methods.{module}:gradients", _output("variance", change=_half)),
+            _gradient(method),
+        )
+
+
+def _predictions() -> Iterable[Fault]:
+    said = "latent variances at test points are standard deviations"
+    for method in ("x-gpc", "svgpc", "epgpc", *_IZMAILOV):  # x-gpc-svi of `fast` takes its bound from predictions
+        paper = "wenzel2019.prediction" if method in _WENZEL else "izmailov2016.sparse"
+        yield _shared(
+            method,
+            "deviation-for-variance",
+            said,
+            (f"reference.{paper}:predict_latent", _output(1, change=np.sqrt)),
+            ("fast.predict:sparse_latent", _output(1, change=np.sqrt)),
+            "limit/{}/predictions",
+        )
+    for method in (*_PAIRS, "vi-robust", "pep", *_ENERGIES, "label-regression"):
+        paper = "2017" if method in (*_PAIRS, "vi-robust") else "2020"
+        there: tuple[tuple[str, Make], ...] = (
+            (f"reference.villacampa{paper}.prediction:predictive_latent_variance", _output(change=np.sqrt)),
+        )
+        here: tuple[tuple[str, Make], ...] = (
+            ("fast.class_inference:predictive_moments", _output("var", change=np.sqrt)),
+        )
+        if method == "sep":  # one function at data and test points
+            there = (*there, ("reference.villacampa2017.methods:marginals", _output("var", change=np.sqrt)))
+        if method in _ENERGIES:
+            adapters = "=validation.implementations.{}:{}"
+            place = adapters.format("reference.villacampa2020_energies", "latent_marginal")
+            there = (*there, (place, _output(1, change=np.sqrt)))
+            place = adapters.format("fast.villacampa2020", "data_moments")
+            here = (*here, (place, _output("var", change=np.sqrt)))
+        yield _shared(
+            method,
+            "deviation-for-variance",
+            said,
+            there,
+            here,
+            "limit/{}/predictions",
+        )
+    for method in ("nested-ep", "nested-iep", "qep", "qiep", *_SOFTMAX):
+        yield _shared(
+            method,
+            "half-of-predictive-covariance",
+            "half of the covariance of a test point's latent values",
+            ("reference.riihimaki2013.prediction:predict_latent_covariance", _output(change=_half)),
+            ("fast.multiclass_predict:latent_law", _output(1, change=_half)),
+            _value(method),
+        )
+    yield _shared(
+        "laplace-sparse",
+        "half-of-predictive-covariance",
+        "half of the covariance of a test point's latent values",
+        (
+            ("reference.villacampa2020.laplace_sparse:predict_laplace", _output(1, change=_half)),
+            ("=reference.villacampa2020.laplace_sparse:softmax_probabilities", _input(1, "cov", _half)),
+        ),
+        ("fast.methods.laplace_sparse:latent_law", _output(1, change=_half)),
+        "limit/{}/predictions",
+        "toy-3-sparse-softmax",
+    )
+
+
+# -- binary ----------------------------------------------------------------------------------------------------------
+
+
+def _mean_alone(original: Any) -> Any:
+    return lambda mean, cov, upsilon, cond_var: np.abs(upsilon @ mean) + 1e-3
+
+
+def _share_of_one(original: Any) -> Any:
+    def gradient(eta_1: Any, eta_2: Any, batch: Any, y_sign: Any, theta: Any, upsilon: Any, K_inv: Any) -> Any:
+        chosen = np.asarray(batch)
+        return original(eta_1, eta_2, np.arange(len(chosen)), y_sign[chosen], theta[chosen], upsilon[chosen], K_inv)
+
+    return gradient
+
+
+def _curved(original: Any) -> Any:
+    return lambda y_sign, xi, log_likelihood=None, *rest: original(
+        y_sign, xi, lambda y, x: (g := log_likelihood(y, x))._replace(curvature=0.5 * g.curvature)
+    )
+
+
+def _printed_lambda(original: Any) -> Any:
+    return lambda xi: np.tanh(xi) / (4.0 * xi)
+
+
+def _printed_constant(original: Any) -> Any:
+    return lambda xi: float(np.sum(-np.logaddexp(0.0, -xi) - 0.5 * xi + 0.25 * xi * np.tanh(xi)))
+
+
+def _curved_link(original: Any) -> Any:
+    return lambda likelihood: _output("curvature", change=_half)(original(likelihood))
+
+
+def _binary() -> Iterable[Fault]:
+    lost = ("reference.wenzel2019.bound:kl_inducing", _output(change=_half))
+    for method in ("x-gpc", "x-gpc-svi"):
+        yield _shared(
+            method,
+            "local-parameter-of-mean-alone",
+            "c is |E f|, without the variance",
+            ("reference.wenzel2019.updates:update_local", _mean_alone),
+            ("fast.polya_gamma:update_local", lambda original: lambda mean, var: np.abs(mean) + 1e-3),
+            _value(method),
+        )
+    yield _shared(
+        "x-gpc-svi",
+        "share-of-batch-forgotten",
+        "a batch stands for itself, not for n/|S| times as much",
+        ("reference.wenzel2019.updates:natural_gradient_minibatch", _share_of_one),
+        ("fast.natural:natural_gradient", _input(3, "scale", lambda scale: 1.0)),
+        "limit/{}/batch_definition",
+    )
+    yield _shared(
+        "x-gpc-svi",
+        "divergence-halved",
+        "the bound has half of the divergence",
+        lost,
+        ("fast.bounds:kl_whitened", _output(change=_half)),
+        "limit/{}/batch_definition",
+    )
+    yield _shared(
+        "svgpc",
+        "curvature-halved",
+        "second derivatives of E log Phi have half of their size",
+        ("reference.common.probit:expect_log_phi", _output("second", change=_half)),
+        ("fast.probit:expected_log_probit", _output("curvature", change=_half)),
+        "limit/{}/batch_definition",
+    )
+    yield _shared(
+        "svgpc",
+        "divergence-halved-in-batches",
+        "the bound of a stochastic run has half of the divergence",
+        lost,
+        ("fast.bounds:kl_whitened", _output(change=_half)),
+        "limit/{}/batch_definition",
+    )
+    yield _shared(
+        "epgpc",
+        "tilted-curvature-halved",
+        "the second derivative of a tilted normaliser has half of its size",
+        ("reference.wenzel2019.epgpc:ep_tilted", _output("curvature", change=_half)),
+        ("fast.probit:log_expected_probit", _output("curvature", change=_half)),
+        ("limit/{}/definition", "limit/{}/batch_definition"),
+    )
+    yield _shared(
+        "svi",
+        "curvature-halved",
+        "second derivatives of E log sigma have half of their size",
+        ("reference.common.logistic_expectation:expect_log_sigmoid", _output("second", change=_half)),
+        ("fast.methods.svi:_expected", _curved_link),
+        "limit/{}/batch_definition",
+    )
+    yield _shared(
+        "svi",
+        "share-of-batch-forgotten",
+        "a batch stands for itself, not for n/|S| times as much",
+        ("reference.izmailov2016.bound:elbo_gradient", _input(6, "weight", lambda weight: 1.0)),
+        ("fast.explicit_q:batch_bound", _input(4, "scale", lambda scale: 1.0)),
+        "limit/{}/batch_definition",
+    )
+    for method in _JAAKKOLA:
+        yield _shared(
+            method,
+            "lambda-as-printed",
+            "lambda(xi) is tanh(xi)/(4 xi), as the paper prints it",
+            (
+                ("reference.izmailov2016.jaakkola_jordan:jj_lambda", _printed_lambda),
+                ("reference.izmailov2016.jaakkola_jordan:jj_constant", _printed_constant),
+            ),
+            ("fast.quadratic_bounds:jj_coefficient", _printed_lambda),
+            "slope/{}/stationary",
+        )
+        yield _shared(
+            method,
+            "xi-of-mean-alone",
+            "xi is |E f|, without the variance",
+            ("reference.izmailov2016.jaakkola_jordan:jj_optimal_xi", _input(1, "latent_var", lambda v: 0.0 * v)),
+            ("fast.quadratic_bounds:jj_local", _input(1, "latent_var", lambda v: 0.0 * v)),
+            "slope/{}/stationary",
+        )
+    yield _shared(
+        "vi-taylor",
+        "curvature-halved",
+        "the expansion has half of the curvature",
+        ("reference.izmailov2016.taylor:taylor_psi", _output(change=_half)),
+        ("fast.quadratic_bounds:taylor", _curved),
+        ("slope/{}/stationary", "slope/{}/projected_mode"),
+    )
+
+
+# -- several classes, sparse -----------------------------------------------------------------------------------------
+
+
+def _sep_counts(original: Any) -> Any:
+    return lambda y, n_classes, count="all": np.full(n_classes, float(len(y)))
+
+
+def _less_open(original: Any) -> Any:
+    return lambda law, view: (found := original(law, view))._replace(var=found.var - 0.5 * view.cond_var)
+
+
+def _sparse() -> Iterable[Fault]:
+    for method in ("ep", "sep"):
+        yield _shared(
+            method,
+            "conditional-variance-halved",
+            "half of what inducing values leave open of a latent value",
+            ("reference.villacampa2017.factors:refined_pairs", _input(3, "cond_var", _half)),
+            ("fast.pairwise_factors:pair_tilt", _input(5, "cond_var", _half)),
+            "limit/{}/definition",
+        )
+    for method in _PAIRS:
+        yield _shared(
+            method,
+            "curvature-halved",
+            "the second derivative of a factor's normaliser has half of its size",
+            ("reference.villacampa2017.scalar:pairwise_tilted", _output("curvature", change=_half)),
+            ("fast.pairwise_factors:pair_tilt", _output("curvature", change=_half)),
+            "limit/{}/definition",
+        )
+    yield _shared(
+        "sep",
+        "data-not-factors-counted",
+        "the n-th root counts data, not factors",
+        ("reference.villacampa2017.sep:factor_counts", _sep_counts),
+        (
+            "fast.class_sep:factor_counts",
+            lambda original: lambda class_counts, n, count: np.full(class_counts.size, float(n)),
+        ),
+        "limit/{}/definition",
+    )
+    yield _shared(
+        "sep",
+        "share-of-batch-forgotten",
+        "learning takes a batch for itself, not for N/|S| times as much",
+        ("reference.villacampa2017.gradients:minibatch_scale", lambda original: lambda n, batch_size: 1.0),
+        ("fast.class_sep:data_scale", lambda original: lambda n, batch_size: 1.0),
+        "slope/{}/batch_definition",
+        "toy-3-sparse-threshold",
+    )
+    yield _shared(
+        "sep",
+        "damping-of-shift-forgotten",
+        "the cavity keeps all of the tied factor's shift",
+        ("reference.villacampa2017.sep:sep_cavity", _whole_shift_reference),
+        ("fast.class_sep:tied_cavity", _whole_shift_fast),
+        ("limit/{}/definition", "limit/{}/batch_definition"),
+    )
+    yield _shared(
+        "vi-robust",
+        "labelling-errors-halved",
+        "the bound takes half of epsilon",
+        ("reference.villacampa2017.vi_gradients:expected_terms", _input(3, "epsilon", _half)),
+        ("fast.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
+        "limit/{}/definition",
+    )
+    yield _shared(
+        "vi-robust",
+        "conditional-variance-halved",
+        "half of what inducing values leave open of a latent value",
+        ("reference.villacampa2017.vi_gradients:latent_moments", _input(2, "cond_var", _half)),
+        ("fast.alpha_runs:data_moments", _less_open),
+        "limit/{}/definition",
+    )
+    for method in ("pep", *_ENERGIES):
+        yield _shared(
+            method,
+            "labelling-errors-halved",
+            "powers of the likelihood take half of epsilon",
+            ("reference.villacampa2020.power_likelihood:scaled_log_expected_powers", _input(3, "epsilon", _half)),
+            (
+                ("fast.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
+                ("fast.robust_power:robust_probabilities", _input(1, "epsilon", _half)),
+            ),
+            ("limit/{}/definition", "limit/{}/batch_definition")[: 1 if method == "bb-alpha" else 2],
+        )
+    yield _shared(
+        "label-regression",
+        "targets-zero-and-one",
+        "targets are 0 and 1, not -1 and 1",
+        ("reference.villacampa2020.label_regression:label_targets", _output(change=lambda t: 0.5 + 0.5 * t)),
+        ("fast.methods.label_regression:label_targets", _output(change=lambda t: 0.5 + 0.5 * t)),
+        "limit/{}/conditioning",
+    )
+    yield _shared(
+        "laplace-sparse",
+        "determinant-twice",
+        "log Z has the determinant twice",
+        ("reference.villacampa2020.laplace_sparse:laplace_log_evidence", _weight_twice),
+        ("fast.softmax_laplace:laplace_log_evidence", _plus(lambda mode: -0.5 * mode.posterior.log_det)),
+        "limit/{}/definition",
+    )
+
+
+def _whole_shift_reference(original: Any) -> Any:
+    def cavity(posterior: Any, sites: Any, counts: Any) -> Any:
+        return [
+            each._replace(shift=q.shift)
+            for each, q in zip(original(posterior, sites, counts), posterior, strict=True)
+        ]  # fmt: skip
+
+    return cavity
+
+
+def _whole_shift_fast(original: Any) -> Any:
+    return lambda precision, shift, counts: original(precision, shift, counts)._replace(shift=shift.copy())
+
+
+def _weight_twice(original: Any) -> Any:
+    def value(mode: Any, K: Any, y: Any) -> Any:
+        from reference.villacampa2020.laplace_sparse import laplace_weight
+
+        return original(mode, K, y) - 0.5 * laplace_weight(mode.latent_values, K)[1]
+
+    return value
+
+
+# -- several classes, full -------------------------------------------------------------------------------------------
+
+
+def _lazy_mean(original: Any) -> Any:
+    """Inner tilted moments of `reference`: the mean goes half of the way."""
+
+    def moments(cavity_mean: float, cavity_var: float) -> Any:
+        found = original(cavity_mean, cavity_var)
+        return found._replace(mean=0.5 * (found.mean + cavity_mean))
+
+    return moments
+
+
+def _lazy_site(original: Any) -> Any:
+    """Sites of `fast` for the same: precision-adjusted mean of the site less half of what moved the mean."""
+
+    def site(cavity_mean: Any, cavity_var: Any) -> Any:
+        precision, shift = original(cavity_mean, cavity_var)
+        scale = np.sqrt(1.0 + cavity_var)
+        z = cavity_mean / scale
+        moved = np.exp(norm.logpdf(z) - norm.logcdf(z)) / scale * cavity_var
+        return precision, shift - 0.5 * moved * (1.0 / cavity_var + precision)
+
+    return site
+
+
+def _newton_twice(original: Any) -> Any:
+    def value(mode: Any, K: Any, y: Any) -> Any:
+        from reference.riihimaki2013.laplace import _newton
+
+        return original(mode, K, y) - 0.5 * _newton(mode, K, y).log_det
+
+    return value
+
+
+def _full() -> Iterable[Fault]:
+    for method in ("nested-ep", "nested-iep"):
+        yield _shared(
+            method,
+            "tilted-mean-half-way",
+            "the mean of a scalar tilted distribution goes half of the way",
+            ("reference.riihimaki2013.inner_ep:inner_tilted_moments", _lazy_mean),
+            ("fast.inner_ep:matched_site", _lazy_site),
+            "limit/{}/definition",
+        )
+    for method in ("qep", "qiep"):
+        yield _shared(
+            method,
+            "log-normaliser-halved",
+            "log Z counts half of the tilted normalisers",
+            ("reference.riihimaki2013.evidence:ep_log_marginal", _input(3, "log_tilted_norm", _half)),
+            _QUADRATURE_NORMS[method],
+            "limit/{}/definition",
+        )
+    yield _shared(
+        "vb-probit",
+        "cone-mean-half-way",
+        "expected auxiliary variables go half of the way",
+        ("reference.riihimaki2013.variational:cone_moments", _lazy_cone),
+        ("fast.methods.vb_probit:cone_terms", _output("slope", change=_half)),
+        "limit/{}/definition",
+    )
+    yield _shared(
+        "vb-probit",
+        "determinant-dropped",
+        "the bound is without log|I + K|",
+        (
+            "reference.riihimaki2013.variational:vb_bound",
+            _plus(lambda m, w, K, y: 0.5 * np.linalg.slogdet(np.eye(len(K)) + K)[1]),
+        ),
+        ("fast.methods.vb_probit:vb_bound", _input(3, "log_det", lambda value: 0.0)),
+        "limit/{}/definition",
+    )
+    for method in _SOFTMAX:
+        yield _shared(
+            method,
+            "determinant-twice",
+            "log Z has the determinant twice",
+            ("reference.riihimaki2013.laplace:laplace_log_marginal", _newton_twice),
+            ("fast.softmax_laplace:laplace_log_evidence", _plus(lambda mode: -0.5 * mode.posterior.log_det)),
+            "limit/{}/definition",
+        )
+
+
+def _half_log_det(means: Any, weights: Any, K: Any, y: Any) -> float:
+    return 0.5 * float(np.linalg.slogdet(np.eye(len(K)) + K)[1])
+
+
+def _lazy_cone(original: Any) -> Any:
+    return lambda means, y: (found := original(means, y))._replace(mean=0.5 * (found.mean + means))
+
+
+_QUADRATURE_NORMS: dict[str, tuple[str, Make]] = {
+    "qep": ("fast.quadrature_tilt:white_moments", _output("log_norm", change=_half)),
+    "qiep": ("fast.quadrature_tilt:independent_tilt", _output(3, change=_half)),
+}
+
+FAULTS: tuple[Fault, ...] = (*_kernels(), *_gradients(), *_predictions(), *_binary(), *_sparse(), *_full())
