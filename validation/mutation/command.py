@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -14,9 +16,12 @@ from rich.table import Table
 
 from validation.checks import runner
 from validation.checks.processes import default_jobs
-from validation.mutation import baseline, report, statements, trial
+from validation.mutation import baseline, report, statements, suite, trial
 from validation.mutation.trial import Outcome
 from validation.quoting import shown
+
+AGAINST = ("verify", "tests", "both")
+CAUGHT = ("red", "crash")
 
 
 def mutate(
@@ -29,6 +34,9 @@ def mutate(
         list[str] | None, typer.Option("--method", help="hold them against checks of this method only; repeatable")
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="hold them against the checks of a full run")] = False,
+    against: Annotated[
+        str, typer.Option("--against", help="verify (the judge), tests (the suite of a checkout) or both")
+    ] = "verify",
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="processes at once")] = None,
     output: Annotated[Path, typer.Option("--output", help="folder of what is kept for the next run")] = Path(
         "results/mutants"
@@ -37,8 +45,9 @@ def mutate(
 ) -> None:
     """Plant mutants one at a time and see whether `triad verify` turns red; exit 1 if too few do.
 
-    The healthy run and the outcomes are kept in the output folder, by a fingerprint of all code and of what was
-    asked: an interrupted run goes on where it was, and a changed file starts anew.
+    Against both, the test suite is asked about those that the judge has not seen. The healthy run and the outcomes
+    are kept in the output folder, by a fingerprint of all code and of what was asked: an interrupted run goes on
+    where it was, and a changed file starts anew.
     """
     packages = tuple(dict.fromkeys(package or statements.PACKAGES))
     for name in packages:
@@ -46,21 +55,41 @@ def mutate(
             raise typer.BadParameter(
                 f"--package: found {shown(name)}, expected one of {', '.join(statements.PACKAGES)}"
             )
+    if against not in AGAINST:
+        raise typer.BadParameter(f"--against: found {shown(against)}, expected one of {', '.join(AGAINST)}")
+    if against != "verify" and (method or full):
+        raise typer.BadParameter(f"--against: found {against!r} with --method or --full, expected verify")
     try:
         mutants = statements.draw(packages, n, seed)
+        if against != "verify":
+            suite.root()
     except ValueError as error:
         raise typer.BadParameter(f"--{error}") from error
-    selection = runner.select(full=full, method=method or [])
     workers = default_jobs() if jobs is None else jobs
     errors = Console(stderr=True)
-    folder = output / baseline.fingerprint(selection)
-    healthy = baseline.measure(
-        selection, folder, jobs=workers, tell=lambda text: errors.print(text, soft_wrap=True, highlight=False)
-    )
     known = report.known_equivalents()
-    outcomes = _outcomes(errors, mutants, healthy, folder / f"outcomes-{'-'.join(packages)}-{seed}.jsonl", workers)
+    settings: dict[str, object] = {"packages": packages, "n": n, "seed": seed, "method": method or [], "full": full}
+    outcomes: dict[str, Outcome] = {}
+    code = []
+    if against != "tests":
+        selection = runner.select(full=full, method=method or [])
+        folder = output / baseline.fingerprint(selection)
+        healthy = baseline.measure(selection, folder, jobs=workers, tell=partial(_tell, errors))
+        ask = partial(trial.run, baseline=healthy, jobs=workers)
+        outcomes = _outcomes(errors, mutants, ask, folder / _name(packages, seed))
+        code.append(folder.name)
+    if against != "verify":
+        folder = output / suite.fingerprint()
+        tests = suite.measure(folder, jobs=workers, tell=partial(_tell, errors))
+        missed = [mutant for mutant in mutants if not outcomes or outcomes[mutant.name].state not in CAUGHT]
+        ask = partial(suite.run, suite=tests, folder=folder, jobs=workers)
+        seen = _outcomes(errors, missed, ask, folder / _name(packages, seed))
+        outcomes |= {
+            name: found for name, found in seen.items() if name not in outcomes or found.state != "never executed"
+        }
+        code.append(folder.name)
     groups = report.table(mutants, outcomes, known)
-    settings = {"packages": packages, "n": n, "seed": seed, "method": method or [], "full": full, "code": folder.name}
+    settings |= {"against": against, "code": " ".join(code)}
     found = report.verdict(groups)
     if as_json:
         sys.stdout.write(report.as_json(mutants, outcomes, groups, settings))
@@ -69,8 +98,17 @@ def mutate(
     raise typer.Exit(int(not found.met))
 
 
+def _name(packages: tuple[str, ...], seed: int) -> str:
+    """The file of outcomes of one draw; those of a smaller n are among them."""
+    return f"outcomes-{'-'.join(packages)}-{seed}.jsonl"
+
+
+def _tell(console: Console, text: str) -> None:
+    console.print(text, soft_wrap=True, highlight=False)
+
+
 def _outcomes(
-    errors: Console, mutants: list[statements.Mutant], healthy: baseline.Baseline, path: Path, jobs: int
+    errors: Console, mutants: list[statements.Mutant], ask: Callable[..., Iterator[Outcome]], path: Path
 ) -> dict[str, Outcome]:
     """Outcomes by name: those on disk, then the rest, each written as soon as it is known."""
     names = {mutant.name for mutant in mutants}
@@ -91,7 +129,7 @@ def _outcomes(
     with Progress(*columns, console=errors, transient=True) as bar, path.open("a", encoding="utf-8") as file:
         task = bar.add_task("mutants", total=len(mutants), completed=len(done))
         waiting = [mutant for mutant in mutants if mutant.name not in done]
-        for outcome in trial.run(waiting, healthy, jobs=jobs):
+        for outcome in ask(waiting):
             done[outcome.name] = outcome
             file.write(json.dumps(outcome.plain()) + "\n")
             file.flush()
@@ -121,7 +159,7 @@ def _print(
     console.print(table)
     console.print(
         f"N = {settings['n']}, seed {settings['seed']}, {', '.join(settings['packages'])}, "  # type: ignore[arg-type]
-        f"code {settings['code']}{', full run' if settings['full'] else ''}",
+        f"code {settings['code']}{', full run' if settings['full'] else ''}, against {settings['against']}",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
     for line in found.missing:

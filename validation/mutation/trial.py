@@ -26,7 +26,7 @@ from validation.mutation.statements import Mutant, mutated_source
 STATES = ("red", "crash", "survived", "never executed")
 
 # a mutant that loops is given up after this many times the healthy seconds, and a minute for small ones
-PATIENCE = 10.0
+PATIENCE = 5.0
 GRACE = 60.0
 
 
