@@ -7,6 +7,7 @@ from validation.faults import (
     hard_cases,
     izmailov,
     judge,
+    learning,
     probit,
     riihimaki,
     shared,
@@ -29,6 +30,7 @@ def all_faults() -> tuple[Fault, ...]:
         x_gpc.FAULTS
         + stochastic.FAULTS
         + states.FAULTS
+        + learning.FAULTS
         + izmailov.FAULTS
         + riihimaki.FAULTS
         + villacampa2017.FAULTS

@@ -1,0 +1,59 @@
+"""The judge's own slopes of laws, and the hill that searches climb."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from validation.checks import searches
+
+
+@pytest.mark.parametrize("sits_on", ["field", "root"])
+@pytest.mark.parametrize("map_density", ["value", "log"])
+def test_the_slope_of_a_law_is_that_of_scipys_density(sits_on, map_density):
+    problem = searches.line("softmax full laws")
+    value = float(problem.variance[0])
+
+    def log_density(log_theta):
+        x = np.exp(log_theta * (0.5 if sits_on == "root" else 1.0))
+        # the half-t has twice the density of the t: a constant
+        found = stats.t(df=4.0, scale=2.0).logpdf(x)
+        return found + np.log(x) if map_density == "log" else found
+
+    step = 1e-5
+    slope = (log_density(np.log(value) + step) - log_density(np.log(value) - step)) / (2.0 * step)
+    # errors of central differences: 1e-10 of a third derivative below 1, and rounding of 1e-16 over 1e-5
+    np.testing.assert_allclose(
+        searches.law_slope(problem, "variance", sits_on, map_density), [slope], rtol=0, atol=1e-8
+    )
+
+
+def test_a_parameter_without_a_law_has_no_slope():
+    assert not searches.law_slope(searches.line("softmax full laws"), "noise", "field", "value").any()
+
+
+def test_the_hill_has_its_top_where_it_says_and_counts_who_comes():
+    hill = searches._Hill(np.array([1.0, 2.0]), wall=1.5)
+    value, slope = hill(np.array([1.0, 2.0]))
+    assert value == hill.height
+    assert not slope.any()
+    with pytest.raises(searches._RefusedError):
+        hill(np.array([1.6, 2.0]))
+    assert (len(hill.seen), hill.refused, hill.values) == (2, 1, [hill.height])
+
+
+def test_searches_keep_their_promises_today():
+    assert [outcome.observed for outcome in searches.promises()] == [0.0, 0.0]
+
+
+def test_a_search_that_returns_its_start_breaks_one(monkeypatch):
+    from fast import batch_learning
+
+    right = batch_learning.maximise
+
+    def early(evaluate, packing, **options):
+        return right(evaluate, packing, **{**options, "max_iterations": 1})
+
+    monkeypatch.setattr(batch_learning, "maximise", early)
+    assert any(text for text in searches._fast_promises())

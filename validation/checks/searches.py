@@ -1,0 +1,388 @@
+"""Where searches end: the slope of the other witness there, and what a search does with a function that the judge made.
+
+A search that stops early, or on the slope of something else, reports an optimum that is none. At its end the other
+witness is asked for the gradient, laws of the parameters differentiated by the judge. Between start and end a search
+keeps promises of its own: how far logarithms move, what becomes of parameters that are refused, that the best point
+seen is returned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.learning import LAWS, PAPER, WITNESSES
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+_LEARN = ("variance", "lengthscales")
+
+
+@cache
+def line(kind: str) -> Problem:
+    """Twelve data on a line whose evidence has a maximum inside: one label on the wrong side.
+
+    kind : str    the likelihood, then "full", "errors", "laws" as in `validation.checks.learning.tiny`
+    """
+    likelihood, *words = kind.split()
+    X = np.linspace(-2.2, 2.2, 12)[:, None] + 0.05 * np.cos(np.arange(12.0))[:, None]
+    binary = likelihood in ("logit", "probit")
+    return Problem(
+        name=f"line {kind}",
+        X=X,
+        y=np.array([0, 0, 0, 1, 0, 0, 1, 1, 1, 1, 1, 1] if binary else [0, 0, 1, 0, 1, 1, 1, 2, 2, 1, 2, 2]),
+        n_classes=2 if binary else 3,
+        likelihood=likelihood,
+        variance=1.2,
+        lengthscales=0.9,
+        noise=0.05,
+        jitter=1e-3,
+        Z=None if "full" in words else np.array([-1.8, -0.9, 0.0, 0.8, 1.7])[:, None],
+        prior_model="full" if "full" in words else "fitc",
+        shared=not binary,
+        epsilon=0.05 if "errors" in words else 0.0,
+        hyperprior={name: LAWS[name] for name in _LEARN} if "laws" in words else None,
+    )
+
+
+class Search(NamedTuple):
+    """A search, and who else is asked for the slope where it ends.
+
+    slope : float     entry of the gradient in logarithms up to which an end is one
+    why : str         why not less
+    witnesses         whose searches are asked; those of the other kind take too long
+    full : bool       asked by a full run only: it takes long
+    """
+
+    method: str
+    kind: str
+    options: Mapping[str, Any] = MappingProxyType({})
+    slope: float = 1e-4
+    why: str = (
+        "a search ends at slopes of 1e-5, or where its objective gains 1e-13 of itself: 1e-6 at curvatures near 1"
+    )
+    witnesses: tuple[str, ...] = WITNESSES
+    full: bool = False
+
+
+_FAST = ("fast",)
+_BY_VALUE = "these searches end where their objective gains less than 1e-10 of itself, which leaves slopes of 1e-4"
+SEARCHES = (
+    Search("x-gpc", "logit"),
+    Search("x-gpc", "logit full"),
+    Search("svgpc", "probit", witnesses=_FAST),
+    Search("epgpc", "probit"),
+    Search("epgpc", "probit full"),
+    Search("svi", "logit", witnesses=_FAST),
+    Search("vi-jj", "logit", slope=1e-3, why=_BY_VALUE),
+    Search("vi-jj-full", "logit full"),
+    Search("vi-jj-hybrid", "logit", slope=1e-3, why=_BY_VALUE),
+    Search("vi-taylor", "logit full", slope=1e-3, why=_BY_VALUE),
+    Search("vi-taylor", "probit", slope=1e-3, why=_BY_VALUE),
+    Search("ep", "threshold", {"optimizer": "lbfgs"}, witnesses=_FAST),
+    Search("gfitc", "threshold", witnesses=_FAST),
+    Search("vi-robust", "threshold errors", {"optimizer": "lbfgs"}, witnesses=_FAST, full=True),
+    Search("pep", "threshold errors", {"optimizer": "lbfgs", "alpha": 0.7}, witnesses=_FAST, full=True),
+    Search("apep", "threshold errors", {"optimizer": "lbfgs", "alpha": 0.7}, witnesses=_FAST, full=True),
+    Search("label-regression", "threshold errors"),
+    Search("laplace", "softmax full"),
+    Search("laplace", "softmax full laws"),
+    Search("laplace", "softmax full laws", {"sits_on": "root", "map_density": "log"}),
+    Search("nested-ep", "multinomial-probit full", witnesses=_FAST),
+    Search("nested-iep", "multinomial-probit full laws", witnesses=_FAST),
+)
+
+
+def law_slope(problem: Problem, name: str, sits_on: str, map_density: str) -> Array:
+    """d log p(parameter) / d log parameter of the problem's laws, one entry for each; by their densities.
+
+    half-student-t: p(x) ~ (1 + (x/scale)²/df)^(-(df + 1)/2); log-normal: log x ~ N(log scale, df²). Where a law sits on
+    the root x = √θ, as it may of variance and noise, its density is that of the root; "log" takes the density of
+    log x, which is x p(x).
+    """
+    laws = problem.hyperprior or {}
+    value = getattr(problem, name)[:1] if problem.shared else getattr(problem, name)
+    if name not in laws:
+        return np.zeros(value.shape)
+    family, df, scale = laws[name]
+
+    def log_density(theta: Array) -> Array:
+        x = np.sqrt(theta) if sits_on == "root" and name != "lengthscales" else theta
+        if family == "half-student-t":
+            found = -0.5 * (df + 1.0) * np.log1p((x / scale) ** 2 / df)
+        else:
+            found = -np.log(x) - 0.5 * (np.log(x / scale) / df) ** 2
+        return found + np.log(x) if map_density == "log" else found
+
+    step = 1e-5
+    return (log_density(value * np.exp(step)) - log_density(value * np.exp(-step))) / (2.0 * step)
+
+
+def slope_of(context: Context, witness: str, method: str, problem: Problem, options: Mapping[str, Any]) -> Array:
+    """The gradient in the learned logarithms at the problem's own parameters, one row if they are shared."""
+    held = {name: value for name, value in options.items() if name == "alpha"}
+    found = context.solve(witness, method, problem, **held).gradients
+    assert found is not None
+    rows = slice(0, 1) if problem.shared else slice(None)
+    parts = [np.asarray(found[name])[rows] * getattr(problem, name)[rows] for name in _LEARN]
+    laws = [
+        law_slope(problem, name, options.get("sits_on", "field"), options.get("map_density", "value"))
+        for name in _LEARN
+    ]
+    return np.concatenate([np.ravel(part + law) for part, law in zip(parts, laws, strict=True)])
+
+
+def ends(context: Context, searches: Iterable[Search]) -> Iterable[Outcome]:
+    """The other witness's slope at the end of a search, and at its start for comparison."""
+    for search in searches:
+        if search.full and context.quick:
+            continue
+        problem = line(search.kind)
+        for witness in search.witnesses:
+            other = WITNESSES[1 - WITNESSES.index(witness)]
+            found = context.solve(witness, search.method, problem, learn=_LEARN, **search.options)
+            slopes = slope_of(context, other, search.method, found.problem, search.options)
+            yield Compared(
+                float(np.abs(slopes).max()) if found.converged else np.inf,
+                search.slope,
+                f"{search.kind}: {search.why}; converged {found.converged}, variance "
+                f"{found.problem.variance[0]:.3g}, lengthscale {found.problem.lengthscales[0, 0]:.3g}",
+                witness,
+                other,
+                "largest slope in a logarithm, nat",
+            )
+
+
+# -- a function of the judge's own -------------------------------------------------------------------------------
+
+
+class _Hill:
+    """A quadratic in the logarithms with a known top, which refuses what lies beyond a wall."""
+
+    def __init__(self, top: Array, wall: float = np.inf, height: float = -3.0, curvature: Array | None = None) -> None:
+        self.top, self.wall, self.height = top, wall, height
+        self.curvature = np.linspace(0.5, 2.0, top.size) if curvature is None else curvature
+        self.seen: list[Array] = []
+        self.values: list[float] = []
+        self.refused = 0
+
+    def __call__(self, where: Array) -> tuple[float, Array]:
+        self.seen.append(where.copy())
+        if where[0] > self.wall:
+            self.refused += 1
+            raise _RefusedError
+        apart = where - self.top
+        value = self.height - 0.5 * float(self.curvature @ apart**2)
+        self.values.append(value)
+        return value, -self.curvature * apart
+
+
+class _RefusedError(Exception):
+    """Parameters beyond the wall."""
+
+
+class _Ended(NamedTuple):
+    where: Array
+    value: float
+    trace: Array
+    converged: bool
+    hill: _Hill
+    start: Array
+
+
+def _fast_search(hill: _Hill, max_iterations: int = 200, max_evaluations: int = 15_000) -> tuple[_Ended, Any]:
+    from fast._inputs import Hyper
+    from fast.batch_learning import maximise
+    from fast.errors import NotPositiveDefiniteError
+    from fast.hyper import Gradients
+    from fast.optim import Packing
+
+    start = Hyper(1.3, np.array([0.7]), 0.2, 0.0)
+
+    def evaluate(hyper: Hyper, Z: Any) -> tuple[float, Gradients]:
+        values = np.array([hyper.variance, hyper.lengthscales[0], hyper.noise])
+        try:
+            value, slope = hill(np.log(values))
+        except _RefusedError:
+            raise NotPositiveDefiniteError("K_ZZ: found nothing") from None
+        by = slope / values
+        return value, Gradients(float(by[0]), by[1:2], float(by[2]), None)
+
+    packing = Packing(("variance", "lengthscales", "noise"), start, None)
+    found = maximise(evaluate, packing, max_iterations=max_iterations, tolerance=1e-6, max_evaluations=max_evaluations)
+    end = np.log([found.hyper.variance, found.hyper.lengthscales[0], found.hyper.noise])
+    value = max(hill.values)
+    return _Ended(end, value, found.trace, found.converged, hill, np.log([1.3, 0.7, 0.2])), found
+
+
+def _reference_search(hill: _Hill, max_iterations: int = 200) -> _Ended:
+    from reference.common._learning import Hyper, maximise
+    from reference.common.errors import NotPositiveDefiniteError
+
+    start = Hyper(1.3, np.array([0.7]), 0.2, 0.0, None)
+
+    def objective(hyper: Any) -> tuple[float, dict[str, Any]]:
+        values = np.array([hyper.variance, hyper.lengthscales[0], hyper.noise])
+        try:
+            value, slope = hill(np.log(values))
+        except _RefusedError:
+            raise NotPositiveDefiniteError("K_ZZ", 3, -1.0, "nothing") from None
+        by = slope / values
+        return value, {"variance": by[0], "lengthscales": by[1:2], "noise": by[2]}
+
+    found = maximise(objective, start, ("variance", "lengthscales", "noise"), max_iterations)
+    end = np.log([found.hyper.variance, found.hyper.lengthscales[0], found.hyper.noise])
+    return _Ended(end, max(hill.values), found.trace, found.converged, hill, np.log([1.3, 0.7, 0.2]))
+
+
+def _staged_search(hill: _Hill, n_fun: int | None = None, tolerance: float = 0.0) -> tuple[_Ended, Any]:
+    from reference.common.errors import NotPositiveDefiniteError
+    from reference.izmailov2016._search import REACH, maximise
+
+    start = np.log([1.3, 0.7, 0.2])
+
+    def objective(where: Array) -> tuple[float, Array]:
+        try:
+            return hill(where)
+        except _RefusedError:
+            raise NotPositiveDefiniteError("K_ZZ", 3, -1.0, "nothing") from None
+
+    found = maximise(objective, start, np.full(3, REACH), n_fun, tolerance=tolerance)
+    return _Ended(found.where, found.value, found.trace, found.slope < 1e-5, hill, start), found
+
+
+def promises() -> Iterable[Outcome]:
+    """Broken promises of each search, by name."""
+    for name, wrong in (("fast", _fast_promises()), ("reference", _reference_promises())):
+        broken = [text for text in wrong if text]
+        yield Compared(
+            float(len(broken)), 0.0, f"a quadratic of three logarithms has one top; {broken or 'all kept'}", name,
+            "the definition", "promises of a search that are broken",
+        )  # fmt: skip
+
+
+def _at_top(ended: _Ended, name: str, apart: float = 1e-4) -> Iterable[str]:
+    hill = ended.hill
+    reached = np.abs(ended.where - hill.top).max() < apart
+    yield "" if reached and ended.converged else f"{name}: ends at {ended.where} of {hill.top}, {ended.converged}"
+    # a power and a logarithm: two roundings
+    best = hill.height - 0.5 * float(hill.curvature @ (ended.where - hill.top) ** 2)
+    yield "" if abs(best - max(hill.values)) < 1e-12 else f"{name}: {best} is not the best seen, {max(hill.values)}"
+    yield "" if (np.diff(ended.trace) >= 0.0).all() else f"{name}: the trace falls"
+    yield (
+        "" if ended.trace.size and abs(ended.trace[-1] - best) < 1e-12 else f"{name}: trace ends at {ended.trace[-1:]}"
+    )
+
+
+def _fast_promises() -> Iterable[str]:
+    near, far = np.array([1.0, -1.0, 0.5]), np.array([9.0, -6.0, 1.0])
+    for name, top in (("near", near), ("far", far)):
+        ended, found = _fast_search(_Hill(top))
+        yield from _at_top(ended, name)
+        yield "" if found.n_evaluations == len(ended.hill.seen) else f"{name}: {found.n_evaluations} evaluations"
+        yield "" if found.n_refused == 0 else f"{name}: {found.n_refused} refused"
+        yield (
+            ""
+            if np.array_equal(ended.hill.seen[0], ended.start)
+            or np.allclose(ended.hill.seen[0], ended.start, rtol=0, atol=1e-15)
+            else f"{name}: does not begin at the start"
+        )
+    moves = np.abs(np.array(ended.hill.seen) - ended.start).max(axis=1)
+    first = moves[: int(np.argmax(moves > 2.0 + 1e-9))]
+    # of the first round, which ends at the wall of its box
+    yield "" if first.size > 1 and abs(first.max() - 2.0) < 1e-9 else f"first round goes {first.max()} far"
+    ended, found = _fast_search(_Hill(np.array([30.0, 0.0, 0.0])))
+    moved = ended.where - ended.start
+    yield "" if abs(moved[0] - 20.0) < 1e-9 and found.converged else f"beyond the box: {moved}, {found.converged}"
+    ended, found = _fast_search(_Hill(near, wall=0.6))
+    yield "" if found.n_refused == ended.hill.refused > 0 else f"{found.n_refused} of {ended.hill.refused} refused"
+    yield "" if 0.5 < ended.where[0] <= 0.6 else f"beside a wall: {ended.where}"
+    best = max(ended.hill.values)
+    here = -3.0 - 0.5 * float(ended.hill.curvature @ (ended.where - near) ** 2)
+    yield "" if abs(here - best) < 1e-12 else "beside a wall: not the best seen"
+    yield "" if not found.converged else "beside a wall: converged on a slope"
+    for limit in (1, 3):
+        ended, found = _fast_search(_Hill(far), max_iterations=limit)
+        yield "" if ended.trace.size == limit and not found.converged else f"{limit} iterations: {ended.trace.size}"
+        ended, found = _fast_search(_Hill(far), max_evaluations=limit + 3)
+        count = len(ended.hill.seen)
+        yield "" if limit + 3 <= count <= limit + 24 and not found.converged else f"{limit + 3} evaluations: {count}"
+    try:
+        _fast_search(_Hill(near, wall=-5.0))
+    except np.linalg.LinAlgError:
+        pass
+    else:
+        yield "a start that is refused raises nothing"
+    ended, found = _fast_search(_Hill(near, height=-3e9))  # a large objective: relative criteria
+    yield from _at_top(ended, "large", 0.3)
+
+
+def _reference_promises() -> Iterable[str]:
+    near, far = np.array([1.0, -1.0, 0.5]), np.array([9.0, -6.0, 1.0])
+    for name, top in (("near", near), ("far", far)):
+        yield from _at_top(_reference_search(_Hill(top)), name)
+        yield from _at_top(_staged_search(_Hill(top))[0], f"{name}, staged")
+    reach = float(np.log(1e4))
+    for ended in (
+        _reference_search(_Hill(np.array([30.0, 0.0, 0.0]))),
+        _staged_search(_Hill(np.array([30.0, 0, 0])))[0],
+    ):
+        moved = ended.where - ended.start
+        yield "" if abs(moved[0] - reach) < 1e-9 and ended.converged else f"beyond the box: {moved}"
+    ended = _reference_search(_Hill(far), max_iterations=3)
+    yield "" if ended.trace.size == 3 and not ended.converged else f"3 iterations: {ended.trace.size}"
+    for ended in (_reference_search(_Hill(near, wall=0.6)), _staged_search(_Hill(near, wall=0.6))[0]):
+        yield "" if ended.hill.refused and 0.4 < ended.where[0] <= 0.6 else f"beside a wall: {ended.where}"
+    for limit in (1, 2, 6):
+        ended, found = _staged_search(_Hill(far), n_fun=limit)
+        count = len(ended.hill.seen)
+        yield "" if count == limit == found.evaluations else f"{limit} evaluations: {count}, {found.evaluations}"
+        yield "" if found.value == max(ended.hill.values) else "not the best seen"
+        yield "" if found.iterations == found.trace.size else "iterations miscounted"
+        apart = np.abs(np.clip(found.where - ended.hill.curvature * (found.where - far), ended.start - reach,
+                               ended.start + reach) - found.where).max()  # fmt: skip
+        yield "" if abs(apart - found.slope) < 1e-12 else f"slope {found.slope}, not {apart}"
+    loose = _staged_search(_Hill(far), tolerance=0.5)[1]
+    yield "" if loose.evaluations < _staged_search(_Hill(far))[1].evaluations else "a tolerance changes nothing"
+
+
+def _register(method: str, searches: tuple[Search, ...]) -> None:
+    late = all(search.full for search in searches)
+
+    @check(
+        f"limit/{method}/search_end",
+        paper=PAPER[method],
+        question="Has the other witness no slope where a search ends?",
+        problems=() if late else (NO_PROBLEM,),
+        full=(NO_PROBLEM,) if late else (),
+    )
+    def _(context: Context, problem: Problem) -> list[Outcome]:
+        return list(ends(context, searches))
+
+
+def _by_method() -> dict[str, tuple[Search, ...]]:
+    return {
+        method: tuple(search for search in SEARCHES if search.method == method)
+        for method in dict.fromkeys(search.method for search in SEARCHES)
+    }
+
+
+for _method, _searches in _by_method().items():
+    _register(_method, _searches)
+_promises: Callable[[], Iterable[Outcome]] = promises
+
+
+@check(
+    "limit/x-gpc/search_promises",
+    paper="wenzel2019",
+    question="Do searches keep to their boxes and counts, and return the best that they saw?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> list[Outcome]:
+    return list(_promises())

@@ -1,0 +1,255 @@
+"""Faults of learning paths, of searches, of runs that a file continues, and of the rules that end a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    name: str,
+    description: str,
+    targets: tuple[str, ...],
+    make: Callable[[Any], Any],
+    *checks: str,
+    witness: str = "fast",
+    raises: bool = False,
+) -> Fault:
+    return Fault(f"{method}/{name}", witness, method, description, targets, make, ("-",), checks, raises)
+
+
+# -- steps -------------------------------------------------------------------------------------------------------
+
+
+def _halved(original: Any) -> Any:
+    def slope(self: Any, *arguments: Any) -> Any:
+        return 0.5 * original(self, *arguments)
+
+    return slope
+
+
+def _grows_always(original: Any) -> Any:
+    def step(slope: Any, state: Any) -> Any:
+        return original(np.abs(slope), state)
+
+    return step
+
+
+def _unlearned_noise(original: Any) -> Any:
+    def slope(self: Any, gradients: Any, hyper: Any) -> Any:
+        return original(self, gradients._replace(noise=0.0 * np.asarray(gradients.noise)), hyper)
+
+    return slope
+
+
+def _no_bias(original: Any) -> Any:
+    def step(gradient: Any, state: Any, learning_rate: float) -> Any:
+        found = original(gradient, state, learning_rate)
+        return found._replace(step=0.9 * found.step)
+
+    return step
+
+
+def _root_of_all(original: Any) -> Any:
+    def log_hyperprior(name: str, value: Any, law: Any, *, sits_on: str = "field", map_density: str = "value") -> Any:
+        found = original(name, value, law, sits_on=sits_on, map_density=map_density)
+        return found._replace(slope=2.0 * found.slope) if sits_on == "root" else found
+
+    return log_hyperprior
+
+
+_STEPS = (
+    *(
+        _fault(
+            method,
+            "learning-slope-halved",
+            "half of the slope in the logarithms is forgotten: Adam hardly sees it, a search does",
+            ("fast.class_training:ClassPacking.slope",),
+            _halved,
+            f"identity/{method}/paths",
+        )
+        for method in ("ep", "pep")
+    ),
+    _fault(
+        "sep",
+        "adaptive-rate-only-grows",
+        "the adaptive rates take every slope for one of the same sign, so that they only grow",
+        ("fast.class_training:adaptive_step",),
+        _grows_always,
+        "identity/sep/paths",
+    ),
+    _fault(
+        "label-regression",
+        "noise-not-learned",
+        "the noise has no slope, so it stays where it is",
+        ("fast.class_training:ClassPacking.slope",),
+        _unlearned_noise,
+        "identity/label-regression/paths",
+        "limit/label-regression/search_end",
+    ),
+    *(
+        _fault(
+            method,
+            "joint-steps-without-bias-correction",
+            "Adam's steps of q and prior together are nine tenths of what they should be",
+            ("fast.alpha_joint:adam_step",),
+            _no_bias,
+            f"identity/{method}/paths",
+        )
+        for method in ("arpep", "rpapep")
+    ),
+    _fault(
+        "laplace",
+        "law-of-root-doubled",
+        "where the law sits on the root its slope in the logarithm is taken twice",
+        ("fast.multiclass_learning:log_hyperprior",),
+        _root_of_all,
+        "identity/laplace/paths",
+        "limit/laplace/search_end",
+    ),
+)
+
+
+# -- searches ----------------------------------------------------------------------------------------------------
+
+
+_SEARCHES = (
+    _fault(
+        "svgpc",
+        "search-ends-on-a-slope",
+        "the search is content with slopes of a third and says that it has converged",
+        ("fast.methods.svgpc:maximise",),
+        lambda original: (
+            lambda *arguments, **options: original(*arguments, **{**options, "max_iterations": 2})._replace(
+                converged=True
+            )
+        ),
+        "limit/svgpc/search_end",
+    ),
+    _fault(
+        "vi-jj",
+        "second-stage-ends-at-once",
+        "stage 2 of Algorithm 1 leaves the prior where it is",
+        ("fast.methods.vi_jj:stage_two",),
+        lambda original: lambda state, learn, n_fun: original(state, learn, 1)._replace(prior=state.prior),
+        "limit/vi-jj/search_end",
+    ),
+)
+
+
+# -- files and orders --------------------------------------------------------------------------------------------
+
+
+def _without_moments(original: Any) -> Any:
+    def restored(arrays: Any) -> Any:
+        found = original(arrays)
+        return found._replace(second=0.0 * found.second + found.first**2)
+
+    return restored
+
+
+def _same_epoch(original: Any) -> Any:
+    def rng(self: Any, purpose: int, number: int) -> Any:
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(purpose, 0, number)))
+
+    return rng
+
+
+def _last_left(original: Any) -> Any:
+    def blocks(n: int, block_size: int) -> Any:
+        edges = list(original(n, block_size))
+        return iter(edges[:-1] if len(edges) > 1 else edges)
+
+    return blocks
+
+
+def _keeps_bad(original: Any) -> Any:
+    def parameters(self: Any, vector: Any, hyper: Any, Z: Any) -> Any:
+        return original(self, np.clip(vector, -20.0, 20.0), hyper, Z)
+
+    return parameters
+
+
+_FILES = (
+    *(
+        _fault(
+            method,
+            "running-means-forgotten",
+            "a continued run takes Adam's second moments from the first",
+            (f"{module}:adam_restored",),
+            _without_moments,
+            f"invariance/{method}/interrupted",
+        )
+        for method, module in (
+            ("ep", "fast.class_training"),
+            ("apep", "fast.alpha_joint"),
+            ("x-gpc-svi", "fast.stochastic"),
+        )
+    ),
+    _fault(
+        "x-gpc-svi",
+        "every-epoch-alike",
+        "rows come in the order of the first epoch again and again",
+        ("fast.minibatch:Shuffled._rng",),
+        _same_epoch,
+        "invariance/x-gpc-svi/shuffling",
+    ),
+    _fault(
+        "x-gpc-svi",
+        "bound-falls-unseen",
+        "a bound that falls without end is not noticed",
+        ("fast.stopping:Falling.add",),
+        lambda original: lambda self, estimate: False,
+        "identity/x-gpc-svi/stopping",
+    ),
+    _fault(
+        "x-gpc-svi",
+        "orphans-of-others-removed",
+        "temporary files are taken for nobody's whoever holds them",
+        ("fast.checkpoint:_remove_orphans",),
+        lambda original: lambda path: [entry.unlink() for entry in path.parent.glob("*.part")],
+        "invariance/x-gpc-svi/files",
+    ),
+    _fault(
+        "vi-robust",
+        "last-block-left-out",
+        "the last block of the data is left out of a pass",
+        ("fast.class_data:block_edges",),
+        _last_left,
+        "invariance/vi-robust/reading",
+    ),
+    _fault(
+        "pep",
+        "divergence-clipped",
+        "parameters beyond their range are clipped: a run that diverges goes on",
+        ("fast.class_training:ClassPacking.parameters",),
+        _keeps_bad,
+        "invariance/pep/diverging",
+    ),
+)
+
+
+# -- settings ----------------------------------------------------------------------------------------------------
+
+
+def _unit_smoothness(original: Any) -> Any:
+    return lambda X1, X2, variance, lengthscales, smoothness: original(X1, X2, variance, lengthscales, 1.5)
+
+
+_SETTINGS = (
+    _fault(
+        "vi-taylor",
+        "matern-of-one-order",
+        "the Matérn kernel is that of order 3/2 whatever is asked",
+        ("fast.prior:matern",),
+        _unit_smoothness,
+        "identity/vi-taylor/settings",
+    ),
+)
+
+FAULTS = (*_STEPS, *_SEARCHES, *_FILES, *_SETTINGS)
