@@ -468,29 +468,6 @@ def _columns(laws: Conditionals, kept: State) -> State:
     return columns
 
 
-class _Average(NamedTuple):
-    mean: Array
-    mean_se: Array
-    cov: Array
-    cov_se: Array
-
-
-def _average(means: Array, cond_cov: Array, n_batches: int) -> _Average:
-    """Mean and E[Cov] + Cov[E] over the last axis of stored draws means (r, s, a, b), cond_cov (a, b, b)."""
-    per_chain = min(n_batches, means.shape[1])
-    widths = np.diff(np.linspace(0, means.shape[1], per_chain + 1).astype(int))
-    starts = np.concatenate([[0], np.cumsum(widths)[:-1]])
-    w = widths.astype(np.float64)
-    first = np.add.reduceat(means, starts, axis=1) / w[:, None, None]
-    cov, cov_se = np.empty_like(cond_cov), np.empty_like(cond_cov)
-    for a in range(means.shape[2]):
-        outer = means[:, :, a, :, None] * means[:, :, a, None, :]
-        second = np.add.reduceat(outer, starts, axis=1) / w[:, None, None]
-        cov[a], cov_se[a] = batch_covariance(first[:, :, a], second, cond_cov[a], w)
-    mean = batch_average(first, w)
-    return _Average(mean.mean, mean.se, cov, cov_se)
-
-
 def _diagonal(var: Array) -> Array:
     """(L, n) -> (n, L, L)."""
     return var.T[:, :, None] * np.eye(var.shape[0])
