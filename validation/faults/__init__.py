@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validation.faults import (
+    chains,
     evidence,
     hard_cases,
     izmailov,
@@ -40,6 +41,7 @@ def all_faults() -> tuple[Fault, ...]:
         + threshold.FAULTS
         + softmax.FAULTS
         + evidence.FAULTS
+        + chains.FAULTS
         + truths.FAULTS
         + judge.FAULTS
         + hard_cases.FAULTS

@@ -1,0 +1,317 @@
+"""Faults of chains over kernel parameters, of stated errors, and of what a run keeps between sweeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    name: str,
+    description: str,
+    targets: tuple[str, ...],
+    make: Callable[[Any], Any],
+    checks: tuple[str, ...],
+    witness: str = "gibbs",
+) -> Fault:
+    return Fault(f"{method}/{name}", witness, method, description, targets, make, ("-",), checks)
+
+
+def _sampled(*methods: str) -> tuple[str, ...]:
+    return tuple(f"exactness/{method}/hyper_{name}" for method in methods for name in ("joint", "prior_only"))
+
+
+# -- densities and moves -----------------------------------------------------------------------------------------------
+
+
+def _without_jacobian(original: Any) -> Any:
+    def density(log_hyper: Any, laws: Any) -> Any:
+        found = original(log_hyper, laws)
+        return found._replace(value=found.value - log_hyper.sum(axis=-1), gradient=found.gradient - 1.0)
+
+    return density
+
+
+def _squared_scale(original: Any) -> Any:
+    return lambda log_hyper, laws: original(log_hyper, [law._replace(scale=law.scale**2) for law in laws])
+
+
+def _uncorrected(original: Any) -> Any:
+    """One step along the gradient and noise, accepted by the density alone: where it comes from does not count."""
+
+    def move(rng: Any, position: Any, function: Any, step_size: Any, n_steps: int) -> Any:
+        found = original(rng, position, function, step_size, 1)
+        here, h = function(position), np.full_like(step_size, 0.8)[..., None]
+        proposal = position + 0.5 * h**2 * here.gradient + h * rng.standard_normal(position.shape)
+        drop = np.minimum(function(proposal).value - here.value, 0.0)
+        take = np.log(rng.random(drop.shape)) < drop
+        return found._replace(position=np.where(take[..., None], proposal, position), acceptance=np.exp(drop))
+
+    return move
+
+
+def _without_noise(original: Any) -> Any:
+    return lambda self, rng, smooth, sd, own_noise: original(self, rng, smooth, 0.5 * sd, own_noise)
+
+
+def _adapting(original: Any) -> Any:
+    """The rate of adaptation stays where it was at the end of the warm-up."""
+
+    def step(self: Any, state: Any, rngs: Any) -> Any:
+        found = original(self, state, rngs)
+        found["log_step"] = state["log_step"] + 0.2 * (found["acceptance"] - 0.8)
+        return found
+
+    return step
+
+
+def _without_inducing_noise(original: Any) -> Any:
+    def moments(model: Any, state: Any) -> Any:
+        found = original(model, state)
+        if found.inducing_cov is None:
+            return found
+        return found._replace(inducing_cov=found.inducing_cov * np.eye(found.inducing_cov.shape[-1]))
+
+    return moments
+
+
+# -- type-II MAP -------------------------------------------------------------------------------------------------------
+
+
+def _prior_downhill(original: Any) -> Any:
+    def objective(log_evidence: Any, gradients: Any, hyper: Any, learn: Any, hyperprior: Any, **options: Any) -> Any:
+        value, with_prior = original(log_evidence, gradients, hyper, learn, hyperprior, **options)
+        without = original(log_evidence, gradients, hyper, learn, None, **options)[1]
+        return value, 2.0 * without - with_prior
+
+    return objective
+
+
+def _first_class(original: Any) -> Any:
+    def density(prior: Any, hyperprior: Any, shared: bool, *rest: Any) -> Any:
+        return original(prior, hyperprior, True, *rest)
+
+    return density
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+def _one_over_n(original: Any) -> Any:
+    def average(terms: Any, widths: Any) -> Any:
+        found = original(terms, widths)
+        return found._replace(se=found.se / np.sqrt(terms.shape[0] * terms.shape[1]))
+
+    return average
+
+
+def _independent(original: Any) -> Any:
+    def error(draws: Any) -> Any:
+        flat = np.asarray(draws).reshape(-1, *np.shape(draws)[2:])
+        return flat.std(axis=0, ddof=1) / np.sqrt(len(flat))
+
+    return error
+
+
+def _smaller(original: Any) -> Any:
+    def bridge(*arguments: Any) -> Any:
+        found = original(*arguments)
+        return found._replace(standard_error=found.standard_error / np.sqrt(32.0))
+
+    return bridge
+
+
+# -- runs --------------------------------------------------------------------------------------------------------------
+
+
+def _second_quarter(original: Any) -> Any:
+    def add(self: Any, sweep: int, values: Any) -> bool:
+        # what comes in the last quarter is taken for the third, as if the two were one
+        return bool(
+            original(self, sweep, {name: value * (4 * sweep <= 3 * self.end) for name, value in values.items()})
+        )
+
+    return add
+
+
+def _without_a_chain(original: Any) -> Any:
+    def posterior(chains: Any) -> Any:
+        arrays, dims = original(chains)
+        return {name: np.concatenate([value[1:], value[1:2]]) for name, value in arrays.items()}, dims
+
+    return posterior
+
+
+def _backwards(original: Any) -> Any:
+    def posterior(chains: Any) -> Any:
+        arrays, dims = original(chains)
+        return {name: value[:, ::-1] for name, value in arrays.items()}, dims
+
+    return posterior
+
+
+def _late(original: Any) -> Any:
+    return lambda self, number, draw: original(self, number + 1, draw)
+
+
+def _forgets_open(original: Any) -> Any:
+    def arrays(self: Any) -> Any:
+        found = original(self)
+        return {name: np.zeros_like(value) if name.startswith("open.") else value for name, value in found.items()}
+
+    return arrays
+
+
+_ALL = ("gibbs-logit", "gibbs-probit", "gibbs-threshold", "mh-softmax")
+
+FAULTS = (
+    *(
+        _fault(
+            method,
+            "hyper-without-jacobian",
+            "the density of a parameter is taken for that of its logarithm: the Jacobian is left out",
+            ("gibbs.hyper_models:joint_log_density",),
+            _without_jacobian,
+            (*_sampled(method), f"identity/{method}/hyper_densities"),
+        )
+        for method in _ALL
+    ),
+    _fault(
+        "gibbs-logit",
+        "hyperprior-scale-squared",
+        "the scale of each hyperprior is squared, as if it were a variance",
+        ("gibbs.hyper_models:joint_log_density",),
+        _squared_scale,
+        _sampled("gibbs-logit"),
+    ),
+    _fault(
+        "mh-softmax",
+        "hyper-proposal-uncorrected",
+        "a step along the gradient is accepted by the density alone: the way back is not as likely as the way there",
+        ("gibbs.hyper_models:hamiltonian_move",),
+        _uncorrected,
+        _sampled("mh-softmax"),
+    ),
+    _fault(
+        "gibbs-probit",
+        "hyper-auxiliary-half-noise",
+        "given new parameters the auxiliary values get half of their own deviation",
+        ("gibbs.hyper_models:HyperModel.draw_auxiliary",),
+        _without_noise,
+        _sampled("gibbs-probit"),
+    ),
+    _fault(
+        "gibbs-threshold",
+        "hyper-adapts-for-ever",
+        "the step of the parameters is adapted after the warm-up, and so depends on all that came before",
+        ("gibbs.hyper_models:HyperModel.step",),
+        _adapting,
+        ("exactness/gibbs-threshold/hyper_joint",),
+    ),
+    _fault(
+        "gibbs-probit",
+        "hyper-inducing-diagonal",
+        "the covariance of the inducing values given parameters and auxiliary loses what links two of them",
+        ("gibbs.hyper:conditional_moments",),
+        _without_inducing_noise,
+        ("identity/gibbs-probit/hyper_moments",),
+    ),
+    _fault(
+        "laplace",
+        "map-prior-downhill",
+        "the gradient of type-II MAP takes the log prior with the wrong sign, its value does not",
+        ("fast.multiclass_learning:map_objective",),
+        _prior_downhill,
+        ("identity/laplace/map_objective",),
+        "fast",
+    ),
+    _fault(
+        "laplace",
+        "map-prior-of-first-class",
+        "classes with parameters of their own count the prior of the first class only",
+        ("reference.riihimaki2013.type2:log_hyperprior",),
+        _first_class,
+        ("identity/laplace/map_objective",),
+        "reference",
+    ),
+    _fault(
+        "gibbs-logit",
+        "error-over-n",
+        "errors of averages fall with the number of batches in place of its root",
+        ("gibbs.moments:batch_average", "gibbs.sampling:batch_average"),
+        _one_over_n,
+        ("exactness/gibbs-logit/average_errors", "exactness/gibbs-logit/errors_of_series"),
+    ),
+    _fault(
+        "gibbs-logit",
+        "error-of-independent-draws",
+        "the error of a mean takes the draws of a chain for independent",
+        ("gibbs.diagnostics:standard_error",),
+        _independent,
+        ("exactness/gibbs-logit/errors_of_series",),
+    ),
+    _fault(
+        "gibbs-probit",
+        "bridge-error-over-n",
+        "the error of a bridge falls with the number of batches in place of its root",
+        ("gibbs.evidence.fitted:_bridge",),
+        _smaller,
+        ("exactness/gibbs-probit/log_evidence_errors",),
+    ),
+    _fault(
+        "gibbs-logit",
+        "warm-up-forgets-last-quarter",
+        "the last quarter of the warm-up is counted as nothing",
+        ("gibbs.warmup:Watch.add",),
+        _second_quarter,
+        ("invariance/gibbs-logit/warm_up",),
+    ),
+    _fault(
+        "gibbs-logit",
+        "export-loses-a-chain",
+        "the export has the second chain twice and not the first",
+        ("gibbs.export:_posterior",),
+        _without_a_chain,
+        ("invariance/gibbs-logit/export",),
+    ),
+    _fault(
+        "gibbs-logit",
+        "export-backwards",
+        "the export has the draws of each chain in reverse",
+        ("gibbs.export:_posterior",),
+        _backwards,
+        ("invariance/gibbs-logit/export",),
+    ),
+    *(
+        _fault(
+            method,
+            "resume-repeats-stream",
+            "a run that goes on draws the random numbers of its beginning once more",
+            ("gibbs.chain:restore",),
+            lambda original: lambda rngs, held: None,
+            (f"invariance/{method}/interrupted_chains",),
+        )
+        for method in (*_ALL, "gibbs-pairwise")
+    ),
+    _fault(
+        "gibbs-logit",
+        "resume-forgets-open-batch",
+        "a file does not have the sums of the batch that was open",
+        ("gibbs.moments:BatchSums.arrays",),
+        _forgets_open,
+        ("invariance/gibbs-logit/interrupted_chains", "invariance/gibbs-logit/batches"),
+    ),
+    _fault(
+        "gibbs-logit",
+        "keeps-the-draw-before",
+        "a budget keeps the draw before the one whose turn it is",
+        ("gibbs.store:ThinnedStore.offer",),
+        _late,
+        ("invariance/gibbs-logit/kept_draws",),
+    ),
+)
