@@ -16,7 +16,7 @@ from rich.table import Table
 
 from validation.checks import runner
 from validation.checks.processes import default_jobs
-from validation.mutation import baseline, report, statements, suite, trial
+from validation.mutation import baseline, power, report, statements, suite, trial
 from validation.mutation.trial import Outcome
 from validation.quoting import shown
 
@@ -41,6 +41,12 @@ def mutate(
     output: Annotated[Path, typer.Option("--output", help="folder of what is kept for the next run")] = Path(
         "results/mutants"
     ),
+    record: Annotated[
+        bool, typer.Option("--record", help="keep the rates beside the code, for README, docs and reports")
+    ] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="print the recorded rates as Markdown and plant nothing")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
 ) -> None:
     """Plant mutants one at a time and see whether `triad verify` turns red; exit 1 if too few do.
@@ -49,6 +55,9 @@ def mutate(
     are kept in the output folder, by a fingerprint of all code and of what was asked: an interrupted run goes on
     where it was, and a changed file starts anew.
     """
+    if show:
+        sys.stdout.write(power.markdown())
+        return
     packages = tuple(dict.fromkeys(package or statements.PACKAGES))
     for name in packages:
         if name not in statements.PACKAGES:
@@ -57,6 +66,8 @@ def mutate(
             )
     if against not in AGAINST:
         raise typer.BadParameter(f"--against: found {shown(against)}, expected one of {', '.join(AGAINST)}")
+    if record and (against != "verify" or method or full or set(packages) != set(statements.PACKAGES)):
+        raise typer.BadParameter("--record: found it with part of the question, expected all packages against verify")
     if against != "verify" and (method or full):
         raise typer.BadParameter(f"--against: found {against!r} with --method or --full, expected verify")
     try:
@@ -91,6 +102,8 @@ def mutate(
     groups = report.table(mutants, outcomes, known)
     settings |= {"against": against, "code": " ".join(code)}
     found = report.verdict(groups)
+    if record:
+        power.record(power.sample_of(settings, groups), healthy)
     if as_json:
         sys.stdout.write(report.as_json(mutants, outcomes, groups, settings))
     else:

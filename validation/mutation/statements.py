@@ -111,16 +111,16 @@ def draw(packages: tuple[str, ...], n: int, seed: int) -> list[Mutant]:
     ------
     ValueError    if n is not between 1 and the number of statements
     """
-    population = [entry for package in packages for entry in _population(package)]
-    if not 1 <= n <= len(population):
-        raise ValueError(f"n: found {n}, expected 1..{len(population)}, the statements of {', '.join(packages)}")
+    everything = [entry for package in packages for entry in population(package)]
+    if not 1 <= n <= len(everything):
+        raise ValueError(f"n: found {n}, expected 1..{len(everything)}, the statements of {', '.join(packages)}")
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(population), size=n, replace=False)
-    return [make(population[i], population[i].changes[rng.integers(len(population[i].changes))]) for i in chosen]
+    chosen = rng.choice(len(everything), size=n, replace=False)
+    return [make(everything[i], everything[i].changes[rng.integers(len(everything[i].changes))]) for i in chosen]
 
 
 @cache
-def _population(package: str) -> tuple[Statement, ...]:
+def population(package: str) -> tuple[Statement, ...]:
     """All statements of a package; reading the three takes some seconds."""
     return tuple(entry for module in modules(package) for entry in statements(module))
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from validation import premises
 from validation.checks.core import KINDS, Result, digest
 from validation.checks.runner import Run
+from validation.mutation import power
 from validation.premises import is_truth
 from validation.problem import Problem
 from validation.report import figures, table
@@ -111,6 +112,9 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
         gate=(premises.GATE_R_HAT, premises.GATE_ESS),
         coverage=None if coverage is None else [_covered(entry) for entry in coverage],
         bar=_bar,
+        judged=power.sentence(table.asked(run)),
+        power=power.rows(power.samples()) if power.samples() else None,
+        sampled=power.heading(power.samples()) if power.samples() else "",
     )
 
 

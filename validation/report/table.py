@@ -12,6 +12,7 @@ from rich.text import Text
 
 from validation.checks.core import Result
 from validation.checks.runner import Run
+from validation.mutation import power
 from validation.selftest import SelfTest, Trial
 
 if TYPE_CHECKING:
@@ -122,6 +123,11 @@ def summary(run: Run) -> str:
     return f"interrupted: {text}" if run.interrupted else text
 
 
+def asked(run: Run) -> frozenset[str]:
+    """Checks that gave a verdict on some problem."""
+    return frozenset(result.check for result in run.results if result.verdict != "SKIP")
+
+
 def _not_judged(results: Iterable[Result]) -> str:
     """How many quantities were skipped, and which: checks with the problems where they were."""
     where: dict[str, list[str]] = {}
@@ -202,6 +208,8 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
     console.print()
     style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
     console.print(Text(summary(run), style=style), soft_wrap=True)
+    if not run.interrupted:
+        console.print(Text(power.sentence(asked(run)), style="dim"), soft_wrap=True)
 
 
 _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")

@@ -43,7 +43,7 @@ def test_every_statement_has_an_area_and_every_area_has_statements():
     areas = {
         statements.area(entry.module, entry.function)
         for package in PACKAGES
-        for entry in statements._population(package)
+        for entry in statements.population(package)
     }
     assert areas == set(statements.area_names())
     with pytest.raises(LookupError, match=r"areas: found no area for 'other\.module:f'"):

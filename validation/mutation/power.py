@@ -1,0 +1,244 @@
+"""What a green run is known to see: the record that `triad mutate --record` leaves beside the code, and its readers.
+
+Two files, both made by that command. `power.json` holds the samples: how many mutants of which draw turned the checks
+red, by package and area. `executed.npz` holds which functions of the witnesses each check executes, so that a run of a
+few checks can say how little it looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from validation import storage
+from validation.mutation.report import Rates
+from validation.mutation.statements import PACKAGES, area_names, population
+
+if TYPE_CHECKING:
+    from validation.mutation.baseline import Baseline
+
+SCHEMA = "executed-1"
+
+
+class Sample(NamedTuple):
+    """One draw of mutants and what became of them."""
+
+    n: int
+    seed: int
+    packages: tuple[str, ...]
+    against: str
+    full: bool
+    code: str  # fingerprint of the code and of what was asked
+    commit: str  # "" outside a checkout
+    rates: dict[str, Rates]  # by package, by area, and "all"
+
+
+class Executed(NamedTuple):
+    """Which functions each check executes."""
+
+    functions: tuple[str, ...]  # "module:function"
+    statements: np.ndarray  # (f,) statements that compute
+    executed: np.ndarray  # (f,) of them executed by a quick run
+    checks: tuple[str, ...]
+    table: np.ndarray  # (checks, f) flags
+
+    def shares(self, checks: Collection[str]) -> dict[str, float]:
+        """Share of the statements of each package that these checks execute, at most."""
+        known = [k for k, name in enumerate(self.checks) if name in set(checks)]
+        hit = self.table[known].any(axis=0)
+        found = {}
+        for package in PACKAGES:
+            own = np.array([name.startswith(f"{package}.") for name in self.functions])
+            found[package] = float(self.executed[own & hit].sum() / max(1, self.statements[own].sum()))
+        return found
+
+    def unseen(self, most: int) -> list[tuple[str, int]]:
+        """Modules with the most statements that no check executes."""
+        count: dict[str, int] = {}
+        for name, missing in zip(self.functions, self.statements - self.executed, strict=True):
+            module = name.partition(":")[0]
+            count[module] = count.get(module, 0) + int(missing)
+        ranked = sorted(count.items(), key=lambda entry: (-entry[1], entry[0]))
+        return [entry for entry in ranked[:most] if entry[1]]
+
+
+def folder() -> Path:
+    """Where the record stands."""
+    return Path(str(files("validation.mutation")))
+
+
+def samples() -> list[Sample]:
+    """The recorded samples; none if none was recorded."""
+    path = folder() / "power.json"
+    if not path.exists():
+        return []
+    return [
+        Sample(**{**entry, "packages": tuple(entry["packages"]), "rates": _rates(entry["rates"])})
+        for entry in json.loads(path.read_text(encoding="utf-8"))["samples"]
+    ]
+
+
+def _rates(stored: Mapping[str, Mapping[str, int]]) -> dict[str, Rates]:
+    return {name: Rates(**counts) for name, counts in stored.items()}
+
+
+@cache
+def executed() -> Executed | None:
+    """The recorded table, or None if none was recorded."""
+    path = folder() / "executed.npz"
+    if not path.exists():
+        return None
+    arrays = storage.load_npz(path, SCHEMA)
+    functions, checks = arrays["functions"].tolist(), arrays["checks"].tolist()
+    flags = np.unpackbits(arrays["table"], axis=1, count=len(functions)).astype(bool)
+    return Executed(tuple(functions), arrays["statements"], arrays["executed"], tuple(checks), flags)
+
+
+def record(sample: Sample, healthy: Baseline) -> None:
+    """Add a sample to the record. Samples of other code say nothing of this one and go, as does the same draw."""
+    kept = [
+        entry
+        for entry in samples()
+        if entry.code == sample.code and (entry.seed, entry.packages) != (sample.seed, sample.packages)
+    ]
+    plain = [
+        {**entry._asdict(), "rates": {name: rates._asdict() for name, rates in entry.rates.items()}}
+        for entry in sorted([*kept, sample], key=lambda entry: (entry.packages, entry.seed))
+    ]
+    table = measured(healthy)
+    arrays = {
+        "functions": np.array(table.functions),
+        "statements": table.statements,
+        "executed": table.executed,
+        "checks": np.array(table.checks),
+        "table": np.packbits(table.table, axis=1),
+    }
+    storage.save_npz(folder() / "executed.npz", SCHEMA, arrays)
+    storage.write_text(folder() / "power.json", json.dumps({"samples": plain}, indent=1) + "\n")
+    executed.cache_clear()
+
+
+def measured(healthy: Baseline) -> Executed:
+    """Who executes what in a healthy run."""
+    where: dict[str, int] = {}
+    statements: list[int] = []
+    ran: list[int] = []
+    by_line: dict[str, dict[int, int]] = {}
+    for package in PACKAGES:
+        for entry in population(package):
+            name = f"{entry.module}:{entry.function}"
+            if name not in where:
+                where[name] = len(where)
+                statements.append(0)
+                ran.append(0)
+            k = where[name]
+            lines = range(entry.watched[0], entry.watched[1] + 1)
+            statements[k] += 1
+            ran[k] += not healthy.executed(entry.module).isdisjoint(lines)
+            for line in lines:
+                by_line.setdefault(entry.module, {})[line] = k
+    rows: dict[str, set[int]] = {}
+    for problem in healthy.problems.values():
+        for pair, own in problem.own.items():
+            hit = rows.setdefault(pair.check, set())
+            for lines_of in (own, *(problem.solved[key] for key in problem.asked[pair])):
+                for module, seen in lines_of.items():
+                    known = by_line.get(module, {})
+                    hit.update(known[line] for line in seen if line in known)
+    checks = sorted(rows)
+    table = np.zeros((len(checks), len(where)), dtype=bool)
+    for row, name in zip(table, checks, strict=True):
+        row[sorted(rows[name])] = True
+    return Executed(tuple(where), np.array(statements), np.array(ran), tuple(checks), table)
+
+
+def commit() -> str:
+    """The commit of the checkout, "" outside one."""
+    command = ["git", "-C", str(folder()), "rev-parse", "--short=10", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:  # no git
+        return ""
+    return found.stdout.strip() if found.returncode == 0 else ""
+
+
+# -- in words ----------------------------------------------------------------------------------------------------
+
+
+def sentence(checks: Collection[str]) -> str:
+    """One line under a run's summary: what share of each package these checks execute, and how much a run sees."""
+    table, drawn = executed(), samples()
+    if table is None:
+        return "power: not recorded (triad mutate --record)"
+    shares = table.shares(checks)
+    text = "judged of the statements that compute: " + ", ".join(
+        f"{share:.1%} of {package}" for package, share in shares.items()
+    )
+    unseen = table.unseen(3)
+    if set(checks) >= set(table.checks):
+        text += "; not: " + (", ".join(f"{count} in {module}" for module, count in unseen) or "nothing")
+        if drawn:
+            whole = total(drawn)["all"]
+            text += f"; {whole.caught:.1%} of the executed mutants turned it red ({heading(drawn)})"
+    return text
+
+
+def total(drawn: Sequence[Sample]) -> dict[str, Rates]:
+    """Counts over all samples, by package, by area and in all."""
+    found: dict[str, Rates] = {}
+    for name in (*PACKAGES, *area_names(), "all"):
+        rows = [sample.rates[name] for sample in drawn if name in sample.rates]
+        if rows:
+            found[name] = Rates(*(sum(column) for column in zip(*rows, strict=True)))
+    return found
+
+
+def rows(drawn: Sequence[Sample]) -> list[list[str]]:
+    """The table of the power: a head, then a line for each package, each area and all."""
+    head = ["", "drawn", "never executed", "equivalent", "judged", "caught"]
+    body = [
+        [name, str(row.drawn), str(row.never), str(row.equivalent), str(row.judged), caught(row)]
+        for name, row in total(drawn).items()
+    ]
+    return [head, *body]
+
+
+def caught(row: Rates) -> str:
+    """Share of the judged that were seen."""
+    return f"{row.caught:.1%}" if row.judged else "-"
+
+
+def heading(drawn: Sequence[Sample]) -> str:
+    """Where the table comes from."""
+    seeds = ", ".join(str(sample.seed) for sample in drawn)
+    commits = ", ".join(dict.fromkeys(sample.commit for sample in drawn if sample.commit)) or "unknown"
+    n = " + ".join(str(sample.n) for sample in drawn)
+    return f"N = {n} random mutants, seeds {seeds}, commit {commits}"
+
+
+def markdown() -> str:
+    """The record as a table for the documentation."""
+    drawn = samples()
+    if not drawn:
+        return "No sample is recorded: `triad mutate --record` makes one.\n"
+    head, *body = rows(drawn)
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    note = ""
+    if (seen := executed()) is not None:
+        shares = ", ".join(f"{share:.1%} of `{name}`" for name, share in seen.shares(seen.checks).items())
+        note = f"\n\nA quick run executes {shares}, counted in statements that compute."
+    return f"{heading(drawn)}.\n\n{table}{note}\n"
+
+
+def sample_of(settings: Mapping[str, Any], groups: Mapping[str, Rates]) -> Sample:
+    """A sample from what the command was asked and found."""
+    chosen = {key: settings[key] for key in ("n", "seed", "packages", "against", "full", "code")}
+    return Sample(**chosen, commit=commit(), rates=dict(groups))
