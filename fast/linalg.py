@@ -28,6 +28,13 @@ class Factors(NamedTuple):
     good: BoolArray  # (...) which matrices have one
 
 
+def _ends(matrix: FloatArray) -> tuple[float, float]:
+    """Smallest and largest eigenvalue, of the lower triangle; scaled: LAPACK finds none near 1e308."""
+    size = float(np.abs(np.tril(matrix)).max()) or 1.0
+    values = np.linalg.eigvalsh(matrix / size, UPLO="L")
+    return size * float(values[0]), size * float(values[-1])
+
+
 def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     """Lower Cholesky factor of a symmetric positive definite matrix; the strict upper triangle is zero.
 
@@ -52,7 +59,7 @@ def cholesky(matrix: FloatArray, name: str, remedy: str) -> FloatArray:
     reciprocal = dpocon(factor, norm, uplo="L")[0] if info == 0 else 0.0
     if reciprocal < _EPS:
         size = matrix.shape[0]
-        smallest, largest = np.linalg.eigvalsh(matrix, UPLO="L")[[0, -1]]
+        smallest, largest = _ends(matrix)
         raise NotPositiveDefiniteError(
             f"{name} ({size}, {size}): found smallest eigenvalue {smallest:.3g}, "
             f"expected > {_EPS * max(largest, 0.0):.3g}; {remedy}"
@@ -161,7 +168,7 @@ def cholesky_of_all(matrices: FloatArray, name: str, remedy: str) -> FloatArray:
         _check_finite(one, label)
         size = one.shape[0]
         raise NotPositiveDefiniteError(
-            f"{label} ({size}, {size}): found smallest eigenvalue {np.linalg.eigvalsh(one)[0]:.3g} and no Cholesky "
+            f"{label} ({size}, {size}): found smallest eigenvalue {_ends(one)[0]:.3g} and no Cholesky "
             f"factor, expected a positive definite matrix; {remedy}"
         )
     return lower

@@ -54,8 +54,7 @@ class _ArrayBlocks:
     """Consecutive rows of arrays or memory maps."""
 
     def __init__(self, X: Any, y: Any, block_size: int) -> None:
-        self.X = X if isinstance(X, np.memmap) else np.asarray(X)
-        self.X, self.y = _inputs.real_array("X", self.X, 2), _inputs.real_array("y", y, 1)
+        self.X, self.y = _inputs.real_array("X", X, 2), _inputs.real_array("y", y, 1)
         self.n, self.d = self.X.shape
         if self.n == 0 or self.d == 0:
             raise ValueError(f"X: found shape {self.X.shape}, expected at least one row and one column")

@@ -64,7 +64,8 @@ def cholesky(name: str, matrix: Array, remedy: str) -> Array:
 
 def _without_factor(name: str, matrix: Array, remedy: str) -> ValueError:
     _finite(name, matrix)
-    smallest = float(np.linalg.eigvalsh(0.5 * (matrix + matrix.T))[0])
+    size = float(np.max(np.abs(matrix))) or 1.0  # LAPACK finds no spectrum of entries near the largest float64
+    smallest = size * float(np.linalg.eigvalsh(0.5 * (matrix / size + matrix.T / size))[0])
     return NotPositiveDefiniteError(
         f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g}, expected > 0; {remedy}"
     )

@@ -37,7 +37,7 @@ def cholesky(matrix: Array, name: str, remedy: str) -> Array:
     try:
         return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
     except np.linalg.LinAlgError:
-        smallest = np.linalg.eigvalsh(matrix)[0]
+        smallest = _smallest_eigenvalue(matrix)
     raise NotPositiveDefiniteError(
         f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g}, expected > 0; {remedy}"
     )
@@ -69,12 +69,18 @@ def factorise(matrix: Array, name: str, remedy: str) -> Factor:
     condition = _norm(matrix) * _norm(inverse)
     largest = 1.0 / (len(matrix) * np.finfo(np.float64).eps)
     if not condition < largest:
-        smallest = np.linalg.eigvalsh(matrix)[0]
+        smallest = _smallest_eigenvalue(matrix)
         raise NotPositiveDefiniteError(
             f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g} and condition number {condition:.1e}, "
             f"expected one below {largest:.1e}; {remedy}"
         )
     return Factor(chol, inverse, 2.0 * float(np.sum(np.log(np.diag(chol)))))
+
+
+def _smallest_eigenvalue(matrix: Array) -> float:
+    """That of M / max|M|, scaled back: LAPACK finds none of entries near the largest float64."""
+    size = float(np.max(np.abs(matrix))) or 1.0
+    return size * float(np.linalg.eigvalsh(matrix / size)[0])
 
 
 def _norm(matrix: Array) -> float:

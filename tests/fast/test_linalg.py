@@ -229,3 +229,9 @@ def test_least_squares_and_ritz_values_of_a_known_map(rng):
         least_squares(np.full((3, 1), np.nan), wanted, 1e-10)
     with pytest.raises(ValueError, match=r"^step: found a value that is not finite"):
         least_squares(moved, np.full(3, np.inf), 1e-10)
+
+
+def test_an_error_about_entries_near_the_largest_float_still_names_the_eigenvalue():
+    matrix = np.array([[1e308, 1e308], [1e308, -1e308]])
+    with pytest.raises(linalg.NotPositiveDefiniteError, match=r"K \(2, 2\): found smallest eigenvalue -1\.41e\+308"):
+        linalg.cholesky(matrix * (1.0 - 1e-12), "K", "lower variance")

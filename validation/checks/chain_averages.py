@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import block_diag, null_space
+from scipy.linalg import block_diag, helmert
 from scipy.special import log_expit, log_ndtr, log_softmax, softmax
 
 from validation.checks import hyper_model as own
@@ -112,7 +112,7 @@ def log_joint(few: Few, chains: Any, v: Array) -> Array:
         white = np.linalg.solve(np.linalg.cholesky(found.inducing), u.T).T
         return at + _log_white(white) + _log_white((f - law.mean[:, 0]) / np.sqrt(np.diag(law.cov[0])))
     if few.likelihood == "softmax":
-        T = np.kron(null_space(np.ones((1, L))).T, np.eye(len(X)))  # orthonormal: any such basis has the same density
+        T = np.kron(helmert(L), np.eye(len(X)))  # orthonormal: any such basis has the same density
         cov = T @ block_diag(*few.cov) @ T.T
         d = v.reshape(len(v), -1) @ T.T
         at = log_softmax(v, axis=1)[:, few.y, rows].sum(axis=1)
@@ -187,7 +187,7 @@ def differences(entry: Sampler) -> Iterable[tuple[str, float]]:
             laws, v = given(few, (few.y - 0.5) / omega, eye, 1.0 / omega), f
             at_test = laws["test"]
         elif few.likelihood == "softmax":
-            T = np.kron(null_space(np.ones((1, L))).T, np.eye(n))
+            T = np.kron(helmert(L), np.eye(n))
             laws, v = given(few, f.reshape(len(f), -1) @ T.T, T, np.zeros((1, len(T)))), f
             some = f.reshape(len(f), -1)  # predictions are averaged given f itself
             at_test = given(few, some, eye, none)["test"]
