@@ -43,12 +43,21 @@ def marginals(mean: Array, cov: Array, n: int) -> Moments:
     return Moments(mean.reshape(c, n).T, np.stack([blocks[:, i, :, i] for i in range(n)]))
 
 
-def _root_and_factor(K: Array, site_precision: Array) -> tuple[Array, Array]:
-    """S with SS' = T, and the Cholesky factor of I + S'KS."""
+def _root_times(roots: Array, matrix: Array) -> Array:
+    """S'A for the S (cn, cn) with the blocks of roots (n, c, c) and A (cn, p), one datum at a time."""
+    n, c, _ = roots.shape
+    by_datum = matrix.reshape(c, n, -1).transpose(1, 0, 2)
+    return (roots.transpose(0, 2, 1) @ by_datum).transpose(1, 0, 2).reshape(c * n, -1)
+
+
+def _roots_and_factor(K: Array, site_precision: Array) -> tuple[Array, Array, Array]:
+    """Blocks (n, c, c) of S with SS' = T, S'K, and the Cholesky factor of I + S'KS."""
     values, vectors = eigenvectors(site_precision, "Π")
     # what lies below zero is the rounding of a null direction
-    S = stack_blocks(vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])
-    return S, cholesky(np.eye(len(K)) + S.T @ K @ S, "I + S'KS", _A)
+    roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    half = _root_times(roots, K)
+    inner = _root_times(roots, half.T)  # S'KS is its own transpose
+    return roots, half, cholesky(np.eye(len(K)) + 0.5 * (inner + inner.T), "I + S'KS", _A)
 
 
 def m_matrix(K: Array, site_precision: Array) -> Array:
@@ -59,9 +68,21 @@ def m_matrix(K: Array, site_precision: Array) -> Array:
     K : (cn, cn)              prior covariance, class-major
     site_precision : (n, c, c)    Π_i, positive semidefinite
     """
-    S, factor = _root_and_factor(K, site_precision)
-    half = solve_triangular(factor, S.T, lower=True)
+    roots, _, factor = _roots_and_factor(K, site_precision)
+    half = solve_triangular(factor, _root_times(roots, np.eye(len(K))), lower=True)
     return half.T @ half
+
+
+def _covariance_times(K: Array, site_precision: Array, vector: Array) -> Array:
+    """(K⁻¹ + T)⁻¹v = Kv - KSA⁻¹S'Kv (cn,), A = I + S'KS: (4)'s covariance times v, never formed."""
+    _, half, factor = _roots_and_factor(K, site_precision)
+    inner = solve_triangular(factor, solve_triangular(factor, half @ vector, lower=True), lower=True, trans="T")
+    return np.asarray(K @ vector - half.T @ inner)
+
+
+def _log_det(K: Array, site_precision: Array) -> float:
+    """log|I + KT| alone."""
+    return 2.0 * float(np.sum(np.log(np.diag(_roots_and_factor(K, site_precision)[2]))))
 
 
 @equation("riihimaki2013", "4")
@@ -81,8 +102,8 @@ def ep_posterior(K: Array, site_precision: Array, site_location: Array) -> Poste
     ------
     NotPositiveDefiniteError  if the sites are not positive semidefinite
     """
-    S, factor = _root_and_factor(K, site_precision)
-    V = solve_triangular(factor, S.T @ K, lower=True)
+    _, half, factor = _roots_and_factor(K, site_precision)
+    V = solve_triangular(factor, half, lower=True)
     cov = K - V.T @ V
     return Posterior(cov @ site_location.T.ravel(), cov, 2.0 * float(np.sum(np.log(np.diag(factor)))))
 

@@ -6,6 +6,8 @@ import pytest
 from reference.common.errors import NotPositiveDefiniteError
 from reference.riihimaki2013.fit import cross_covariance
 from reference.riihimaki2013.posterior import (
+    _covariance_times,
+    _log_det,
     ep_log_determinant,
     ep_posterior,
     m_matrix,
@@ -47,6 +49,13 @@ def test_posterior(s):
     assert got.log_det == pytest.approx(np.linalg.slogdet(np.eye(15) + s.K @ s.T)[1], rel=1e-11, abs=0)
     singular = ep_posterior(np.ones((6, 6)), np.stack([np.eye(3)] * 2), np.ones((2, 3)))
     np.testing.assert_allclose(singular.cov, 1.0 / 7.0, rtol=1e-12, atol=0)  # one value seen six times
+
+
+def test_a_column_and_the_determinant_need_no_covariance(s):
+    vector = np.linspace(-1.0, 2.0, 15)
+    np.testing.assert_allclose(_covariance_times(s.K, s.precision, vector), s.cov @ vector, **TIGHT)
+    wanted = np.linalg.slogdet(np.eye(15) + s.K @ s.T)[1]
+    assert _log_det(s.K, s.precision) == pytest.approx(wanted, rel=1e-11, abs=0)  # 15 pivots of size one
 
 
 @pytest.mark.verifies("riihimaki2013", "16", route="inverse of the precision of f alone with (12) and (15)")
