@@ -102,9 +102,12 @@ def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Arr
     peak = np.sum(log_ndtr(z_mode), axis=1)
     ends = []
     for side in (-1.0, 1.0):
-        away = np.broadcast_to(side * _REACH, (len(mode), len(_REACH)))
-        drop = -log_density(away)
-        far = np.maximum(np.sum(drop >= _DROP, axis=1) - 1, 0)  # the nearest of those that are far enough
+        # the nearest of those that are far enough, by bisection: the integrand falls all the way
+        far, near = np.zeros(len(mode), dtype=np.int64), np.full(len(mode), len(_REACH))
+        while np.any(near - far > 1):
+            middle = (far + near) // 2
+            beyond = -log_density(side * _REACH[middle][:, None])[:, 0] >= _DROP
+            far, near = np.where(beyond, middle, far), np.where(beyond, near, middle)
         ends.append(np.clip(side * _REACH[far], low_cut - mode, high_cut - mode))
     low, high = ends
     panel = (high - low) / (len(_EVEN) - 1)
