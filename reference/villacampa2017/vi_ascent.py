@@ -21,6 +21,7 @@ SMALLEST_RATE = 2.0**-40  # below it a step along the gradient changes nothing b
 _NEAR = 1e-3  # residual from which on the bound is a parabola, whose rounding hides a step that leads away
 _SMOOTH = 0.1  # residual from which on moves are nearly linear in q, and can be extrapolated
 _LEAST_CEILING = 2.0**-7
+_PATIENCE = 200  # short moves, none half as long as the best before: only rounding makes them
 _DEPTH = 10  # moves that an extrapolation looks back on
 
 
@@ -45,6 +46,7 @@ class VIFit(NamedTuple):
     converged: bool
     iterations: int
     prior: Prior  # as learned
+    reason: str = ""  # why a q with a small residual is not called converged
 
 
 def gaussians_of(natural: Sequence[Natural]) -> Gaussians:
@@ -200,6 +202,7 @@ def ascend(
     values: list[float] = []
     rate, ceiling, length, residual = 1.0, 1.0, np.inf, np.inf
     iterations, converged, extrapolated = 0, False, False
+    best, since_best = np.inf, 0
 
     def arrive(natural: Sequence[Natural]) -> tuple[Gaussians, Expected, float] | None:
         """q there, its data term and bound; None where there is no q or the bound has fallen."""
@@ -239,6 +242,9 @@ def ascend(
         if callback is not None:
             callback(VIState(iterations, residual, rate))
         rate = min(ceiling, 2.0 * rate)
+        best, since_best = (residual, 0) if residual <= 0.5 * best else (best, since_best + 1)
+        if best < _NEAR and since_best >= _PATIENCE:
+            break
     return result(data, K, prior, q)._replace(
         trace=np.array(values), residual=residual, converged=converged, iterations=iterations
     )

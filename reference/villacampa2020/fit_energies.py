@@ -9,6 +9,7 @@ from scipy.optimize import minimize
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._neighbours import Answer, pushed, rounding_doubt
 from reference.common._options import shown
 from reference.common.algebra import eigenvalues, inverted, least_squares, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
@@ -29,8 +30,16 @@ from reference.villacampa2020.hyper import (
     row_gradients,
     search,
 )
-from reference.villacampa2020.posterior import REMEDY, Gaussians, Natural, moments_of, natural_parameters
+from reference.villacampa2020.posterior import (
+    REMEDY,
+    Gaussians,
+    Natural,
+    moments_of,
+    natural_parameters,
+    natural_prior,
+)
 from reference.villacampa2020.power_likelihood import check_power
+from reference.villacampa2020.sparse import latent_marginal
 from reference.villacampa2020.tied import METHODS, along
 
 Array = NDArray[np.float64]
@@ -66,6 +75,7 @@ class EnergyFit(NamedTuple):
     converged: bool
     iterations: int
     prior: Prior  # as learned
+    reason: str = ""  # why a q with a small residual is not called converged
 
 
 class Data(NamedTuple):
@@ -246,6 +256,47 @@ def _ascend(
     converged = gone is None and residual <= tolerance
     optimum = gone or (FINITE if converged else NOT_REACHED)
     return EnergyFit(q, at.value, at.data.log_norm, optimum, np.array(values), residual, converged, len(values), prior)
+
+
+def _certain(data: Data, fit: EnergyFit, tolerance: float) -> EnergyFit:
+    """The fit, no longer called converged where its distance from the optimum, or rounding, leaves the answer open.
+
+    The ascent is made again from a q beside the optimum, at neighbouring hyper-parameters.
+    """
+    if not fit.converged:
+        return fit
+    prior = fit.prior
+    sd = np.sqrt(np.max(prior.variance + prior.noise))
+
+    def answers(there: Prior) -> dict[str, Answer]:
+        q, K = fit.posterior, prior_matrices(data.X, there)
+        if there is not prior:
+            found = _ascend(data, there, Gaussians(*pushed(*q)), tolerance, 2 * _PATIENCE, None)
+            if not found.converged:
+                raise ValueError(f"residual: found {found.residual:.1e} again, expected at most {tolerance:.1e}")
+            q = found.posterior
+        at = data.at(q, K)
+        mean, var = latent_marginal(q, K.upsilon, K.cond_var)
+        answer = {
+            "energy": Answer(at.value, 1.0),
+            "inducing_mean": Answer(q.mean, 1e-6 * sd),  # no larger, and labels cancel in it
+            "inducing_cov": Answer(q.cov),
+            "latent_mean": Answer(mean, 1e-6 * sd),
+            "latent_cov": Answer(var),
+            "log_norm": Answer(at.data.log_norm),
+        }
+        if data.method == "apep":
+            theta = natural_parameters(q)
+            answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
+            answer["tied_shift"] = Answer(theta.shift)
+        units = {"variance": prior.variance, "noise": prior.variance + prior.noise,
+                 "lengthscales": prior.lengthscales, "Z": prior.lengthscales[:, None]}  # fmt: skip
+        for name, slope in energy_gradients(data.X, there, at, q).items():
+            answer[f"gradient by {name}"] = Answer(slope * units[name], 0.01 * max(abs(at.value), 1e-6), 10.0)
+        return answer
+
+    reason = rounding_doubt(answers, prior, list(prior_matrices(data.X, prior).K_ZZ), beside=True, tolerance=tolerance)
+    return fit._replace(converged=not reason, reason=reason)
 
 
 def _ended(at: Energy, q: Gaussians, K: Matrices, tolerance: float) -> bool:
@@ -500,7 +551,7 @@ def fit_energy(
         return _stochastic(data, prior, plan, learned, shared, learning_rate, trace, callback)
     fit = _ascend(data, prior, None, tolerance, max_iterations, callback)
     if not learned or fit.optimum.startswith("none"):
-        return fit
+        return _certain(data, fit, tolerance)
     last = [fit.posterior]  # where the search was before is near where it is now
 
     def fit_at(there: Prior) -> EnergyFit:
@@ -517,7 +568,7 @@ def fit_energy(
 
     steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
     ended = search(evidence, prior, learned, shared, steps, learning_tolerance)
-    fit = fit_at(ended.prior)
+    fit = _certain(data, fit_at(ended.prior), tolerance)
     return fit._replace(
         trace=ended.trace,
         residual=ended.residual,

@@ -129,3 +129,42 @@ def test_the_command_names_each_cell_and_exits_1_on_a_red_one(monkeypatch):
     assert hard_cases.main(["--method", "vi-jj", "--cell", "harmless", "--seed", "5"], lines.append) == 1
     assert lines[-1] == "0 equal, 0 honest, 0 error, 1 red\n"
     assert hard_problems.SEED != 5
+
+
+@pytest.mark.parametrize(
+    ("method", "seed", "name"),
+    [
+        ("svi", 5, "any-pairs"),  # latent covariances differed by 2.7e-6, cond(K) 3e7
+        ("vi-taylor", 3, "steep-many"),  # gradients in Z by 8e-7, cond(K) 2e6
+        ("vi-jj", 3, "repeated"),  # means at test points by 1.6e-8, cond(K) 4e3
+        ("bb-alpha", 1, "long"),  # tied precisions by 1.0e-8, a difference of two inverses
+        ("apep", 3, "long"),  # by 1.4e-8
+        ("laplace-sparse", 1, "longest"),  # inducing means by two thirds, cond(K) 9e11
+        ("rpapep", 1, "any"),  # two ends of a ridge, log Z by 4e-4
+        ("vi-robust", 1, "any-pairs"),  # the ascent went on in rounding for more than 30 s
+    ],
+)
+def test_what_rounding_or_a_ridge_leaves_open_is_not_claimed(method, seed, name):
+    found = judged(next(cells(method, seed, (name,))))
+    assert found.verdict in ("equal", "honest"), found.why
+
+
+@pytest.mark.parametrize(
+    ("method", "seed", "name", "what"),
+    [
+        ("svi", 5, "any-pairs", "latent_cov"),
+        ("vi-taylor", 3, "steep-many", "gradient by Z"),
+        ("laplace-sparse", 1, "longest", "inducing_mean"),
+    ],
+)
+def test_reference_says_which_quantity_rounding_leaves_open(method, seed, name, what):
+    cell = next(cells(method, seed, (name,)))
+    found = solve_function("reference", method, cell.problem)
+    assert not found.converged
+    assert f"last digits of variance and lengthscales change {what} by" in str(found.settings["reason"])
+
+
+@pytest.mark.parametrize("method", ["svi", "vi-taylor", "vi-jj", "apep", "arpep", "rpapep", "bb-alpha", "vi-robust"])
+def test_a_harmless_problem_stays_converged(method):
+    cell = next(cells(method, 1, ("harmless",)))
+    assert solve_function("reference", method, cell.problem).converged

@@ -68,7 +68,7 @@ def _solution(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings=settings,
+        settings=settings | ({"reason": fit.reason} if fit.reason else {}),
         **found,
     )
 
@@ -102,6 +102,7 @@ def _alternating(method: str) -> Callable[..., Solution]:
             tolerance=tolerance,
             max_iterations=max_iterations,
             callback=callback,
+            X_test=problem.X_test,
         )
         return _solution(problem, method, fit, learn, moments, gradients, {"tolerance": tolerance})
 
@@ -138,6 +139,7 @@ def _svi(
             tolerance=tolerance,
             max_iterations=max_iterations,
             callback=callback,
+            X_test=problem.X_test,
         )
     else:
         fit = fit_svi_batches(

@@ -163,7 +163,7 @@ def _laplace_sparse(
         residual=finite_or_none(fit.mode.residual),
         converged=fit.mode.converged,
         iterations=fit.mode.iterations,
-        settings={"tolerance": tolerance},
+        settings={"tolerance": tolerance} | ({"reason": fit.reason} if fit.reason else {}),
         **predicted,
     )
 

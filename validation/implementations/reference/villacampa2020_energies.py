@@ -114,7 +114,7 @@ def _solution(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"alpha": alpha, "optimum": fit.optimum, **settings},
+        settings={"alpha": alpha, "optimum": fit.optimum, **settings, **({"reason": fit.reason} if fit.reason else {})},
         **_latents(fit.posterior, K),
         **_predicted(problem, fit.posterior),
     )

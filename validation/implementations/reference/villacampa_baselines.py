@@ -204,7 +204,7 @@ def _vi_robust(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"tolerance": tolerance, "epsilon": problem.epsilon},
+        settings={"tolerance": tolerance, "epsilon": problem.epsilon} | ({"reason": fit.reason} if fit.reason else {}),
         **_predicted(solved, fit.posterior),
     )
 

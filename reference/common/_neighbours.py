@@ -1,0 +1,115 @@
+"""What rounding leaves open: answers at neighbouring hyper-parameters, a few units in the last place away."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference.common.algebra import eigenvalues
+from reference.common.errors import NotPositiveDefiniteError, cholesky
+
+Array = NDArray[np.float64]
+
+LEAST, LARGEST = 1e-8, 1e-3  # relative errors: of an answer from well-conditioned matrices, and of any that is claimed
+_EPS = float(np.finfo(np.float64).eps)
+_COST = 100.0  # digits that the condition number of a matrix may cost, over eps
+_SURE = 1e3  # condition number up to which its square, over eps, leaves answers within LEAST
+_CLEAR = 0.02  # share of what is allowed, below which one neighbour is enough
+_PUSH = 1e-5  # of q's own scale: far beyond any distance that is claimed, and near enough for steps to be nearly linear
+_NEIGHBOURS = ((16, 4), (-4, -16))  # units in the last place of variance and lengthscales
+
+
+class Answer(NamedTuple):
+    """A number or array of an answer, with what its errors are measured by."""
+
+    value: Any
+    floor: float = 0.0  # size, if the largest entry is smaller
+    share: float = 1.0  # how many times as large its errors may be: ten for gradients, in which terms cancel
+
+
+def condition(matrices: Sequence[Array]) -> float:
+    """The largest condition number of symmetric matrices; infinite for a singular one."""
+    worst = 1.0
+    for matrix in matrices:
+        values = eigenvalues(matrix, "K")
+        worst = max(worst, float(values[-1] / values[0]) if values[0] > 0.0 else np.inf)
+    return worst
+
+
+def claimed(matrices: Sequence[Array]) -> float:
+    """Relative error within which an answer is claimed: 1e-8, or 100 eps cond, and 1e-3 at most."""
+    return min(max(LEAST, _COST * _EPS * condition(matrices)), LARGEST)
+
+
+def rounding_doubt(
+    answers: Callable[[Any], Mapping[str, Answer]],
+    prior: Any,
+    matrices: Sequence[Array],
+    beside: bool = False,
+    tolerance: float = 1e-10,
+) -> str:
+    """Why an answer is not claimed; empty where it is.
+
+    Kernels are known to some 1e-16, and how much of that an answer multiplies shows at its neighbours: variances and
+    lengthscales up to 16 units in the last place away. A change of more than half of what is claimed is none of a known
+    answer: the other half is for whoever else computes it. Nothing is asked up to a condition number of 1e3.
+
+    Parameters
+    ----------
+    answers : callable        prior -> its answer, by name
+    prior : NamedTuple        with variance and lengthscales
+    matrices : (m, m) each    which are factorised
+    tolerance : float         of the iterations: a hundred times that is allowed too, for who asks for little
+    beside : bool             answers of neighbours start beside the optimum (`pushed`): asked always
+
+    Returns
+    -------
+    str                       names what moves, by how much, and what would help
+    """
+    if not beside and condition(matrices) <= _SURE:
+        return ""
+    how = "a start beside the optimum and " if beside else ""
+    limit, here = 0.5 * max(claimed(matrices), 100.0 * tolerance), answers(prior)
+    worst, name = 0.0, ""
+    for by_variance, by_lengthscale in _NEIGHBOURS:
+        neighbour = prior._replace(
+            variance=prior.variance * (1.0 + by_variance * _EPS),
+            lengthscales=prior.lengthscales * (1.0 + by_lengthscale * _EPS),
+        )
+        try:
+            there = answers(neighbour)
+        except (ValueError, NotPositiveDefiniteError) as error:
+            return f"{how}last digits of variance and lengthscales decide whether there is an answer ({error})"
+        for key, (value, floor, share) in here.items():
+            size = share * max(float(np.max(np.abs(value), initial=0.0)), floor)
+            moved = float(np.max(np.abs(there[key].value - value), initial=0.0))
+            if moved != 0.0:
+                relative = moved / size if size > 0.0 else np.inf
+                if not relative <= worst:  # nan counts
+                    worst, name = relative, key
+        if worst <= _CLEAR * limit:
+            return ""
+    if worst <= limit:
+        return ""
+    share = here[name].share
+    return (
+        f"{how}last digits of variance and lengthscales change {name} by {worst * share:.1e}, expected at most "
+        f"{limit * share:.1e}: raise jitter or noise"
+    )
+
+
+def pushed(mean: Array, cov: Array) -> tuple[Array, Array]:
+    """Moments of q (C, m), (C, m, m) moved by 1e-5 of its own scale in every direction at once.
+
+    An ascent from there that ends at a slope tells how far from its optimum such a slope lets it stop: along a ridge it
+    does not come back.
+    """
+    rng = np.random.default_rng(0)
+    means, covs = [], []
+    for m, V in zip(mean, cov, strict=True):
+        root = cholesky(V, "inducing_cov", "raise jitter")
+        turn = rng.choice([-1.0, 1.0], V.shape) / np.sqrt(len(m))
+        means.append(m + _PUSH * root @ rng.choice([-1.0, 1.0], len(m)))
+        covs.append(root @ (np.eye(len(m)) + 0.5 * _PUSH * (turn + turn.T)) @ root.T)
+    return np.array(means), np.array(covs)
