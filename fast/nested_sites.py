@@ -303,8 +303,16 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
     return FullCavity(mean, cov, proper & solid, log_site)
 
 
+class FullLaw(NamedTuple):
+    """Law of g from its cavity and its sites."""
+
+    mean: FloatArray  # (n, D)
+    cov: FloatArray  # (n, D, D)
+    proper: BoolArray  # (n,) False where rounding has left no factor: the numbers of that datum mean nothing
+
+
 @equation("riihimaki2013", "18", "20")
-def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -> Differences:
+def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -> FullLaw:
     """Law of g from its cavity and sites Lambda, xi on it: riihimaki2013 (18), (20), through g. Time O(n C^3).
 
     (Sigma_g^-1 + Lambda)^-1 = L (I + L'Lambda L)^-1 L'.
@@ -315,12 +323,12 @@ def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -
     precision : (n, D, D)    Lambda
     location : (n, D)        xi
     """
-    root, _ = positive_factors(cavity.cov)
+    root, solid = positive_factors(cavity.cov)
     inner = root.transpose(0, 2, 1) @ precision @ root
     index = np.arange(location.shape[1])
     inner[:, index, index] += 1.0
-    factor, _ = positive_factors(inner)
+    factor, proper = positive_factors(inner)
     half = solve_stack(factor, root.transpose(0, 2, 1))
     cov = half.transpose(0, 2, 1) @ half
     pull = location - np.einsum("nij,nj->ni", precision, cavity.mean)
-    return Differences(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov)
+    return FullLaw(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov, solid & proper)

@@ -25,6 +25,7 @@ from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
 from fast.nested_sites import (
     Differences,
     FullCavity,
+    FullLaw,
     differences,
     full_cavity,
     full_law,
@@ -68,7 +69,7 @@ class _State(NamedTuple):
     cov: FloatArray
     cavity: FullCavity
     g_cavity: Differences
-    law: Differences
+    law: FullLaw
     log_norm: FloatArray
     found: Any  # moments of the rule at the cavity
     log_evidence: float
@@ -104,7 +105,7 @@ class _QEP:
 
     def local(
         self, rows: slice, mean: FloatArray, cov: FloatArray, pair: Pair
-    ) -> tuple[FullCavity, Differences, Differences, Any]:
+    ) -> tuple[FullCavity, Differences, FullLaw, Any]:
         """Cavities, laws of g and moments of the rule for some data."""
         projected = differences(self.prior.y[rows], self.others[rows], mean, cov)
         matrices = self.matrices(pair[0])
@@ -127,10 +128,11 @@ class _QEP:
         """Sites that the rule's moments ask for."""
         return self.proposal(state.cavity, state.g_cavity, state.law, state.found, pair)
 
-    def proposal(self, cavity: FullCavity, g_cavity: Differences, law: Differences, found: Any, pair: Pair) -> Proposal:
+    def proposal(self, cavity: FullCavity, g_cavity: Differences, law: FullLaw, found: Any, pair: Pair) -> Proposal:
         """The same from its parts."""
         sites = g_sites(g_cavity, found, full=self.full)
-        good = sites.good & cavity.proper & np.isfinite(sites.location).all(axis=1)
+        # where the law of g has no factor its variances, by which changes are measured, mean nothing
+        good = sites.good & cavity.proper & law.proper & np.isfinite(sites.location).all(axis=1)
         index = np.arange(pair[1].shape[1])
         var = law.cov[:, index, index]
         new = sites.precision if self.full else sites.precision[:, index, index]

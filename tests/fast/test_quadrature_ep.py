@@ -93,6 +93,29 @@ def test_laws_with_full_sites_are_dense_ones_in_w(rng):
     np.testing.assert_allclose(C_ @ sites.location[0], location, rtol=1e-8, atol=1e-9)
 
 
+def test_a_law_without_a_factor_is_called_improper_and_no_other_is():
+    mean, location = np.zeros((3, 2)), np.ones((3, 2))
+    cov = np.array([np.eye(2), -np.eye(2), np.eye(2)])
+    precision = np.array([np.eye(2), np.eye(2), -2.0 * np.eye(2)])
+    found = nested_sites.full_law(nested_sites.Differences(mean, cov), precision, location)
+    assert found.proper.tolist() == [True, False, False]
+    np.testing.assert_allclose(found.cov[0], 0.5 * np.eye(2), rtol=1e-15, atol=0)  # (1 + 1)^-1, a root and a square
+
+
+def test_a_datum_whose_law_has_no_factor_is_counted_and_keeps_its_site():
+    X, y, C, *hyper = toy(n=4)
+    run = quadrature_ep._QEP(
+        multiclass_prior.MulticlassPrior(X, y, C, multiclass_prior.class_hyper(*hyper, C, 2), False), 8, False
+    )
+    pair = np.full((4, 2), 0.1), np.zeros((4, 2))
+    state = run.at(pair)
+    before = run.propose(state, pair)
+    broken = state._replace(law=state.law._replace(proper=np.array([True, False, True, True])))
+    after = run.propose(broken, pair)
+    assert (before.n_improper, after.n_improper) == (0, 1)
+    assert after.target[0][1].tolist() == pair[0][1].tolist()
+
+
 @pytest.mark.verifies(PAPER, "u3.3-site-precision", "u3.3-site-location", route="printed inverses")
 def test_integrated_sites_are_the_printed_ones_singular_or_not(rng):
     half = rng.normal(size=(3, 3))
