@@ -38,9 +38,9 @@ LONGEST = 30.0
 VERDICTS = ("equal", "honest", "error", "red")
 _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
 
-# Cells of a quick run, each with what it is there for: a rule that takes the last change for the distance (slow), a
-# fixed point that mixing finds and no plain step goes to (repeated), slopes in which rounding is multiplied by the
-# inverse of K (shallow), distances of inputs far from the origin (far-short).
+# Cells of a quick run, each with what it is there for: a rule that takes the last change for the distance (slow, and
+# long of gfitc), a fixed point that mixing finds and no plain step goes to (repeated), slopes in which rounding is
+# multiplied by the inverse of K (shallow), distances of inputs far from the origin (far-short).
 QUICK: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "nested-iep": ("slow",),
@@ -49,6 +49,8 @@ QUICK: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "svi": ("shallow",),
         "svgpc": ("shallow",),
         "epgpc": ("far-cluster",),
+        "ep": ("slow",),
+        "gfitc": ("long",),
     }
 )
 

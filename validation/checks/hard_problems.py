@@ -98,6 +98,13 @@ SCENARIOS = (
 # Sweeps that shrink by a few per cent each: a rule that takes the last change for the distance is wrong by a factor of
 # tens. At this tolerance that is beyond the limit of 1e-8, and an honest distance within it.
 SLOW, SLOW_TOLERANCE = ("nested-ep", "nested-iep", "qep", "qiep"), 1e-9
+# The same of damped sweeps, by method: the cell in which they shrink slowest. With a trace none are mixed before.
+SWEPT: Mapping[str, tuple[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "ep": ("slow", {"tolerance": 1e-9, "trace": True, "max_iterations": 5000}),
+        "gfitc": ("long", {"tolerance": 1e-9}),
+    }
+)
 
 
 class Cell(NamedTuple):
@@ -131,6 +138,8 @@ def cells(method: str, seed: int = SEED, names: tuple[str, ...] = ()) -> Iterato
             options["batches"] = [rng.choice(problem.n, max(1, problem.n // 2), replace=False) for _ in range(N_STEPS)]
         if scenario.name == "slow" and method in SLOW:
             options["tolerance"] = SLOW_TOLERANCE
+        if method in SWEPT and scenario.name == SWEPT[method][0]:
+            options |= SWEPT[method][1]
         yield Cell(method, problem, options)
 
 

@@ -31,6 +31,20 @@ def _last_change(_original: Any) -> Any:
     return see
 
 
+def _change_for_distance(_original: Any) -> Any:
+    def distance(self: Any, change: float) -> float:
+        return change
+
+    return distance
+
+
+def _residual_for_distance(_original: Any) -> Any:
+    def distance(self: Any) -> float:
+        return float(self._residuals[-1])
+
+    return distance
+
+
 def _never_above_one(original: Any) -> Any:
     def note_rate(self: Any, latent_var: Any, step: float) -> None:
         original(self, latent_var, step)
@@ -68,6 +82,22 @@ FAULTS: tuple[Fault, ...] = (
             _last_change,
         )
         for method in ("nested-iep", "qiep")
+    ),
+    _fault(
+        "ep",
+        "fast",
+        "last-change-for-distance",
+        "sweeps end when the last change is below the tolerance, however slowly changes shrink",
+        "fast.class_training:SweepDistance.__call__",
+        _change_for_distance,
+    ),
+    _fault(
+        "gfitc",
+        "reference",
+        "last-residual-for-distance",
+        "sweeps end when the last residual is below the tolerance, however slowly residuals shrink",
+        "reference.common._sweeps:Sweeps._distance",
+        _residual_for_distance,
     ),
     _fault(
         "qep",
