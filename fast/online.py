@@ -36,11 +36,12 @@ class _Brought:
         raise AssertionError
 
     def state(self) -> IntArray:
-        """Nothing to continue."""
-        return np.zeros(0, dtype=np.int64)
+        """There is nothing to continue."""
+        raise AssertionError
 
     def restore(self, state: IntArray) -> None:
-        """Nothing to continue."""
+        """There is nothing to continue."""
+        raise AssertionError
 
 
 class OnlinePosterior:
@@ -151,11 +152,11 @@ class Online:
         run = self._run
         # averages of the adaptive rate move in place, all else is put in the place of what was there
         memory = run.memory if self._by_share else run.memory.copy()
-        before = replace(run.state), run.packing, run.adam, self._known, self._n, self._source.n, self._looked
+        before = replace(run.state), run.adam, self._known, self._n, self._source.n, self._looked
         try:
             yield
         except (ValueError, NotPositiveDefiniteError):
-            run.state, run.packing, run.adam, self._known, self._n, self._source.n, self._looked = before
+            run.state, run.adam, self._known, self._n, self._source.n, self._looked = before
             run.memory = memory
             raise
 
@@ -221,7 +222,6 @@ class Online:
         precision[:m, :m], factor[:m, :m] = state.precision, state.factor
         run.state = State(kernel, np.concatenate([state.shift, np.zeros(p)]), precision, factor)
         run.memory, self._looked = RateMemory.empty(m + p), 0
-        run.packing = Packing(run.packing.names, kernel.hyper, kernel.Z)
 
     @property
     def posterior(self) -> OnlinePosterior:

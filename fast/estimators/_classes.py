@@ -13,7 +13,6 @@ from fast._types import FloatArray, IntArray
 from fast.class_training import Trained
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.estimators.binary import _LARGEST_BATCH, _Predictor
-from fast.outer_loop import one_of
 
 _TOLERANCE = 1e-8  # of the iteration on q where nothing is learned
 # At every step of a search q is brought this near its optimum, from where the best step so far has left it. Where
@@ -205,7 +204,6 @@ class SteppingClassifier(ClassesClassifier):
     learning_rate: float
 
     def _stochastic(self, n: int) -> bool:
-        one_of("training", self.training, ("auto", "batch", "minibatch"))
         return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
 
     def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:

@@ -13,7 +13,6 @@ from fast._types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.online import Online, OnlinePosterior
-from fast.outer_loop import one_of
 
 _LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in every step
 
@@ -89,10 +88,6 @@ class _BinaryClassifier(GPClassifier):
         self.learning_rate = learning_rate
         self.random_state = random_state
         self.verbose = verbose
-
-    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        one_of("training", self.training, ("auto", "batch", "minibatch"))
-        return super()._start(X, rng)
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         stochastic = self.training == "minibatch" or (self.training == "auto" and X.shape[0] > _LARGEST_BATCH)
