@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from validation.faults import (
     chains,
+    estimators,
     evidence,
     hard_cases,
     izmailov,
@@ -32,6 +33,7 @@ def all_faults() -> tuple[Fault, ...]:
         + stochastic.FAULTS
         + states.FAULTS
         + learning.FAULTS
+        + estimators.FAULTS
         + izmailov.FAULTS
         + riihimaki.FAULTS
         + villacampa2017.FAULTS

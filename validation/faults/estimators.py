@@ -1,0 +1,215 @@
+"""Faults of the classifiers: what they hand on to their methods, and what they make of the answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+from validation.selftest import Fault
+
+_BASE = "fast.estimators._base:GPClassifier"
+
+
+def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any], *checks: str) -> Fault:
+    targets = (target,) if ";" not in target else tuple(target.split(";"))
+    return Fault(f"{method}/{name}", "fast", method, description, targets, make, ("-",), checks)
+
+
+def _without(original: Any, name: str) -> Any:
+    def options(self: Any) -> Any:
+        return {key: value for key, value in original(self).items() if key != name}
+
+    return options
+
+
+def _per_row(original: Any) -> Any:
+    def keep(self: Any, fitted: Any) -> None:
+        original(self, fitted._replace(log_evidence=fitted.log_evidence / 30.0))
+
+    return keep
+
+
+def _one_unit(original: Any) -> Any:
+    def lengthscales(X: Any, rng: Any) -> Any:
+        found = original(X, rng)
+        found[:] = found.mean()
+        return found
+
+    return lengthscales
+
+
+def _unscaled(original: Any) -> Any:
+    def inducing(self: Any, X: Any, lengthscales: Any, rng: Any) -> Any:
+        return original(self, X, 0.0 * lengthscales + 1.0, rng)
+
+    return inducing
+
+
+def _first_seed(original: Any) -> Any:
+    def rng(self: Any) -> Any:
+        import numpy as np
+
+        return np.random.RandomState(0)
+
+    return rng
+
+
+def _rows_alone(original: Any) -> Any:
+    def stand_for(self: Any, n: int) -> None:
+        self._source.n = self._n = n
+
+    return stand_for
+
+
+def _factor_stays(original: Any) -> Any:
+    def stand_for(self: Any, seen: Any) -> None:
+        from fast.class_sep import TiedRun
+
+        self.run = TiedRun(seen, self.run.points, self.run.count, self.run.law)
+        self.started = True
+
+    return stand_for
+
+
+def _absolute(original: Any) -> Any:
+    def laws(self: Any, start: Any) -> Any:
+        return original(self, start._replace(lengthscales=1.0))
+
+    return laws
+
+
+FAULTS = (
+    _fault(
+        "x-gpc",
+        "classifier-columns-reversed",
+        "columns of predict_proba are in the reverse of the order of classes_",
+        f"{_BASE}.predict_proba",
+        lambda original: lambda self, X: original(self, X)[:, ::-1],
+        "identity/x-gpc/classifier",
+    ),
+    _fault(
+        "ep",
+        "classifier-columns-by-code",
+        "columns of three classes move on by one",
+        f"{_BASE}.predict_proba",
+        lambda original: lambda self, X: original(self, X)[:, [1, 2, 0]],
+        "identity/ep/classifier",
+    ),
+    _fault(
+        "svgpc",
+        "classifier-odds-of-the-first",
+        "decision_function is the log odds of the first label",
+        f"{_BASE}.decision_function",
+        lambda original: lambda self, X: -original(self, X),
+        "identity/svgpc/classifier",
+    ),
+    _fault(
+        "vi-jj",
+        "classifier-odds-in-bits",
+        "decision_function counts in bits",
+        f"{_BASE}.decision_function",
+        lambda original: lambda self, X: original(self, X) / 0.6931471805599453,
+        "identity/vi-jj/classifier",
+    ),
+    _fault(
+        "ep",
+        "classifier-damping-not-handed-on",
+        "the classifier keeps damping to itself",
+        "fast.estimators.villacampa2017:EPClassifier._options",
+        lambda original: _without(original, "damping"),
+        "identity/ep/classifier*",
+    ),
+    _fault(
+        "vi-taylor",
+        "classifier-smoothness-not-handed-on",
+        "the classifier has a squared exponential kernel whatever the smoothness",
+        "fast.estimators.izmailov:_StagedClassifier._options",
+        lambda original: _without(original, "smoothness"),
+        "identity/vi-taylor/classifier",
+    ),
+    _fault(
+        "x-gpc-svi",
+        "total-samples-ignored",
+        "partial_fit counts the rows it has seen, whatever total_samples says",
+        f"{_BASE}._checked_total",
+        lambda original: lambda self, total_samples, n_rows: None,
+        "identity/x-gpc-svi/brought_batches",
+    ),
+    _fault(
+        "sep",
+        "total-samples-ignored",
+        "partial_fit counts the rows it has seen, whatever total_samples says",
+        f"{_BASE}._checked_total",
+        lambda original: lambda self, total_samples, n_rows: None,
+        "identity/sep/brought_batches",
+    ),
+    _fault(
+        "x-gpc",
+        "default-lengthscale-of-no-input",
+        "every input has the mean of the default lengthscales",
+        "fast.defaults:default_lengthscales;fast.estimators._base:default_lengthscales",
+        _one_unit,
+        "identity/x-gpc/median_lengthscales",
+        "identity/x-gpc/classifier_starts",
+    ),
+    _fault(
+        "gfitc",
+        "classifier-evidence-of-a-row",
+        "log_evidence_ is the log evidence of a row",
+        f"{_BASE}._keep",
+        _per_row,
+        "identity/gfitc/classifier",
+    ),
+    _fault(
+        "epgpc",
+        "inducing-points-in-units-of-inputs",
+        "inducing points are spread in the units of the inputs, not of the lengthscales",
+        f"{_BASE}._inducing",
+        _unscaled,
+        "identity/epgpc/classifier_starts",
+    ),
+    _fault(
+        "apep",
+        "random-state-ignored",
+        "random_state does not reach the order of the rows",
+        f"{_BASE}._rng",
+        _first_seed,
+        "identity/apep/classifier_steps",
+        "identity/apep/classifier_settings",
+    ),
+    _fault(
+        "svgpc",
+        "brought-sites-stay",
+        "sites that stood for fewer rows keep their size as the rows grow",
+        "fast.online:Online._stand_for",
+        _rows_alone,
+        "identity/svgpc/brought_batches",
+        "identity/svgpc/brought_after_fit",
+    ),
+    _fault(
+        "sep",
+        "tied-factor-stays",
+        "the tied factor of fewer rows keeps its size as the rows grow",
+        "fast.class_stream:TiedStream._stand_for",
+        _factor_stays,
+        "identity/sep/brought_batches",
+        "identity/sep/brought_after_fit",
+    ),
+    _fault(
+        "x-gpc-svi",
+        "refused-batch-leaves-points",
+        "inducing points of a batch that is refused stay",
+        "fast.online:Online.whole",
+        lambda original: lambda self: nullcontext(),
+        "identity/x-gpc-svi/brought_*",
+    ),
+    _fault(
+        "laplace",
+        "hyperprior-in-units-of-inputs",
+        "the default hyperprior sees lengthscales in the units of the inputs",
+        "fast.estimators.multiclass:_MulticlassClassifier._laws",
+        _absolute,
+        "identity/laplace/classifier_settings",
+    ),
+)
