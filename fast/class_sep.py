@@ -33,6 +33,7 @@ class Tied(NamedTuple):
     shift: FloatArray  # (C, m)
 
 
+@equation("villacampa2017", "u42-sep-factor-count")
 def factor_counts(class_counts: IntArray, n: int, count: str) -> FloatArray:
     """n_j, the number of factors that share the tied one: N (C - 1) for all, or those that touch the class: (C,).
 
@@ -66,7 +67,7 @@ def tied_cavity(precision: FloatArray, shift: FloatArray, counts: FloatArray) ->
     return Tied(left, shift * share[:, None])
 
 
-@equation("villacampa2017", "u15-sep-tied-factor")
+@equation("villacampa2017", "u15-sep-tied-factor", "u44-sep-batch-share")
 def tied_update(
     precision: FloatArray,
     shift: FloatArray,
@@ -255,8 +256,9 @@ class TiedRun:
         self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=moved)
         self._set(ClassLaw.of(np.array(arrays["precision"]), np.array(arrays["shift"])))
 
+    @equation("villacampa2017", "u43-sep-log-evidence")
     def log_evidence(self) -> float | None:
-        """log Z_q of all data: prior part, log Z of all factors, n_j (g of the cavity less g of q). One pass."""
+        """log Z_q, villacampa2017: prior part, log Z of all factors, n_j (g of the cavity less g of q). One pass."""
         value = sum(float(self.tilt(view, y)[0].log_norm.sum()) for view, y in self._chunks(None))
         law, cavity = self.law, self.cavity
         whole = 0.5 * (law.shift_norm - law.log_det)

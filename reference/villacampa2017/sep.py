@@ -34,6 +34,7 @@ def sep_tied_factor(coefficients: Coefficients, y: Labels, upsilon: Array) -> li
     return [Natural((upsilon[k].T * delta[k]) @ upsilon[k], upsilon[k].T @ mu_tilde[k]) for k in range(len(upsilon))]
 
 
+@equation("villacampa2017", "u42-sep-factor-count")
 def factor_counts(y: Labels, n_classes: int, count: str = "all") -> Array:
     """n of the cavity q/φ̃^{1/n} for each class, (C,): section 2.3.1 of villacampa2017.
 
@@ -55,6 +56,28 @@ def factor_counts(y: Labels, n_classes: int, count: str = "all") -> Array:
         return np.full(n_classes, float(n * (n_classes - 1)))
     own = np.bincount(y, minlength=n_classes).astype(np.float64)
     return (n_classes - 1) * own + (n - own)
+
+
+@equation("villacampa2017", "u44-sep-batch-share")
+def sep_batch_update(tied_factor: Natural, new: Natural, share: float, damping: float) -> Natural:
+    """T + ρ(Σ new - r T), t + ρ(Σ new - r t) of one class: villacampa2017, 2.3.1 and 2.3.2, in words only.
+
+    Parameters
+    ----------
+    tied_factor : Natural     T and t
+    new : Natural             the refined factors of a mini-batch, summed
+    share : float             r, part of the factors of the class that the mini-batch holds
+    damping : float           ρ in (0, 1]
+
+    Notes
+    -----
+    With a list of factors a mini-batch would have its own replaced. Tied, each of them is T/n, and the n r of the
+    mini-batch are r T together. All data have r = 1, the whole replacement.
+    """
+    return Natural(
+        tied_factor.precision + damping * (new.precision - share * tied_factor.precision),
+        tied_factor.shift + damping * (new.shift - share * tied_factor.shift),
+    )
 
 
 @equation("villacampa2017", "u16-sep-cavity")

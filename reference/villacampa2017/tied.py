@@ -4,6 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common.errors import factorise
+from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.derivatives import Pull, Weights, tied_pull
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, gaussian_log_normaliser
@@ -13,7 +14,7 @@ from reference.villacampa2017.methods import Step, Value, at_labels, marginals
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural, natural_parameter_sum, per_class
 from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections
-from reference.villacampa2017.sep import factor_counts, sep_cavity, sep_tied_factor
+from reference.villacampa2017.sep import factor_counts, sep_batch_update, sep_cavity, sep_tied_factor
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -87,11 +88,15 @@ class TiedEP:
             left = d_shift - d_precision @ posterior.mean[k]
             size = float(np.sum(moved * moved.T)), float(left @ posterior.cov[k] @ left)
             residual = max(residual, *(np.sqrt(max(part, 0.0)) for part in size))  # below zero by rounding only
-            new.append(Natural(old.precision + self.damping * d_precision, old.shift + self.damping * d_shift))
+            new.append(sep_batch_update(old, target[k], float(shares[k]), self.damping))
         return Step(new, float(residual), 0)
 
+    @equation("villacampa2017", "u43-sep-log-evidence")
     def value(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q with n factors of one kind a class, from sites, posterior and K."""
+        r"""log Z_q of villacampa2017 with n factors of one kind a class, from sites, posterior and K.
+
+        P + Σ_i Σ_{k≠y_i} log Z_{i,k} + Σ_k n_k [g(θ\) - g(θ)],   P as in (60)
+        """
         cavities = self._cavities(sites, K)
         _, tilted = sep_refine_factors(cavities, self.y, K.upsilon, K.cond_var)
         total = ep_log_evidence_from_moments(posterior, K.K_ZZ, tilted.log_norm)

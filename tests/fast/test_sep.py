@@ -89,6 +89,7 @@ def _dense_step(dense, y, T, t, rows, count, damping):
     )
 
 
+@pytest.mark.verifies("villacampa2017", "u43-sep-log-evidence", route="definition by dense matrices")
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_steps_on_listed_batches_are_those_of_dense_matrices(count):
     p = _problem(1)
@@ -113,6 +114,7 @@ def test_steps_on_listed_batches_are_those_of_dense_matrices(count):
 
 @pytest.mark.verifies("villacampa2017", "u16-sep-cavity", route="definition with whitened sites as outer products")
 @pytest.mark.verifies("villacampa2017", "u15-sep-tied-factor", route="definition with whitened sites as outer products")
+@pytest.mark.verifies("villacampa2017", "u44-sep-batch-share", route="definition with whitened sites as outer products")
 @pytest.mark.verifies("villacampa2017", "u18-minibatch-ratio", route="definition")
 def test_cavity_and_update_of_tied_factors_are_those_of_their_definitions():
     rng = np.random.default_rng(2)
@@ -131,6 +133,7 @@ def test_cavity_and_update_of_tied_factors_are_those_of_their_definitions():
     assert data_scale(30, 4) == 7.5
 
 
+@pytest.mark.verifies("villacampa2017", "u42-sep-factor-count", route="by hand")
 def test_counts_say_how_many_factors_touch_a_class():
     np.testing.assert_array_equal(factor_counts(np.array([4, 1, 0]), 5, "all"), [10.0, 10.0, 10.0])
     np.testing.assert_array_equal(factor_counts(np.array([4, 1, 0]), 5, "per-class"), [9.0, 6.0, 5.0])

@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal, norm
 
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.factors import posterior_of
+from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.posterior import Coefficients, Natural
 from reference.villacampa2017.prediction import (
     predictive_class_probability,
@@ -14,7 +15,8 @@ from reference.villacampa2017.prediction import (
     predictive_latent_mean,
     predictive_latent_variance,
 )
-from reference.villacampa2017.sep import factor_counts, sep_cavity, sep_tied_factor
+from reference.villacampa2017.sep import factor_counts, sep_batch_update, sep_cavity, sep_tied_factor
+from reference.villacampa2017.tied import TiedEP
 
 
 @pytest.fixture
@@ -122,6 +124,7 @@ def test_n_roots_of_the_tied_factor_make_up_for_the_cavity(model):
         sep_cavity(natural, tied, np.full(s.C, 1e-3))
 
 
+@pytest.mark.verifies("villacampa2017", "u42-sep-factor-count", route="one by one")
 def test_factors_that_touch_a_class_are_counted_one_by_one(model):
     s = model
     touched = np.zeros(s.C)
@@ -131,5 +134,50 @@ def test_factors_that_touch_a_class_are_counted_one_by_one(model):
                 touched[k] += 1
                 touched[y] += 1
     np.testing.assert_array_equal(factor_counts(s.y, s.C, "per-class"), touched)
+    np.testing.assert_array_equal(factor_counts(s.y, s.C), sum(s.C - 1 for _ in s.y))
     with pytest.raises(ValueError, match="count"):
         factor_counts(s.y, s.C, "some")
+
+
+@pytest.mark.verifies("villacampa2017", "u44-sep-batch-share", route="a list of factors, all of one kind")
+def test_a_batch_takes_the_place_of_its_share_of_equal_factors(model):
+    s = model
+    coefficients = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
+    tied = sep_tied_factor(coefficients, s.y, s.upsilon)[0]
+    new = [Natural(0.1 * (i + 1) * np.eye(s.m), 0.2 * i * np.ones(s.m)) for i in range(3)]
+    n, damping = 10, 0.6
+    # ten equal factors, three of which move towards new ones
+    kept = Natural(tied.precision * (n - 3) / n, tied.shift * (n - 3) / n)
+    for each in new:
+        kept = Natural(
+            kept.precision + (1.0 - damping) * tied.precision / n + damping * each.precision,
+            kept.shift + (1.0 - damping) * tied.shift / n + damping * each.shift,
+        )
+    refined = Natural(sum(each.precision for each in new), sum(each.shift for each in new))
+    got = sep_batch_update(tied, refined, 3 / n, damping)
+    # sums of a dozen terms
+    np.testing.assert_allclose(got.precision, kept.precision, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(got.shift, kept.shift, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.verifies("villacampa2017", "u43-sep-log-evidence", route="density ratios at a point of inducing values")
+@pytest.mark.parametrize("count", ["all", "per-class"])
+def test_log_evidence_of_tied_factors_is_the_integral_of_what_they_stand_for(model, count):
+    """Each factor is exchanged for Z_ik q/cavity: at any point log Z_q = log p - log q + sum of log Z_ik q/cavity."""
+    s = model
+    tied = sep_tied_factor(Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other), s.y, s.upsilon)
+    K = Matrices(s.K_ZZ, s.upsilon, s.cond_var)
+    method = TiedEP(s.y, s.C, 0.5, count)
+    q = method.posterior(tied, K)
+    value = method.value(tied, q, K)
+    total = float(value.log_norm.sum())
+    for k in range(s.C):
+        u, n = s.inducing_values[k], method.counts[k]
+        P = np.linalg.inv(q.cov[k]) - tied[k].precision / n
+        cov = np.linalg.inv(P)
+        mean = cov @ (np.linalg.solve(q.cov[k], q.mean[k]) - tied[k].shift / n)
+        log_q = multivariate_normal(q.mean[k], q.cov[k]).logpdf(u)
+        total += multivariate_normal(np.zeros(s.m), s.K_ZZ[k]).logpdf(u) - log_q
+        total += n * (log_q - multivariate_normal(mean, cov).logpdf(u))
+    # 15 densities of logarithms below 100 at conditions of 1e3
+    assert value.log_evidence == pytest.approx(total, rel=0, abs=1e-9)
