@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_ndtr, ndtr
+from scipy.special import expit, log_ndtr, ndtr
 from scipy.stats import kstest, norm, truncnorm
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
@@ -45,6 +45,7 @@ def cut_normal(low: float, high: float) -> tuple[float, float, float]:
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.draws.truncated_normal import draw_interval, interval
+    from gibbs.draws.univariate_truncated import draw_above, draw_below
 
     expected = np.array([cut_normal(low, high) for low, high in INTERVALS])
     pieces = [interval(*INTERVALS.T), *(interval(low, high) for low, high in INTERVALS)]
@@ -62,6 +63,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         ):
             p = kstest(drawn, truncnorm(low, high).cdf).pvalue
             z.append(norm.isf(0.5 * max(float(p), 1e-300)))
+    for bound in (-3.0, 2.0, 5.0, 9.0, 40.0, 300.0):
+        drawn = draw_above(rng, np.full(n, 0.7), np.full(n, 2.0), 0.7 + 2.0 * bound)
+        lower = -draw_below(rng, np.full(n, -0.7), np.full(n, 2.0), np.full(n, -0.7 - 2.0 * bound))
+        for values in (drawn, lower):
+            tail = np.exp(log_ndtr(-(values - 0.7) / 2.0) - log_ndtr(-bound))  # uniform
+            z.append(norm.isf(0.5 * max(float(kstest(tail, "uniform").pvalue), 1e-300)))
     yield Tested(
         np.array(z), "Kolmogorov and Smirnov's test of draws, its p read as a z; Holm over the run at 1e-4", "gibbs",
         "scipy.stats", "a distribution function that is off by 5 % would show",
@@ -97,6 +104,25 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         np.array(z), "means and variances; two-sided z, Holm over the run at 1e-4", "gibbs", "definition",
         "a tenth of a deviation, a seventh of a variance would show",
     )  # fmt: skip
+
+
+@check(
+    "identity/gibbs-logit/logistic_means",
+    paper="wenzel2019",
+    question="Is the mean of a logistic function of a Gaussian right, narrow or wide?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from gibbs.quadrature import logistic_normal_mean
+
+    mean, sd = (grid.ravel() for grid in np.meshgrid([-6.0, -0.3, 0.0, 2.0, 30.0], [1e-3, 0.3, 1.0, 4.0, 20.0, 300.0]))
+    x = np.linspace(-8.5, 8.5, 200_001)
+    weight = np.exp(-0.5 * x**2)
+    weight /= weight.sum()
+    # the widest Gaussian has four points to each unit of the logistic: its strip leaves exp(-2 pi² 4)
+    expected = np.array([expit(m + s * x) @ weight for m, s in zip(mean, sd, strict=True)])
+    worst = float(np.abs(logistic_normal_mean(mean, np.square(sd)) - expected).max())
+    yield Compared(worst, 2e-10, "states 1e-10, the judge's rule far less", "gibbs", "definition")
 
 
 @check(

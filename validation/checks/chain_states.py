@@ -121,7 +121,10 @@ def _interruptions(entry: Interrupted) -> Iterable[Outcome]:
             )  # fmt: skip
         path = Path(folder) / "run.npz"
         refused = 0
-        for change in ({"seed": 4}, {"n_draws": entry.sampler.options["n_draws"] + 1}):
+        few = entry.sampler.few
+        names = ("X", "X_test", "variance", "lengthscales", "noise", "jitter", *(("Z",) if few.fitc else ()))
+        moved = [{"given": {name: 1.01 * np.asarray(few.arguments()[name])}} for name in names]
+        for change in ({"seed": 4}, {"n_draws": entry.sampler.options["n_draws"] + 1}, *moved):
             try:
                 sampled(
                     entry.sampler,
@@ -132,9 +135,9 @@ def _interruptions(entry: Interrupted) -> Iterable[Outcome]:
             except ValueError as error:
                 refused += "another run" in str(error)
         yield Compared(
-            float(2 - refused),
+            float(2 + len(names) - refused),
             0.0,
-            f"{name}: a file of another seed or length is refused",
+            f"{name}: a file of another seed, length or input is refused",
             "gibbs",
             "gibbs",
             "accepted",
@@ -344,6 +347,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         values = {"x": x, "y": series(rng, (r, 800), 1, phi)[..., 0]}
         if trial % 5 == 0:
             values["still"] = np.ones((r, 800))
+        if trial == 47:  # a trend that split R-hat lets pass, and the change from window to window does not
+            limit, values = 100, {"x": rng.standard_normal((16, 800, 1)) + 0.02 * np.arange(800.0)[None, :, None]}
         watch, sweep = Watch(limit), 0
         while True:
             sweep += 1

@@ -387,15 +387,16 @@ def _lengths(**more: Any) -> dict[str, Any]:
     return {"n_chains": 32, "n_draws": 40, "n_warmup": 40} | more
 
 
-def sampled(entry: Sampler, seed: int, **more: Any) -> Any:
-    """One run of the sampler, fields of `gibbs` as they are."""
+def sampled(entry: Sampler, seed: int, given: Mapping[str, Any] | None = None, **more: Any) -> Any:
+    """One run of the sampler, fields of `gibbs` as they are; given: inputs in place of those of the data."""
     from gibbs import exact_probit, hyper, multinomial_probit, pairwise, sampling, softmax, threshold
 
-    few, given = entry.few, entry.few.arguments()
+    few, given = entry.few, {**entry.few.arguments(), **(given or {})}
     options = {**entry.options, **more, "seed": seed}
     if entry.method == "gibbs-logit" and "learn" not in options:
-        theta, sign = few.thetas[0], 2.0 * few.y - 1.0
-        kernel: tuple[Any, ...] = (theta[0], theta[1:-1], theta[-1], given["jitter"], given["X_test"])
+        sign = 2.0 * few.y - 1.0
+        held = (given["variance"][0], given["lengthscales"][0], given["noise"][0])
+        kernel: tuple[Any, ...] = (*held, given["jitter"], given["X_test"])
         if few.fitc:
             return sampling.sample_fitc(given["X"], sign, given["Z"], *kernel, **options)
         return sampling.sample_full(given["X"], sign, *kernel, **options)
