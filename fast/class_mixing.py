@@ -26,6 +26,7 @@ class Mixed(NamedTuple):
     iterations: int
     n_improper: int
     rate: float = 0.0  # largest eigenvalue of an undamped sweep that was seen, by the ratio of step and distance
+    why: str = ""  # nothing was mixed: the matrix that had no factor
 
 
 def worth_mixing(run: object, max_iterations: int) -> bool:
@@ -42,7 +43,7 @@ def worth_mixing(run: object, max_iterations: int) -> bool:
 
 
 def mix(run: SiteRun, *, tolerance: float, max_iterations: int, damping: float) -> Mixed:
-    """Move the sites of a run near their fixed point; whatever fails leaves them at the best point so far.
+    """Move the sites of a run near their fixed point; a matrix without a factor leaves them where they were.
 
     Parameters
     ----------
@@ -87,10 +88,10 @@ def mix(run: SiteRun, *, tolerance: float, max_iterations: int, damping: float) 
             visit, start, tolerance=tolerance, max_iterations=max_iterations, damping=damping, monotone=False,
             signed=run.factors.signed,
         )  # fmt: skip
-    except (ValueError, NotPositiveDefiniteError):
+    except NotPositiveDefiniteError as error:
         run.sites[::2], run.sites[1::2] = start[0].reshape(shape), start[1].reshape(shape)
         run.rebuild()
-        return Mixed(0, 0)
+        return Mixed(0, 0, why=str(error))
     run.sites[::2] = end.visit.site_precision.reshape(shape)
     run.sites[1::2] = end.visit.site_shift.reshape(shape)
     run.rebuild()

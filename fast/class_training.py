@@ -317,7 +317,8 @@ def converge(
 ) -> Trained:
     """Sweeps until an undamped one would change nothing, priors held.
 
-    Mixing comes first where that pays; where it does not lead to a point that sweeps certify, sweeps start over.
+    Mixing comes first where that pays; where it does not lead to a point that sweeps certify, sweeps start over. The
+    reason of the end then says why they are plain ones.
 
     Parameters
     ----------
@@ -332,9 +333,12 @@ def converge(
             run, tolerance=settings.tolerance, max_iterations=settings.max_iterations - 1, damping=settings.damping
         )
         found = _plain(run, settings, callback, mixed.iterations, mixed.n_improper, mixed.rate)
-        if found.converged:
-            return found
-        run.restore(before, *priors, True)
+        why = mixed.why
+        if not found.converged:
+            why = why or "mixing led to no point that sweeps certify"
+            run.restore(before, *priors, True)
+            found = _plain(run, settings, callback, 0, 0)
+        return found._replace(reason=f"{found.reason}; plain sweeps alone: {why}") if why else found
     return _plain(run, settings, callback, 0, 0)
 
 

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -390,6 +391,52 @@ def diverging(runs: Iterable[Run]) -> Iterable[Outcome]:
             "fast, one step less",
             "numbers that differ, all of them if the end is not told",
         )
+
+
+# -- mixing that gives way ---------------------------------------------------------------------------------------
+
+
+def fallback(method: str) -> Iterable[Outcome]:
+    """Mixing that meets a matrix without a factor, and mixing that has a bug."""
+    from fast import class_mixing
+    from fast.errors import NotPositiveDefiniteError
+
+    options = {"damping": 0.7, "alpha": 0.7} if method == "pep" else {"damping": 0.7}
+    run = Run("", method, method, "threshold errors" if method == "pep" else "threshold", options)
+    with mock.patch.object(class_mixing, "_PLAIN", 10**6):
+        plain = fit(run)
+    with mock.patch.object(class_mixing, "settle", side_effect=NotPositiveDefiniteError("B of the judge")):
+        gave_way = fit(run)
+    apart = unequal(digits(gave_way), digits(plain))
+    yield Compared(
+        apart + float("B of the judge" not in gave_way.trained.reason), 0.0,
+        f"without mixing the sweeps are the plain ones, and it is said why: {gave_way.trained.reason!r}", "fast",
+        "fast, plain sweeps", "numbers that differ, and a reason that is missing",
+    )  # fmt: skip
+    hidden = []
+    for error in (ValueError, ZeroDivisionError, IndexError, np.linalg.LinAlgError):
+        with mock.patch.object(class_mixing, "settle", side_effect=error("a bug")), suppress(error):
+            fit(run)
+            hidden.append(error.__name__)
+    yield Compared(
+        float(len(hidden)), 0.0, f"only a failed factorisation is a reason to go on without mixing; hidden: {hidden}",
+        "fast", "the definition", "of four other errors, those that were swallowed",
+    )  # fmt: skip
+
+
+def _register_fallback(method: str) -> None:
+    @check(
+        f"invariance/{method}/fallback",
+        paper=PAPER[method],
+        question="Does mixing give way to plain sweeps for a failed factorisation alone, and say so?",
+        problems=(NO_PROBLEM,),
+    )
+    def _(context: Context, problem: Problem) -> list[Outcome]:
+        return list(fallback(method))
+
+
+for _method in ("ep", "pep"):
+    _register_fallback(_method)
 
 
 def _by_method() -> dict[str, list[Run]]:

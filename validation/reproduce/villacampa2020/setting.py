@@ -99,7 +99,7 @@ class Run(NamedTuple):
         again = tuple(f"{label}: diverged from rate {rate:g}, begun again with {rate / 10:g}" for rate in self.restarts)
         if self.lost:
             return (*again, f"{label}: {self.optimum}")
-        usual = self.reason in ("", "tolerance reached") or self.reason.endswith("steps made")
+        usual = not self.reason or self.reason.startswith("tolerance reached") or self.reason.endswith("steps made")
         usual = usual or "CONVERGENCE" in self.reason or "LIMIT" in self.reason
         return again if usual else (*again, f"{label}: {self.reason}")
 
