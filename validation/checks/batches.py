@@ -98,6 +98,11 @@ def shuffling() -> Iterable[Outcome]:
         float(_wrong_lists()), 0.0, "drawn without repetition, epoch by epoch", "fast", "the definition",
         "index lists that repeat a row, or epochs that miss one",
     )  # fmt: skip
+    steps = _epochs_by_default()
+    yield Compared(
+        float(abs(steps - 30)), 0.0, "ten epochs of eight data in batches of three are thirty steps", "fast",
+        "the definition", "steps too many or too few",
+    )  # fmt: skip
 
 
 def _wrong_bijection(count: int) -> bool:
@@ -147,6 +152,15 @@ def _wrong_lengths() -> list[str]:
     if source.n != 9 or sum(source.draw().y.size for _ in range(source.batches_per_epoch)) != 9 or source.epoch != 1:
         wrong.append("9 of 9 refused")
     return wrong
+
+
+def _epochs_by_default() -> int:
+    """Steps of epgpc where nobody says how many."""
+    from fast.methods import epgpc_svi
+
+    rng = np.random.default_rng(4)
+    X, y = rng.normal(size=(8, 2)), np.arange(8) % 2
+    return int(epgpc_svi.fit(X, y, 1.0, [1.0, 1.0], 0.1, 1e-3, X[:3], batch_size=3).iterations)
 
 
 def _wrong_lists() -> int:

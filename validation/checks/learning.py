@@ -220,6 +220,8 @@ def _binary(method: str, kind: str) -> tuple[Run, ...]:
             {"batches": BATCHES * 40, "window": 2, "stop": 0.05, "trace": True, "rate": 0.3, "learn": ("variance",)},
             full=True),
     ]  # fmt: skip
+    # a threshold of None is handed to `fast` as zero: never
+    found.append(Run("never stops", kind, {"batches": BATCHES * 4, "stop": None, "trace": True, "rate": 0.3}))
     return tuple(entry._replace(apart=("residual",)) for entry in found)
 
 
@@ -348,6 +350,39 @@ def side_by_side(context: Context, method: str, runs: Iterable[Run]) -> Iterable
         )
 
 
+def told(context: Context, method: str, run: Run) -> Iterable[Outcome]:
+    """A listener of a run on batches, and how many steps the answer says were made."""
+    for witness in WITNESSES:
+        seen: list[int] = []
+
+        def listen(progress: Any, seen: list[int] = seen) -> None:
+            seen.append(int(progress.iteration))
+
+        answer = context.solve(witness, method, tiny(run.kind), callback=listen, **run.options)
+        wanted = list(range(1, len(run.options["batches"]) + 1))
+        yield Compared(
+            float(seen != wanted) + float(answer.iterations != len(wanted)),
+            0.0,
+            f"{len(wanted)} batches are as many steps; told of {seen}, counted {answer.iterations}",
+            witness,
+            "the definition",
+            "whether the steps told of, or their count, are others",
+        )
+
+
+def _register_told(method: str) -> None:
+    run = next(run for run in RUNS[method] if "batches" in run.options)
+
+    @check(
+        f"invariance/{method}/told",
+        paper=PAPER[method],
+        question="Is a listener told of every step of a run on batches, once and in order?",
+        problems=(NO_PROBLEM,),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return told(context, method, run)
+
+
 def _register(method: str, runs: tuple[Run, ...]) -> None:
     @check(
         f"identity/{method}/paths",
@@ -361,3 +396,5 @@ def _register(method: str, runs: tuple[Run, ...]) -> None:
 
 for _method, _runs in RUNS.items():
     _register(_method, _runs)
+for _method in ("ep", "sep", "pep", "apep", "vi-robust", "x-gpc-svi", "svgpc", "epgpc", "svi"):
+    _register_told(_method)

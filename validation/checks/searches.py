@@ -259,7 +259,8 @@ def _staged_search(hill: _Hill, n_fun: int | None = None, tolerance: float = 0.0
 
 def promises() -> Iterable[Outcome]:
     """Broken promises of each search, by name."""
-    for name, wrong in (("fast", _fast_promises()), ("reference", _reference_promises())):
+    ours = (*_fast_promises(), *_restart_promises(), *_mixing_promises())
+    for name, wrong in (("fast", ours), ("reference", tuple(_reference_promises()))):
         broken = [text for text in wrong if text]
         yield Compared(
             float(len(broken)), 0.0, f"a quadratic of three logarithms has one top; {broken or 'all kept'}", name,
@@ -287,6 +288,8 @@ def _fast_promises() -> Iterable[str]:
         yield from _at_top(ended, name)
         yield "" if found.n_evaluations == len(ended.hill.seen) else f"{name}: {found.n_evaluations} evaluations"
         yield "" if found.n_refused == 0 else f"{name}: {found.n_refused} refused"
+        # twice what a quadratic of three logarithms takes: value and slope belong to one function
+        yield "" if found.n_evaluations <= 24 else f"{name}: {found.n_evaluations} evaluations"
         yield (
             ""
             if np.array_equal(ended.hill.seen[0], ended.start)
@@ -321,6 +324,53 @@ def _fast_promises() -> Iterable[str]:
         yield "a start that is refused raises nothing"
     ended, found = _fast_search(_Hill(near, height=-3e9))  # a large objective: relative criteria
     yield from _at_top(ended, "large", 0.3)
+
+
+def _restart_promises() -> Iterable[str]:
+    """Restarts of x-gpc: logarithms of the scales moved by standard normals, Z where it was, the best end."""
+    from unittest import mock
+
+    from fast.batch_learning import Learned
+    from fast.methods import x_gpc
+
+    problem = line("logit")
+    assert problem.Z is not None
+    data, rest = (problem.X, problem.y), (0.05, 1e-3)
+    learn = ("variance", "lengthscales", "Z")
+    seen: list[Any] = []
+
+    def stays(evaluate: Any, packing: Any, **options: Any) -> Learned:
+        seen.append((packing.hyper, packing.Z))
+        value, _ = evaluate(packing.hyper, packing.Z)
+        return Learned(packing.hyper, packing.Z, np.array([value]), True, "stays", 1, 0)
+
+    with mock.patch.object(x_gpc, "maximise", stays):
+        found, _ = x_gpc.fit_learning(*data, 1.2, [0.9], *rest, problem.Z[0], learn=learn, restarts=3, seed=1)
+    first = np.log([1.2, 0.9])
+    wanted = np.exp(np.vstack([first, first + np.random.default_rng(1).standard_normal((3, 2))]))
+    starts = np.array([[hyper.variance, hyper.lengthscales[0]] for hyper, _ in seen])
+    yield "" if starts.shape == wanted.shape and np.allclose(starts, wanted, rtol=1e-12) else f"restarts at {starts}"
+    yield "" if all(np.array_equal(Z, problem.Z[0]) for _, Z in seen) else "restarts move Z"
+    bounds = [x_gpc.fit(*data, v, [length], *rest, problem.Z[0]).elbo for v, length in wanted]
+    yield "" if abs(found.elbo - max(bounds)) < 1e-8 else f"the best end is {max(bounds)}, not {found.elbo}"
+
+
+def _mixing_promises() -> Iterable[str]:
+    """Anderson mixing of a linear iteration in four dimensions: its fixed point after five differences."""
+    from fast.mixing import Mixing
+
+    A, top = np.diag([0.2, 0.5, 0.9, 1.3]), np.array([1.0, -2.0, 3.0, 0.5])
+    A[0, 1] = A[1, 0] = 0.1
+    for memory, steps, apart in ((8, 7, 1e-8), (2, 40, 1e-6)):
+        mixing, x = Mixing(memory), np.zeros(4)
+        gap = A @ (top - x)
+        for _ in range(steps):
+            step = mixing.step(gap, lambda part: part, 0.8)
+            new = x + (0.8 * gap if step is None else step)
+            new_gap = A @ (top - new)
+            mixing.learn(new - x, new_gap - gap)
+            x, gap = new, new_gap
+        yield "" if np.abs(x - top).max() < apart else f"mixing of {memory} ends {np.abs(x - top).max():.2g} away"
 
 
 def _reference_promises() -> Iterable[str]:
