@@ -119,7 +119,9 @@ def _labelled(model: Any, probabilities: Array, problem: Data) -> float:
 def learned(entry: Entry) -> Iterable[Outcome]:
     """Learning on all rows from the same start, the noise from zero."""
     problem = data(entry.n_classes)
-    slow = entry.method in ("rpapep", "nested-ep", "nested-iep")  # one iteration of these costs as much as three
+    slow = entry.family == "classes" or entry.method.startswith(
+        "nested"
+    )  # one iteration of these costs as much as three
     given = changed(entry, problem, max_iter=1 if slow else 3, noise=0.2 if entry.family == "classes" else 0.0)
     if entry.family == "classes":
         given |= {"shared": True, "inducing_points": problem.X[::5]}
