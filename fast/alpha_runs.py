@@ -376,6 +376,14 @@ class EnergyRun:
         step = self._mixing.step(self.here.change.flat, _Frame(self.law).into, self.rho)
         return None if step is None else self._moved(step)
 
+    def distance(self) -> float:
+        """Estimated distance of q from the optimum, in its own units: its direction over 1 - the slowest contraction.
+
+        From the steps that are remembered; where a search has ended the run there are none, and it is the direction.
+        """
+        rate = min(self._mixing.rate(_Frame(self.law).into), 1.0 - 1e-9)
+        return self.here.change.residual / (1.0 - rate)
+
     def _look(self) -> None:
         """Whether q has left every bound."""
         self.unbounded = None

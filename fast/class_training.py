@@ -80,6 +80,7 @@ class Progress(NamedTuple):
 
 
 _BLURRED = 1e-12  # below, rounding blurs ratios of changes
+_ALLOWED = 100.0  # distance from the optimum of an energy, over the tolerance on its direction
 _LAST = 8  # changes from which their fall is read
 
 
@@ -396,6 +397,11 @@ def _plain(
             callback(Progress(iteration, value, residual, improper, run.points.hyper, run))
         if not np.isfinite(residual):
             break
+    if converged and hasattr(run, "distance") and (left := run.distance()) > _ALLOWED * settings.tolerance:
+        converged = False
+        why = (
+            f"found an estimated distance of {left:.1e} from the optimum, expected {_ALLOWED * settings.tolerance:.1e}"
+        )
     reason = "tolerance reached" if converged else why or f"{iteration} sweeps made"
     return Trained(np.array(trace), residual, converged, iteration, improper, False, reason)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fast._types import FloatArray
-from fast.linalg import least_squares
+from fast.linalg import largest_ritz_value, least_squares
 
 
 class Mixing:
@@ -34,6 +34,18 @@ class Mixing:
         self._moved.append(moved)
         self._changed.append(changed)
         del self._moved[: -self.memory], self._changed[: -self.memory]
+
+    def rate(self, measure: Callable[[FloatArray], FloatArray]) -> float:
+        """Largest Ritz value of x + G(x) on the steps that are remembered: the slowest contraction seen; 0 before two.
+
+        Parameters
+        ----------
+        measure : callable    (p,) to coordinates in which least squares means something; linear
+        """
+        if len(self._moved) < 2:
+            return 0.0
+        tables = [np.column_stack([measure(part) for part in parts]) for parts in (self._moved, self._changed)]
+        return max(0.0, largest_ritz_value(*tables))
 
     def step(
         self, gap: FloatArray, measure: Callable[[FloatArray], FloatArray], damping: float = 1.0
