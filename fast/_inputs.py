@@ -39,6 +39,9 @@ def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
         raise ValueError(f"{name}: found no array ({error}), expected real numbers") from error
     if array.dtype.kind not in _REAL_KINDS:
         raise ValueError(f"{name}: found dtype {array.dtype}, expected real numbers")
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+        with np.errstate(over="ignore"):  # a long double beyond float64: infinite, and refused as such
+            array = array.astype(np.float64)
     return array
 
 

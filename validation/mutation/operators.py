@@ -70,6 +70,11 @@ _TWINS = {
 }
 
 
+# what counts things: only there do < and <= differ, since two real numbers are equal with probability zero
+_COUNTS = re.compile(
+    r"[ijklmnC]|[nk]_\w+|\w*(count|iterations?|steps?|size|rank|length|number|rounds?|draws|chains|sweeps)"
+)
+
 # functions that give the same for their arguments in another order
 _COMMUTE = frozenset(
     {
@@ -206,7 +211,12 @@ def _computing(root: ast.expr) -> Iterator[ast.AST]:
         if isinstance(node, ast.Call) and re.search(r"\bwarn\b|\w(Error|Warning)$", ast.unparse(node.func)):
             continue
         yield node
-        stack.extend(ast.iter_child_nodes(node))
+        # whether zip looks at lengths is a check of arguments
+        stack.extend(
+            entry
+            for entry in ast.iter_child_nodes(node)
+            if not (isinstance(entry, ast.keyword) and entry.arg == "strict")
+        )
 
 
 def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:
@@ -235,8 +245,24 @@ def _of_comparison(source: Source, node: ast.Compare) -> Iterator[Change]:
     for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
         if type(op) in _COMPARISON:
             symbol, others = _COMPARISON[type(op)]
+            if len(others) > 1 and not (_counts(left) or _counts(right)):
+                others = others[1:]
             between = source.span(left)[1], source.span(right)[0]
             yield from _swapped(source, between, symbol, others, "comparison")
+
+
+def _counts(node: ast.expr) -> bool:
+    """Whether an expression is a count: a whole number that is written there, a length, a name that says so."""
+    if isinstance(node, ast.BinOp) and not isinstance(node.op, (ast.Div, ast.Pow)):
+        return _counts(node.left) or _counts(node.right)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int) and not isinstance(node.value, bool)
+    if isinstance(node, ast.Call):
+        return ast.unparse(node.func) in ("len", "int") or ast.unparse(node.func).endswith("count_nonzero")
+    if isinstance(node, ast.Subscript):
+        return ast.unparse(node.value).endswith(".shape")
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name in ("ndim", "size") or re.fullmatch(_COUNTS, name.lstrip("_")) is not None
 
 
 def _of_constant(source: Source, node: ast.Constant) -> Iterator[Change]:

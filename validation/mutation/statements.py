@@ -196,7 +196,7 @@ class _Place(NamedTuple):
 def _walk(body: list[ast.stmt], here: _Place) -> Iterator[_Place]:
     """The statements that compute, each with its place."""
     for node in body:
-        if _is_text(node) or _only_checks(node):
+        if _is_text(node) or _only_checks(node) or (not here.function and _cuts_work(node)):
             continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if not any(fnmatchcase(node.name, pattern) for pattern in _areas()["leave_out"]["functions"]):
@@ -251,11 +251,24 @@ def _only_checks(node: ast.stmt) -> bool:
     """An `if` that does nothing but raise, or warn, and the statements that do that."""
     if isinstance(node, (ast.Raise, ast.Assert)):
         return True
+    if isinstance(node, (ast.Expr, ast.Assign)) and isinstance(node.value, ast.Call):
+        checks = _areas()["leave_out"]["checks"]
+        return any(fnmatchcase(ast.unparse(node.value.func), pattern) for pattern in checks)
     if isinstance(node, ast.If) and not node.orelse:
         return isinstance(node.body[-1], ast.Raise) and all(
             isinstance(entry, (ast.Raise, ast.Assign)) or _is_text(entry) for entry in node.body
         )
     return isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+
+
+def _cuts_work(node: ast.stmt) -> bool:
+    """A constant of a module that says how much is done at a time, or kept: no number depends on it."""
+    names = [node.target] if isinstance(node, ast.AnnAssign) else node.targets if isinstance(node, ast.Assign) else []
+    return any(
+        isinstance(name, ast.Name) and fnmatchcase(name.id, pattern)
+        for name in names
+        for pattern in _areas()["leave_out"]["constants"]
+    )
 
 
 def _is_bookkeeping(node: ast.Assign) -> bool:

@@ -78,3 +78,13 @@ def test_a_default_is_seen_by_what_runs_in_its_function_and_a_constant_by_the_wh
     text = "A = 1.0\ndef f(x=1):\n    return x + A\n\n\ndef g(x):\n    return x + 2\n"
     found = {(entry.function, entry.first): entry.watched for entry in statements.statements("fast.x", text)}
     assert found == {("", 1): (1, 8), ("f", 2): (3, 3), ("f", 3): (3, 3), ("g", 7): (7, 7)}
+
+
+def test_checks_of_arguments_and_sizes_of_blocks_are_no_candidates():
+    text = (
+        "_BLOCK = 4096\n_STEP = 0.5\n\n\n"
+        "def f(X, y, n):\n"
+        "    X = _inputs.inputs('X', X)\n    _check.count(n, 'n')\n    y = y + 1\n    return X @ y\n"
+    )
+    found = [entry.first for entry in statements.statements("fast.somewhere", text)]
+    assert found == [2, 8]
