@@ -7,6 +7,7 @@ from validation.faults import (
     estimators,
     evidence,
     hard_cases,
+    iterations,
     izmailov,
     judge,
     learning,
@@ -47,5 +48,6 @@ def all_faults() -> tuple[Fault, ...]:
         + truths.FAULTS
         + judge.FAULTS
         + hard_cases.FAULTS
+        + iterations.FAULTS
         + shared.FAULTS
     )
