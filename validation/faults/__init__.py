@@ -11,6 +11,7 @@ from validation.faults import (
     izmailov,
     judge,
     learning,
+    print_villacampa2020,
     probit,
     riihimaki,
     shared,
@@ -40,6 +41,7 @@ def all_faults() -> tuple[Fault, ...]:
         + villacampa2017.FAULTS
         + villacampa2020.FAULTS
         + villacampa2020_baselines.FAULTS
+        + print_villacampa2020.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS

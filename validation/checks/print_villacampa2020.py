@@ -1,0 +1,621 @@
+"""villacampa2020 in print: its equations on what *fast* found, against fast's own values and plain definitions.
+
+Definitions are the judge's: dense natural parameters, `scipy.stats` densities, truncated Gaussian moments and a long
+trapezoidal rule, five-point differences. A printed form with a misprint is held to miss by what the ledger says of it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import multivariate_normal, norm
+
+from validation.checks import villacampa2020_dense as dense
+from validation.checks.core import Compared, Context, Outcome, check
+from validation.compare import relative_difference
+from validation.implementations.quadrature_rule import kernel
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+PAPER = "villacampa2020"
+_TINY = ("two-points-3-sparse-errors",)
+_BOTH = ("two-points-3-sparse-errors", "two-points-3-sparse-threshold")
+_ALPHA = 0.5
+LIMIT = 1e-8
+_IDENTITY = "an identity of small dense matrices, at sites that fast left at rest to 1e-12"
+_MARGIN = 1e-2  # a misprint that moved a number by less would not be told from a slow iteration
+
+
+def printed(module: str) -> Any:
+    """A module of the paper in `reference`, looked up when it is asked, so that a fault planted in it is met."""
+    return importlib.import_module(f"reference.villacampa2020.{module}")
+
+
+def same(equation: str, left: Any, right: Any, whom: str = "definition", *, why: str = _IDENTITY) -> Compared:
+    """A printed equation against what it must give."""
+    left, right = np.asarray(left, dtype=float), np.asarray(right, dtype=float)
+    apart = relative_difference(left, right, 1e-3) if left.shape == right.shape else np.inf
+    return Compared(apart, LIMIT, f"{equation}: {why}", f"print {equation}", whom)
+
+
+def missed(equation: str, as_printed: Any, right: Any, gap: Any) -> Iterable[Compared]:
+    """A misprint: the printed form is off by `gap`, as the ledger says, and that is no small thing."""
+    right, gap = np.asarray(right, dtype=float), np.asarray(gap, dtype=float)
+    yield same(f"{equation} as printed", as_printed, right + gap, why="off by just what the misprint says")
+    miss = relative_difference(np.asarray(as_printed, dtype=float), right)
+    yield Compared(
+        _MARGIN / miss if miss > 0.0 else np.inf,
+        1.0,
+        f"{equation} as printed must miss by more than {_MARGIN:g} of the right value; found {miss:.2g}",
+        f"print {equation} as printed",
+        "definition",
+        f"{_MARGIN:g} over the relative miss",
+    )
+
+
+def slope(function: Callable[[float], float], unit: float = 1.0) -> float:
+    """Derivative at 0, five points, good to 1e-10 of a smooth function that changes over `unit`."""
+    h = 2e-3 * unit
+    near, far = function(h) - function(-h), function(2.0 * h) - function(-2.0 * h)
+    return (8.0 * near - far) / (12.0 * h)
+
+
+def slopes(function: Callable[[Array], float], at: Array, unit: float = 1.0) -> Array:
+    """Derivatives in every entry of an array, all of them free."""
+    found = np.empty(at.size)
+    for j in range(at.size):
+        away = np.zeros(at.size)
+        away[j] = 1.0
+        move = away.reshape(at.shape)
+        found[j] = slope(lambda t, move=move: function(at + t * move), unit)  # type: ignore[misc]
+    return found.reshape(at.shape)
+
+
+F = TypeVar("F", bound=Callable[..., Iterable[Outcome]])
+
+
+def folded(function: F) -> F:
+    """Of comparisons of one name, over data and classes, the worst alone."""
+
+    @wraps(function)
+    def worst(*arguments: Any) -> Iterable[Outcome]:
+        kept: dict[tuple[str, str], Compared] = {}
+        for outcome in function(*arguments):
+            assert isinstance(outcome, Compared)
+            key = outcome.left, outcome.right + outcome.unit
+            # a NaN is kept: it is not <= the one before
+            if key not in kept or not outcome.observed <= kept[key].observed:
+                kept[key] = outcome
+        return list(kept.values())
+
+    return cast(F, worst)
+
+
+class Found:
+    """What fast found on a problem with a method, and the judge's matrices of that problem.
+
+    K, V, P (C, m, m), m, h (C, m)   of the prior, and moments and natural parameters of q
+    upsilon (n, C, m), rows (C, n, m)   the judge's order and the paper's
+    """
+
+    def __init__(self, context: Context, method: str, problem: Problem, alpha: float = _ALPHA, **options: Any) -> None:
+        asked = options if method == "vi-robust" else {"alpha": alpha, **options}
+        self.answer = answer = context.solve("fast", method, problem, tolerance=1e-12, **asked)
+        assert answer.inducing_mean is not None
+        assert answer.inducing_cov is not None
+        assert answer.log_evidence is not None
+        assert problem.Z is not None
+        self.problem, self.alpha, self.y, self.log_evidence = problem, alpha, problem.y, answer.log_evidence
+        self.model = dense.Dense(problem)
+        self.n, self.C = problem.n, problem.n_classes
+        self.K = np.array(
+            [kernel(problem, k, Z, Z) + problem.jitter[k] * np.eye(len(Z)) for k, Z in enumerate(problem.Z)]
+        )
+        self.K_XZ = np.array([kernel(problem, k, problem.X, problem.Z[k]) for k in range(self.C)])
+        self.k_xx = np.repeat((problem.variance + problem.noise)[:, None], self.n, axis=1)
+        self.upsilon, self.s = self.model.upsilon, self.model.cond_var
+        self.rows, self.cond_var = np.swapaxes(self.upsilon, 0, 1), self.s.T
+        self.m, self.V = answer.inducing_mean, answer.inducing_cov
+        self.P = dense.inverse(self.V)
+        self.h = np.einsum("kij,kj->ki", self.P, self.m)
+        self.u = self.m + np.linspace(-0.4, 0.7, self.m.size).reshape(self.m.shape)  # some inducing values
+
+    @property
+    def q(self) -> Any:
+        """q for the paper's functions."""
+        return printed("posterior").Gaussians(self.m, self.V)
+
+    @property
+    def theta(self) -> Any:
+        """Natural parameters of q."""
+        return printed("posterior").Natural(self.P, self.h)
+
+    @property
+    def prior(self) -> Any:
+        """Natural parameters of the prior."""
+        return printed("posterior").Natural(self.model.K_inv, np.zeros_like(self.h))
+
+    def latent_power(self, i: int, mean: Array, var: Array, alpha: float) -> float:
+        """E[p(y_i|f)^alpha] of independent latent values, (C,)."""
+        right = float(dense.largest(self.y[i : i + 1], mean[None], var[None])[0])
+        high, low = (float(value**alpha) for value in self.model.labels)
+        return high * right + low * (1.0 - right)
+
+
+class Sites(Found):
+    """The same for pep, with its sites, cavities and tilted laws.
+
+    c1, c2 (n, C); T (n, C, m, m), t (n, C, m) natural parameters of the factors; log_z (n,) log E[p^alpha] under the
+    cavity; tilted_f, tilted_ff (n, C) mean and variance of the latent values under p^alpha q\\, by truncated Gaussians
+    """
+
+    def __init__(self, context: Context, problem: Problem, alpha: float = _ALPHA) -> None:
+        super().__init__(context, "pep", problem, alpha)
+        self.c1, self.c2 = self.answer.local["site_precision"], self.answer.local["site_shift"]
+        self.T = np.einsum("nk,nki,nkj->nkij", self.c1, self.upsilon, self.upsilon)
+        self.t = self.c2[:, :, None] * self.upsilon
+        self.cavity = [(self.P - alpha * self.T[i], self.h - alpha * self.t[i]) for i in range(self.n)]
+        self.cavity_V = np.array([dense.inverse(P) for P, _ in self.cavity])
+        self.cavity_m = np.array(
+            [np.einsum("kij,kj->ki", V, h) for V, (_, h) in zip(self.cavity_V, self.cavity, strict=True)]
+        )
+        self.a = np.einsum("nki,nki->nk", self.upsilon, self.cavity_m)
+        self.b = self.s + np.einsum("nki,nkij,nkj->nk", self.upsilon, self.cavity_V, self.upsilon)
+        self.log_z = np.array([self.model.log_powers(alpha, *self.cavity[i])[i] for i in range(self.n)])
+        moments = [self._tilted(i) for i in range(self.n)]
+        self.tilted_f, self.tilted_ff = (np.array(part) for part in zip(*moments, strict=True))
+        # Gaussian identities: slopes of log E in the mean and the variance of a latent value
+        self.g = (self.tilted_f - self.a) / self.b
+        self.dv = 0.5 * ((self.tilted_ff + (self.tilted_f - self.a) ** 2) / self.b - 1.0) / self.b
+        # u given f is Gaussian and the label sees f alone
+        gain = np.einsum("nkij,nkj->nki", self.cavity_V, self.upsilon) / self.b[:, :, None]
+        self.new_m = self.cavity_m + gain * (self.tilted_f - self.a)[:, :, None]
+        shrunk = (self.tilted_ff - self.b)[:, :, None, None]
+        self.new_V = self.cavity_V + shrunk * gain[:, :, :, None] * gain[:, :, None, :]
+
+    def _tilted(self, i: int) -> tuple[Array, Array]:
+        """Means and variances of f_i under p(y_i|f_i)^alpha and its cavity: the others are cut off at f_y = x."""
+        a, b, own = self.a[i], self.b[i], int(self.y[i])
+        x = np.linspace(-9.0, 9.0, 1201)
+        weights = np.exp(-0.5 * x * x) * (x[1] - x[0]) / np.sqrt(2.0 * np.pi)
+        x = a[own] + np.sqrt(b[own]) * x
+        below = {k: (x - a[k]) / np.sqrt(b[k]) for k in range(self.C) if k != own}
+        high, low = (float(value**self.alpha) for value in self.model.labels)
+        total, first, second = 0.0, low * a, low * (a**2 + b)
+        all_below = np.prod([norm.cdf(z) for z in below.values()], axis=0)
+        total = low + (high - low) * float(weights @ all_below)
+        first[own] += (high - low) * float(weights @ (x * all_below))
+        second[own] += (high - low) * float(weights @ (x * x * all_below))
+        for k, z in below.items():
+            rest = np.prod([norm.cdf(other) for j, other in below.items() if j != k], axis=0)
+            once = a[k] * norm.cdf(z) - np.sqrt(b[k]) * norm.pdf(z)
+            twice = (a[k] ** 2 + b[k]) * norm.cdf(z) - np.sqrt(b[k]) * (x + a[k]) * norm.pdf(z)
+            first[k] += (high - low) * float(weights @ (rest * once))
+            second[k] += (high - low) * float(weights @ (rest * twice))
+        mean = first / total
+        return mean, second / total - mean**2
+
+    def site(self, i: int) -> Any:
+        """Natural parameters of a factor."""
+        return printed("posterior").Natural(self.T[i], self.t[i])
+
+    def gaussians(self, i: int) -> Any:
+        """Moments of a cavity."""
+        return printed("posterior").Gaussians(self.cavity_m[i], self.cavity_V[i])
+
+    def coefficients(self) -> Any:
+        """Numbers of all factors."""
+        return printed("posterior").Coefficients(self.c1, self.c2)
+
+    def log_density(self, mean: Array, cov: Array, u: Array) -> float:
+        """Of inducing values under independent Gaussians."""
+        return float(sum(multivariate_normal.logpdf(x, m, V) for x, m, V in zip(u, mean, cov, strict=True)))
+
+    def log_ratio(self, i: int) -> float:
+        """log E_q[(p/phi~)^alpha], phi~ of scale one: q phi~^-alpha is the cavity times a number, read off at one u."""
+        own = float(np.sum(self.u * self.t[i]) - 0.5 * np.einsum("ki,kij,kj->", self.u, self.T[i], self.u))
+        apart = self.log_density(self.m, self.V, self.u) - self.log_density(self.cavity_m[i], self.cavity_V[i], self.u)
+        return float(self.log_z[i] + apart - self.alpha * own)
+
+
+# -- the four steps --------------------------------------------------------------------------------------------------
+
+
+@check(
+    "print/pep/steps",
+    paper=PAPER,
+    question="Do the four printed steps, on the sites that fast left at rest, remove, include and project as densities "
+    "say, and give those sites back?",
+    problems=_BOTH,
+)
+@folded
+def steps(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Section 3.1, (A.7) to (A.15) and (A.8), (A.9) beside them."""
+    at = Sites(context, problem)
+    pep, cavity, alpha = printed("pep"), printed("cavity"), at.alpha
+    for i in range(at.n):
+        P, h = at.cavity[i]
+        left = pep.pep_remove(at.theta, at.site(i), alpha)
+        yield same("u15-pep-remove precision", left.precision, P)
+        yield same("u15-pep-remove shift", left.shift, h)
+        law = cavity.power_cavity(at.q, at.site(i), alpha)
+        yield same("(A.7) mean", law.mean, at.cavity_m[i])
+        yield same("(A.7) covariance", law.cov, at.cavity_V[i])
+        numbers = [(float(at.c1[i, k]), float(at.c2[i, k]), at.upsilon[i, k]) for k in range(at.C)]
+        found = [cavity.power_cavity_covariance(at.V[k], c1, u, alpha) for k, (c1, _, u) in enumerate(numbers)]
+        yield same("(A.8)", found, at.cavity_V[i])
+        found = [cavity.power_cavity_mean(at.m[k], at.V[k], c1, c2, u, alpha) for k, (c1, c2, u) in enumerate(numbers)]
+        yield same("(A.9)", found, at.cavity_m[i])
+        included = pep.pep_include(at.gaussians(i), at.upsilon[i], at.s[i], int(at.y[i]), problem.epsilon, alpha)
+        given = np.log(at.latent_power(i, np.sum(at.upsilon[i] * at.u, axis=1), at.s[i], alpha))
+        yield same("u16-pep-include", included(at.u), given + at.log_density(at.cavity_m[i], at.cavity_V[i], at.u))
+        new = pep.pep_project(at.gaussians(i), at.upsilon[i], at.s[i], int(at.y[i]), problem.epsilon, alpha)
+        yield same("u17-pep-project mean", new.mean, at.new_m[i], "truncated Gaussian moments")
+        yield same("u17-pep-project covariance", new.cov, at.new_V[i], "truncated Gaussian moments")
+        yield same("u17-pep-project mean", new.mean, at.m, "fast: q, which a projection must leave")
+        yield same("u17-pep-project covariance", new.cov, at.V, "fast: q, which a projection must leave")
+        site = pep.pep_update(float(at.log_z[i]), new, at.gaussians(i), alpha)
+        yield same("u18-pep-update precision", site.precision, at.T[i], "fast: its own site")
+        yield same("u18-pep-update shift", site.shift, at.t[i], "fast: its own site")
+        factor = at.log_z[i] + at.log_density(at.new_m[i], at.new_V[i], at.u)
+        factor = (factor - at.log_density(at.cavity_m[i], at.cavity_V[i], at.u)) / alpha
+        value = printed("posterior").approximate_factor(site, at.u)
+        yield same("(A.1), u13-pep-factor-recovery", value, np.exp(factor), "(Z_i q_new/q\\)^(1/alpha) at some u")
+        yield same("(A.1) logarithm", printed("posterior").log_approximate_factor(site, at.u), factor)
+
+
+@check(
+    "print/pep/factors",
+    paper=PAPER,
+    question="Do the printed forms (A.2), (A.3) and (A.10) to (A.21) of a factor, and the printed sweeps, give fast's "
+    "sites back?",
+    problems=_BOTH,
+)
+@folded
+def factors(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Appendices A.2, A.4 and A.5."""
+    at = Sites(context, problem)
+    r, posterior, alpha = printed("refinement"), printed("posterior"), at.alpha
+    for i in range(at.n):
+        latent = [r.cavity_latent_mean(at.upsilon[i, k], at.cavity_m[i, k]) for k in range(at.C)]
+        yield same("(A.10)", latent, at.a[i])
+        arguments = [(float(at.k_xx[k, i]), at.upsilon[i, k], at.K[k], at.cavity_V[i, k]) for k in range(at.C)]
+        yield same("(A.11)", [r.cavity_latent_variance(*each) for each in arguments], at.b[i])
+        for k in range(at.C):
+            u, m, V = at.upsilon[i, k], at.cavity_m[i, k], at.cavity_V[i, k]
+            g, dv, c1 = float(at.g[i, k]), float(at.dv[i, k]), float(at.c1[i, k])
+            new_m, new_V = at.new_m[i, k], at.new_V[i, k]
+
+            def log_norm(m: Array, V: Array, i: int = i, k: int = k, u: Array = u) -> float:
+                """log Z_i where one class's cavity has these moments, V not symmetric."""
+                mean, var = at.a[i].copy(), at.b[i].copy()
+                mean[k], var[k] = u @ m, at.s[i, k] + u @ V @ u
+                return float(np.log(at.latent_power(i, mean, var, alpha)))
+
+            told = "five-point differences, good to 1e-10"
+            unit = float(np.sqrt(at.b[i, k]))
+            by_mean = slopes(lambda x, V=V, f=log_norm: f(x, V), m, unit)  # type: ignore[misc]
+            yield same("(A.12)", r.dlogz_dmean(g, u), by_mean, "differences of log Z_i", why=told)
+            by_cov = slopes(lambda x, m=m, f=log_norm: f(m, x), V, unit**2)  # type: ignore[misc]
+            yield same("(A.13)", r.dlogz_dcov(dv, u), by_cov, "differences of log Z_i", why=told)
+            yield same("(A.14)", r.tilted_mean(m, V, g, u), new_m, "truncated Gaussian moments")
+            yield same("(A.15)", r.tilted_covariance(V, g, dv, u), new_V, "truncated Gaussian moments")
+            yield same("(A.16) first line", r.factor_precision_from_moments(new_V, V), alpha * at.T[i, k], "fast")
+            yield same("(A.16) last line", r.factor_precision_from_slopes(g, dv, u, V), alpha * at.T[i, k], "fast")
+            yield same("(A.17)", r.update_c1(g, dv, u, V, alpha), c1, "fast: its own site")
+            linear = r.factor_linear_from_moments(new_m, new_V, m, V)
+            yield same("(A.19) first line", linear, alpha * at.t[i, k], "fast: its own site")
+            linear = r.factor_linear_from_slopes(g, c1, u, m, V, alpha)
+            yield same("(A.19) last line", linear, alpha * at.t[i, k], "fast: its own site")
+            yield same("(A.20)", r.update_c2(g, c1, u, m, V, alpha), at.c2[i, k], "fast: its own site")
+    naturals = [
+        posterior.Natural(
+            np.array([posterior.factor_precision(float(at.c1[i, k]), at.upsilon[i, k]) for k in range(at.C)]),
+            np.array([posterior.factor_linear(float(at.c2[i, k]), at.upsilon[i, k]) for k in range(at.C)]),
+        )
+        for i in range(at.n)
+    ]
+    total = printed("gradients").natural_parameter_sum(at.prior, naturals)
+    yield same("(A.2), (A.18), u31-natural-sum", total.precision, at.P, "fast: precision of q")
+    yield same("(A.3), (A.21), u31-natural-sum", total.shift, at.h, "fast: shift of q")
+    tied = printed("sparse").sep_tied_factor(at.coefficients(), at.rows)
+    yield same("u6-sep-tied precision", tied.precision, at.P - at.model.K_inv, "fast: q over the prior")
+    yield same("u6-sep-tied shift", tied.shift, at.h, "fast: q over the prior")
+
+
+@check(
+    "print/pep/sweeps",
+    paper=PAPER,
+    question="Does no printed sweep move the sites that fast left at rest, and does one from elsewhere go where tilted "
+    "moments say?",
+    problems=_BOTH,
+)
+@folded
+def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Appendix A.5, sections 2.2 and 3.1: parallel, damped, at power alpha and 1."""
+    for alpha in (_ALPHA, 1.0):
+        at = Sites(context, problem, alpha)
+        r, posterior = printed("refinement"), printed("posterior")
+        data = (at.y, at.rows, at.cond_var)
+        rest = r.parallel_pep_sweep(at.coefficients(), *data, at.K, problem.epsilon, alpha, 0.5)
+        for name, found, own in zip(("C1", "C2"), rest[0], (at.c1, at.c2), strict=True):
+            yield same(f"u29-parallel-updates {name}, alpha {alpha:g}", found, own, "fast: its own sites")
+        yield same(f"u29-parallel-updates mean, alpha {alpha:g}", rest[1].mean, at.m, "fast: its own q")
+        yield same(f"u29-parallel-updates covariance, alpha {alpha:g}", rest[1].cov, at.V, "fast: its own q")
+        if alpha == 1.0:
+            done = r.ep_refine_factors(at.coefficients(), at.q, *data, problem.epsilon)
+            yield same("u5-ep-refinement C1", done.coefficients.c1, at.c1, "fast: its own sites")
+            yield same("u5-ep-refinement C2", done.coefficients.c2, at.c2, "fast: its own sites")
+            continue
+        done = r.pep_refine_factors(at.coefficients(), at.q, *data, problem.epsilon, alpha)
+        yield same("(1/alpha) log Z_i of a sweep", done.log_norm, at.answer.local["log_tilted_norm"], "fast")
+        yield same("improper cavities of a sweep", done.n_improper, 0.0, "fast: all proper")
+        # a factor with more precision than q itself has no cavity: it stays, and the others move
+        large = at.c1.copy()
+        large[0, 1] = 1.5 / (alpha * float(at.upsilon[0, 1] @ at.V[1] @ at.upsilon[0, 1]))
+        done = r.pep_refine_factors(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
+        expected = np.vstack([large[:1], at.c1[1:]])
+        yield same("sweep with an improper cavity C1", done.coefficients.c1, expected, "that factor kept")
+        yield same("sweep with an improper cavity C2", done.coefficients.c2, at.c2, "that factor kept")
+        kept = np.concatenate([[0.0], at.answer.local["log_tilted_norm"][1:]])
+        yield same("sweep with an improper cavity log Z_i", done.log_norm, kept, "0 for it")
+        yield same("sweep with an improper cavity, their number", done.n_improper, 1.0, "one")
+        _, tilted = r.tilt(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
+        yield same("improper cavity: mean", tilted.mean[0], np.zeros(at.C), "0")
+        yield same("improper cavity: variance", tilted.var[0], np.ones(at.C), "1")
+        cavities, tilted = r.tilt(at.coefficients(), at.q, *data, problem.epsilon, alpha)
+        yield same("cavities' means", [[c.mean for c in row] for row in cavities], at.cavity_m)
+        yield same("cavities' covariances", [[c.cov for c in row] for row in cavities], at.cavity_V)
+        for name, left, right in (
+            ("mean of f", tilted.mean, at.a),
+            ("variance of f", tilted.var, at.b),
+            ("log Z_i", alpha * tilted.log_norm, at.log_z),
+            ("slope in the mean", alpha * tilted.d_mean, at.g),
+            ("slope in the variance", alpha * tilted.d_var, at.dv),
+        ):
+            yield same(f"{name} under all cavities", left, right)
+        # halfway from no sites at all: no fixed point, so that the damping is seen
+        start = posterior.Coefficients(0.5 * at.c1, 0.25 * at.c2)
+        q = posterior.posterior_moments(*start, at.rows, at.K)
+        full = r.pep_refine_factors(start, q, *data, problem.epsilon, alpha).coefficients
+        moved, new = r.parallel_pep_sweep(start, *data, at.K, problem.epsilon, alpha, 0.25)
+        c1, c2 = (0.75 * before + 0.25 * after for before, after in zip(start, full, strict=True))
+        yield same("u29-parallel-updates damped C1", moved.c1, c1)
+        yield same("u29-parallel-updates damped C2", moved.c2, c2)
+        P = at.model.K_inv + np.einsum("nk,nki,nkj->kij", c1, at.upsilon, at.upsilon)
+        yield same("u29-parallel-updates damped covariance", dense.inverse(new.cov), P)
+        yield same(
+            "u29-parallel-updates damped mean",
+            np.einsum("kij,kj->ki", P, new.mean),
+            np.einsum("nk,nki->ki", c2, at.upsilon),
+        )
+
+
+# -- densities, evidence, gradient -----------------------------------------------------------------------------------
+
+
+@check(
+    "print/pep/evidence",
+    paper=PAPER,
+    question="Does every printed form of q and of its normaliser, (8), (A.4), (A.5) and (A.22) to (A.27), give fast's "
+    "log Z?",
+    problems=_BOTH,
+)
+@folded
+def evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """(8), appendices A.2 and A.6, and the joint view of section 2.2."""
+    at = Sites(context, problem)
+    ev, posterior, alpha = printed("evidence"), printed("posterior"), at.alpha
+    for k in range(at.C):
+        value = -float(multivariate_normal.logpdf(np.zeros(at.m.shape[1]), at.m[k], at.V[k]))
+        yield same("(A.25)", ev.gaussian_log_normaliser(at.m[k], at.V[k]), value, "minus the log density at 0")
+    whole = float(-at.log_density(at.m, at.V, np.zeros_like(at.m)))
+    yield same("(A.25) from natural parameters", ev.log_normaliser_of(at.theta), whole, "minus the log density at 0")
+    ratios = np.array([at.log_ratio(i) for i in range(at.n)])
+    told = "q phi~^-alpha over the cavity's density, at one u"
+    found = [
+        ev.site_log_normaliser(float(at.log_z[i]), posterior.Natural(*at.cavity[i]), at.theta) for i in range(at.n)
+    ]
+    yield same("(A.22), (A.24)", found, ratios, told)
+    found = [ev.site_log_normaliser_from_moments(float(at.log_z[i]), at.gaussians(i), at.q) for i in range(at.n)]
+    yield same("(A.27)", found, ratios, told)
+    found = ev.site_log_normaliser_rank_one(at.log_z, at.coefficients(), at.q, at.rows, alpha)
+    yield same("u30-efficient-scale", found, ratios, told)
+    yield same("(8), (A.23)", ev.pep_log_evidence(at.theta, at.prior, ratios, alpha), at.log_evidence, "fast: log Z")
+    yield same("(A.26)", ev.pep_log_evidence_from_moments(at.q, at.K, ratios, alpha), at.log_evidence, "fast: log Z")
+    prior = at.log_density(np.zeros_like(at.u), at.K, at.u)
+    yield same("(A.4)", posterior.inducing_prior(at.u, at.K), prior, "scipy.stats")
+    sites = [posterior.Site(float(ratios[i]) / alpha, at.T[i], at.t[i]) for i in range(at.n)]
+    own = at.log_density(at.m, at.V, at.u)
+    value = posterior.posterior_approximation(at.u, sites, at.K, at.log_evidence)
+    yield same("(A.5)", value, own, "fast: density of its q, by its log Z")
+    # latent values of the joint view: f given u is the prior's, so that q(f, u) = q(u) p(f, u)/p(u)
+    K_XX = np.array([kernel(problem, k, problem.X, problem.X) + problem.noise[k] * np.eye(at.n) for k in range(at.C)])
+    f = 0.3 + np.arange(at.n * at.C, dtype=float).reshape(at.n, at.C) / 7.0
+    joint = 0.0
+    for k in range(at.C):
+        cov = np.block([[K_XX[k], at.K_XZ[k]], [at.K_XZ[k].T, at.K[k]]])
+        joint += float(multivariate_normal.logpdf(np.concatenate([f[:, k], at.u[k]]), cov=cov))
+    value = printed("sparse").joint_posterior_approximation(f, at.u, sites, K_XX, at.K_XZ, at.K)
+    yield same("u7-joint-posterior-view, u19-pep-posterior", value, at.log_evidence + own + joint - prior, "fast: q")
+    given = printed("sparse").fitc_conditional(at.u, at.k_xx, at.K_XZ, at.K)
+    for k in range(at.C):
+        pull = np.linalg.solve(at.K[k], at.K_XZ[k].T).T
+        yield same("u3-fitc-prior mean", given.mean[k], pull @ at.u[k])
+        yield same("u3-fitc-prior variance", given.var[k], np.diag(K_XX[k] - pull @ at.K_XZ[k].T))
+    for i in range(at.n):
+        value = printed("sparse").exact_site_factor(given.mean[:, i], given.var[:, i], int(at.y[i]), problem.epsilon)
+        yield same("u4-likelihood-factor", value, at.latent_power(i, given.mean[:, i], given.var[:, i], 1.0))
+        power = printed("power_likelihood")
+        arguments = at.a[i], at.b[i], int(at.y[i]), problem.epsilon, alpha
+        yield same("u27-power-expectation", power.expected_power_likelihood(*arguments), np.exp(at.log_z[i]))
+        for name, one, scale in (
+            ("log E", power.log_expected_power(*arguments), 1.0),
+            ("(1/alpha) log E", power.scaled_log_expected_power(*arguments), alpha),
+        ):
+            yield same(name, scale * one.log_expectation, at.log_z[i])
+            yield same(f"{name} by means", scale * one.d_mean, at.g[i], "truncated Gaussian moments")
+            yield same(f"{name} by variances", scale * one.d_var, at.dv[i], "truncated Gaussian moments")
+            # heat equation: twice by the mean is twice by the variance, of E itself
+            yield same(f"{name} twice by means", scale * one.d2_mean, 2.0 * at.dv[i] - at.g[i] ** 2, "heat equation")
+    right = dense.largest(at.y, at.a, at.b)
+    log_p, log_q = printed("power_likelihood").log_largest_probability(at.a, at.b, at.y)
+    yield same("log P(f_y is the largest)", log_p, np.log(right))
+    yield same("log P(it is not)", log_q, np.log1p(-right))
+    # a variance of zero: the label's value known, the others below it one by one
+    var = at.b.copy()
+    var[np.arange(at.n), at.y] = 0.0
+    top = at.a[np.arange(at.n), at.y][:, None]
+    z = np.array([np.delete((top[i] - at.a[i]) / np.sqrt(at.b[i]), at.y[i]) for i in range(at.n)])
+    log_p, _ = printed("power_likelihood").log_largest_probability(at.a, var, at.y)
+    yield same("log P, the label's value known", log_p, norm.logcdf(z).sum(axis=1), "scipy.stats")
+
+
+def moved_matrices(problem: Problem, k: int, by: float) -> tuple[Array, Array, Array]:
+    """K_ZZ (m, m), K_XZ (n, m) and variances (n,) of a class whose first lengthscale has grown by `by`."""
+    assert problem.Z is not None
+    lengthscales = problem.lengthscales.copy()
+    lengthscales[k, 0] += by
+    there = problem.replace(lengthscales=lengthscales)
+    Z = problem.Z[k]
+    K = kernel(there, k, Z, Z) + problem.jitter[k] * np.eye(len(Z))
+    return K, kernel(there, k, problem.X, Z), np.full(problem.n, problem.variance[k] + problem.noise[k])
+
+
+@check(
+    "print/pep/gradient",
+    paper=PAPER,
+    question="Is (A.28) at fast's sites fast's own gradient, term by term, and does its printed form miss it?",
+    problems=_BOTH,
+)
+@folded
+def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """(A.28) and (A.29) in the lengthscales, and the misprint of (A.28)."""
+    at = Sites(context, problem)
+    gr, alpha = printed("gradients"), at.alpha
+    assert at.answer.gradients is not None
+    for k in range(at.C):
+        step = 1e-3
+        ends = {t: moved_matrices(problem, k, t * step) for t in (-2, -1, 1, 2)}
+        dK, dX = ((8.0 * (ends[1][j] - ends[-1][j]) - ends[2][j] + ends[-2][j]) / (12.0 * step) for j in (0, 1))
+        reported = float(at.answer.gradients["lengthscales"][k, 0])
+        zero = np.zeros((at.C, 1, 1))
+        zero[k] = 1.0
+        direction = gr.Direction(zero * dK, zero * dX, np.zeros((at.C, at.n)))
+        value = gr.pep_log_evidence_gradient(
+            at.coefficients(), at.y, at.k_xx, at.K_XZ, at.K, problem.epsilon, alpha, direction
+        )
+        told = "five-point differences of the kernel, good to 1e-11"
+        yield same("(A.28)", value, reported, "fast: its gradient in a lengthscale", why=told)
+        # a kernel that also moves the variances, as one with a changed amplitude does
+        dk = np.zeros((at.C, at.n))
+        dk[k] = problem.variance[k]
+        Z = problem.Z
+        assert Z is not None
+        own = kernel(problem, k, Z[k], Z[k])
+        value = gr.pep_log_evidence_gradient(
+            at.coefficients(), at.y, at.k_xx, at.K_XZ, at.K, problem.epsilon, alpha,
+            gr.Direction(zero * own, zero * at.K_XZ[k], dk),
+        )  # fmt: skip
+        by_variance = float(at.answer.gradients["variance"][k] * problem.variance[k])
+        yield same("(A.28)", value, by_variance, "fast: its gradient in a variance")
+        matrix = gr.prior_term_matrix(at.m[k], at.V[k], at.K[k])
+        moment = at.V[k] + np.outer(at.m[k], at.m[k])
+
+        def expected(t: float, moment: Array = moment, k: int = k) -> float:
+            """E_q log N(u|0, K) along the direction."""
+            K = moved_matrices(problem, k, t)[0]
+            return float(-0.5 * np.linalg.slogdet(K)[1] - 0.5 * np.trace(np.linalg.solve(K, moment)))
+
+        prior_part = slope(expected)
+        yield same("(A.29), (A.30)", gr.prior_term_gradient(matrix, dK), prior_part, "differences of E_q log p(u)")
+        # the two terms of each datum: theta of the cavity moves as the prior's does, natural parameters of sites held
+        inner, parts = [], []
+        for i in range(at.n):
+
+            def log_norm(t: float, i: int = i, k: int = k) -> float:
+                K, X, kappa = moved_matrices(problem, k, t)
+                moved = np.linalg.solve(K, X[i])
+                P = at.cavity[i][0][k] + np.linalg.inv(K) - at.model.K_inv[k]
+                mean, var = at.a[i].copy(), at.b[i].copy()
+                V = np.linalg.inv(P)
+                mean[k] = moved @ V @ at.cavity[i][1][k]
+                var[k] = kappa[i] - X[i] @ moved + moved @ V @ moved
+                return float(np.log(at.latent_power(i, mean, var, alpha)))
+
+            inner.append(slope(log_norm))
+            left = at.cavity_V[i, k] + np.outer(at.cavity_m[i, k], at.cavity_m[i, k])
+            inverse = at.model.K_inv[k]
+            parts.append(0.5 * float(np.sum((left - moment) * (inverse @ dK @ inverse))))
+        right = prior_part + sum(inner) / alpha + sum(parts) / alpha
+        yield same("(A.28) term by term", right, reported, "fast: its gradient in a lengthscale", why=told)
+        errata = printed("errata_appendix")
+        as_printed = errata.pep_log_evidence_gradient_as_printed(prior_part, np.array(inner), np.array(parts), alpha)
+        yield from missed("(A.28)", as_printed, reported, -(1.0 / alpha - 1.0) * sum(parts))
+    matrices = [at.K[0], at.V[1], at.P[2], at.K[1]]
+    value = np.einsum("ij,jk,kl,li->", *matrices)
+    yield same("u32-trace-rotation", gr.cyclic_trace(matrices), value)
+
+
+# -- misprints -------------------------------------------------------------------------------------------------------
+
+
+@check(
+    "print/pep/misprints",
+    paper=PAPER,
+    question="At fast's sites, is every printed form that the ledger calls a misprint off, by just what the misprint "
+    "says?",
+    problems=_BOTH,
+)
+@folded
+def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Appendix A and step four of section 3.1, as printed; the corrected forms are held to fast by the other checks."""
+    at = Sites(context, problem)
+    e, alpha = printed("errata_appendix"), at.alpha
+    ratios = np.array([at.log_ratio(i) for i in range(at.n)])
+    for i in range(at.n):
+        own = float(np.sum(at.u * at.t[i]) - 0.5 * np.einsum("ki,kij,kj->", at.u, at.T[i], at.u))
+        log_value = np.log(e.approximate_factor_as_printed(float(ratios[i]), at.T[i], at.t[i], at.u))
+        yield from missed("(A.1)", log_value, ratios[i] / alpha + own, ratios[i] * (1.0 - 1.0 / alpha))
+        for k in range(at.C):
+            u, m, V = at.upsilon[i, k], at.cavity_m[i, k], at.cavity_V[i, k]
+            g, c1, c2 = float(at.g[i, k]), float(at.c1[i, k]), float(at.c2[i, k])
+            value = e.power_cavity_mean_as_printed(at.m[k], at.V[k], V, c2, u)
+            yield from missed("(A.9)", value, m, -(1.0 - alpha) * c2 * (V @ u))
+            value = e.cavity_latent_variance_as_printed(float(at.k_xx[k, i]), u, at.K[k], V)
+            yield from missed("(A.11)", value, at.b[i, k], u @ at.K[k] @ u - u @ np.linalg.solve(at.K[k], u))
+            bracket = c1 * float(u @ m) + g * c1 * float(u @ V @ u)
+            value = e.factor_linear_as_printed(g, c1, u, m, V)
+            yield from missed("(A.19)", value, alpha * at.t[i, k], (1.0 - alpha) * bracket * u)
+            value = e.update_c2_as_printed(g, c1, u, m, V, alpha)
+            yield from missed("(A.20)", value, at.c2[i, k], (1.0 / alpha - 1.0) * bracket)
+        law = e.cavity_as_printed(at.q, at.T[i], at.t[i])
+        P, h = at.cavity[i]
+        precision = dense.inverse(law.cov)
+        shift = np.einsum("kij,kj->ki", precision, law.mean)
+        yield from missed("u30-efficient-scale precision", precision, P, -(1.0 - alpha) * at.T[i])
+        yield from missed("u30-efficient-scale shift", shift, h, -(1.0 - alpha) * at.t[i])
+        g_cavity = -at.log_density(at.cavity_m[i], at.cavity_V[i], np.zeros_like(at.u))
+        g_own = -at.log_density(at.m, at.V, np.zeros_like(at.u))
+        value = e.site_log_normaliser_as_printed(float(ratios[i]), g_cavity, g_own)
+        yield from missed("(A.22), (A.24)", value, ratios[i], g_cavity - g_own)
+        # (A.27) is right by two errors: fed with the expectation that it prints it is (8), with the cavity's it is not
+        y = int(at.y[i])
+        value = e.site_log_normaliser_from_moments_as_printed(float(ratios[i]), at.cavity_m[i, y], at.cavity_V[i, y])
+        yield same("(A.27) as printed, of (8)", value, ratios[i], why="its two errors cancel")
+        value = e.site_log_normaliser_from_moments_as_printed(float(at.log_z[i]), at.cavity_m[i, y], at.cavity_V[i, y])
+        yield from missed("(A.27)", value, ratios[i], g_own - g_cavity)
+        new = printed("posterior").Gaussians(at.new_m[i], at.new_V[i])
+        site = e.pep_update_as_printed(new, at.gaussians(i), alpha)
+        yield from missed("u18-pep-update", site.log_scale, ratios[i] / alpha, -at.log_z[i] / alpha)
+        yield same("u18-pep-update as printed, precision", site.precision, at.T[i], "fast: its own site")
+        yield same("u18-pep-update as printed, shift", site.shift, at.t[i], "fast: its own site")
+    value = e.pep_log_evidence_from_moments_as_printed(at.q, at.K, ratios, alpha)
+    gap = 0.5 * float(np.sum((logs := np.linalg.slogdet(at.K)[1]) - np.exp(logs)))
+    yield from missed("(A.26)", value, at.log_evidence, gap)
