@@ -12,6 +12,7 @@ from validation.faults import (
     judge,
     learning,
     print_villacampa2020,
+    print_wenzel2019,
     probit,
     riihimaki,
     shared,
@@ -51,5 +52,6 @@ def all_faults() -> tuple[Fault, ...]:
         + judge.FAULTS
         + hard_cases.FAULTS
         + iterations.FAULTS
+        + print_wenzel2019.FAULTS
         + shared.FAULTS
     )
