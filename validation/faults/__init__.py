@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from validation.faults import (
     chains,
+    edges,
     estimators,
     evidence,
     hard_cases,
@@ -35,6 +36,7 @@ def all_faults() -> tuple[Fault, ...]:
         x_gpc.FAULTS
         + stochastic.FAULTS
         + states.FAULTS
+        + edges.FAULTS
         + learning.FAULTS
         + estimators.FAULTS
         + izmailov.FAULTS

@@ -1,0 +1,96 @@
+"""Faults at edges that ordinary problems do not reach: ties, full tables, failed factorisations, rare decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from validation.selftest import Fault
+
+
+def _fault(
+    implementation: str, method: str, name: str, what: str, target: str, make: Callable[[Any], Any], check: str
+) -> Fault:
+    return Fault(f"{method}/{name}", implementation, method, what, (target,), make, ("-",), (check,))
+
+
+def _ties_win(original: Any) -> Any:
+    def winner(mean: Any, var: Any, y: Any, *, moments: bool = True) -> Any:
+        import numpy as np
+
+        moved = np.array(mean, dtype=float)
+        index = np.arange(len(moved))
+        exact = var[index, y] == 0.0
+        moved[index[exact], y[exact]] += 1e-12
+        return original(moved, var, y, moments=moments)
+
+    return winner
+
+
+def _neighbours_fail(original: Any) -> Any:
+    def factors(matrices: Any) -> Any:
+        import numpy as np
+
+        lower, good = original(matrices)
+        if not good.all():
+            lower, good = np.broadcast_to(np.eye(lower.shape[-1]), lower.shape).copy(), np.zeros_like(good)
+        return lower, good
+
+    return factors
+
+
+def _takes_all(original: Any) -> Any:
+    def accepts(x: Any, uniform: Any) -> Any:
+        import numpy as np
+
+        return np.ones(x.size, dtype=bool)
+
+    return accepts
+
+
+def _best_is_unbounded(original: Any) -> Any:
+    def start(self: Any, n: int) -> None:
+        original(self, n)
+        self._best = float("inf")
+
+    return start
+
+
+FAULTS = (
+    _fault(
+        "fast",
+        "ep",
+        "ties-win",
+        "a value that is known exactly beats its equals",
+        "fast.winner:winner",
+        _ties_win,
+        "identity/ep/known_exactly",
+    ),
+    _fault(
+        "fast",
+        "nested-ep",
+        "one-failure-fails-all",
+        "a matrix without a factor takes the factors of its neighbours away",
+        "fast.linalg:stacked_cholesky",
+        _neighbours_fail,
+        "identity/nested-ep/no_factor",
+    ),
+    _fault(
+        "gibbs",
+        "gibbs-logit",
+        "series-takes-all",
+        "the alternating series of a Pólya-Gamma draw never rejects",
+        "gibbs.draws.polya_gamma:_series_accepts",
+        _takes_all,
+        "identity/gibbs-logit/series",
+    ),
+    _fault(
+        "fast",
+        "x-gpc-svi",
+        "falls-however-little",
+        "six falling means end a run, however little they have fallen",
+        "fast.stopping:Falling.__init__",
+        _best_is_unbounded,
+        "identity/x-gpc-svi/falling",
+    ),
+)
