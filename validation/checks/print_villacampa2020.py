@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import multivariate_normal, norm
+from scipy.stats import entropy, multivariate_normal, norm
 
 from validation.checks import villacampa2020_dense as dense
 from validation.checks.core import Compared, Context, Outcome, check
@@ -155,11 +155,17 @@ class Sites(Found):
     cavity; tilted_f, tilted_ff (n, C) mean and variance of the latent values under p^alpha q\\, by truncated Gaussians
     """
 
-    def __init__(self, context: Context, problem: Problem, alpha: float = _ALPHA) -> None:
+    def __init__(
+        self, context: Context, problem: Problem, alpha: float = _ALPHA, shares: tuple[float, float] = (1.0, 1.0)
+    ) -> None:
         super().__init__(context, "pep", problem, alpha)
-        self.c1, self.c2 = self.answer.local["site_precision"], self.answer.local["site_shift"]
+        self.c1, self.c2 = shares[0] * self.answer.local["site_precision"], shares[1] * self.answer.local["site_shift"]
         self.T = np.einsum("nk,nki,nkj->nkij", self.c1, self.upsilon, self.upsilon)
         self.t = self.c2[:, :, None] * self.upsilon
+        if shares != (1.0, 1.0):  # q of other sites than fast's
+            self.P, self.h = self.model.K_inv + self.T.sum(axis=0), self.t.sum(axis=0)
+            self.V = dense.inverse(self.P)
+            self.m = np.einsum("kij,kj->ki", self.V, self.h)
         self.cavity = [(self.P - alpha * self.T[i], self.h - alpha * self.t[i]) for i in range(self.n)]
         self.cavity_V = np.array([dense.inverse(P) for P, _ in self.cavity])
         self.cavity_m = np.array(
@@ -200,6 +206,15 @@ class Sites(Found):
             second[k] += (high - low) * float(weights @ (rest * twice))
         mean = first / total
         return mean, second / total - mean**2
+
+    def refined(self) -> tuple[Array, Array]:
+        """C1 and C2 (n, C) that the tilted moments ask for: natural parameters over the cavity's, over alpha."""
+        P = dense.inverse(self.new_V)
+        precision = P - np.array([each for each, _ in self.cavity])
+        shift = np.einsum("nkij,nkj->nki", P, self.new_m) - np.array([each for _, each in self.cavity])
+        length = np.einsum("nki,nki->nk", self.upsilon, self.upsilon)
+        c1 = np.einsum("nki,nkij,nkj->nk", self.upsilon, precision, self.upsilon) / length**2
+        return c1 / self.alpha, np.einsum("nki,nki->nk", self.upsilon, shift) / length / self.alpha
 
     def site(self, i: int) -> Any:
         """Natural parameters of a factor."""
@@ -369,6 +384,7 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
         _, tilted = r.tilt(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
         yield same("improper cavity: mean", tilted.mean[0], np.zeros(at.C), "0")
         yield same("improper cavity: variance", tilted.var[0], np.ones(at.C), "1")
+        yield same("improper cavity: slopes", [tilted.d_mean[0], tilted.d_var[0]], np.zeros((2, at.C)), "0")
         cavities, tilted = r.tilt(at.coefficients(), at.q, *data, problem.epsilon, alpha)
         yield same("cavities' means", [[c.mean for c in row] for row in cavities], at.cavity_m)
         yield same("cavities' covariances", [[c.cov for c in row] for row in cavities], at.cavity_V)
@@ -380,10 +396,17 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
             ("slope in the variance", alpha * tilted.d_var, at.dv),
         ):
             yield same(f"{name} under all cavities", left, right)
-        # halfway from no sites at all: no fixed point, so that the damping is seen
-        start = posterior.Coefficients(0.5 * at.c1, 0.25 * at.c2)
-        q = posterior.posterior_moments(*start, at.rows, at.K)
-        full = r.pep_refine_factors(start, q, *data, problem.epsilon, alpha).coefficients
+        # more than all of q's precision, but a share alpha of it leaves a cavity
+        large[0, 1] *= 1.2 * alpha / 1.5
+        done = r.pep_refine_factors(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
+        yield same("improper cavities at 1.2 of q's precision", done.n_improper, 0.0, "none")
+        # halfway from no sites at all: no fixed point, so that the step and its damping are seen
+        there = Sites(context, problem, alpha, (0.5, 0.25))
+        start, full = there.coefficients(), there.refined()
+        done = r.pep_refine_factors(start, there.q, *data, problem.epsilon, alpha)
+        yield same("refined C1, no fixed point", done.coefficients.c1, full[0], "truncated Gaussian moments")
+        yield same("refined C2, no fixed point", done.coefficients.c2, full[1], "truncated Gaussian moments")
+        yield same("alpha times (1/alpha) log Z_i, no fixed point", alpha * done.log_norm, there.log_z)
         moved, new = r.parallel_pep_sweep(start, *data, at.K, problem.epsilon, alpha, 0.25)
         c1, c2 = (0.75 * before + 0.25 * after for before, after in zip(start, full, strict=True))
         yield same("u29-parallel-updates damped C1", moved.c1, c1)
@@ -619,3 +642,270 @@ def misprints(context: Context, problem: Problem) -> Iterable[Outcome]:
     value = e.pep_log_evidence_from_moments_as_printed(at.q, at.K, ratios, alpha)
     gap = 0.5 * float(np.sum((logs := np.linalg.slogdet(at.K)[1]) - np.exp(logs)))
     yield from missed("(A.26)", value, at.log_evidence, gap)
+
+
+# -- energies and bounds ---------------------------------------------------------------------------------------------
+
+
+@check(
+    "print/apep/energy",
+    paper=PAPER,
+    question="Are the printed cavity and objective of apep fast's own at its optimum, and its limits those of (9)?",
+    problems=_BOTH,
+)
+@folded
+def apep(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Section 3.2, (9) as the limit of section 3.3, and the form with a proper Gaussian factor."""
+    at = Found(context, "apep", problem)
+    tied, energies, posterior, alpha = printed("tied"), printed("energies"), printed("posterior"), at.alpha
+    factor = posterior.Natural(at.answer.local["tied_precision"], at.answer.local["tied_shift"])
+    cavity = tied.apep_cavity(at.theta, factor, at.n, alpha)
+    log_norm = at.model.log_powers(alpha, *cavity) / alpha
+    yield same("u21-apep-cavity", log_norm, at.answer.local["log_tilted_norm"], "fast: (1/alpha) log Z_i under it")
+    yield same("u21-apep-cavity precision", cavity.precision, at.P - alpha / at.n * (at.P - at.model.K_inv))
+    yield same("u21-apep-cavity shift", cavity.shift, (1.0 - alpha / at.n) * at.h)
+    data = at.y, at.rows, at.cond_var, at.K, problem.epsilon
+    yield same("u22-apep-objective", energies.apep_objective(at.q, *data, alpha), at.log_evidence, "fast: log Z")
+    away = posterior.Gaussians(at.u, 0.8 * at.V)  # no optimum, where slopes would hide small errors of q
+    value = at.model.energy("apep", alpha, at.u, 0.8 * at.V)
+    yield same("u22-apep-objective away from it", energies.apep_objective(away, *data, alpha), value)
+    for count in (at.n, 3.0 * at.n):
+        # the sum is over the data that are given, N in the cavity's power
+        P, h, share = dense.inverse(0.8 * at.V), np.einsum("kij,kj->ki", dense.inverse(0.8 * at.V), at.u), alpha / count
+        law = (1.0 - share) * P + share * at.model.K_inv, (1.0 - share) * h
+        value = dense.G(P, h) - dense.G(at.model.K_inv, np.zeros_like(h))
+        value += (dense.G(*law) - dense.G(P, h)) / share + float(at.model.log_powers(alpha, *law).sum()) / alpha
+        yield same("u23-arpep-limit", energies.arpep_limit(away, *data, alpha, float(count)), value)
+    proper = context.solve("reference", "apep", problem, alpha=alpha, tied_factor="gaussian")
+    least = float(np.linalg.eigvalsh(at.answer.local["tied_precision"]).min())
+    yield Compared(
+        -least, 0.0, "fast's factor is a proper Gaussian here", "fast", "section 3.2", "minus its least eigenvalue"
+    )
+    told = "the maximum over proper Gaussian factors is the free one where that is proper"
+    yield same("apep with a Gaussian factor", proper.log_evidence, at.log_evidence, "fast: log Z", why=told)
+    assert proper.inducing_mean is not None
+    assert proper.inducing_cov is not None
+    for name, left, right in (
+        ("mean", proper.inducing_mean, at.m),
+        ("covariance", proper.inducing_cov, at.V),
+    ):
+        yield Compared(
+            relative_difference(left, right),
+            1e-6,
+            f"{name}: {told}; a search that ends at slopes of 1e-9 nat is some 1e-8 away",
+            "print apep with a Gaussian factor",
+            "fast",
+        )
+
+
+@check(
+    "print/arpep/energy",
+    paper=PAPER,
+    question="Is (9) at fast's optimum of arpep fast's log Z, and what apep tends to?",
+    problems=_BOTH,
+)
+@folded
+def arpep(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """(9) and section 3.3."""
+    at = Found(context, "arpep", problem)
+    energies, alpha = printed("energies"), at.alpha
+    data = at.y, at.rows, at.cond_var, at.K, problem.epsilon
+    away = printed("posterior").Gaussians(at.u, 0.8 * at.V)
+    value = at.model.energy("arpep", alpha, at.u, 0.8 * at.V)
+    yield same("(9)", energies.arpep_objective(at.q, *data, alpha), at.log_evidence, "fast: log Z")
+    yield same("(9) away from the optimum", energies.arpep_objective(away, *data, alpha), value)
+    told = "alpha/n of 5e-13 is nothing in eight digits"
+    found = energies.arpep_limit(at.q, *data, alpha, 1e12)
+    yield same("u23-arpep-limit at n = 1e12", found, at.log_evidence, "fast: log Z", why=told)
+    found = energies.arpep_limit(away, *data, alpha, 1e12)
+    yield same("u23-arpep-limit at n = 1e12, away", found, value, why=told)
+
+
+@check(
+    "print/rpapep/energy",
+    paper=PAPER,
+    question="Are the printed cavity of rpapep and (10) fast's own at its optimum?",
+    problems=_TINY,
+)
+@folded
+def rpapep(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Section 3.4 and (10)."""
+    alpha = 0.25
+    at = Found(context, "rpapep", problem, alpha)
+    cavity = printed("tied").rpapep_cavity(at.theta, at.n, alpha)
+    log_norm = at.model.log_powers(alpha, *cavity)
+    yield same("u24-rpapep-free-gaussian", log_norm / alpha, at.answer.local["log_tilted_norm"], "fast")
+    left = 1.0 - alpha / (at.n + 1)
+    yield same("u24-rpapep-free-gaussian precision", cavity.precision, left * at.P)
+    yield same("u24-rpapep-free-gaussian shift", cavity.shift, left * at.h)
+    # log E_q[(phi/phi~)^alpha], phi~ = q^(1/(N+1)) of scale one; 2 pi is in p(u) and in g of (10)
+    g, prior = dense.G(at.P, at.h), dense.G(at.model.K_inv, np.zeros_like(at.h))
+    data = log_norm + dense.G(left * at.P, left * at.h) - g
+    of_prior = dense.G(left * at.P + alpha * at.model.K_inv, left * at.h) - alpha * prior - g
+    of_prior -= 0.5 * alpha * at.m.size * float(np.log(2.0 * np.pi))
+    value = printed("energies").rpapep_objective(at.theta, np.append(data, of_prior), alpha)
+    yield same("(10)", value, at.log_evidence, "fast: log Z")
+
+
+@check(
+    "print/vi-robust/bounds",
+    paper=PAPER,
+    question="Are (3), (4) and (5) the bound that fast has, and are they bounds?",
+    problems=_TINY,
+)
+@folded
+def bounds(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Section 2.3: Jensen's inequality twice."""
+    at = Found(context, "vi-robust", problem)
+    v, posterior = printed("variational"), printed("posterior")
+    data = at.y, at.rows, at.cond_var, at.K, problem.epsilon
+    yield same("(5)", v.variational_elbo(at.q, *data), at.log_evidence, "fast: its bound")
+    away = posterior.Gaussians(at.u, 0.8 * at.V)
+    yield same("(5) away from it", v.variational_elbo(away, *data), at.model.energy("vi-robust", 0.0, at.u, 0.8 * at.V))
+    inner = float(at.model.log_labels(at.P, at.h).sum()) - at.log_evidence
+    yield same("KL of (4), (5)", v.kl_to_prior(at.q, at.K), inner, "fast: its bound without the labels")
+    mean, var = np.einsum("nki,ki->nk", at.upsilon, at.u), at.s
+    right = dense.largest(at.y, mean, var)
+    high, low = at.model.labels
+    value = float(np.sum(np.log(high) * right + np.log(low) * (1.0 - right)))
+    found = v.vb_inner_bound(mean, var, at.y, problem.epsilon)
+    yield same("(3)", found, value)
+    exact = float(np.log(high * right + low * (1.0 - right)).sum())
+    yield Compared(found - exact, 0.0, "Jensen: (3) is a lower bound of log p(y|u)", "print (3)", "definition", "nat")
+    # with the factors of pep in the place of p(y|u), q is the exact posterior, and (4) is tight: log Z_q
+    sites = Sites(context, problem)
+    factors = [posterior.Site(sites.log_ratio(i) / sites.alpha, sites.T[i], sites.t[i]) for i in range(sites.n)]
+
+    def log_factors(u: Array) -> float:
+        return float(sum(posterior.log_approximate_factor(site, u) for site in factors))
+
+    value = v.vb_outer_bound(sites.q, log_factors, sites.K, nodes=2)
+    told = (
+        "a quadratic is integrated by two nodes without error, and the bound is tight at the posterior of its factors"
+    )
+    yield same("(4)", value, sites.log_evidence, "fast: log Z of pep", why=told)
+
+
+# -- divergences -----------------------------------------------------------------------------------------------------
+
+
+@check(
+    "print/pep/divergence",
+    paper=PAPER,
+    question="On the latent values under fast's cavities, is (7) the slope of (6), and does only the corrected local "
+    "divergence of section 2.3 see the label?",
+    problems=_TINY,
+)
+@folded
+def divergence(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """(6), (7), the tilted density below it, and the end of section 2.3."""
+    at = Sites(context, problem)
+    d, e, alpha = printed("divergence"), printed("errata"), at.alpha
+    i, k = 0, int(at.y[0])
+    a, b = float(at.a[i, k]), float(at.b[i, k])
+    mean, var = float(at.tilted_f[i, k]), float(at.tilted_ff[i, k])
+    others = [j for j in range(at.C) if j != k]
+    high, low = at.model.labels
+
+    def log_label(x: float) -> float:
+        """log p(y|f_y = x), the other latent values under their cavities."""
+        below = np.prod([norm.cdf((x - at.a[i, j]) / np.sqrt(at.b[i, j])) for j in others])
+        return float(np.log(low + (high - low) * below))
+
+    def log_q(x: float, mean: float = mean, var: float = var) -> float:
+        return float(-0.5 * (x - mean) ** 2 / var - 0.5 * np.log(2.0 * np.pi * var))
+
+    reach = 11.0 * float(np.sqrt(max(b, var)))
+    lower, upper = min(a, mean) - reach, max(a, mean) + reach
+    x = np.linspace(lower, upper, 1601)
+    h = float(x[1] - x[0])
+    label = np.log(low + (high - low) * np.prod([norm.cdf(x, at.a[i, j], np.sqrt(at.b[i, j])) for j in others], axis=0))
+    log_c, own = norm.logpdf(x, a, np.sqrt(b)), norm.logpdf(x, mean, np.sqrt(var))
+    log_norm = float(np.log(np.sum(np.exp(label + log_c)) * h))
+    exact = label + log_c - log_norm
+
+    def log_p(at_x: float) -> float:
+        return log_label(at_x) + log_q(at_x, a, b) - log_norm
+
+    tilted = d.geometric_tilted(log_p, log_q, alpha, lower, upper)
+    mixed = np.exp(alpha * exact + (1.0 - alpha) * own)
+    told = "a trapezoidal rule of analytic densities that end at 1e-26"
+    yield same("u14-tilted-density normaliser", tilted.normaliser, np.sum(mixed) * h, why=told)
+    some = x[::100]
+    density = np.log(mixed[::100] / (np.sum(mixed) * h))
+    yield same("u14-tilted-density", [tilted.log_density(float(each)) for each in some], density, why=told)
+
+    def value(theta: Array) -> float:
+        """(6) of q with these natural parameters."""
+        spread = -0.5 / theta[1]
+        q = norm.logpdf(x, spread * theta[0], np.sqrt(spread))
+        return float((1.0 - np.sum(np.exp(alpha * exact + (1.0 - alpha) * q)) * h) / (alpha * (1.0 - alpha)))
+
+    start = np.array([mean / var, -0.5 / var])
+    found = d.alpha_divergence_gradient(log_p, mean, var, alpha, lower, upper)
+    numeric = np.array([slope(lambda t, j=j: value(start + t * np.eye(2)[j]), 0.05) for j in (0, 1)])  # type: ignore[misc]
+    yield same("(7)", found, numeric, "differences of (6)", why="five-point differences, good to 1e-10")
+    # section 2.3: with the exact function the divergence of q is KL[q||p]; with its Gaussian it is zero at this very q
+    right = float(np.sum(np.exp(own) * (own - exact)) * h)
+    found = d.vb_as_reversed_divergence(mean, var, log_label, a, b)
+    yield same("u9-vb-local", found, right, why=told)
+    c1, c2 = 1.0 / var - 1.0 / b, mean / var - a / b
+    flat = e.vb_as_reversed_divergence_as_printed(mean, var, c1, c2, a, b)
+    yield from missed("u9-vb-local", flat, right, -right)
+    # and elsewhere it is the divergence of two Gaussians
+    spread = 1.0 / (1.0 / b + 0.7 * c1)
+    other = norm.logpdf(x, spread * (a / b + 0.4 * c2), np.sqrt(spread))
+    flat = e.vb_as_reversed_divergence_as_printed(mean, var, 0.7 * c1, 0.4 * c2, a, b)
+    yield same("u9-vb-local as printed", flat, np.sum(np.exp(own) * (own - other)) * h, why=told)
+
+
+# -- what is asked of the answer -------------------------------------------------------------------------------------
+
+
+@check(
+    "print/pep/model",
+    paper=PAPER,
+    question="Are the printed rule of labels, (1), (2), the kernel, the choice of a point and table 1 what fast works "
+    "with?",
+    problems=_TINY,
+)
+@folded
+def model(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Sections 2, 5, 5.6 and table 1."""
+    at = Sites(context, problem)
+    m, x, tied = printed("model"), printed("experiments"), printed("tied")
+    latents = np.vstack([at.a, at.tilted_f, at.u.T])
+    labels = m.label_from_latents(latents)
+    yield same("u1-labelling-rule", labels, [sorted(range(at.C), key=lambda k, f=f: f[k])[-1] for f in latents])  # type: ignore[misc]
+    yield same("(1) of its own labels", m.hard_max_likelihood(latents, labels), 1.0)
+    yield same("(1) of another label", m.hard_max_likelihood(latents, np.roll(labels, 1)), 0.0)
+    ties = np.array([[0.3, 0.3, -1.0], [2.0, 2.0, 2.0]])
+    yield same("(1) at ties", m.hard_max_likelihood(ties, np.array([1, 2])), 1.0 / 6.0, "an equal share each")
+    for f, label in zip(latents, labels, strict=True):
+        values = [m.robust_likelihood(f, k, problem.epsilon) for k in range(at.C)]
+        expected = np.where(np.arange(at.C) == label, *at.model.labels)
+        yield same("(2)", values, expected, "the two values that fast's labels are held to have")
+    for k in range(at.C):
+        assert problem.Z is not None
+        arguments = float(np.sqrt(problem.variance[k])), problem.lengthscales[k], float(problem.noise[k])
+        found = x.ard_gaussian_kernel(problem.X, problem.Z[k], *arguments)
+        yield same("u35-kernel, two sets", found, at.K_XZ[k])
+        prior = kernel(problem, k, problem.X, problem.X) + problem.noise[k] * np.eye(at.n)
+        yield same("u35-kernel, with noise", x.ard_gaussian_kernel(problem.X, None, *arguments), prior)
+    probabilities = at.answer.probabilities
+    assert probabilities is not None
+    for p in (probabilities, probabilities[::-1], np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])):
+        first = int(np.argmax(entropy(p, axis=1)))
+        yield same("u44-entropy-selection", x.select_by_entropy(p), first, "scipy.stats.entropy of fast's classes")
+    for name in ("pep", "apep", "arpep", "rpapep"):
+        answer = at.answer if name == "pep" else context.solve(
+            "fast", name, problem, alpha=0.25 if name == "rpapep" else _ALPHA, tolerance=1e-12
+        )  # fmt: skip
+        local = answer.local
+        seen = (
+            "optimum" in answer.settings,  # of an energy, by a search; pep iterates
+            "site_precision" not in local,  # factors of every datum are not kept
+            not {"site_precision", "tied_precision"} & set(local),  # q is no product of prior and factors
+        )
+        table = tied.method_summary_table(name)
+        yield same(f"table 1, {name}", np.array(table, dtype=float), np.array(seen, dtype=float), "what fast keeps")

@@ -39,6 +39,12 @@ ALTERED = [
     ("print/pep/sweeps", "refinement", "update_c1"),
     ("print/pep/evidence", "evidence", "pep_log_evidence"),
     ("print/pep/gradient", "gradients", "prior_term_gradient"),
+    ("print/apep/energy", "energies", "apep_objective"),
+    ("print/arpep/energy", "energies", "arpep_objective"),
+    ("print/rpapep/energy", "energies", "rpapep_objective"),
+    ("print/vi-robust/bounds", "variational", "vb_inner_bound"),
+    ("print/pep/divergence", "divergence", "alpha_divergence_gradient"),
+    ("print/pep/model", "model", "robust_likelihood"),
     ("print/pep/misprints", "errata_appendix", "update_c2_as_printed"),
 ]
 
