@@ -322,8 +322,8 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer,))
     K, q, sites, C = given(problem), law(answer), coefficients(answer), problem.n_classes
     refined = factors.ep_refine_factors(sites, q, problem.y, K.upsilon, K.cond_var)
-    for name, found, expected in zip(sites._fields, refined.coefficients, sites, strict=True):
-        yield holds(f"refinement of {name}", found, expected, "fast's sites")
+    for name, found, held in zip(sites._fields, refined.coefficients, sites, strict=True):
+        yield holds(f"refinement of {name}", found, held, "fast's sites")
     yield holds("log Z of factors", refined.log_norm, answer.local["log_tilted_norm"], "fast")
     yield holds("improper cavities", refined.n_improper, answer.n_improper, "fast")
     # from factors of one: the cavity is the prior, with mean zero

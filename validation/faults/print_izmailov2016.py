@@ -1,0 +1,49 @@
+"""Faults of equations of izmailov2016 that no solve of a witness may need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from validation.selftest import Fault
+
+
+def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any], check: str) -> Fault:
+    return Fault(
+        f"{method}/{name}",
+        "reference",
+        method,
+        description,
+        (f"reference.izmailov2016.{target}",),
+        make,
+        ("three-points-fitc",),
+        (f"print/{method}/{check}",),
+    )
+
+
+def _without_variance(original: Any) -> Any:
+    return lambda xi, mean, var, y_sign: original(xi, mean, 0.0 * var, y_sign)
+
+
+def _prior_mean(original: Any) -> Any:
+    return lambda mean, cov, K_ZZ, K_XZ, K_XX: original(0.0 * mean, cov, K_ZZ, K_XZ, K_XX)
+
+
+FAULTS: tuple[Fault, ...] = (
+    _fault(
+        "vi-taylor",
+        "print-slope-without-variance",
+        "the slope of the approximate bound in xi is without the variance, as printed",
+        "taylor:taylor_xi_slope",
+        _without_variance,
+        "bound",
+    ),
+    _fault(
+        "svi",
+        "print-prior-mean",
+        "the divergence of u and f has the prior's mean in the place of q's",
+        "bound:kl_joint",
+        _prior_mean,
+        "inducing",
+    ),
+)

@@ -1,0 +1,49 @@
+"""Faults of equations of villacampa2017 that no solve of a witness may need."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from validation.selftest import Fault
+
+
+def _fault(name: str, description: str, target: str, make: Callable[[Any], Any], check: str) -> Fault:
+    return Fault(
+        f"ep/{name}",
+        "reference",
+        "ep",
+        description,
+        (f"reference.villacampa2017.{target}",),
+        make,
+        ("two-points-3-sparse-threshold",),
+        (f"print/ep/{check}",),
+    )
+
+
+def _variance_forgotten(original: Any) -> Any:
+    return lambda alpha, beta, b_sum, upsilon, cov: original(alpha, beta, b_sum, upsilon, 0.0 * cov)
+
+
+def _own_law_twice(original: Any) -> Any:
+    return lambda log_tilted_norm, cavities, posterior: original(
+        log_tilted_norm, (cavities[0], cavities[0]), (posterior[0], posterior[0])
+    )
+
+
+FAULTS: tuple[Fault, ...] = (
+    _fault(
+        "print-cavity-variance-forgotten",
+        "C1 of (48) is the bracket, without the cavity's variance",
+        "factors:update_c1",
+        _variance_forgotten,
+        "factors",
+    ),
+    _fault(
+        "print-class-of-label-twice",
+        "the scale (61) has the label's class in the place of class k",
+        "evidence:factor_log_scale_from_moments",
+        _own_law_twice,
+        "evidence",
+    ),
+)
