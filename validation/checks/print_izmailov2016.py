@@ -174,7 +174,7 @@ def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
     small = kernels.matern_profile(z[1:2], 130.0)
     lost = (1.0 - small.value) * 4.0 * 129.0 / z[1] ** 2
     yield holds("Matérn near zero", lost, [1.0], "its series", 1e-3,
-                "1 - M = z²/(4(ν-1)) is 2e-9, of which rounding of logarithms of size 500 leaves four digits")  # fmt: skip
+                "1 - M = z²/(4(ν-1)) is 2e-9, of which logarithms of size 500 leave four digits")  # fmt: skip
     printed = errata.kernel_matern_as_printed(X, Z, 1.3, 0.7)
     s = np.sqrt(2.6) * distance
     read = (s / 0.7) ** 1.3 * kv(1.3, s * 0.7) * 2.0**-0.3 / np.exp(gammaln(1.3))

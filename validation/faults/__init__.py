@@ -12,6 +12,8 @@ from validation.faults import (
     izmailov,
     judge,
     learning,
+    print_izmailov2016,
+    print_villacampa2017,
     print_villacampa2020,
     print_wenzel2019,
     probit,
@@ -45,6 +47,8 @@ def all_faults() -> tuple[Fault, ...]:
         + villacampa2020.FAULTS
         + villacampa2020_baselines.FAULTS
         + print_villacampa2020.FAULTS
+        + print_villacampa2017.FAULTS
+        + print_izmailov2016.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS
