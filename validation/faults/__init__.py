@@ -13,6 +13,7 @@ from validation.faults import (
     judge,
     learning,
     print_izmailov2016,
+    print_riihimaki2013,
     print_villacampa2017,
     print_villacampa2020,
     print_wenzel2019,
@@ -58,6 +59,7 @@ def all_faults() -> tuple[Fault, ...]:
         + judge.FAULTS
         + hard_cases.FAULTS
         + iterations.FAULTS
+        + print_riihimaki2013.FAULTS
         + print_wenzel2019.FAULTS
         + shared.FAULTS
     )
