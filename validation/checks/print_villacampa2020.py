@@ -259,6 +259,13 @@ def steps(context: Context, problem: Problem) -> Iterable[Outcome]:
         left = pep.pep_remove(at.theta, at.site(i), alpha)
         yield same("u15-pep-remove precision", left.precision, P)
         yield same("u15-pep-remove shift", left.shift, h)
+        too_much = printed("posterior").Natural(1.5 / alpha * at.P, at.t[i])
+        try:
+            pep.pep_remove(at.theta, too_much, alpha)
+            refused = False
+        except np.linalg.LinAlgError:
+            refused = True
+        yield same("u15-pep-remove refuses more than q has", refused, True, "no distribution is left")
         law = cavity.power_cavity(at.q, at.site(i), alpha)
         yield same("(A.7) mean", law.mean, at.cavity_m[i])
         yield same("(A.7) covariance", law.cov, at.cavity_V[i])
@@ -438,6 +445,11 @@ def evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
     for k in range(at.C):
         value = -float(multivariate_normal.logpdf(np.zeros(at.m.shape[1]), at.m[k], at.V[k]))
         yield same("(A.25)", ev.gaussian_log_normaliser(at.m[k], at.V[k]), value, "minus the log density at 0")
+    three = at.a[0], np.diag(at.b[0])  # of another dimension than inducing values have here
+    value = float(multivariate_normal.logpdf(np.zeros(at.C), *three))
+    yield same("(A.25)", ev.gaussian_log_normaliser(*three), -value, "minus the log density at 0")
+    value = float(multivariate_normal.logpdf(at.a[0], cov=three[1]))
+    yield same("(A.4)", posterior.inducing_prior(at.a[:1], three[1][None]), value, "scipy.stats")
     whole = float(-at.log_density(at.m, at.V, np.zeros_like(at.m)))
     yield same("(A.25) from natural parameters", ev.log_normaliser_of(at.theta), whole, "minus the log density at 0")
     ratios = np.array([at.log_ratio(i) for i in range(at.n)])
@@ -800,7 +812,8 @@ def bounds(context: Context, problem: Problem) -> Iterable[Outcome]:
 def divergence(context: Context, problem: Problem) -> Iterable[Outcome]:
     """(6), (7), the tilted density below it, and the end of section 2.3."""
     at = Sites(context, problem)
-    d, e, alpha = printed("divergence"), printed("errata"), at.alpha
+    d, e = printed("divergence"), printed("errata")
+    alpha = 0.3  # at a half p and q could change places
     i, k = 0, int(at.y[0])
     a, b = float(at.a[i, k]), float(at.b[i, k])
     mean, var = float(at.tilted_f[i, k]), float(at.tilted_ff[i, k])
@@ -849,6 +862,14 @@ def divergence(context: Context, problem: Problem) -> Iterable[Outcome]:
     right = float(np.sum(np.exp(own) * (own - exact)) * h)
     found = d.vb_as_reversed_divergence(mean, var, log_label, a, b)
     yield same("u9-vb-local", found, right, why=told)
+    for far, narrow in ((a + 30.0, 0.3), (a - 30.0, 0.02)):  # q and cavity apart: the range has to hold both
+        near = far + np.sqrt(narrow) * np.linspace(-9.0, 9.0, 401)
+        law = norm.logpdf(near, far, np.sqrt(narrow))
+        below = np.prod([norm.cdf(near, at.a[i, j], np.sqrt(at.b[i, j])) for j in others], axis=0)
+        apart = law - np.log(low + (high - low) * below) - norm.logpdf(near, a, np.sqrt(b)) + log_norm
+        right_there = float(np.sum(np.exp(law) * apart) * (near[1] - near[0]))
+        found = d.vb_as_reversed_divergence(far, narrow, log_label, a, b)
+        yield same("u9-vb-local, far away", found, right_there, why=told)
     c1, c2 = 1.0 / var - 1.0 / b, mean / var - a / b
     flat = e.vb_as_reversed_divergence_as_printed(mean, var, c1, c2, a, b)
     yield from missed("u9-vb-local", flat, right, -right)
@@ -894,9 +915,14 @@ def model(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield same("u35-kernel, with noise", x.ard_gaussian_kernel(problem.X, None, *arguments), prior)
     probabilities = at.answer.probabilities
     assert probabilities is not None
-    for p in (probabilities, probabilities[::-1], np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.5, 0.5, 0.0]])):
+    for p in (probabilities, probabilities[::-1], np.array([[0.5, 0.5, 0.0], [0.72, 0.14, 0.14], [0.14, 0.72, 0.14]])):
         first = int(np.argmax(entropy(p, axis=1)))
         yield same("u44-entropy-selection", x.select_by_entropy(p), first, "scipy.stats.entropy of fast's classes")
+    # the same eight sets as in the paper before, whose table is what the experiments are run by
+    earlier = importlib.import_module("validation.reproduce.villacampa2017.uci")
+    for name in earlier.DATASETS:
+        sizes = x.uci_dataset_table(name.replace("_", "-"))
+        yield same("table B.2", sizes, earlier.uci_dataset_table(name), "table 1 of villacampa2017")
     for name in ("pep", "apep", "arpep", "rpapep"):
         answer = at.answer if name == "pep" else context.solve(
             "fast", name, problem, alpha=0.25 if name == "rpapep" else _ALPHA, tolerance=1e-12
