@@ -91,10 +91,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield _against(found.curvature[:sure], curvature, 1e-5, why)
     # deviations four orders apart: panels; so many rows that a table does not hold them
     rng = np.random.default_rng(21)
-    mean, var = rng.standard_normal((900, 3)), 10.0 ** rng.uniform(-7.0, 1.0, (900, 3))
-    y = rng.integers(0, 3, 900)
+    mean, var = rng.standard_normal((4000, 3)), 10.0 ** rng.uniform(-7.0, 1.0, (4000, 3))
+    y = rng.integers(0, 3, 4000)
     together = winner(mean, var, y)
-    for rows in (slice(0, 60), slice(840, 900)):
+    for rows in (slice(0, 60), slice(3940, 4000)):
         alone = winner(mean[rows], var[rows], y[rows])
         yield _against(together.log_mass[rows], alone.log_mass, 1e-13, "a row's numbers depend on nothing but the row")
         yield _against(together.slope[rows], alone.slope, 1e-12, "a row's numbers depend on nothing but the row")

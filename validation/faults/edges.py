@@ -56,7 +56,33 @@ def _best_is_unbounded(original: Any) -> Any:
     return start
 
 
+def _of_one(original: Any) -> Any:
+    def energy(posterior: Any, *, n_draws: int = 1000, seed: int = 0) -> Any:
+        found = original(posterior, n_draws=n_draws, seed=seed)
+        return found._replace(standard_error=found.standard_error * (posterior.run.energy.alpha or 1.0))
+
+    return energy
+
+
 FAULTS = (
+    _fault(
+        "fast",
+        "bb-alpha",
+        "error-of-the-power",
+        "the stated error of an energy from draws is that of the powers, not of their logarithms over alpha",
+        "fast.methods.bb_alpha:monte_carlo_energy",
+        _of_one,
+        "exactness/bb-alpha/drawn_energies",
+    ),
+    _fault(
+        "fast",
+        "gfitc",
+        "restored-with-past-steps",
+        "a run that is set back mixes in steps that it made elsewhere",
+        "fast.fitc_latents:LatentRun._forget",
+        lambda original: lambda self: None if hasattr(self, "_past") else original(self),
+        "invariance/gfitc/restored",
+    ),
     _fault(
         "fast",
         "ep",
