@@ -376,6 +376,10 @@ def printed_datum(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield holds("log Z of (3)", found[0], answer.local["log_tilted_norm"], "fast")
     yield holds("means by slopes of (3)", found[1], answer.latent_mean, "fast")
     yield holds("variances by curvatures of (3)", found[2], [np.diag(part) for part in answer.latent_cov], "fast")
+    # two values that are known: what is above both is a tail of a Gaussian
+    mean, var = np.array([0.3, -0.2, 0.5]), np.array([0.0, 1.7, 0.0])
+    found_norm, expected = datum.datum_tilted(mean, var, 1).log_norm, norm.logsf(0.7 / np.sqrt(1.7))
+    yield holds("log Z of (3), two values known", found_norm, expected, "scipy.stats")
 
 
 # -- gradient, prediction ----------------------------------------------------------------------------------------------
@@ -481,10 +485,10 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     # test inputs with labels of the judge's, whose probabilities are adaptive integrals
     assert answer.test_latent_mean is not None
     assert answer.test_latent_cov is not None
-    t, labels = len(answer.test_latent_mean), np.arange(len(answer.test_latent_mean)) % C
-    spread = np.stack([np.diag(part) for part in answer.test_latent_cov])
-    sure = np.exp([largest(int(labels[j]), answer.test_latent_mean[j], spread[j])[0] for j in range(t)])
-    record = vi.record_jensen_gap(answer.test_latent_mean, spread, labels, epsilon)
+    t, labels = 2, np.array([0, 2])
+    means, spread = answer.test_latent_mean[:t], np.stack([np.diag(part) for part in answer.test_latent_cov[:t]])
+    sure = np.exp([largest(int(labels[j]), means[j], spread[j])[0] for j in range(t)])
+    record = vi.record_jensen_gap(means, spread, labels, epsilon)
     outside = np.mean(np.log((1.0 - epsilon) * sure + epsilon / C))
     yield holds("log E[p]", record.log_expected, outside, "adaptive integrals")
     yield holds("E[log p]", record.expected_log, np.mean(low + (high - low) * sure), "adaptive integrals")
