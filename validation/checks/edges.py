@@ -14,6 +14,7 @@ from scipy.special import log_expit, log_ndtr, log_softmax, ndtr
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.implementations.quadrature_rule import matern_correlation
 from validation.problem import Problem
+from validation.quoting import shown
 
 Array = NDArray[np.float64]
 
@@ -142,7 +143,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         except error as caught:
             said = str(caught)
         named = said.startswith("V[1, 2] (3, 3)") and f"{smallest:.3g}" in said
-        yield Compared(float(not named), 0.0, f"the first without a factor and its eigenvalue; found {said!r}", "both",
+        yield Compared(float(not named), 0.0, f"the first without a factor, and its eigenvalue: {shown(said)}", "both",
                        "definition", "errors that name another")  # fmt: skip
     flat = np.diag([1.0, 1.0, 1e-17])
     early = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]])

@@ -69,7 +69,7 @@ def mutate(
     if record and (against != "verify" or method or full or set(packages) != set(statements.PACKAGES)):
         raise typer.BadParameter("--record: found it with part of the question, expected all packages against verify")
     if against != "verify" and (method or full):
-        raise typer.BadParameter(f"--against: found {against!r} with --method or --full, expected verify")
+        raise typer.BadParameter(f"--against: found {shown(against)} with --method or --full, expected verify")
     try:
         mutants = statements.draw(packages, n, seed)
         if against != "verify":
