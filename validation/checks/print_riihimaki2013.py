@@ -197,6 +197,8 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield held("(24)", model.multinomial_probit_cone(f[i], at.y), hard, "the same probability as (2)")
         density = log_density(f[i], at.left_mean, at.left_cov) + np.log(hard)
         yield held("(5)", sites.tilted_density(f[i], at.left_mean, at.left_cov, at.y), density, "cavity and likelihood")
+    far = np.array([800.0, -800.0, 801.0])
+    yield held("(1)", model.softmax_likelihood(far, 0), float(softmax(far)[0]), "values whose exponentials overflow")
     for name, expected in total.items():
         yield held("(3)", model.log_posterior(flat, problem.y, K, name), expected, f"{name}, term by term")
     yield from _integrals(problem, K)
