@@ -72,8 +72,13 @@ class Baseline:
         """All answers in the order of the selection."""
         return [self.problems[pair.problem].answers[pair] for pair in self.selection.pairs]
 
-    def touched(self, module: str, lines: Iterable[int]) -> dict[str, tuple[tuple[Pair, ...], frozenset[Key]]]:
-        """Problem -> pairs that execute one of these lines (the cheapest first), and the questions that do."""
+    def touched(
+        self, module: str, lines: Iterable[int], readers: frozenset[str] = frozenset()
+    ) -> dict[str, tuple[tuple[Pair, ...], frozenset[Key]]]:
+        """Problem -> pairs that execute one of these lines (the cheapest first), and the questions that do.
+
+        readers : names of checks that look at the line without executing it
+        """
         wanted = frozenset(lines)
         found = {}
         for name, problem in self.problems.items():
@@ -82,7 +87,9 @@ class Baseline:
                 pair: problem.answers[pair].seconds
                 + sum(problem.seconds[key] for key in problem.asked[pair] if key in keys)
                 for pair in problem.answers
-                if wanted & problem.own[pair].get(module, frozenset()) or keys & set(problem.asked[pair])
+                if wanted & problem.own[pair].get(module, frozenset())
+                or keys & set(problem.asked[pair])
+                or pair.check in readers
             }
             if cost:
                 found[name] = (tuple(sorted(cost, key=lambda pair: cost[pair])), keys)

@@ -61,7 +61,7 @@ def run(mutants: Sequence[Mutant], baseline: Baseline, *, jobs: int) -> Iterator
         while waiting or running:
             while waiting and len(running) < jobs:
                 mutant = waiting.pop(0)
-                touched = baseline.touched(mutant.module, watched(mutant))
+                touched = baseline.touched(mutant.module, watched(mutant), readers(mutant))
                 if not touched:
                     yield Outcome(mutant.name, "never executed", "", "", 0, 0.0)
                     continue
@@ -84,6 +84,13 @@ def watched(mutant: Mutant) -> range:
     """The lines by which one sees that a check depends on the mutant."""
     first, last = mutant.watched
     return range(first, last + 1)
+
+
+def readers(mutant: Mutant) -> frozenset[str]:
+    """Checks that read what the statement defines: of a default, the one that holds it to the record."""
+    runs_at_import = mutant.watched[0] != mutant.first
+    package = mutant.module.partition(".")[0]
+    return frozenset({f"discrepancy/x-gpc/defaults_of_{package}"} if runs_at_import else ())
 
 
 def _finished(running: dict[int, tuple[Any, Any, Mutant, float, float]]) -> Iterator[Outcome]:
@@ -121,7 +128,7 @@ def judge(mutant: Mutant, baseline: Baseline) -> tuple[str, str, str, int]:
     """(state, check that saw it, note, number of pairs asked); must be called in a process that has no witness yet."""
     planted = plant(mutant.module, mutated_source(mutant))
     package = mutant.module.partition(".")[0]
-    touched = baseline.touched(mutant.module, watched(mutant))
+    touched = baseline.touched(mutant.module, watched(mutant), readers(mutant))
     selection = baseline.selection
     with warnings.catch_warnings(), threadpool_limits(limits=1):
         warnings.simplefilter("ignore")

@@ -148,3 +148,12 @@ def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
     ]
     rates = report.table(mutants, outcomes, known)["all"]
     assert (rates.red, rates.crash, rates.never, rates.equivalent) == (1, 1, 1, 0)
+
+
+def test_a_changed_default_is_held_against_the_record_of_defaults(tmp_path):
+    selection = runner.select(check=["discrepancy/x-gpc/defaults_of_gibbs"])
+    known = baseline.measure(selection, tmp_path, jobs=1)
+    found = outcome(mutant("gibbs.diagnostics", "convergence", "thin: int = 1", "thin: int = 2"), known)
+    assert (found.state, found.by) == ("red", "discrepancy/x-gpc/defaults_of_gibbs on -")
+    inside = next(entry for entry in statements.statements("gibbs.diagnostics") if entry.first > 50)
+    assert trial.readers(statements.make(inside, inside.changes[0])) == frozenset()
