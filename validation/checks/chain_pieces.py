@@ -6,8 +6,9 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import expit, log_ndtr, ndtr
-from scipy.stats import kstest, norm, truncnorm
+from scipy.stats import norm, truncnorm
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
 from validation.checks.few_data import Few
@@ -61,14 +62,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             draw_interval(rng, np.full(n, low), np.full(n, high)),
             draw_interval(rng, [[low], [-1.0]], [[high] * n, [0.5] * n])[0],
         ):
-            p = kstest(drawn, truncnorm(low, high).cdf).pvalue
+            p = stats.kstest(drawn, truncnorm(low, high).cdf).pvalue
             z.append(norm.isf(0.5 * max(float(p), 1e-300)))
     for bound in (-3.0, 2.0, 5.0, 9.0, 40.0, 300.0):
         drawn = draw_above(rng, np.full(n, 0.7), np.full(n, 2.0), 0.7 + 2.0 * bound)
         lower = -draw_below(rng, np.full(n, -0.7), np.full(n, 2.0), np.full(n, -0.7 - 2.0 * bound))
         for values in (drawn, lower):
             tail = np.exp(log_ndtr(-(values - 0.7) / 2.0) - log_ndtr(-bound))  # uniform
-            z.append(norm.isf(0.5 * max(float(kstest(tail, "uniform").pvalue), 1e-300)))
+            z.append(norm.isf(0.5 * max(float(stats.kstest(tail, "uniform").pvalue), 1e-300)))
     yield Tested(
         np.array(z), "Kolmogorov and Smirnov's test of draws, its p read as a z; Holm over the run at 1e-4", "gibbs",
         "scipy.stats", "a distribution function that is off by 5 % would show",

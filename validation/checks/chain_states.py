@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import norm, ttest_rel
+from scipy import stats
+from scipy.stats import norm
 from scipy.stats import t as student
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
@@ -322,7 +323,7 @@ def watched(values: dict[str, Array], max_warmup: int) -> tuple[int, bool]:
                 a, b = third.mean(axis=1).reshape(len(v), -1), last.mean(axis=1).reshape(len(v), -1)
                 for k in range(a.shape[1]):
                     same = np.array_equal(a[:, k], b[:, k])
-                    agree &= same or bool(ttest_rel(b[:, k], a[:, k]).pvalue >= 1e-3 / columns)
+                    agree &= same or bool(stats.ttest_rel(b[:, k], a[:, k]).pvalue >= 1e-3 / columns)
         if agree or 2 * end > max_warmup:
             return end, agree
         end *= 2

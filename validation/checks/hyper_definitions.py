@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.special import softmax
-from scipy.stats import kstest, norm
+from scipy.stats import norm
 
 from validation.checks import hyper_model as own
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
@@ -310,7 +311,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             x = drawn(np.random.default_rng(8), Law(*law, root), 4000)
             fine = np.log(law[2]) * (2.0 if root else 1.0) + np.linspace(-40.0, 40.0, 40001)
             cdf = np.cumsum(np.exp(own.log_density(fine, law, root=root))) * (fine[1] - fine[0])
-            p = kstest(np.interp(np.log(x), fine, cdf), "uniform").pvalue
+            p = stats.kstest(np.interp(np.log(x), fine, cdf), "uniform").pvalue
             yield Tested(
                 np.array([norm.isf(0.5 * max(p, 1e-300))]),
                 "draws of the prior: Kolmogorov and Smirnov's test, its p read as a z",

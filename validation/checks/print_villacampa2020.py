@@ -13,7 +13,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import entropy, multivariate_normal, norm
+from scipy import stats
+from scipy.stats import multivariate_normal, norm
 
 from validation.checks import villacampa2020_dense as dense
 from validation.checks.core import Compared, Context, Outcome, check
@@ -916,7 +917,7 @@ def model(context: Context, problem: Problem) -> Iterable[Outcome]:
     probabilities = at.answer.probabilities
     assert probabilities is not None
     for p in (probabilities, probabilities[::-1], np.array([[0.5, 0.5, 0.0], [0.72, 0.14, 0.14], [0.14, 0.72, 0.14]])):
-        first = int(np.argmax(entropy(p, axis=1)))
+        first = int(np.argmax(stats.entropy(p, axis=1)))
         yield same("u44-entropy-selection", x.select_by_entropy(p), first, "scipy.stats.entropy of fast's classes")
     # the same eight sets as in the paper before, whose table is what the experiments are run by
     earlier = importlib.import_module("validation.reproduce.villacampa2017.uci")
