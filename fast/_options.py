@@ -81,8 +81,8 @@ class Option:
 
 def shown(value: Any) -> str:
     """A value as an error quotes it: short, or its type and shape."""
-    if isinstance(value, str) and len(value) > 80:  # of a path both ends tell
-        value = f"{value[:35]}...{value[-40:]}"
+    if isinstance(value, str) and len(value) > 70:  # of a path both ends tell
+        value = f"{value[:30]}...{value[-35:]}"
     quoted = value is None or isinstance(value, (str, bytes, int, float, complex, np.generic))
     quoted = quoted or (isinstance(value, (tuple, list)) and len(value) <= 10)
     try:

@@ -127,8 +127,8 @@ class Option:
 
 def shown(value: Any) -> str:
     """A value as an error quotes it: short, or its type and shape."""
-    if isinstance(value, str) and len(value) > 80:  # both ends of a path say more than "str"
-        value = value[:40] + "..." + value[-35:]
+    if isinstance(value, str) and len(value) > 70:  # both ends of a path say more than "str"
+        value = value[:35] + "..." + value[-30:]
     plain = isinstance(value, str | bytes | int | float | complex | np.generic) or value is None
     text = ""
     if plain or (isinstance(value, tuple | list) and len(value) <= 10):

@@ -9,8 +9,8 @@ _LONGEST = 80
 
 def shown(value: Any) -> str:
     """A value as an error quotes it: itself where that is short, its type and shape where not."""
-    if isinstance(value, str) and len(value) > _LONGEST:  # of a path both ends tell
-        value = f"{value[:35]}...{value[-40:]}"
+    if isinstance(value, str) and len(value) > 70:  # of a path both ends tell
+        value = f"{value[:30]}...{value[-35:]}"
     shape = getattr(value, "shape", None)
     quoted = value is None or isinstance(value, (str, bytes, int, float, complex)) or shape == ()
     try:

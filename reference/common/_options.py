@@ -58,8 +58,8 @@ class Option:
 
 def shown(value: Any) -> str:
     """A value in an error: itself where that is short, or its type."""
-    if isinstance(value, str) and len(value) > 80:
-        value = f"{value[:30]}...{value[-45:]}"
+    if isinstance(value, str) and len(value) > 70:
+        value = f"{value[:25]}...{value[-40:]}"
     plain = value is None or isinstance(value, str | bytes | int | float | complex | np.generic)
     if plain or (isinstance(value, tuple | list) and len(value) <= 10):
         try:

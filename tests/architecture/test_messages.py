@@ -41,5 +41,8 @@ def test_any_value_is_quoted_in_one_short_line(shown):
         text = shown(value)
         assert 0 < len(text) <= 100
         assert "\n" not in text
+    for size in range(60, 100):
+        path = "/tmp/" + "x" * size + "/nowhere"
+        assert shown(path).endswith("nowhere'")
     assert shown(0.25) == "0.25"
     assert shown("ep") == "'ep'"

@@ -209,7 +209,7 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
     style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
     console.print(Text(summary(run), style=style), soft_wrap=True)
     if not run.interrupted:
-        console.print(Text(power.sentence(asked(run)), style="dim"), soft_wrap=True)
+        console.print(Text(power.sentence(asked(run)), style="dim"), soft_wrap=not console.is_terminal)
 
 
 _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")
