@@ -188,8 +188,7 @@ def check(
     """
     inputs = _inputs("X", X)
     n, d = inputs.shape
-    if n_classes != 2 or n_latents != 1:
-        _count("n_classes", n_classes, 2)
+    _count("n_classes", n_classes, 2)
     test = np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True)
     if not isinstance(prior_model, str) or prior_model not in PRIOR_MODELS:
         raise ValueError(f"prior_model: found {shown(prior_model)}, expected one of {PRIOR_MODELS}")
