@@ -39,6 +39,7 @@ _REPORTED = frozenset(
         "diverged",
         "digits",
         "evaluations",
+        "form",
         "gradients",
         "last_rate",
         "learning",

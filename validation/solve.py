@@ -94,7 +94,10 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
     changed = problem.differences(solution.problem, ignore=("name", *learned))
     if changed:
         raise ValueError(f"{implementation}: found a solution of another problem, which differs in {changed}")
-    settings = {**solution.settings, **_settings(options), **threads}
+    given = _settings(options)
+    # what a witness chose where None was given, such as the form of its equations, is what it says
+    chosen = {key: value for key, value in solution.settings.items() if given.get(key) is None}
+    settings = {**given, **chosen, **threads}
     if own and not solution.converged and not settings.get("reason"):
         settings["reason"] = _why_unfinished(solution, settings)
     return replace(
