@@ -23,7 +23,7 @@ from fast.quadratic_bounds import jj_coefficient
 from reference.izmailov2016 import bound, errata, experiments, jaakkola_jordan, kernels, model, sparse, taylor
 from reference.izmailov2016._prior import Prior
 from validation.checks.core import Compared, Context, Outcome, check
-from validation.checks.print_outcomes import holds, misprint
+from validation.checks.printed import held, misprint
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -110,20 +110,20 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert answer.test_latent_mean is not None
     assert answer.test_latent_cov is not None
     gram = model.gram_matrix(lambda a, b: float(se(problem, a[None], b[None])[0, 0] + 0.1 * a[0]), problem.X)
-    yield holds("(1)", gram, K.K_XX - problem.noise[0] * np.eye(problem.n) + 0.1 * problem.X, DENSE)
+    yield held("(1)", gram, K.K_XX - problem.noise[0] * np.eye(problem.n) + 0.1 * problem.X, DENSE)
     draws = model.sample_gp_prior(np.random.default_rng(3), mu, K.K_XX, 4)
     white = np.linalg.solve(np.linalg.cholesky(K.K_XX), (draws - mu).T).T
-    yield holds("draws of f", white, np.random.default_rng(3).standard_normal((4, problem.n)), DENSE)
-    yield holds("(2)", model.logistic_class_probability(mu), expit(mu), "scipy.special")
+    yield held("draws of f", white, np.random.default_rng(3).standard_normal((4, problem.n)), DENSE)
+    yield held("(2)", model.logistic_class_probability(mu), expit(mu), "scipy.special")
     density = float(multivariate_normal(cov=K.K_XX).logpdf(mu))
-    yield holds("N(f|0, K)", model.log_gaussian(mu, K.K_XX, "K_XX", "none"), density, "scipy.stats")
+    yield held("N(f|0, K)", model.log_gaussian(mu, K.K_XX, "K_XX", "none"), density, "scipy.stats")
     joint = density + float(log_sigmoid(K.y * mu).sum())
-    yield holds("(3)", model.log_joint_gpc(mu, K.y, K.K_XX), joint, "scipy.stats")
+    yield held("(3)", model.log_joint_gpc(mu, K.y, K.K_XX), joint, "scipy.stats")
     across = se(problem, problem.X_test, problem.X)
     diagonal = np.full(len(across), problem.variance[0] + problem.noise[0])
     seen = model.latent_predictive(mu, Sigma, K.K_XX, across, diagonal)
-    yield holds("(4), means", seen.latent_mean, answer.test_latent_mean[:, 0], "fast")
-    yield holds("(4), variances", seen.latent_var, answer.test_latent_cov[:, 0, 0], "fast")
+    yield held("(4), means", seen.latent_mean, answer.test_latent_mean[:, 0], "fast")
+    yield held("(4), variances", seen.latent_var, answer.test_latent_cov[:, 0, 0], "fast")
     two = np.array([[30.0, 9.0], [9.0, 16.0]])
     root = np.linalg.cholesky(two)
 
@@ -135,7 +135,7 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     area = float(quad_vec(inner, -9.0, 9.0, epsabs=1e-13, epsrel=1e-11)[0])
     found = model.log_evidence(np.array([1.0, -1.0]), two)
-    yield holds("(6)", found, np.log(area), "an adaptive integral")
+    yield held("(6)", found, np.log(area), "an adaptive integral")
     lower = float(answer.log_evidence or 0.0) - model.log_evidence(K.y[:1], K.K_XX[:1, :1])
     yield Compared(lower, 0.0, "a bound on three labels is below log p of one", "fast", "reference, (6)", "difference")
 
@@ -158,33 +158,33 @@ def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
     X, Z = problem.X, np.array([[0.3], [-0.6], [1.9]])
     own = kernels.kernel_squared_exponential(X, Z, 1.3, 0.8)
     fast = fast_kernels.se_ard(X, Z, 1.69, np.array([0.8 / np.sqrt(2.0)]))
-    yield holds("squared exponential", own, fast, "fast")
+    yield held("squared exponential", own, fast, "fast")
     distance = np.abs(X - Z.T)
     for nu in (0.5, 1.3, 1.5, 2.5):
         own = kernels.kernel_matern(X, Z, nu, 0.7)
-        yield holds(f"Matérn, {nu:g}", own, fast_kernels.matern(X, Z, 1.0, np.array([0.7]), nu), "fast")
-    yield holds("Matérn at one point", np.diag(kernels.kernel_matern(X, X, 1.3, 0.7)), np.ones(len(X)), "one")
+        yield held(f"Matérn, {nu:g}", own, fast_kernels.matern(X, Z, 1.0, np.array([0.7]), nu), "fast")
+    yield held("Matérn at one point", np.diag(kernels.kernel_matern(X, X, 1.3, 0.7)), np.ones(len(X)), "one")
     z = np.array([0.0, 9e-4, 0.5, 6.0, 40.0])
     for nu in (1.3, 130.0, 300.0):
         expected = mixture(z[1:], nu)
         found = kernels.matern_profile(z, nu)
-        yield holds(f"Matérn by a mixture, {nu:g}", found.value[1:], expected, "a trapezoidal rule")
+        yield held(f"Matérn by a mixture, {nu:g}", found.value[1:], expected, "a trapezoidal rule")
         slope = mixture(z[2:], nu - 1.0) * nu / (nu - 1.0) if nu > 2.0 else found.decline[2:]
-        yield holds(f"slope by a mixture, {nu:g}", found.decline[2:], slope, "a trapezoidal rule")
+        yield held(f"slope by a mixture, {nu:g}", found.decline[2:], slope, "a trapezoidal rule")
     small = kernels.matern_profile(z[1:2], 130.0)
     lost = (1.0 - small.value) * 4.0 * 129.0 / z[1] ** 2
-    yield holds("Matérn near zero", lost, [1.0], "its series", 1e-3,
-                "1 - M = z²/(4(ν-1)) is 2e-9, of which logarithms of size 500 leave four digits")  # fmt: skip
+    yield held("Matérn near zero", lost, [1.0], "its series", limit=1e-3,
+                because="1 - M = z²/(4(ν-1)) is 2e-9, of which logarithms of size 500 leave four digits")  # fmt: skip
     printed = errata.kernel_matern_as_printed(X, Z, 1.3, 0.7)
     s = np.sqrt(2.6) * distance
     read = (s / 0.7) ** 1.3 * kv(1.3, s * 0.7) * 2.0**-0.3 / np.exp(gammaln(1.3))
     yield from misprint("Matérn", printed, read, kernels.kernel_matern(X, Z, 1.3, 0.7), 0.1)
-    yield holds("Matérn as printed at one point", np.diag(errata.kernel_matern_as_printed(X, X, 1.3, 0.7)),
+    yield held("Matérn as printed at one point", np.diag(errata.kernel_matern_as_printed(X, X, 1.3, 0.7)),
                 np.ones(len(X)), "one")  # fmt: skip
     with_noise = experiments.kernel_se_with_noise(X, None, 1.3, 0.8, 0.4)
     own = fast_kernels.se_ard(X, X, 1.69, np.array([0.8 / np.sqrt(2.0)])) + 0.4 * np.eye(len(X))
-    yield holds("kernel with noise", with_noise, own, "fast")
-    yield holds("kernel across", experiments.kernel_se_with_noise(X, Z, 1.3, 0.8, 0.4), fast, "fast")
+    yield held("kernel with noise", with_noise, own, "fast")
+    yield held("kernel across", experiments.kernel_se_with_noise(X, Z, 1.3, 0.8, 0.4), fast, "fast")
 
 
 # -- inducing inputs ---------------------------------------------------------------------------------------------------
@@ -204,31 +204,31 @@ def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
     n, m = problem.n, len(mu)
     u, f = mu + np.array([0.4, -0.3]), mean + np.array([0.2, -0.5, 0.3])
     joint = np.block([[K.K_XX, K.K_XZ], [K.K_XZ.T, K.K_ZZ]])
-    yield holds("joint prior", sparse.joint_prior_covariance(*matrices), joint, DENSE)
+    yield held("joint prior", sparse.joint_prior_covariance(*matrices), joint, DENSE)
     log_joint = float(multivariate_normal(cov=joint).logpdf(np.append(f, u)) + log_sigmoid(K.y * f).sum())
-    yield holds("(7)", sparse.log_joint_augmented(f, u, K.y, *matrices), log_joint, "scipy.stats")
+    yield held("(7)", sparse.log_joint_augmented(f, u, K.y, *matrices), log_joint, "scipy.stats")
     prior = float(multivariate_normal(cov=K.K_ZZ).logpdf(u))
-    yield holds("prior of u", sparse.log_prior_inducing(u, K.K_ZZ), prior, "scipy.stats")
+    yield held("prior of u", sparse.log_prior_inducing(u, K.K_ZZ), prior, "scipy.stats")
     law = sparse.conditional_f_given_u(u, *matrices)
     tilde = np.linalg.inv(np.linalg.inv(joint)[:n, :n])
-    yield holds("(8), means", law.mean, K.kappa @ u, DENSE)
-    yield holds("(8), covariances", law.cov, tilde, "the inverse of a block of the precision")
+    yield held("(8), means", law.mean, K.kappa @ u, DENSE)
+    yield held("(8), covariances", law.cov, tilde, "the inverse of a block of the precision")
     density = float(multivariate_normal(K.kappa @ u, tilde).logpdf(f) + multivariate_normal(mu, Sigma).logpdf(u))
-    yield holds("(9)", sparse.variational_family(f, u, mu, Sigma, *matrices), density, "scipy.stats")
+    yield held("(9)", sparse.variational_family(f, u, mu, Sigma, *matrices), density, "scipy.stats")
     q_f = sparse.marginal_q_f(mu, Sigma, *matrices)
     cov = tilde + K.kappa @ Sigma @ K.kappa.T
-    yield holds("q(f), means", q_f.mean, mean, "fast")
-    yield holds("q(f), variances", np.diag(q_f.cov), var, "fast")
-    yield holds("q(f), covariances", q_f.cov, cov, DENSE)
+    yield held("q(f), means", q_f.mean, mean, "fast")
+    yield held("q(f), variances", np.diag(q_f.cov), var, "fast")
+    yield held("q(f), covariances", q_f.cov, cov, DENSE)
     kl = divergence(mu, Sigma, K.K_ZZ)
-    yield holds("divergence of both", bound.kl_joint(mu, Sigma, *matrices), kl, "scipy.stats, of u alone")
+    yield held("divergence of both", bound.kl_joint(mu, Sigma, *matrices), kl, "scipy.stats, of u alone")
     three = bound.gauss_hermite_expectation(mean, var, K.y, 3)
     sd = np.sqrt(3.0 * var)
     by_hand = (4.0 * log_sigmoid(K.y * mean) + log_sigmoid(K.y * (mean - sd)) + log_sigmoid(K.y * (mean + sd))) / 6.0
-    yield holds("Gauss-Hermite, 3 nodes", three, by_hand, "the rule by hand")
+    yield held("Gauss-Hermite, 3 nodes", three, by_hand, "the rule by hand")
     total = float(np.sum(bound.gauss_hermite_expectation(mean, var, K.y, 120))) - kl
-    yield holds("(11) by Gauss-Hermite", total, answer.log_evidence, "fast", 1e-6,
-                "120 nodes: poles at distance π of the axis leave exp(-2π √120/S), S below 2.5")  # fmt: skip
+    yield held("(11) by Gauss-Hermite", total, answer.log_evidence, "fast", limit=1e-6,
+                because="120 nodes: poles at distance π of the axis leave exp(-2π √120/S), S below 2.5")  # fmt: skip
     # a product rule under q(u, f): of the quadratic parts, it has the mean exactly
     whole = np.block([[cov, K.kappa @ Sigma], [Sigma @ K.kappa.T, Sigma]])
     root, rule = np.linalg.cholesky(whole), ((-np.sqrt(3.0), 1.0 / 6.0), (0.0, 2.0 / 3.0), (np.sqrt(3.0), 1.0 / 6.0))
@@ -239,7 +239,7 @@ def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
     theirs = [sparse.variational_family(x[:n], x[n:], mu, Sigma, *matrices) for x in points]
     found = sparse.elbo_generic(np.array(ours), np.array(theirs), weights)
     expected = float(weights @ log_sigmoid(K.y * points[:, :n]).sum(1)) - kl
-    yield holds("bound of any q", found, expected, "the same rule and scipy's divergence")
+    yield held("bound of any q", found, expected, "the same rule and scipy's divergence")
 
 
 # -- local quadratics --------------------------------------------------------------------------------------------------
@@ -259,21 +259,21 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     t = K.y * mean
     lam = np.tanh(0.5 * xi) / (4.0 * xi)
     found = jaakkola_jordan.jaakkola_jordan_bound(t, xi)
-    yield holds("λ of the bound", found.lam, jj_coefficient(xi), "fast")
+    yield held("λ of the bound", found.lam, jj_coefficient(xi), "fast")
     value = float(np.sum(found.value - found.lam * var)) - divergence(mu, Sigma, K.K_ZZ)
-    yield holds("mean of the bound, less the divergence", value, answer.log_evidence, "fast")
-    yield holds("(14)", jj_value(xi, K), answer.log_evidence, "fast")
+    yield held("mean of the bound, less the divergence", value, answer.log_evidence, "fast")
+    yield held("(14)", jj_value(xi, K), answer.log_evidence, "fast")
     matrices = K.K_ZZ, K.K_XZ, np.diag(K.K_XX)
     value = jaakkola_jordan.jj_bound(mu, Sigma, xi, K.y, *matrices)
-    yield holds("bound of q and ξ", value, answer.log_evidence, "fast")
+    yield held("bound of q and ξ", value, answer.log_evidence, "fast")
     away = mu + np.array([0.3, -0.2])
     seen = K.kappa @ away
     terms = log_sigmoid(xi) + 0.5 * (K.y * seen - xi) - lam * (seen**2 + var - xi**2)
     value = jaakkola_jordan.jj_bound(away, Sigma, xi, K.y, *matrices)
-    yield holds("bound elsewhere", value, terms.sum() - divergence(away, Sigma, K.K_ZZ), DENSE)
+    yield held("bound elsewhere", value, terms.sum() - divergence(away, Sigma, K.K_ZZ), DENSE)
     for name, where in (("ξ", xi), ("-ξ", -xi)):
         met = jaakkola_jordan.jaakkola_jordan_bound(where, xi).value
-        yield holds(f"bound at {name}", met, log_sigmoid(where), "log σ")
+        yield held(f"bound at {name}", met, log_sigmoid(where), "log σ")
     grid = np.linspace(-12.0, 12.0, 97)
     above = max(
         float(np.max(jaakkola_jordan.jaakkola_jordan_bound(grid, np.full(97, x)).value - log_sigmoid(grid))) for x in xi
@@ -310,8 +310,8 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     moved = problem.replace(
         variance=np.array([there.hyper.variance]), lengthscales=np.atleast_2d(there.hyper.lengthscales)
     )
-    yield holds("second stage as printed, its bound", there.bound, jj_value(xi, given(moved)), DENSE)
-    yield holds("second stage as printed, ξ", there.xi, xi, "fast")
+    yield held("second stage as printed, its bound", there.bound, jj_value(xi, given(moved)), DENSE)
+    yield held("second stage as printed, ξ", there.xi, xi, "fast")
     yield Compared(there.bound - answer.log_evidence, -0.1, "as printed, the bound is made smaller",
                    "reference, second stage as printed", "fast, before", "difference")  # fmt: skip
 
@@ -331,12 +331,12 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
     p = expit(K.y * away)
     gap = f - away
     value = np.log(p) + K.y * (1.0 - p) * gap - 0.5 * p * (1.0 - p) * gap**2
-    yield holds("(16)", taylor.taylor_log_likelihood(f, away, K.y), value, "scipy.special")
+    yield held("(16)", taylor.taylor_log_likelihood(f, away, K.y), value, "scipy.special")
     z = K.y * away
     ratio = norm.pdf(z) / norm.cdf(z)
     value = norm.logcdf(z) + K.y * ratio * gap - 0.5 * ratio * (ratio + z) * gap**2
-    yield holds("(16), probit", taylor.taylor_log_likelihood(f, away, K.y, "probit"), value, "scipy.stats")
-    yield holds("bound at the fixed point", taylor.taylor_bound(mu, Sigma, xi, K.y, *matrices), answer.log_evidence,
+    yield held("(16), probit", taylor.taylor_log_likelihood(f, away, K.y, "probit"), value, "scipy.stats")
+    yield held("bound at the fixed point", taylor.taylor_bound(mu, Sigma, xi, K.y, *matrices), answer.log_evidence,
                 "fast")  # fmt: skip
 
     def objective(x: Array, likelihood: str) -> float:
@@ -347,7 +347,7 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     for likelihood in ("logit", "probit"):
         value = taylor.taylor_bound(mu, Sigma, away, K.y, *matrices, likelihood)
-        yield holds(f"bound elsewhere, {likelihood}", value, objective(away, likelihood), DENSE)
+        yield held(f"bound elsewhere, {likelihood}", value, objective(away, likelihood), DENSE)
     step, by_differences = 1e-3, []
     for i in range(problem.n):
         to = step * np.eye(problem.n)[i]
@@ -357,8 +357,8 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
         )
         by_differences.append((4.0 * near - wide) / 3.0)
     slope = taylor.taylor_xi_slope(away, mean, var, K.y)
-    yield holds("slope in ξ", slope, by_differences, "differences of the bound", 1e-7,
-                "steps of 1e-3 and 2e-3, extrapolated, leave 1e-12 and rounding 1e-12 over the step")  # fmt: skip
+    yield held("slope in ξ", slope, by_differences, "differences of the bound", limit=1e-7,
+                because="steps of 1e-3 and 2e-3, extrapolated, leave 1e-12; rounding 1e-12 over the step")  # fmt: skip
     third = K.y * p * (1.0 - p) * (2.0 * p - 1.0)
     read = 0.5 * third * (mean - away) ** 2
     yield from misprint("slope in ξ", errata.taylor_xi_slope_as_printed(away, mean, var, K.y), read, slope, 0.1)
@@ -380,10 +380,10 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
 def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
     """Rates, batches, clusters, splits, the schedule and table 1."""
     defaults = [inspect.signature(vi_jj.fit).parameters[name].default for name in ("n_upd", "n_fun")]
-    yield holds("schedule of algorithm 1", experiments.default_schedule(), defaults, "fast's defaults")
+    yield held("schedule of algorithm 1", experiments.default_schedule(), defaults, "fast's defaults")
     asked = ("German", 800), ("svmguide", 30), ("other", 5000), ("svmguide1", 3000), ("magic", 20), ("a", 1260)
     sizes = [experiments.batch_size_rule(*each) for each in asked]
-    yield holds("batch sizes", sizes, [50, 30, 50, 50, 1, 13], "section 5.1")
+    yield held("batch sizes", sizes, [50, 30, 50, 50, 1, 13], "section 5.1")
 
     def run(rate: float) -> Array:
         # converges as (1 - rate)^k, except that it diverges beyond 0.55 and one rate stops early
@@ -392,9 +392,9 @@ def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
             return np.full(39, np.nan)
         return -(np.abs(1.0 - 2.1 * rate) ** steps) - (1.0 if rate > 0.45 else 0.0)
 
-    yield holds("learning rate", experiments.select_learning_rate(run, 1e-3), 0.4, "runs by hand")
+    yield held("learning rate", experiments.select_learning_rate(run, 1e-3), 0.4, "runs by hand")
     loose = experiments.select_learning_rate(run, 10.0, 0.02, 4)
-    yield holds("learning rate, all at once", loose, 0.02, "the smallest of equals")
+    yield held("learning rate, all at once", loose, 0.02, "the smallest of equals")
     rng = np.random.default_rng(11)
     centres = np.array([[0.0, 0.0], [5.0, 1.0], [-3.0, 6.0]])
     X = np.concatenate([at + 0.3 * rng.standard_normal((6, 2)) for at in centres])
@@ -403,27 +403,27 @@ def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
         (experiments.kmeans_inducing_points(np.random.default_rng(seed), X, 3) for seed in range(6)),
         key=lambda Z: float(((X[:, None] - Z) ** 2).sum(-1).min(1).sum()),
     )
-    yield holds("clusters", best[np.argsort(best[:, 0])], means[np.argsort(means[:, 0])], "means of the groups")
+    yield held("clusters", best[np.argsort(best[:, 0])], means[np.argsort(means[:, 0])], "means of the groups")
     one = experiments.kmeans_inducing_points(np.random.default_rng(0), X, 3, 1)
     first = np.unique(X, axis=0)[np.random.default_rng(0).permutation(18)[:3]]
     owner = ((X[:, None] - first) ** 2).sum(-1).argmin(1)
-    yield holds("clusters, one sweep", one, [X[owner == p].mean(0) for p in range(3)], "one sweep by hand")
+    yield held("clusters, one sweep", one, [X[owner == p].mean(0) for p in range(3)], "one sweep by hand")
     X[:, 1] = 2.0
     y = np.where(np.arange(18) % 3 == 0, 1.0, -1.0)
     order = np.random.default_rng(5).permutation(18)
     found = experiments.prepare_dataset(X, y, 5)
     kept, apart = X[order[:14]], X[order[14:]]
     mean, sd = kept[:, 0].mean(), kept[:, 0].std()
-    yield holds("training part", found.X, np.stack([(kept[:, 0] - mean) / sd, np.zeros(14)], 1), "by hand")
-    yield holds("test part", found.X_test, np.stack([(apart[:, 0] - mean) / sd, np.zeros(4)], 1), "by hand")
+    yield held("training part", found.X, np.stack([(kept[:, 0] - mean) / sd, np.zeros(14)], 1), "by hand")
+    yield held("test part", found.X_test, np.stack([(apart[:, 0] - mean) / sd, np.zeros(4)], 1), "by hand")
     labels = np.append(found.y_sign, found.y_test)
-    yield holds("labels of both", labels, y[order], "the same order")
+    yield held("labels of both", labels, y[order], "the same order")
     few = experiments.prepare_dataset(X[:2], y[:2], 5)
-    yield holds("split of two", [len(few.X), len(few.X_test)], [1, 1], "one of each")
+    yield held("split of two", [len(few.X), len(few.X_test)], [1, 1], "one of each")
     whole = experiments.prepare_dataset(X, y, 5, apart, y[order[14:]])
     mean, sd = X[:, 0].mean(), X[:, 0].std()
-    yield holds("given test part", whole.X_test[:, 0], (apart[:, 0] - mean) / sd, "by hand")
-    yield holds("whole training part", whole.X[:, 0], (X[:, 0] - mean) / sd, "by hand")
+    yield held("given test part", whole.X_test[:, 0], (apart[:, 0] - mean) / sd, "by hand")
+    yield held("whole training part", whole.X[:, 0], (X[:, 0] - mean) / sd, "by hand")
     names = ("theta", "mu", "Sigma", "xi")
     table = {"svi": "1110 0000", "vi-jj": "1000 0111", "vi-taylor": "1000 0111", "vi-jj-hybrid": "1001 0111",
              "vi-jj-full": "1001 0110"}  # fmt: skip
@@ -431,4 +431,4 @@ def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
     yield Compared(float(outline.keys() != table.keys()), 0.0, "methods of table 1", "reference", "table 1", "mismatch")
     for method, marks in table.items():
         flags = [[int(each[name]) for name in names] for each in outline[method]]
-        yield holds(f"table 1, {method}", flags, [[int(mark) for mark in part] for part in marks.split()], "table 1")
+        yield held(f"table 1, {method}", flags, [[int(mark) for mark in part] for part in marks.split()], "table 1")

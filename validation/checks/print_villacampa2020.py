@@ -18,6 +18,7 @@ from scipy.stats import multivariate_normal, norm
 
 from validation.checks import villacampa2020_dense as dense
 from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.printed import held, misprint
 from validation.compare import relative_difference
 from validation.implementations.quadrature_rule import kernel
 from validation.problem import Problem
@@ -28,7 +29,7 @@ PAPER = "villacampa2020"
 _TINY = ("two-points-3-sparse-errors",)
 _BOTH = ("two-points-3-sparse-errors", "two-points-3-sparse-threshold")
 _ALPHA = 0.5
-LIMIT = 1e-8
+_FLOOR = 1e-3  # many of the quantities vanish at a point or for a class
 _IDENTITY = "an identity of small dense matrices, at sites that fast left at rest to 1e-12"
 _MARGIN = 1e-2  # a misprint that moved a number by less would not be told from a slow iteration
 
@@ -40,24 +41,12 @@ def printed(module: str) -> Any:
 
 def same(equation: str, left: Any, right: Any, whom: str = "definition", *, why: str = _IDENTITY) -> Compared:
     """A printed equation against what it must give."""
-    left, right = np.asarray(left, dtype=float), np.asarray(right, dtype=float)
-    apart = relative_difference(left, right, 1e-3) if left.shape == right.shape else np.inf
-    return Compared(apart, LIMIT, f"{equation}: {why}", f"print {equation}", whom)
+    return held(equation, left, right, whom, floor=_FLOOR, because=why)
 
 
 def missed(equation: str, as_printed: Any, right: Any, gap: Any) -> Iterable[Compared]:
     """A misprint: the printed form is off by `gap`, as the ledger says, and that is no small thing."""
-    right, gap = np.asarray(right, dtype=float), np.asarray(gap, dtype=float)
-    yield same(f"{equation} as printed", as_printed, right + gap, why="off by just what the misprint says")
-    miss = relative_difference(np.asarray(as_printed, dtype=float), right)
-    yield Compared(
-        _MARGIN / miss if miss > 0.0 else np.inf,
-        1.0,
-        f"{equation} as printed must miss by more than {_MARGIN:g} of the right value; found {miss:.2g}",
-        f"print {equation} as printed",
-        "definition",
-        f"{_MARGIN:g} over the relative miss",
-    )
+    return misprint(equation, as_printed, np.asarray(right, dtype=float) + gap, right, _MARGIN, floor=_FLOOR)
 
 
 def slope(function: Callable[[float], float], unit: float = 1.0) -> float:

@@ -318,10 +318,10 @@ def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
     still = updates.natural_gradient(natural.eta_1, natural.eta_2, theta, kappa, y, inverse)
     floor = float(np.abs(precision).max())
     zero = np.zeros_like
-    yield held("A.3, natural, eta_1", still.eta_1, zero(mu), "nothing moves", floor)
-    yield held("A.3, natural, eta_2", still.eta_2, zero(Sigma), "nothing moves", floor)
-    yield held("(15)", updates.gradient_sigma(Sigma, theta, kappa, inverse), zero(Sigma), "nothing moves", floor)
-    yield held("(16)", updates.gradient_mu(mu, theta, kappa, y, inverse), zero(mu), "nothing moves", floor)
+    yield held("A.3, natural, eta_1", still.eta_1, zero(mu), "nothing moves", floor=floor)
+    yield held("A.3, natural, eta_2", still.eta_2, zero(Sigma), "nothing moves", floor=floor)
+    yield held("(15)", updates.gradient_sigma(Sigma, theta, kappa, inverse), zero(Sigma), "nothing moves", floor=floor)
+    yield held("(16)", updates.gradient_mu(mu, theta, kappa, y, inverse), zero(mu), "nothing moves", floor=floor)
     # beside the fixed point they are derivatives
     u, S = given.u, given.S
     slope, steep = euclidean(given, u, S, given.c)
@@ -344,9 +344,11 @@ def _local(given: Case) -> Iterable[Outcome]:
         return lambda c: 0.5 * (c * c - A) * np.tanh(0.5 * c) / (2.0 * c) - np.log(np.cosh(0.5 * c))
 
     q = given.mu, given.Sigma, dense.kappa, dense.cond_var
-    yield held("A.3, local gradient", updates.local_gradient(given.c, *q), np.zeros(len(given.c)), "nothing moves", 0.1)
+    yield held(
+        "A.3, local gradient", updates.local_gradient(given.c, *q), np.zeros(len(given.c)), "nothing moves", floor=0.1
+    )
     zeros = np.zeros(len(given.c))
-    yield held("A.3, local gradient", updates.local_gradient(zeros, *q), zeros, "c = 0 is stationary", 0.1)
+    yield held("A.3, local gradient", updates.local_gradient(zeros, *q), zeros, "c = 0 is stationary", floor=0.1)
     yield held("A.3, curvature", updates.local_curvature(zeros, *q), second / 48.0, "A_i/48 at c = 0")
     ramp = np.arange(len(given.c), dtype=np.float64)
     places: tuple[Array, ...] = (given.c, 1.4 * given.c + 0.5, 0.05 + 0.08 * ramp, 0.29 + 0.0 * ramp)
@@ -361,7 +363,8 @@ def _local(given: Case) -> Iterable[Outcome]:
             (2, "A.3, curvature", updates.local_curvature),
         ):
             expected = np.array([on_circle(part(A), at, order) for A, at in zip(second, c, strict=True)])
-            yield held(name, function(c, *q), expected, f"Cauchy's integral, c = {c[0]:.3g}", 0.01, limit, because)
+            by = f"Cauchy's integral, c = {c[0]:.3g}"
+            yield held(name, function(c, *q), expected, by, floor=0.01, limit=limit, because=because)
 
 
 @check(
