@@ -94,7 +94,7 @@ lint: $(VENV)/dev.stamp
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/mypy --strict .ci/kernels.py
+	$(BIN)/mypy --strict .ci/kernels.py .ci/wheel.py
 	$(BIN)/lint-imports
 
 audit: $(VENV)/dev.stamp

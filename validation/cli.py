@@ -278,7 +278,7 @@ def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | Non
     from validation.ledger import audit as auditing
 
     ledger = auditing.build(auditing.default_sources(), stop)
-    if ledger.without_tests or ledger.problems:
+    if ledger.without_states or ledger.problems:
         return None
     papers = dict.fromkeys(row.entry.paper for row in ledger.rows)
     found: list[Coverage] = []

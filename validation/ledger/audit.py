@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from validation.ledger import collection, inventory, kept, registry
+from validation.ledger import collection, inventory, kept, registry, stored
 from validation.ledger.collection import Collection, MarkedTest
 from validation.ledger.inventory import Entry, Equation, Inventory
 from validation.ledger.registry import PACKAGES, Function, Package, Registry
@@ -50,7 +50,8 @@ class Row:
 class Ledger:
     """The rows of all papers, and what is wrong with the collection: unknown ids, failed imports, bad markers.
 
-    without_tests: why no test could be read; then nothing is said about states.
+    without_tests: why no test could be read; then nothing is said about states, unless they are the ones that were
+    stored when the wheel was built (`stored`).
     """
 
     inventory: Inventory
@@ -58,6 +59,12 @@ class Ledger:
     rows: tuple[Row, ...]
     problems: tuple[str, ...]
     without_tests: str = ""
+    stored: bool = False
+
+    @property
+    def without_states(self) -> bool:
+        """Whether nothing is known about states."""
+        return bool(self.without_tests) and not self.stored
 
     def select(self, paper: str | None = None, id: str | None = None) -> tuple[Row, ...]:
         """The rows of a paper or of one entry. LookupError, naming near misses, if there is no such thing."""
@@ -73,7 +80,7 @@ class Ledger:
         still_open = [
             f"{row.entry.paper}:{row.entry.id}: open ({', '.join(row.missing)}), but the paper is complete"
             for row in rows
-            if row.state == OPEN and self.inventory.papers[row.entry.paper].complete and not self.without_tests
+            if row.state == OPEN and self.inventory.papers[row.entry.paper].complete and not self.without_states
         ]
         return (*self.problems, *still_open)
 
@@ -177,7 +184,8 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
     """Import the packages, collect the tests, and put the ledger together.
 
     With `paper` only the tests that can verify something of it are read: the rows of other papers then mean nothing.
-    Without a repository or without pytest the ledger has no tests and `without_tests` says why. `stop`, set from
+    Without a repository or without pytest the ledger has no tests and `without_tests` says why; states are then those
+    of the page that the wheel was built with, where there is one (`validation.ledger.stored`). `stop`, set from
     another thread, ends the collection with a StoppedError. All of it, without `paper`, is read from what an earlier
     audit kept (`validation.ledger.kept`) as long as no file has changed; its functions are then known by summary only.
     """
@@ -196,7 +204,12 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
         else:
             if key and kept.key(sources.root, sources.packages) == key:  # nothing moved meanwhile
                 kept.save(sources.root, key, functions, tests)
-    return replace(assemble(sources, functions, tests), without_tests=reason)
+    ledger = replace(assemble(sources, functions, tests), without_tests=reason)
+    page = stored.text() if reason else None
+    if page is None:
+        return ledger
+    rows, problems = stored.restored(ledger.rows, page)
+    return replace(ledger, rows=rows, problems=(*ledger.problems, *problems), stored=True)
 
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:
@@ -295,6 +308,7 @@ def as_json(ledger: Ledger, rows: Sequence[Row], root: Path | None = None, full:
         ],
         "counts": counts(rows),
         "without_tests": ledger.without_tests,
+        "stored": ledger.stored,
         "problems": list(ledger.problems),
         "failures": list(ledger.failures(rows)),
     }

@@ -60,7 +60,8 @@ def audit(
         # one equation needs no tests of other papers
         ledger = ledger_audit.build(sources, paper=None if id is None else paper)
     rows = ledger.select(paper, id)
-    if ledger.without_tests and (id is None or perturbed or as_markdown or output or check):
+    needs_tests = perturbed or as_markdown or check or (output and not as_json)
+    if ledger.without_tests and (needs_tests or (ledger.without_states and (id is None or output))):
         errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
         raise typer.Exit(1)
     failures = list(ledger.failures(rows))
@@ -93,6 +94,8 @@ def audit(
             console.print(show.coverage(ledger, rows))
             if paper is not None:
                 console.print(show.entries(rows))
+    if ledger.stored and not quiet:
+        console.print("states as they were when this package was built: its tests are not installed", style="dim")
     if report is not None and not as_json:
         show.perturbation(console, report, detail=id is not None)
     for failure in failures:

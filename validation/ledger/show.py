@@ -39,7 +39,7 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
         own = [row for row in rows if key in ("", row.entry.paper)]
         last = key == keys[-1]
         # Without tests nothing is known about states.
-        numbers = ["-" if ledger.without_tests else str(number) for number in counts(own).values()]
+        numbers = ["-" if ledger.without_states else str(number) for number in counts(own).values()]
         complete = "" if not key else "yes" if ledger.inventory.papers[key].complete else "no"
         states.add_row(key or "all", str(len(own)), *numbers, complete, end_section=last)
         table = per_package(own, ledger.packages).values()
@@ -76,7 +76,7 @@ def equation(ledger: Ledger, row: Row) -> RenderableType:
         "kind": entry.kind,
         "inputs": ", ".join(entry.inputs),
         "outputs": ", ".join(entry.outputs),
-        "state": "unknown without tests" if ledger.without_tests else row.state,
+        "state": "unknown without tests" if ledger.without_states else row.state,
         "note": row.note,
     }.items():
         if value:
@@ -88,10 +88,11 @@ def equation(ledger: Ledger, row: Row) -> RenderableType:
         parts.append(Text("\nErratum: the form as printed, then the corrected form", style="bold cyan"))
     for function in (*row.printed, *row.functions):
         parts += _source(function)
-    parts.append(Text("\nTests" if row.tests else "\nNo tests" if not ledger.without_tests else "", style="bold"))
+    parts.append(Text("\nTests" if row.tests else "\nNo tests" if not ledger.without_states else "", style="bold"))
     for test in row.tests:
         cases = f", {test.cases} cases" if test.cases > 1 else ""
-        parts.append(Text(f"{test.file}:{test.line}  {test.name}{cases}{', slow' if test.slow else ''}"))
+        place = f"{test.file}:{test.line}" if test.line else test.file  # a stored page has no lines
+        parts.append(Text(f"{place}  {test.name}{cases}{', slow' if test.slow else ''}"))
         for claim in test.claims:
             if claim.equation == entry.equation:
                 extra = f" (resolves {claim.resolves:g})" if claim.resolves is not None else ""

@@ -1,0 +1,139 @@
+"""One name to import: what a user of GPC Triad needs, from the packages that have it.
+
+    import triad
+
+    answer = triad.solve("fast", "x-gpc", triad.problems.get("toy"))
+
+Problem, Solution      the question and an answer, as plain arrays: `validation.problem`, `validation.solution`
+solve                  ask a witness, or a program of your own, for its answer: `validation.solve`
+compare                two answers side by side, with limits and reasons: `validation.compare`
+problems, truths       the built-in questions, and their stored posteriors: `validation.problems`, `validation.truth`
+datasets               data by name: `validation.datasets`
+XGPClassifier, ...     scikit-learn classifiers, one for each method that trains: `fast.estimators`
+
+Nothing is defined here, and nothing is loaded before it is asked for. Other modules of the name `validation`, `fast`,
+`reference` or `gibbs` that Python would find first are refused by name, since every import below would go to them.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False  # `typing` takes longer to load than everything here
+if TYPE_CHECKING:
+    from typing import Any
+
+    from fast.estimators import APEPClassifier as APEPClassifier
+    from fast.estimators import ARPEPClassifier as ARPEPClassifier
+    from fast.estimators import EPClassifier as EPClassifier
+    from fast.estimators import EPGPClassifier as EPGPClassifier
+    from fast.estimators import GFITCClassifier as GFITCClassifier
+    from fast.estimators import JJClassifier as JJClassifier
+    from fast.estimators import JJFullClassifier as JJFullClassifier
+    from fast.estimators import JJHybridClassifier as JJHybridClassifier
+    from fast.estimators import LaplaceClassifier as LaplaceClassifier
+    from fast.estimators import NestedEPClassifier as NestedEPClassifier
+    from fast.estimators import NestedIEPClassifier as NestedIEPClassifier
+    from fast.estimators import PEPClassifier as PEPClassifier
+    from fast.estimators import RobustVIClassifier as RobustVIClassifier
+    from fast.estimators import RPAPEPClassifier as RPAPEPClassifier
+    from fast.estimators import SEPClassifier as SEPClassifier
+    from fast.estimators import SVGPClassifier as SVGPClassifier
+    from fast.estimators import SVIClassifier as SVIClassifier
+    from fast.estimators import TaylorClassifier as TaylorClassifier
+    from fast.estimators import VBProbitClassifier as VBProbitClassifier
+    from fast.estimators import XGPClassifier as XGPClassifier
+    from validation import datasets as datasets
+    from validation import problems as problems
+    from validation import truth as truths
+    from validation.compare import compare as compare
+    from validation.problem import Problem as Problem
+    from validation.solution import Solution as Solution
+    from validation.solve import solve as solve
+
+__all__ = [
+    "APEPClassifier",
+    "ARPEPClassifier",
+    "EPClassifier",
+    "EPGPClassifier",
+    "GFITCClassifier",
+    "JJClassifier",
+    "JJFullClassifier",
+    "JJHybridClassifier",
+    "LaplaceClassifier",
+    "NestedEPClassifier",
+    "NestedIEPClassifier",
+    "PEPClassifier",
+    "Problem",
+    "RPAPEPClassifier",
+    "RobustVIClassifier",
+    "SEPClassifier",
+    "SVGPClassifier",
+    "SVIClassifier",
+    "Solution",
+    "TaylorClassifier",
+    "VBProbitClassifier",
+    "XGPClassifier",
+    "compare",
+    "datasets",
+    "problems",
+    "solve",
+    "truths",
+]
+
+# where each name is: (module, attribute), "" for the module itself; all other names are classifiers
+_DOORS = {
+    "Problem": ("validation.problem", "Problem"),
+    "Solution": ("validation.solution", "Solution"),
+    "compare": ("validation.compare", "compare"),
+    "datasets": ("validation.datasets", ""),
+    "problems": ("validation.problems", ""),
+    "solve": ("validation.solve", "solve"),
+    "truths": ("validation.truth", ""),
+}
+_PACKAGES = ("reference", "fast", "gibbs", "validation")
+
+
+def __getattr__(name: str) -> Any:
+    """What a name stands for, from the package that has it; kept here from then on."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    module, attribute = _DOORS.get(name, ("fast.estimators", name))
+    found = import_module(module)
+    globals()[name] = value = getattr(found, attribute) if attribute else found
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _shadowed() -> list[str]:
+    """A line for each of our packages that another module of its name hides, or that is missing."""
+    import sys
+    from importlib.util import find_spec
+    from os.path import dirname, join, realpath
+
+    lines = []
+    for name in _PACKAGES:
+        ours = join(dirname(dirname(realpath(__file__))), name, "__init__.py")
+        if name in sys.modules:  # whatever was imported first stays
+            found = getattr(sys.modules[name], "__file__", None)
+        else:
+            spec = find_spec(name)
+            found = spec.origin if spec is not None else None
+        if found is None:
+            lines.append(f"{name}: found no such package, expected {ours}")
+        elif realpath(found) != ours:
+            lines.append(f"{name}: found {found}, expected {ours}")
+    return lines
+
+
+if _lines := _shadowed():
+    raise ImportError(
+        "gpc-triad: other modules stand before its packages on sys.path.\n  "
+        + "\n  ".join(_lines)
+        + "\nRename them, or start Python where they are not found first: in another folder, or with `python -P`, "
+        "which leaves the folder of the script off the path. A missing package means a damaged installation: reinstall "
+        "gpc-triad."
+    )
