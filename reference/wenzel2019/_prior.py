@@ -1,7 +1,6 @@
 """What the methods of the paper share: checked inputs, matrices of the prior, derivatives through the kernel."""
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -155,34 +154,3 @@ def predict(mu: Array, Sigma: Array, X: Array, X_test: Any, hyper: Hyper) -> Lat
 def latent_moments(K: Matrices, mu: Array, Sigma: Array) -> tuple[Array, Array]:
     """Means and variances of q(f_i), each (n,)."""
     return K.upsilon @ mu, K.cond_var + np.sum((K.upsilon @ Sigma) * K.upsilon, axis=1)
-
-
-def change(new: Array, old: Array, floor: float = 0.0) -> float:
-    """Largest change of an entry, relative to the largest entry of the array or to the floor."""
-    scale = max(float(np.max(np.abs(new))), floor)
-    return float(np.max(np.abs(new - old))) / scale if scale > 0.0 else 0.0
-
-
-def distance(step: float, rho: float) -> float:
-    """What is left to the fixed point after a last step of this size, for steps that shrink by rho."""
-    if step == 0.0:
-        return 0.0
-    return step * max(1.0, rho / (1.0 - rho)) if rho < 1.0 else np.inf
-
-
-def stalled(changes: list[float]) -> bool:
-    """Whether 200 sweeps brought no smaller change: only rounding moves the iterates."""
-    return len(changes) > 200 and min(changes[-200:]) >= min(changes[:-200])
-
-
-def contraction(changes: list[float], earlier: float) -> float:
-    """Largest ratio of successive changes in the last five sweeps; the earlier value once rounding takes over."""
-    if len(changes) < 3:
-        return np.inf
-    if changes[-1] == 0.0:
-        return 0.0
-    if max(changes[-3:]) < 1e-14:
-        return 0.5  # there at once, as for one datum: what moves is rounding and says nothing of a contraction
-    recent = changes[-6:]
-    largest = max(after / before for before, after in pairwise(recent) if before > 0.0)
-    return earlier if earlier < 1.0 and (changes[-1] < 1e-9 or largest >= 1.0) else largest

@@ -7,15 +7,39 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._iteration import Arrival, change
 from reference.common._options import shown
 from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.augmentation import pg_mean
-from reference.wenzel2019.bound import xgpc_bound
+from reference.wenzel2019.bound import evidence_bound_chain, xgpc_bound
 from reference.wenzel2019.prediction import predict_probability
-from reference.wenzel2019.updates import from_natural, update_eta1, update_eta2, update_local
+from reference.wenzel2019.updates import (
+    from_natural,
+    gradient_mu,
+    gradient_sigma,
+    local_curvature,
+    local_gradient,
+    natural_gradient,
+    to_natural,
+    update_eta1,
+    update_eta2,
+    update_local,
+    update_mu,
+)
 
 Array = NDArray[np.float64]
+
+
+class Slopes(NamedTuple):
+    """Derivatives of the bound, all zero at its maximum but for the curvature, which is negative there."""
+
+    c: Array  # (n,)            A.3
+    curvature: Array  # (n,)    A.3, second derivative in c
+    mu: Array  # (m,)           (16)
+    Sigma: Array  # (m, m)      (15)
+    eta_1: Array  # (m,)        A.3, natural gradient
+    eta_2: Array  # (m, m)
 
 
 class XGPCFit(NamedTuple):
@@ -32,6 +56,7 @@ class XGPCFit(NamedTuple):
     residual: float  # estimated relative distance to the fixed point, see fit_xgpc
     converged: bool
     iterations: int
+    slopes: Slopes  # of the bound, where the ascent ended
 
 
 class XGPCState(NamedTuple):
@@ -76,9 +101,11 @@ def fit_xgpc(
     max_iterations: int = 10_000,
     callback: Callable[[XGPCState], None] | None = None,
 ) -> XGPCFit:
-    """Coordinate ascent of the bound (10) of wenzel2019 in c, (11), and in Σ and μ, (18) and A.4.
+    """Coordinate ascent of the bound (10) of wenzel2019 in c, (11), and in μ and Σ, A.4 and (18).
 
-    Starts at q(u) = p(u). One sweep sets c, then Σ and μ, to the maximum given the rest, so the bound never falls.
+    Starts at q(u) = p(u). One sweep sets c, then μ and Σ, to the maximum given the rest, so the bound never falls.
+    `trace` is (10) after each sweep, `elbo` the bound at the end as section 4.2 defines it, and `slopes` are the
+    derivatives of appendix A.3 there.
 
     Parameters
     ----------
@@ -96,7 +123,7 @@ def fit_xgpc(
     Returns
     -------
     XGPCFit                   inducing_mean (m,), inducing_cov (m, m), c, theta, latent_mean, latent_var (n,), elbo,
-                              trace (iterations,), residual, converged, iterations
+                              trace (iterations,), residual, converged, iterations, slopes
 
     Raises
     ------
@@ -121,40 +148,56 @@ def fit_xgpc(
     max_iterations = _check.count(max_iterations, "max_iterations")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
+    y = given.y_sign
     K = _prior.matrices(given.X, given.hyper)
+    K_mm, K_inv, kappa, K_tilde = K
 
-    mu, Sigma, c = np.zeros(len(K.K_ZZ)), K.K_ZZ, np.zeros(len(given.X))
-    eta_1 = update_eta1(K.upsilon, given.y_sign)
+    mu, Sigma, c = np.zeros(len(K_mm)), K_mm, np.zeros(len(y))
+    eta_1 = update_eta1(kappa, y)
     trace: list[float] = []
-    changes: list[float] = []
-    rho, residual, converged = np.inf, np.inf, False
-    while not converged and len(trace) < max_iterations and not _prior.stalled(changes):
-        c_new = update_local(mu, Sigma, K.upsilon, K.cond_var)
-        eta_2 = update_eta2(pg_mean(1.0, c_new), K.upsilon, K.K_ZZ_inv)
-        mu_new, Sigma_new = from_natural(eta_1, eta_2)
-        uncancelled = 0.5 * float(np.max(np.sum(np.abs(Sigma_new @ K.upsilon.T), axis=1)))
-        moved = _prior.change(mu_new, mu, 0.01 * uncancelled), _prior.change(Sigma_new, Sigma), _prior.change(c_new, c)
-        mu, Sigma, c = mu_new, Sigma_new, c_new
-        trace.append(xgpc_bound(mu, Sigma, c, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var))
-        changes.append(max(moved))
-        rho = _prior.contraction(changes, rho)
-        residual = _prior.distance(changes[-1], rho)
-        converged = residual < tolerance
+    arrival = Arrival(tolerance)
+    # fmt: off
+    while not arrival.converged and len(trace) < max_iterations and not arrival.stalled:
+        before = mu, Sigma, c
+        c = update_local(mu, Sigma, kappa, K_tilde)                                 # (11)
+        theta = pg_mean(1.0, c)                                                     # θ_i, below (10)
+        mu = update_mu(theta, kappa, y, K_inv)                                      # A.4
+        Sigma = from_natural(eta_1, update_eta2(theta, kappa, K_inv)).inducing_cov  # (18)
+        trace.append(xgpc_bound(mu, Sigma, c, y, K_mm, kappa, K_tilde))             # (10)
+        arrival.see(_moved((mu, Sigma, c), before, kappa))
         if callback is not None:
-            callback(XGPCState(len(trace), trace[-1], residual, mu, Sigma, c))
+            callback(XGPCState(len(trace), trace[-1], arrival.residual, mu, Sigma, c))
 
+    theta = pg_mean(1.0, c)
+    L = evidence_bound_chain(mu, Sigma, c, y, K_mm, kappa, K_tilde)                 # 4.2, of (8)
+    slopes = Slopes(
+        local_gradient(c, mu, Sigma, kappa, K_tilde),                               # A.3
+        local_curvature(c, mu, Sigma, kappa, K_tilde),                              # A.3
+        gradient_mu(mu, theta, kappa, y, K_inv),                                    # (16)
+        gradient_sigma(Sigma, theta, kappa, K_inv),                                 # (15)
+        *natural_gradient(*to_natural(mu, Sigma), theta, kappa, y, K_inv),          # A.3, end
+    )
+    # fmt: on
     return XGPCFit(
         mu,
         Sigma,
         c,
-        pg_mean(1.0, c),
+        theta,
         *_prior.latent_moments(K, mu, Sigma),
-        trace[-1],
+        L,
         np.array(trace),
-        residual,
-        bool(converged),
+        arrival.residual,
+        arrival.converged,
         len(trace),
+        slopes,
     )
+
+
+def _moved(new: tuple[Array, Array, Array], old: tuple[Array, Array, Array], kappa: Array) -> float:
+    """Largest relative change of μ, Σ and c; see the notes of `fit_xgpc` on μ."""
+    uncancelled = 0.5 * float(np.max(np.sum(np.abs(new[1] @ kappa.T), axis=1)))
+    floors = 0.01 * uncancelled, 0.0, 0.0
+    return max(change(after, before, floor) for after, before, floor in zip(new, old, floors, strict=True))
 
 
 def predict_xgpc(

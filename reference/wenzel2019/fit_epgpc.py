@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
 from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
@@ -102,22 +103,20 @@ def _propagate(
     sites = Sites(np.zeros(n), np.zeros(n)) if start is None else start
     everything = np.arange(n)
     trace: list[float] = []
-    changes: list[float] = []
-    n_improper, rho, residual, converged = 0, np.inf, np.inf, False
-    while not converged and len(changes) < max_iterations and not _prior.stalled(changes):
+    arrival = Arrival(tolerance)
+    n_improper, converged = 0, False
+    while not converged and len(trace) < max_iterations and not arrival.stalled:
         q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
         new, skipped = _refreshed(q, sites, everything, given.y_sign, K, damping)
         n_improper += skipped
         # a damped step is measured as if it had been whole
-        changes.append(max(_prior.change(after, before) for after, before in zip(new, sites, strict=True)) / damping)
+        arrival.see(max(change(after, before) for after, before in zip(new, sites, strict=True)) / damping)
         sites = new
-        rho = _prior.contraction(changes, rho)
-        residual = _prior.distance(changes[-1], rho)
-        converged = residual < tolerance and skipped == 0
+        converged = arrival.converged and skipped == 0
         trace.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var))
         if callback is not None:
-            callback(EPState(len(changes), trace[-1], residual, sites, given.hyper))
-    return _finished(given, K, sites, trace, residual, bool(converged), n_improper, len(changes))
+            callback(EPState(len(trace), trace[-1], arrival.residual, sites, given.hyper))
+    return _finished(given, K, sites, trace, arrival.residual, converged, n_improper, len(trace))
 
 
 def _check_damping(damping: Any) -> float:
@@ -269,7 +268,7 @@ def fit_epgpc_batches(
             sites, skipped = _refreshed(q, sites, rows, given.y_sign, K, damping)
             n_improper += skipped
         steps += 1
-        residual = max(_prior.change(new, old) for new, old in zip(sites, before, strict=True))
+        residual = max(change(new, old) for new, old in zip(sites, before, strict=True))
         once = np.unique(batch)
         if trace:
             values.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var, once))

@@ -7,14 +7,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
-from reference.common.algebra import inverted
 from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
 from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_natural_gradient
-from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step
+from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step, to_natural
 
 Array = NDArray[np.float64]
 
@@ -59,14 +59,11 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
         return svgpc_bound(*at, everything, y_sign, K.K_ZZ, K.upsilon, K.cond_var)
 
     if start is not None:
-        precision = inverted(start.inducing_cov, "Σ")
-        eta = Natural(precision @ start.inducing_mean, -0.25 * (precision + precision.T))
-        q = start
+        eta, q = to_natural(*start), start
     elbo, rate, ceiling = bound(q), 1.0, 1.0
     trace: list[float] = []
-    changes: list[float] = []
-    rho, residual, converged, stuck = np.inf, np.inf, False, False
-    while not (converged or stuck) and len(trace) < max_iterations and not _prior.stalled(changes):
+    arrival, stuck = Arrival(tolerance), False
+    while not (arrival.converged or stuck) and len(trace) < max_iterations and not arrival.stalled:
         gradient = svgpc_natural_gradient(*eta, everything, y_sign, K.upsilon, K.cond_var, K.K_ZZ_inv)
         while True:
             new_eta = natural_gradient_step(*eta, *gradient, rate)
@@ -80,19 +77,17 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
                 break
             rate *= 0.5
         # the distance is measured as if the step had been whole
-        moved = (_prior.change(a, b, 1e-8) for a, b in zip(new, q, strict=True))
-        changes.append(max(moved) / rate)
+        arrival.see(max(change(a, b, 1e-8) for a, b in zip(new, q, strict=True)) / rate)
+        changes = arrival.changes
         eta, q, elbo = new_eta, new, value
         trace.append(elbo)
         # so near the fixed point the bound no longer tells a step that leads away, but its successor is longer
         if len(changes) > 1 and _NEAR > changes[-1] > changes[-2] > _ROUNDED:
             ceiling = max(0.5 * rate, _LEAST_CEILING)
         rate = min(ceiling, 2.0 * rate)
-        rho = _prior.contraction(changes, rho)
-        residual = _prior.distance(changes[-1], rho)
-        converged = not stuck and residual < tolerance
     moments = _prior.latent_moments(K, *q)
-    return SVGPCFit(*q, *moments, elbo, np.array(trace), residual, bool(converged), len(trace), hyper)
+    converged = arrival.converged and not stuck
+    return SVGPCFit(*q, *moments, elbo, np.array(trace), arrival.residual, converged, len(trace), hyper)
 
 
 @checked_options("svgpc")

@@ -19,12 +19,6 @@ class BoundPair(NamedTuple):
     gibbs_mackay: Array  # (n,)
 
 
-def _augmented_terms(latent_values: Array, c: Array, y_sign: Array) -> Array:
-    theta = pg_mean(1.0, c)
-    f = latent_values
-    return -np.log(2.0) + 0.5 * y_sign * f - 0.5 * theta * f**2 + 0.5 * c**2 * theta - log_cosh(0.5 * c)
-
-
 @equation("wenzel2019", "A.5-augmented")
 def pg_pointwise_bound(latent_values: Array, c: Array, y_sign: Array) -> float:
     """Bound on log p(y|f) from the augmented model without sparsity: wenzel2019, A.5, first display.
@@ -44,7 +38,10 @@ def pg_pointwise_bound(latent_values: Array, c: Array, y_sign: Array) -> float:
     -----
     The right-hand side is lost in the extracted text; it follows from (5) and A.2.
     """
-    return float(np.sum(_augmented_terms(latent_values, c, y_sign)))
+    f, theta = latent_values, pg_mean(1.0, c)
+    loglik = -np.log(2.0) + 0.5 * y_sign * f - 0.5 * theta * f**2  # E[log p(y_i|f_i, ω_i)]
+    divergence = log_cosh(0.5 * c) - 0.5 * c**2 * theta  # KL(q(ω_i)||p(ω_i))
+    return float(np.sum(loglik - divergence))
 
 
 @equation("wenzel2019", "A.5-gibbs-mackay")
@@ -95,4 +92,6 @@ def bounds_equal(latent_values: Array, c: Array, y_sign: Array) -> BoundPair:
     -------
     BoundPair                 augmented (n,) and gibbs_mackay (n,)
     """
-    return BoundPair(_augmented_terms(latent_values, c, y_sign), gibbs_mackay_bound(y_sign * latent_values, c))
+    f, theta = latent_values, pg_mean(1.0, c)
+    augmented = -np.log(2.0) + 0.5 * y_sign * f - 0.5 * theta * f**2 + 0.5 * c**2 * theta - log_cosh(0.5 * c)
+    return BoundPair(augmented, gibbs_mackay_bound(y_sign * f, c))

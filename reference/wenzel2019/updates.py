@@ -30,11 +30,6 @@ class Natural(NamedTuple):
     eta_2: Array  # (m, m)
 
 
-def _second_moment(inducing_mean: Array, inducing_cov: Array, upsilon: Array, cond_var: Array) -> Array:
-    """K̃_ii + κ_i Σ κ_iᵀ + μᵀκ_iᵀκ_i μ = E[f_i²], (n,)."""
-    return cond_var + np.sum((upsilon @ inducing_cov) * upsilon, axis=1) + (upsilon @ inducing_mean) ** 2
-
-
 @equation("wenzel2019", "11")
 def update_local(inducing_mean: Array, inducing_cov: Array, upsilon: Array, cond_var: Array) -> Array:
     """Coordinate ascent in the local parameters: wenzel2019 (11).
@@ -56,7 +51,8 @@ def update_local(inducing_mean: Array, inducing_cov: Array, upsilon: Array, cond
     ------
     ValueError                if an entry of cond_var is so negative that no square root exists
     """
-    second = _second_moment(inducing_mean, inducing_cov, upsilon, cond_var)
+    projected, spread = upsilon @ inducing_mean, np.sum((upsilon @ inducing_cov) * upsilon, axis=1)
+    second = cond_var + spread + projected**2  # E[f_i²]
     if not np.all(second >= 0.0):
         raise ValueError(f"cond_var: found E[f_i^2] = {np.min(second):.6g}, expected >= 0")
     return np.sqrt(second)
@@ -240,7 +236,7 @@ def local_gradient(c: Array, inducing_mean: Array, inducing_cov: Array, upsilon:
     The display is lost in the extracted text but for "½ d/dc_i [...", U(c_i) and "- ¼"; the first form above is the
     product that fits these remains. The second form is computed: the first is 0/0 at c_i = 0.
     """
-    A = _second_moment(inducing_mean, inducing_cov, upsilon, cond_var)
+    A = cond_var + np.sum((upsilon @ inducing_cov) * upsilon, axis=1) + (upsilon @ inducing_mean) ** 2
     return 0.5 * _theta_derivatives(c)[0] * (c**2 - A)
 
 
@@ -265,7 +261,7 @@ def local_curvature(c: Array, inducing_mean: Array, inducing_cov: Array, upsilon
     "Always" a maximum and a minimum needs A_i > 0: at A_i = 0 the two zeros fall together into one maximum whose
     second derivative is 0. "κ, Σ and K̃ are positive definite" is meant for Σ, and K̃ only needs a diagonal >= 0.
     """
-    A = _second_moment(inducing_mean, inducing_cov, upsilon, cond_var)
+    A = cond_var + np.sum((upsilon @ inducing_cov) * upsilon, axis=1) + (upsilon @ inducing_mean) ** 2
     first, second = _theta_derivatives(c)
     return 0.5 * second * (c**2 - A) + c * first
 

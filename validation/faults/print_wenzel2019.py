@@ -1,4 +1,4 @@
-"""Faults of wenzel2019's printed equations that no loop runs, and of the fixed point that they are held against."""
+"""Faults of the printed equations of wenzel2019 that move no answer, and of the fixed point they are held against."""
 
 from __future__ import annotations
 

@@ -40,6 +40,35 @@ def test_the_stated_residual_is_the_distance_to_the_fixed_point(rng, sparse, var
 
 
 @pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("variance", [0.5, 4.0, math.exp(4.5)])
+def test_where_the_ascent_ends_all_derivatives_of_the_bound_vanish(rng, sparse, variance):
+    X, y = data(rng)
+    fit = fit_xgpc(X, y, variance, LENGTHSCALES, 0.1, 1e-6, X[:6] if sparse else None)
+    precision = np.linalg.inv(fit.inducing_cov)
+    # theirs is a sum of terms as large as the precision, and the fixed point is known to 1e-10 of q(u); a condition
+    # of the precision below 1e6 leaves 1e-10 of rounding
+    size = np.max(np.abs(precision))
+    for slope in (fit.slopes.mu, fit.slopes.eta_1):
+        assert np.max(np.abs(slope)) < 1e-8 * size * np.max(np.abs(fit.inducing_mean))
+    for slope in (fit.slopes.Sigma, fit.slopes.eta_2):
+        assert np.max(np.abs(slope)) < 1e-8 * size
+    # theta'(c) is below 0.1, its second derivative as well, and so c^2 - A is known to 1e-10 of c^2
+    assert np.max(np.abs(fit.slopes.c)) < 1e-9 * np.max(fit.c) ** 2
+    assert np.all(fit.slopes.curvature < 0.0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_an_ascent_cut_short_leaves_derivatives_in_the_tilts_alone(rng, sparse):
+    X, y = data(rng)
+    fit = fit_xgpc(X, y, 4.0, LENGTHSCALES, 0.1, 1e-3, X[:6] if sparse else None, max_iterations=2)
+    # q(u) is at its maximum given c in every sweep, c at its own given the q(u) before: a contraction of some tenths
+    assert np.max(np.abs(fit.slopes.c)) > 1e-4
+    assert np.max(np.abs(fit.slopes.mu)) < 1e-9
+    # the objective as section 4.2 defines it and its closed form (10): sums of n + m terms of size 10
+    assert fit.elbo == pytest.approx(fit.trace[-1], rel=1e-12, abs=0)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
 def test_no_other_gaussian_and_no_other_tilts_have_a_higher_bound(rng, sparse):
     X, y = data(rng, n=6)
     Z = X[:2] + 0.1 if sparse else None
