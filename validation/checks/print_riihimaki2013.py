@@ -492,17 +492,3 @@ def counts(context: Context, problem: None) -> Iterable[Outcome]:
         found = complexity.complexity_table(method, n, c, inner, nodes, draws)
         yield held("5.4, posterior", found.posterior, whole, f"{method}, counted by hand")
         yield held("5.4, likelihood", found.likelihood, likelihood, f"{method}, counted by hand")
-
-
-def outcomes(context: Context, functions: Iterable[Callable[..., Iterable[Outcome]]]) -> list[Compared]:
-    """Outcomes of some checks of this module on their problem."""
-    found = []
-    for function in functions:
-        problem = None if function is counts else context.problem(PROBLEM)
-        found += [one for one in function(context, problem) if isinstance(one, Compared)]
-    return found
-
-
-CHECKS: tuple[Callable[..., Iterable[Outcome]], ...] = (
-    printed_model, printed_sites, printed_quadrature, study, counts,
-)  # fmt: skip

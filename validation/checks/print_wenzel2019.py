@@ -18,7 +18,7 @@ from scipy.stats import multivariate_normal
 
 from reference.wenzel2019 import augmentation, bound, errata, experiments, gibbs_mackay, model, quality, sparse, updates
 from validation.checks.binary_definition import elbo, law_of
-from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.core import Context, Outcome, check
 from validation.checks.izmailov import Objective
 from validation.checks.printed import EXACT, held, missed
 from validation.implementations.quadrature_rule import kernel
@@ -405,17 +405,3 @@ def _seeds(rng: np.random.Generator, X: Array, m: int, sweeps: int) -> Array:
         owner = np.array([int(np.argmin([np.linalg.norm(x - z) for z in Z])) for x in X])
         Z = np.array([X[owner == k].mean(axis=0) for k in range(m)])
     return Z
-
-
-def outcomes(context: Context, functions: Iterable[Callable[..., Iterable[Outcome]]]) -> list[Compared]:
-    """Outcomes of some checks of this module on their problems."""
-    found = []
-    for function in functions:
-        name = "iris" if function is measures else PROBLEM
-        found += [one for one in function(context, context.problem(name)) if isinstance(one, Compared)]
-    return found
-
-
-CHECKS: tuple[Callable[..., Iterable[Outcome]], ...] = (
-    printed_model, printed_bound, misprints, printed_updates, measures,
-)  # fmt: skip
