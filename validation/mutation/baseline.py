@@ -318,10 +318,9 @@ def _mark(kind: str, value: Any) -> str:
     return f"{kind} {hashlib.sha256(repr(value).encode()).hexdigest()[:20]}"
 
 
-def _collect(tracer: Any, problem: Problem) -> None:
-    """Lines by module for every check and every question."""
+def lines_by_mark(data: Any) -> dict[str, Lines]:
+    """Lines by module, for every context that coverage's data tell apart."""
     lines: dict[str, dict[str, set[int]]] = {}
-    data = tracer.get_data()
     roots = {package: Path(str(files(package))).resolve() for package in PACKAGES}
     for path in data.measured_files():
         for package, root in roots.items():
@@ -329,11 +328,16 @@ def _collect(tracer: Any, problem: Problem) -> None:
                 parts = Path(path).resolve().relative_to(root).with_suffix("").parts
                 module = ".".join((package, *(part for part in parts if part != "__init__")))
                 for line, marks in data.contexts_by_lineno(path).items():
-                    for mark in marks:
+                    for mark in filter(None, marks):
                         lines.setdefault(mark, {}).setdefault(module, set()).add(line)
-    frozen = {mark: {module: frozenset(seen) for module, seen in found.items()} for mark, found in lines.items()}
-    problem.own = {pair: frozen.get(_mark("check", pair), {}) for pair in problem.answers}
-    problem.solved = {key: frozen.get(_mark("solve", key), {}) for key in problem.solved}
+    return {mark: {module: frozenset(seen) for module, seen in found.items()} for mark, found in lines.items()}
+
+
+def _collect(tracer: Any, problem: Problem) -> None:
+    """Lines by module for every check and every question."""
+    found = lines_by_mark(tracer.get_data())
+    problem.own = {pair: found.get(_mark("check", pair), {}) for pair in problem.answers}
+    problem.solved = {key: found.get(_mark("solve", key), {}) for key in problem.solved}
 
 
 def forget() -> None:

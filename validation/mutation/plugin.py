@@ -9,13 +9,12 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from validation.mutation.baseline import forget
+from validation.mutation.baseline import forget, lines_by_mark
 from validation.mutation.seed import plant
 from validation.mutation.statements import PACKAGES
 from validation.mutation.suite import PLANT, RECORD
@@ -57,17 +56,10 @@ class _Recorder:
         self._tracer.stop()
         if not self._seconds:
             return  # the process that only hands tests out
-        lines: dict[str, dict[str, list[int]]] = {}
-        data = self._tracer.get_data()
-        roots = {package: Path(str(files(package))).resolve() for package in PACKAGES}
-        for path in data.measured_files():
-            for package, root in roots.items():
-                if Path(path).resolve().is_relative_to(root):
-                    parts = Path(path).resolve().relative_to(root).with_suffix("").parts
-                    module = ".".join((package, *(part for part in parts if part != "__init__")))
-                    for line, marks in data.contexts_by_lineno(path).items():
-                        for mark in filter(None, marks):
-                            lines.setdefault(mark, {}).setdefault(module, []).append(line)
+        lines = {
+            mark: {module: sorted(seen) for module, seen in found.items()}
+            for mark, found in lines_by_mark(self._tracer.get_data()).items()
+        }
         text = json.dumps({"seconds": self._seconds, "lines": lines})
         (self._folder / f"lines-{os.getpid()}.json").write_text(text, encoding="utf-8")
 
