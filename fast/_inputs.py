@@ -32,14 +32,17 @@ class Hyper(NamedTuple):
 
 
 def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
-    """An array of real numbers with any axes, not copied (a memmap stays one)."""
+    """An array of real numbers with any axes, not copied (a memmap stays one); long doubles as float64, no memmap's.
+
+    Blocks of a memmap become float64 where they are read, in `finite_rows`.
+    """
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
     except (ValueError, TypeError, RecursionError) as error:  # rows of different lengths, objects that refuse
         raise ValueError(f"{name}: found no array ({error}), expected real numbers") from error
     if array.dtype.kind not in _REAL_KINDS:
         raise ValueError(f"{name}: found dtype {array.dtype}, expected real numbers")
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8:
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8 and not isinstance(array, np.memmap):
         with np.errstate(over="ignore"):  # a long double beyond float64: infinite, and refused as such
             array = array.astype(np.float64)
     return array

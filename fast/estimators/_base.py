@@ -201,8 +201,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         given = _inputs.real_numbers("lengthscales", self.lengthscales)
         if given.shape not in ((), (1,), (d,)):
             raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
-        with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused below
-            lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
+        lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
         # distances between rows are taken in these units before the prior sees them
         if not ((lengths >= 1.0 / _LARGEST) & (lengths <= _LARGEST)).all():
             raise ValueError(f"lengthscales: found {lengths}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
@@ -358,8 +357,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         count.
         """
         if self.inducing_points is not None:
-            with np.errstate(over="ignore"):  # a long double beyond float64: infinite, and refused by the fit
-                Z = np.array(_inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
+            Z = np.array(_inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
             if Z.ndim != 2 or Z.shape[1] != X.shape[1] or Z.shape[0] == 0:
                 raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {X.shape[1]}) with m >= 1")
             return Z
