@@ -187,26 +187,29 @@ METHODS: dict[str, dict[str, Option]] = {
     "apep": _row(
         {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tied_factor="any", tolerance=1e-10,
         max_iterations=10000, learn=(), optimizer=None, rate=0.001, n_steps=None, batches=None,
-        batch_size=None, learn_tolerance=1e-05, seed=0, gradients=True, trace=False, callback=None,
+        batch_size=None, learn_tolerance=1e-05, seed=0, form=None, gradients=True, trace=False,
+        callback=None,
     ),
     "arpep": _row(
         {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
         learn=(), optimizer=None, rate=0.001, n_steps=None, batches=None, batch_size=None,
-        learn_tolerance=1e-05, seed=0, gradients=True, trace=False, callback=None,
+        learn_tolerance=1e-05, seed=0, form=None, gradients=True, trace=False,
+        callback=None,
     ),
     "rpapep": _row(
         {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
         learn=(), optimizer=None, rate=0.001, n_steps=None, batches=None, batch_size=None,
-        learn_tolerance=1e-05, seed=0, gradients=True, trace=False, callback=None,
+        learn_tolerance=1e-05, seed=0, form=None, gradients=True, trace=False,
+        callback=None,
     ),
     "bb-alpha": _row(
         {}, alpha=0.5, expectation="quadrature", n_draws=1000, seed=0, tolerance=1e-10, max_iterations=10000,
-        learn=(), n_steps=None, learn_tolerance=1e-05, gradients=True, trace=False, callback=None,
+        learn=(), n_steps=None, learn_tolerance=1e-05, form=None, gradients=True, trace=False, callback=None,
     ),
     "pep": _row(
         _POWERS, alpha=0.5, damping=0.5, tolerance=1e-10, max_iterations=2000, batches=None, batch_size=None,
         n_steps=None, learn=(), scheme=None, optimizer=None, rate=None, learn_tolerance=1e-05,
-        gradient_rule="28", gradients=True, seed=0, trace=False, callback=None,
+        gradient_rule="28", form=None, gradients=True, seed=0, trace=False, callback=None,
     ),
     "gfitc": _row(
         {}, damping=0.5, tolerance=1e-10, max_iterations=1000, learn=(), learn_tolerance=1e-05, n_steps=None,

@@ -1,40 +1,33 @@
 """Appendix A.3: the posterior approximation without the power α of one approximate factor."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.villacampa2020.posterior import Gaussians, Natural, moments_of, natural_parameters
+from reference.villacampa2020.posterior import SITES_REMEDY, Natural
 
 Array = NDArray[np.float64]
 
 
-class Cavity(NamedTuple):
-    r"""Moments of q^{\αi}(f̄^k), one class."""
-
-    mean: Array  # (m,)
-    cov: Array  # (m, m)
-
-
 @equation("villacampa2020", "A.7", "u12-pep-cavity")
-def power_cavity(posterior: Gaussians, site: Natural, alpha: float) -> Gaussians:
-    r"""q^{\αi} ∝ q/φ̃_i^α over all classes, from natural parameters: (A.7) and section 3.1 of villacampa2020.
+def power_cavity(posterior: Natural, site: Natural, alpha: float) -> Natural:
+    r"""q^{\αi} ∝ q/φ̃_i^α, natural parameters θ\ = θ - α θ_i of every class: (A.7) and section 3.1 of villacampa2020.
 
     Parameters
     ----------
-    posterior : Gaussians     m (C, m) and V (C, m, m) of q
-    site : Natural            Ṽ_i (C, m, m) and m̃_i (C, m) of the factor
+    posterior : Natural       θ of q
+    site : Natural            θ_i: Ṽ_i (C, m, m) and m̃_i (C, m) of the factor
     alpha : float             α in (0, 1]
 
     Raises
     ------
     NotPositiveDefiniteError  if what remains is no distribution
     """
-    theta = natural_parameters(posterior)
-    left = Natural(theta.precision - alpha * site.precision, theta.shift - alpha * site.shift)
-    return moments_of(left, "cavity precision")
+    left = Natural(posterior.precision - alpha * site.precision, posterior.shift - alpha * site.shift)
+    for precision in left.precision:
+        factorise(0.5 * (precision + precision.T), "cavity precision", SITES_REMEDY)
+    return left
 
 
 @equation("villacampa2020", "A.8")

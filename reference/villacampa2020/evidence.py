@@ -50,24 +50,6 @@ def log_normaliser_of(theta: Natural) -> float:
     return total
 
 
-@equation("villacampa2020", "8", "A.23")
-def pep_log_evidence(posterior: Natural, prior: Natural, log_norm: Array, alpha: float) -> float:
-    """log Z_q = g(θ) - g(θ_prior) + (1/α) Σ_i log Z̃_i: (8) and (A.23) of villacampa2020.
-
-    Parameters
-    ----------
-    posterior : Natural       θ, natural parameters of q(f̄)
-    prior : Natural           θ_prior, of p(f̄)
-    log_norm : (n,)           log Z̃_i
-    alpha : float             α in (0, 1]
-
-    Raises
-    ------
-    NotPositiveDefiniteError  if one of the laws is no distribution
-    """
-    return log_normaliser_of(posterior) - log_normaliser_of(prior) + float(np.sum(log_norm)) / alpha
-
-
 @equation("villacampa2020", "A.22", "A.24")
 def site_log_normaliser(log_tilted_norm: float, cavity: Natural, posterior: Natural) -> float:
     r"""log Z̃_i = log E_{q\}[p(y_i|f_i)^α] + g(θ\) - g(θ): (A.22) and (A.24) of villacampa2020, corrected.

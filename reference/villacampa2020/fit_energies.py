@@ -14,8 +14,9 @@ from reference.common._options import shown
 from reference.common.algebra import eigenvalues, inverted, least_squares, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import checked_options
-from reference.villacampa2020.energies import Energy, energy
-from reference.villacampa2020.gradients import AdamState, adam_step
+from reference.villacampa2020.energies import Energy, energy, printed_energy
+from reference.villacampa2020.forms import form_of
+from reference.villacampa2020.gradients import AdamState, adam_step, prior_term_gradient, prior_term_matrix
 from reference.villacampa2020.hyper import (
     Batch,
     Matrices,
@@ -26,6 +27,7 @@ from reference.villacampa2020.hyper import (
     every_row,
     fields_to_learn,
     first_row,
+    inducing_covariances,
     prior_matrices,
     row_gradients,
     search,
@@ -75,6 +77,7 @@ class EnergyFit(NamedTuple):
     converged: bool
     iterations: int
     prior: Prior  # as learned
+    form: str = "projected"  # which ran
     reason: str = ""  # why a q with a small residual is not called converged
 
 
@@ -86,13 +89,17 @@ class Data(NamedTuple):
     method: str
     epsilon: float
     alpha: float
+    form: str = "projected"
 
     def at(self, q: Gaussians, K: Matrices, rows: Batch | None = None) -> Energy:
         """The energy of all data, or of a mini-batch that stands for all."""
-        y, upsilon, cond_var = self.y, K.upsilon, K.cond_var
+        y = self.y
         if rows is not None:
-            y, upsilon, cond_var = y[rows], upsilon[:, rows], cond_var[:, rows]
-        return energy(self.method, q, y, upsilon, cond_var, K.K_ZZ, self.epsilon, self.alpha, len(self.y))
+            y, K = y[rows], K.of(rows)
+        if self.form == "printed":
+            return printed_energy(self.method, q, y, K, self.epsilon, self.alpha, len(self.y))
+        energy_of = "apep" if self.method == "bb-alpha" else self.method  # minus one another
+        return energy(energy_of, q, y, K.upsilon, K.cond_var, K.K_ZZ, self.epsilon, self.alpha, len(self.y))
 
 
 def direction_length(direction: Natural, posterior: Gaussians) -> tuple[float, float]:
@@ -164,14 +171,14 @@ def energy_gradients(
     def slope_of(k: int) -> Slope:
         inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
         upsilon, m, V = K.upsilon[k], objective.cavity.mean[k], objective.cavity.cov[k]
-        inner = 0.5 * (inverse @ objective.second[k] @ inverse - inverse)
+        M = prior_term_matrix(np.zeros(len(inverse)), objective.second[k], K.K_ZZ[k])  # (A.30), of the moment M₂
 
         def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
             d_upsilon = (dK_XZ - upsilon @ dK_ZZ) @ inverse
             d_cond_var = dk - 2.0 * np.sum(upsilon * dK_XZ, axis=1) + np.sum((upsilon @ dK_ZZ) * upsilon, axis=1)
             d_var = d_cond_var + 2.0 * np.sum((upsilon @ V) * d_upsilon, axis=1)
             data = objective.data.d_mean[:, k] @ (d_upsilon @ m) + objective.data.d_var[:, k] @ d_var
-            return float(np.sum(inner * dK_ZZ) + data)
+            return prior_term_gradient(M, dK_ZZ) + float(data)  # (A.29) first
 
         return slope
 
@@ -181,7 +188,7 @@ def energy_gradients(
 def _result(data: Data, prior: Prior, q: Gaussians) -> EnergyFit:
     at = data.at(q, prior_matrices(data.X, prior))
     residual, _ = direction_length(at.direction, q)
-    return EnergyFit(q, at.value, at.data.log_norm, NOT_REACHED, np.zeros(0), residual, False, 0, prior)
+    return EnergyFit(q, at.value, at.data.log_norm, NOT_REACHED, np.zeros(0), residual, False, 0, prior, data.form)
 
 
 class _Mixer:
@@ -255,7 +262,9 @@ def _ascend(
     gone = unbounded(q, K.K_ZZ)
     converged = gone is None and residual <= tolerance
     optimum = gone or (FINITE if converged else NOT_REACHED)
-    return EnergyFit(q, at.value, at.data.log_norm, optimum, np.array(values), residual, converged, len(values), prior)
+    return EnergyFit(
+        q, at.value, at.data.log_norm, optimum, np.array(values), residual, converged, len(values), prior, data.form
+    )
 
 
 def _certain(data: Data, fit: EnergyFit, tolerance: float) -> EnergyFit:
@@ -285,7 +294,7 @@ def _certain(data: Data, fit: EnergyFit, tolerance: float) -> EnergyFit:
             "latent_cov": Answer(var),
             "log_norm": Answer(at.data.log_norm),
         }
-        if data.method == "apep":
+        if data.method in ("apep", "bb-alpha"):
             theta = natural_parameters(q)
             answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
             answer["tied_shift"] = Answer(theta.shift)
@@ -488,6 +497,7 @@ def fit_energy(
     seed: int = 0,
     trace: bool = False,
     callback: Callable[[EnergyState], None] | None = None,
+    form: str | None = None,
 ) -> EnergyFit:
     """APEP, ARPEP or RPAPEP of villacampa2020: q, and the prior where asked for, at the maximum of its energy.
 
@@ -499,7 +509,7 @@ def fit_energy(
     X : (n, d)                inputs
     y : (n,)                  labels, 0..C-1; a class may be absent
     prior : Prior             hyper-parameters and inducing inputs of all classes; the start where learned
-    method : str              "apep", "arpep" or "rpapep"
+    method : str              "apep", "arpep", "rpapep" or "bb-alpha", minus the energy of apep
     epsilon : float           ε in [0, 1), positive at α = 0
     alpha : float             α, 0 or in [1e-8, 1]
     tolerance : float         natural gradient in the metric of q at which the ascent ends
@@ -515,6 +525,8 @@ def fit_energy(
     seed : int                of the drawn mini-batches
     trace : bool              whether Adam's steps work out the energy of all data
     callback : callable       told an EnergyState after every step
+    form : str                "printed": `printed_energy`, objectives and slopes as the paper has them; "projected":
+                              `energy`, which contracts them in a basis of q and prior; None: by size, see `form_of`
 
     Returns
     -------
@@ -526,10 +538,10 @@ def fit_energy(
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(METHODS)}")
+    if not isinstance(method, str) or method not in (*METHODS, "bb-alpha"):
+        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join((*METHODS, 'bb-alpha'))}")
     check_power(alpha, epsilon)
-    if method == "apep" and alpha == len(y):
+    if method in ("apep", "bb-alpha") and alpha == len(y):
         raise ValueError("alpha: found 1 with one datum, where the energy of apep does not depend on q; expected < 1")
     for name, value in (("tolerance", tolerance), ("learning_rate", learning_rate)):
         _check.scalar(value, name, zero_allowed=False)
@@ -545,7 +557,9 @@ def fit_energy(
         optimizer = "adam" if in_parts else "lbfgs"
     if n_steps is not None and optimizer == "lbfgs" and not learned:
         raise ValueError(f"n_steps: found {n_steps}, expected None without learn or mini-batches; see max_iterations")
-    data = Data(X, y, method, float(epsilon), float(alpha))
+    searched = bool(learned) and optimizer == "lbfgs"
+    form = form_of(form, len(X), inducing_covariances(prior), float(alpha), searched)
+    data = Data(X, y, method, float(epsilon), float(alpha), form)
     if optimizer == "adam":
         plan = batch_plan(len(X), batches, batch_size, n_steps, seed)
         return _stochastic(data, prior, plan, learned, shared, learning_rate, trace, callback)

@@ -84,5 +84,5 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
     converged = residual <= CONVERGED
     optimum = FINITE if converged else NOT_REACHED
     return EnergyFit(
-        q, at.value, at.data.log_norm, optimum, np.array(trace), residual, converged, int(found.nit), prior
+        q, at.value, at.data.log_norm, optimum, np.array(trace), residual, converged, int(found.nit), prior, data.form
     )

@@ -7,20 +7,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
 from reference.common._options import shown
 from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2020.evidence import pep_log_evidence_from_moments, removed_normalisers
+from reference.villacampa2020.forms import check_printed, form_of
 from reference.villacampa2020.gradients import (
     AdamState,
+    Direction,
     adam_step,
     adaptive_learning_rate,
     held_matrices_pulls,
     held_numbers_pulls,
     kernel_slope,
+    pep_log_evidence_gradient,
 )
 from reference.villacampa2020.hyper import (
     Batch,
@@ -32,13 +35,21 @@ from reference.villacampa2020.hyper import (
     every_row,
     fields_to_learn,
     first_row,
+    inducing_covariances,
     prior_matrices,
     row_gradients,
     search,
 )
+from reference.villacampa2020.pep import (
+    TiltedLaw,
+    parallel_pep_sweep,
+    pep_log_evidence,
+    pep_refine_factors,
+    tilted_laws,
+)
 from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
 from reference.villacampa2020.power_likelihood import check_power
-from reference.villacampa2020.projected import Projected, project, proposals
+from reference.villacampa2020.projected import project, proposals
 from reference.villacampa2020.refinement import damped_update
 from reference.villacampa2020.sparse import Marginal, latent_marginal
 
@@ -58,6 +69,7 @@ class Task(NamedTuple):
     epsilon: float
     alpha: float
     damping: float
+    form: str = "projected"
 
 
 class Options(NamedTuple):
@@ -78,6 +90,7 @@ class Options(NamedTuple):
     seed: int = 0
     trace: bool = False
     callback: Callable[["Seen"], None] | None = None
+    form: str | None = None
 
 
 class Seen(NamedTuple):
@@ -145,19 +158,22 @@ class Fit(NamedTuple):
     converged: bool
     n_improper: int
     iterations: int
+    form: str = "projected"  # which ran
 
 
-def pep_residual(new: Coefficients, old: Coefficients, projected: Projected) -> float:
+def pep_residual(new: Coefficients, old: Coefficients, latent_mean: Array, latent_var: Array) -> float:
     """Largest change of a factor, max(|ΔC¹| q, |ΔC² - ΔC¹ p| √q) with p, q the moments of υᵀf̄ under q: villacampa2020.
 
     Parameters
     ----------
     new : Coefficients        of all factors, undamped
     old : Coefficients        of all factors
-    projected : Projected     p and q before the update
+    latent_mean : (n, C)      p, before the update
+    latent_var : (n, C)       q, of υᵀf̄ alone
     """
     c1, c2 = new.c1 - old.c1, new.c2 - old.c2
-    return float(max(np.max(np.abs(c1) * projected.q), np.max(np.abs(c2 - c1 * projected.p) * np.sqrt(projected.q))))
+    by_precision, by_shift = np.abs(c1) * latent_var, np.abs(c2 - c1 * latent_mean) * np.sqrt(latent_var)
+    return float(max(np.max(by_precision), np.max(by_shift)))
 
 
 def damped_sweep(
@@ -179,24 +195,43 @@ def damped_sweep(
     ------
     NotPositiveDefiniteError      if no step leaves a distribution
     """
-    rows = np.arange(len(task.y)) if batch is None else batch
-    old = Coefficients(*(part[rows] for part in coefficients))
-    data = task.y[rows], K.upsilon[:, rows], K.cond_var[:, rows]
-    at = project(old, posterior, *data, task.epsilon, task.alpha)
-    wanted = proposals(old, at, task.alpha)
-    residual = pep_residual(wanted, old, at)
-    damping, n_improper = task.damping, int(np.sum(~at.proper))
+    damping = task.damping
     for halving in range(_HALVINGS + 1):
-        new = Coefficients(*(part.copy() for part in coefficients))
-        for after, proposed, before in zip(new, wanted, old, strict=True):
-            after[rows] = damped_update(proposed, before, damping)
         try:
-            return Swept(new, posterior_moments(*new, K.upsilon, K.K_ZZ), residual, n_improper + halving)
+            sweep = _printed_sweep if task.form == "printed" else _projected_sweep
+            swept = sweep(coefficients, posterior, K, task, damping, batch)
+            return swept._replace(n_improper=swept.n_improper + halving)
         except NotPositiveDefiniteError:
             if halving == _HALVINGS:
                 raise
         damping *= 0.5
     raise AssertionError
+
+
+def _printed_sweep(
+    coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task, damping: float, batch: Batch | None
+) -> Swept:
+    """The paper's sweep; how far it would have gone without damping, in the factors' own coordinates."""
+    rows = np.arange(len(task.y)) if batch is None else batch
+    new = parallel_pep_sweep(coefficients, task.y, K, task.epsilon, task.alpha, damping, batch)
+    old, wanted = (Coefficients(*(part[rows] for part in each)) for each in (coefficients, new.coefficients))
+    at = latent_marginal(posterior, K.upsilon[:, rows], np.zeros_like(K.cond_var[:, rows]))  # of υᵀf̄
+    return Swept(new.coefficients, new.posterior, pep_residual(wanted, old, *at) / damping, new.n_improper)
+
+
+def _projected_sweep(
+    coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task, damping: float, batch: Batch | None
+) -> Swept:
+    """The same along υ alone: (A.8) to (A.20) contracted, see `projected`."""
+    rows = np.arange(len(task.y)) if batch is None else batch
+    old = Coefficients(*(part[rows] for part in coefficients))
+    at = project(old, posterior, task.y[rows], K.upsilon[:, rows], K.cond_var[:, rows], task.epsilon, task.alpha)
+    wanted = proposals(old, at, task.alpha)
+    new = Coefficients(*(part.copy() for part in coefficients))
+    for after, proposed, before in zip(new, wanted, old, strict=True):
+        after[rows] = damped_update(proposed, before, damping)
+    q = posterior_moments(*new, K.upsilon, K.K_ZZ)
+    return Swept(new, q, pep_residual(wanted, old, at.p, at.q), int(np.sum(~at.proper)))
 
 
 def to_fixed_point(
@@ -242,7 +277,9 @@ def to_fixed_point(
 def log_evidence_of(
     coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task
 ) -> tuple[float | None, Array]:
-    """log Z_q by (A.26) of villacampa2020, and (1/α) log Z_i (n,); at α = 0 its limit, a lower bound.
+    """log Z_q of villacampa2020, and (1/α) log Z_i (n,): (8) as printed, or (A.26) with (A.27) contracted.
+
+    At α = 0 the contracted form has its limit, a lower bound.
 
     Parameters
     ----------
@@ -255,6 +292,10 @@ def log_evidence_of(
     -------
     float or None, (n,)           None if a cavity is no distribution
     """
+    if task.form == "printed":
+        whole = posterior, task.y, K, task.epsilon, task.alpha
+        refined = pep_refine_factors(coefficients, *whole)
+        return (None if refined.n_improper else pep_log_evidence(coefficients, *whole)), refined.log_norm
     at = project(coefficients, posterior, task.y, K.upsilon, K.cond_var, task.epsilon, task.alpha)
     log_norm = at.likelihood.log_expectation
     if not np.all(at.proper):
@@ -291,8 +332,22 @@ def log_evidence_gradients(
     Returns
     -------
     dict or None                  fields with shapes as in the prior; None if a cavity is no distribution
+
+    Notes
+    -----
+    As printed, (A.28) is evaluated for one hyper-parameter after the other; contracted, once for all of a class
+    (`held_matrices_pulls`). "exact", which no equation of the paper is, has the second way only.
     """
     rows = np.arange(len(X)) if batch is None else batch
+    if task.form == "printed" and gradient_rule == "28":
+        try:
+            laws = tilted_laws(coefficients, posterior, task.y, K, task.epsilon, task.alpha, batch)
+        except ValueError:  # a cavity is no distribution
+            return None
+        return class_gradients(
+            [_printed_slope(k, posterior, laws, K.of(rows), task.alpha, rows, len(X)) for k in range(len(K.K_ZZ))],
+            X, prior, learn,
+        )  # fmt: skip
     pulls_of = held_numbers_pulls if gradient_rule == "exact" else held_matrices_pulls
     weights = np.zeros(len(X))
     weights[rows] = len(X) / len(rows)
@@ -301,6 +356,18 @@ def log_evidence_gradients(
         return None
     slopes = [kernel_slope(*each) for each in zip(pulls, K.upsilon, K.K_ZZ, strict=True)]
     return class_gradients(slopes, X, prior, learn)
+
+
+def _printed_slope(
+    k: int, posterior: Gaussians, laws: Sequence[TiltedLaw], K: Matrices, alpha: float, rows: Batch, n: int
+) -> Slope:
+    """(A.28) in one class, from the derivatives of the matrices of all data."""
+
+    def slope(dK_ZZ: Array, dK_XZ: Array, dk: Array) -> float:
+        direction = Direction(dK_ZZ, dK_XZ[rows], dk[rows])
+        return pep_log_evidence_gradient(k, posterior, laws, K, alpha, direction, n / len(rows))
+
+    return slope
 
 
 @equation("villacampa2020", "u20-joint-optimisation")
@@ -466,8 +533,11 @@ def fit_pep(
     check_power(alpha, epsilon)
     if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
         raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
-    task = Task(y, epsilon, alpha, float(damping))
     chosen = check_options(Options() if options is None else options, prior)
+    searched = len(chosen.learn) > 0 and chosen.scheme == "outer"
+    form = form_of(chosen.form, len(X), inducing_covariances(prior), alpha or np.nan, searched)
+    check_printed(form, alpha, "pep")
+    task = Task(y, epsilon, alpha, float(damping), form)
     if len(chosen.learn) and chosen.optimizer == "lbfgs":
         return _by_search(X, prior, task, shared, chosen)
     trace: list[float] = []
@@ -559,4 +629,4 @@ def _fit(
     if options.gradients and value is not None:
         slopes = log_evidence_gradients(coefficients, posterior, X, prior, K, task, options.gradient_rule)
     latents = latent_marginal(posterior, K.upsilon, K.cond_var)
-    return Fit(posterior, coefficients, prior, log_norm, value, slopes, latents, trace, *end)
+    return Fit(posterior, coefficients, prior, log_norm, value, slopes, latents, trace, *end, task.form)

@@ -14,20 +14,20 @@ from reference.common._learning import Slope
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.hyper import Matrices
-from reference.villacampa2020.posterior import REMEDY, Coefficients, Gaussians, Natural, posterior_moments
+from reference.villacampa2020.pep import TiltedLaw
+from reference.villacampa2020.posterior import REMEDY, Coefficients, Gaussians
 from reference.villacampa2020.projected import project
-from reference.villacampa2020.sparse import conditional_variances, projection_vectors
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
 class Direction(NamedTuple):
-    """Derivatives of all prior matrices with respect to one hyper-parameter."""
+    """Derivatives of the prior matrices of one class by one of its hyper-parameters, ξ_j^k."""
 
-    K_ZZ: Array  # (C, m, m)
-    K_XZ: Array  # (C, n, m)
-    k_xx: Array  # (C, n)
+    K_ZZ: Array  # (m, m)
+    K_XZ: Array  # (n, m)
+    k_xx: Array  # (n,)
 
 
 class Pull(NamedTuple):
@@ -88,22 +88,6 @@ def cyclic_trace(matrices: Sequence[Array]) -> float:
     for matrix in matrices[:-1]:
         product = product @ matrix
     return float(np.trace(product))
-
-
-@equation("villacampa2020", "u31-natural-sum")
-def natural_parameter_sum(prior: Natural, sites: Sequence[Natural]) -> Natural:
-    """θ = θ_prior + Σ_i θ_i: below (A.28) of villacampa2020.
-
-    Parameters
-    ----------
-    prior : Natural           K_k⁻¹ (C, m, m) and 0 (C, m)
-    sites : sequence          Natural of every factor
-    """
-    precision, shift = prior.precision.copy(), prior.shift.copy()
-    for site in sites:
-        precision += site.precision
-        shift += site.shift
-    return Natural(precision, shift)
 
 
 def kernel_slope(pull: Pull, upsilon: Array, K_ZZ: Array) -> Slope:
@@ -237,48 +221,49 @@ def held_numbers_pulls(
 
 @equation("villacampa2020", "A.28")
 def pep_log_evidence_gradient(
-    coefficients: Coefficients,
-    y: Labels,
-    k_xx: Array,
-    K_XZ: Array,
-    K_ZZ: Array,
-    epsilon: float,
+    k: int,
+    posterior: Gaussians,
+    tilted: Sequence[TiltedLaw],
+    K: Matrices,
     alpha: float,
     direction: Direction,
+    weight: float = 1.0,
 ) -> float:
-    r"""∂ log Z_q/∂ξ with the factors' natural parameters held: (A.28) of villacampa2020, corrected.
+    r"""∂ log Z_q/∂ξ_j^k with the factors' natural parameters held: (A.28) of villacampa2020, corrected.
 
         (η - η_prior)ᵀ ∂θ_prior + (1/α) Σ_i { ∂ log E_{q\}[p(y_i|f_i)^α] + (η\ - η)ᵀ ∂θ_prior }
 
-    The derivative of log E holds its dependence on θ\. (A.28) prints the expectation under q, and no (1/α) Σ before the
-    last term.
+    The derivative of log E holds its dependence on θ\, which moves as θ_prior does. (A.28) prints the expectation under
+    q, and no (1/α) Σ before the last term.
 
     Parameters
     ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    y : (n,)                      labels, 0..C-1
-    k_xx : (C, n)                 prior variances, noise included
-    K_XZ : (C, n, m)              cross-covariances
-    K_ZZ : (C, m, m)              prior covariances of the inducing values
-    epsilon : float               label-error probability
-    alpha : float                 α in (0, 1]
-    direction : Direction         derivatives of the three by ξ
+    k : int                   the class of ξ
+    posterior : Gaussians     q(f̄)
+    tilted : sequence         p̂ of each of the data, with cavity and derivatives of log Z_i
+    K : Matrices              of the prior and these data
+    alpha : float             α in (0, 1]
+    direction : Direction     derivatives of the prior matrices by ξ
+    weight : float            of the sum over data: n/b for a mini-batch
 
     Raises
     ------
-    NotPositiveDefiniteError      if one of K_ZZ is singular
-    ValueError                    if a cavity is no distribution
+    NotPositiveDefiniteError  if K_ZZ is singular
     """
-    upsilon = projection_vectors(K_XZ, K_ZZ)
-    K = Matrices(K_ZZ, upsilon, conditional_variances(k_xx, K_XZ, upsilon))
-    posterior = posterior_moments(*coefficients, upsilon, K_ZZ)
-    pulls = held_matrices_pulls(coefficients, posterior, y, K, epsilon, alpha, np.ones(len(y)))
-    if pulls is None:
-        raise ValueError("coefficients: found a cavity that is no distribution, expected smaller C¹")
-    return sum(
-        kernel_slope(pull, upsilon[k], K_ZZ[k])(direction.K_ZZ[k], direction.K_XZ[k], direction.k_xx[k])
-        for k, pull in enumerate(pulls)
-    )
+    dK, dk, dkappa = direction
+    inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
+    upsilon, minus_d_inverse = K.upsilon[k], inverse @ dK @ inverse  # -∂K⁻¹: what θ_prior, θ and θ\ lose
+    M = prior_term_matrix(posterior.mean[k], posterior.cov[k], K.K_ZZ[k])  # (A.30)
+    total = 0.0
+    for i, law in enumerate(tilted):
+        m, V, u = law.cavity.mean[k], law.cavity.cov[k], upsilon[i]
+        d_u = inverse @ (dk[i] - dK @ u)
+        d_m, d_V = V @ minus_d_inverse @ m, V @ minus_d_inverse @ V
+        d_mean = d_u @ m + u @ d_m  # ∂a of (A.10)
+        d_var = dkappa[i] - 2.0 * u @ dk[i] + u @ dK @ u + 2.0 * u @ V @ d_u + u @ d_V @ u  # ∂b of (A.11)
+        total += float(law.d_mean[k] * d_mean + law.d_var[k] * d_var)  # ∂ log E
+        total += prior_term_gradient(prior_term_matrix(m, V, K.K_ZZ[k]) - M, dK)  # (η\ - η)ᵀ ∂θ_prior
+    return prior_term_gradient(M, dK) + weight * total / alpha  # (A.28), (A.29)
 
 
 @equation("villacampa2020", "u33-adaptive-learning-rate")

@@ -10,7 +10,7 @@ from reference.common import _check
 from reference.common._learning import Hyper, Slope, check_learn, each_parameter, maximise
 from reference.common.kernels import squared_exponential
 from reference.villacampa2020.model import add_latent_noise
-from reference.villacampa2020.sparse import conditional_variances, projection_vectors
+from reference.villacampa2020.sparse import fitc_conditional
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -33,6 +33,13 @@ class Matrices(NamedTuple):
     K_ZZ: Array  # (C, m, m)
     upsilon: Array  # (C, n, m)
     cond_var: Array  # (C, n)
+    k_xx: Array  # (C, n) noise included
+    K_XZ: Array  # (C, n, m)
+
+    def of(self, rows: Batch) -> "Matrices":
+        """The same of some data, (b,) indices."""
+        by_datum = (self.upsilon[:, rows], self.cond_var[:, rows], self.k_xx[:, rows], self.K_XZ[:, rows])
+        return Matrices(self.K_ZZ, *by_datum)
 
 
 class Found(NamedTuple):
@@ -77,7 +84,7 @@ def cross_covariances(X: Array, prior: Prior) -> Cross:
 
 
 def prior_matrices(X: Array, prior: Prior) -> Matrices:
-    """K_ZZ, υ and s of villacampa2020 for all classes.
+    """K_ZZ, and υ and s of p(f_i|f̄), of villacampa2020 for all classes.
 
     Parameters
     ----------
@@ -89,8 +96,8 @@ def prior_matrices(X: Array, prior: Prior) -> Matrices:
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     K_ZZ, cross = inducing_covariances(prior), cross_covariances(X, prior)
-    upsilon = projection_vectors(cross.K_TZ, K_ZZ)
-    return Matrices(K_ZZ, upsilon, conditional_variances(cross.k_tt, cross.K_TZ, upsilon))
+    given = fitc_conditional(np.zeros(K_ZZ.shape[:2]), cross.k_tt, cross.K_TZ, K_ZZ)
+    return Matrices(K_ZZ, given.upsilon, given.var, cross.k_tt, cross.K_TZ)
 
 
 def checked_input(X: Any, y: Any, prior: Any) -> tuple[Array, Labels, Prior]:

@@ -160,6 +160,22 @@ def posterior_moments(c1: Array, c2: Array, upsilon: Array, K_ZZ: Array) -> Gaus
     return Gaussians(np.array(mean), np.array(cov))
 
 
+@equation("villacampa2020", "u31-natural-sum")
+def natural_parameter_sum(prior: Natural, sites: Sequence[Natural]) -> Natural:
+    """θ = θ_prior + Σ_i θ_i: below (A.28) of villacampa2020.
+
+    Parameters
+    ----------
+    prior : Natural           K_k⁻¹ (C, m, m) and 0 (C, m)
+    sites : sequence          Natural of every factor
+    """
+    precision, shift = prior.precision.copy(), prior.shift.copy()
+    for site in sites:
+        precision += site.precision
+        shift += site.shift
+    return Natural(precision, shift)
+
+
 def natural_parameters(laws: Gaussians) -> Natural:
     """Natural parameters of Gaussians given by moments, villacampa2020.
 

@@ -1,10 +1,8 @@
-r"""Appendices A.4 and A.5: an approximate factor from its cavity, and the sweep that refines all of them.
+r"""Appendices A.4 and A.5: an approximate factor from its cavity, equation by equation, and damping.
 
 q\ is the cavity, Z_i the normaliser of p(y_i|f_i)^α under it. The latent value f^k(x_i) has mean a_k and variance b_k
 under the cavity; derivatives of log Z_i by these two numbers are called d_mean and d_var.
 """
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,31 +10,9 @@ from numpy.typing import NDArray
 from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.villacampa2020.cavity import Cavity, power_cavity_covariance, power_cavity_mean
-from reference.villacampa2020.posterior import SITES_REMEDY, Coefficients, Gaussians, posterior_moments
-from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
+from reference.villacampa2020.posterior import SITES_REMEDY
 
 Array = NDArray[np.float64]
-Labels = NDArray[np.int64]
-
-
-class Tilted(NamedTuple):
-    r"""What the exact factors say under the cavities of all data."""
-
-    mean: Array  # (n, C) a, zero where the cavity is no distribution
-    var: Array  # (n, C) b
-    log_norm: Array  # (n,) (1/α) log Z_i
-    d_mean: Array  # (n, C) (1/α) ∂ log Z_i/∂a
-    d_var: Array  # (n, C) (1/α) ∂ log Z_i/∂b
-    proper: NDArray[np.bool_]  # (n,) whether all cavities of the datum are distributions
-
-
-class Refined(NamedTuple):
-    """Factors after a sweep."""
-
-    coefficients: Coefficients
-    log_norm: Array  # (n,) (1/α) log Z_i, zero for factors that were skipped
-    n_improper: int  # factors left as they were because a cavity was no distribution
 
 
 @equation("villacampa2020", "A.10")
@@ -232,111 +208,6 @@ def update_c2(d_mean: float, c1: float, upsilon: Array, cavity_mean: Array, cavi
     return (d_mean + alpha * c1 * at_mean + d_mean * alpha * c1 * at_cov) / alpha
 
 
-def tilt(
-    coefficients: Coefficients,
-    posterior: Gaussians,
-    y: Labels,
-    upsilon: Array,
-    cond_var: Array,
-    epsilon: float,
-    alpha: float,
-) -> tuple[list[list[Cavity]], Tilted]:
-    """Cavities of all data and classes, and the powered likelihoods' normalisers under them, villacampa2020.
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    posterior : Gaussians         q(f̄)
-    y : (n,)                      labels, 0..C-1
-    upsilon : (C, n, m)           υ_i^k
-    cond_var : (C, n)             s_i^k = κ - υᵀKυ, variance of a latent value given the inducing values
-    epsilon : float               label-error probability
-    alpha : float                 α in (0, 1]
-    """
-    n, C = coefficients.c1.shape
-    cavities: list[list[Cavity]] = []
-    mean, var, proper = np.zeros((n, C)), np.ones((n, C)), np.ones(n, dtype=bool)
-    for i in range(n):
-        own = []
-        for k in range(C):
-            u, c1, c2 = upsilon[k, i], float(coefficients.c1[i, k]), float(coefficients.c2[i, k])
-            if alpha * c1 * float(u @ posterior.cov[k] @ u) >= 1.0:
-                proper[i] = False
-                break
-            own.append(
-                Cavity(
-                    power_cavity_mean(posterior.mean[k], posterior.cov[k], c1, c2, u, alpha),
-                    power_cavity_covariance(posterior.cov[k], c1, u, alpha),
-                )
-            )
-        cavities.append(own if proper[i] else [])
-        if proper[i]:
-            mean[i] = [cavity_latent_mean(upsilon[k, i], own[k].mean) for k in range(C)]
-            var[i] = [float(cond_var[k, i] + upsilon[k, i] @ own[k].cov @ upsilon[k, i]) for k in range(C)]
-    found = scaled_log_expected_powers(mean[proper], var[proper], y[proper], epsilon, alpha)
-    log_norm, d_mean, d_var = np.zeros(n), np.zeros((n, C)), np.zeros((n, C))
-    log_norm[proper], d_mean[proper], d_var[proper] = found.log_expectation, found.d_mean, found.d_var
-    return cavities, Tilted(mean, var, log_norm, d_mean, d_var, proper)
-
-
-def pep_refine_factors(
-    coefficients: Coefficients,
-    posterior: Gaussians,
-    y: Labels,
-    upsilon: Array,
-    cond_var: Array,
-    epsilon: float,
-    alpha: float,
-) -> Refined:
-    """Remove, include, project, update for every factor, all from the one q of villacampa2020's parallel scheme.
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    posterior : Gaussians         q(f̄)
-    y : (n,)                      labels, 0..C-1
-    upsilon : (C, n, m)           υ_i^k
-    cond_var : (C, n)             s_i^k
-    epsilon : float               label-error probability
-    alpha : float                 α in (0, 1]
-
-    Returns
-    -------
-    Refined                       coefficients, undamped; (1/α) log Z_i; number of improper cavities
-
-    Raises
-    ------
-    ValueError                    for alpha and epsilon that leave no likelihood
-    """
-    cavities, tilted = tilt(coefficients, posterior, y, upsilon, cond_var, epsilon, alpha)
-    c1, c2 = coefficients.c1.copy(), coefficients.c2.copy()
-    for i in np.flatnonzero(tilted.proper):
-        for k in range(c1.shape[1]):
-            g, by_var = alpha * float(tilted.d_mean[i, k]), alpha * float(tilted.d_var[i, k])
-            at = upsilon[k, i], cavities[i][k]
-            c1[i, k] = update_c1(g, by_var, at[0], at[1].cov, alpha)
-            c2[i, k] = update_c2(g, float(c1[i, k]), at[0], at[1].mean, at[1].cov, alpha)
-    return Refined(Coefficients(c1, c2), tilted.log_norm, int(np.sum(~tilted.proper)))
-
-
-@equation("villacampa2020", "u5-ep-refinement")
-def ep_refine_factors(
-    coefficients: Coefficients, posterior: Gaussians, y: Labels, upsilon: Array, cond_var: Array, epsilon: float
-) -> Refined:
-    r"""One cycle of EP: q\ ∝ q/φ̃_i, the moments of φ_i q\, φ̃_i = Z_i q_new/q\: section 2.2 of villacampa2020.
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    posterior : Gaussians         q(f̄)
-    y : (n,)                      labels, 0..C-1
-    upsilon : (C, n, m)           υ_i^k
-    cond_var : (C, n)             s_i^k
-    epsilon : float               label-error probability
-    """
-    return pep_refine_factors(coefficients, posterior, y, upsilon, cond_var, epsilon, 1.0)
-
-
 @equation("villacampa2020", "u28-damping")
 def damped_update(new: Array, old: Array, damping: float) -> Array:
     """ρ new + (1 - ρ) old, shape as both: appendix A.5 of villacampa2020.
@@ -354,38 +225,3 @@ def damped_update(new: Array, old: Array, damping: float) -> Array:
     if not 0.0 <= damping <= 1.0:
         raise ValueError(f"damping: found {shown(damping)}, expected a number in [0, 1]")
     return damping * new + (1.0 - damping) * old
-
-
-@equation("villacampa2020", "u29-parallel-updates")
-def parallel_pep_sweep(
-    coefficients: Coefficients,
-    y: Labels,
-    upsilon: Array,
-    cond_var: Array,
-    K_ZZ: Array,
-    epsilon: float,
-    alpha: float,
-    damping: float,
-) -> tuple[Coefficients, Gaussians]:
-    """All factors refined at once, damped, and q rebuilt: appendix A.5 of villacampa2020.
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    y : (n,)                      labels, 0..C-1
-    upsilon : (C, n, m)           υ_i^k
-    cond_var : (C, n)             s_i^k
-    K_ZZ : (C, m, m)              prior covariances
-    epsilon : float               label-error probability
-    alpha : float                 α in (0, 1]
-    damping : float               ρ in [0, 1]
-
-    Raises
-    ------
-    NotPositiveDefiniteError      if one of K_ZZ is singular, or factors and prior leave no distribution
-    """
-    q = posterior_moments(*coefficients, upsilon, K_ZZ)
-    refined = pep_refine_factors(coefficients, q, y, upsilon, cond_var, epsilon, alpha)
-    pairs = zip(refined.coefficients, coefficients, strict=True)
-    new = Coefficients(*(damped_update(after, before, damping) for after, before in pairs))
-    return new, posterior_moments(*new, upsilon, K_ZZ)

@@ -31,8 +31,9 @@ _ROUNDING = 1e-6  # of κ: what a condition of 1e9 to 1e10 leaves, where K_k⁻�
 class Conditional(NamedTuple):
     """Latent values given inducing values: independent Gaussians."""
 
-    mean: Array  # (C, n)
-    var: Array  # (C, n)
+    mean: Array  # (C, n) υᵀf̄
+    var: Array  # (C, n) s
+    upsilon: Array  # (C, n, m) rows υ_i^k, what the means are linear by
 
 
 class Marginal(NamedTuple):
@@ -93,7 +94,7 @@ def fitc_conditional(inducing_values: Array, k_xx: Array, K_XZ: Array, K_ZZ: Arr
 
     Returns
     -------
-    Conditional               means and variances, each (C, n)
+    Conditional               means and variances, each (C, n), and υ (C, n, m)
 
     Raises
     ------
@@ -101,7 +102,7 @@ def fitc_conditional(inducing_values: Array, k_xx: Array, K_XZ: Array, K_ZZ: Arr
     """
     upsilon = projection_vectors(K_XZ, K_ZZ)
     mean = np.einsum("kim,km->ki", upsilon, inducing_values)
-    return Conditional(mean, conditional_variances(k_xx, K_XZ, upsilon))
+    return Conditional(mean, conditional_variances(k_xx, K_XZ, upsilon), upsilon)
 
 
 def fitc_covariance(upsilon: Array, cond_var: Array, K_ZZ: Array) -> Array:

@@ -122,6 +122,11 @@ class Found:
         return printed("posterior").Gaussians(self.m, self.V)
 
     @property
+    def matrices(self) -> Any:
+        """What the prior says of the data, for the paper's functions."""
+        return printed("hyper").Matrices(self.K, self.rows, self.cond_var, self.k_xx, self.K_XZ)
+
+    @property
     def theta(self) -> Any:
         """Natural parameters of q."""
         return printed("posterior").Natural(self.P, self.h)
@@ -206,6 +211,11 @@ class Sites(Found):
         c1 = np.einsum("nki,nkij,nkj->nk", self.upsilon, precision, self.upsilon) / length**2
         return c1 / self.alpha, np.einsum("nki,nki->nk", self.upsilon, shift) / length / self.alpha
 
+    def included(self, i: int) -> Any:
+        """The printed tilted law of one datum under its cavity."""
+        one = self.y[i : i + 1], self.k_xx[:, i : i + 1], self.rows[:, i : i + 1], self.K
+        return printed("pep").pep_include([self.gaussians(i)], *one, self.problem.epsilon, self.alpha)[0]
+
     def site(self, i: int) -> Any:
         """Natural parameters of a factor."""
         return printed("posterior").Natural(self.T[i], self.t[i])
@@ -246,40 +256,48 @@ def steps(context: Context, problem: Problem) -> Iterable[Outcome]:
     pep, cavity, alpha = printed("pep"), printed("cavity"), at.alpha
     for i in range(at.n):
         P, h = at.cavity[i]
-        left = pep.pep_remove(at.theta, at.site(i), alpha)
-        yield same("u15-pep-remove precision", left.precision, P)
-        yield same("u15-pep-remove shift", left.shift, h)
+        left = pep.pep_remove(at.q, at.c1[i], at.c2[i], at.upsilon[i], alpha)
+        yield same("u15-pep-remove mean", left.mean, at.cavity_m[i])
+        yield same("u15-pep-remove covariance", left.cov, at.cavity_V[i])
         too_much = printed("posterior").Natural(1.5 / alpha * at.P, at.t[i])
         try:
-            pep.pep_remove(at.theta, too_much, alpha)
+            cavity.power_cavity(at.theta, too_much, alpha)
             refused = False
         except np.linalg.LinAlgError:
             refused = True
-        yield same("u15-pep-remove refuses more than q has", refused, True, "no distribution is left")
-        law = cavity.power_cavity(at.q, at.site(i), alpha)
-        yield same("(A.7) mean", law.mean, at.cavity_m[i])
-        yield same("(A.7) covariance", law.cov, at.cavity_V[i])
+        yield same("(A.7) refuses more than q has", refused, True, "no distribution is left")
+        law = cavity.power_cavity(at.theta, at.site(i), alpha)
+        yield same("(A.7) precision", law.precision, P)
+        yield same("(A.7) shift", law.shift, h)
         numbers = [(float(at.c1[i, k]), float(at.c2[i, k]), at.upsilon[i, k]) for k in range(at.C)]
         found = [cavity.power_cavity_covariance(at.V[k], c1, u, alpha) for k, (c1, _, u) in enumerate(numbers)]
         yield same("(A.8)", found, at.cavity_V[i])
         found = [cavity.power_cavity_mean(at.m[k], at.V[k], c1, c2, u, alpha) for k, (c1, c2, u) in enumerate(numbers)]
         yield same("(A.9)", found, at.cavity_m[i])
-        included = pep.pep_include(at.gaussians(i), at.upsilon[i], at.s[i], int(at.y[i]), problem.epsilon, alpha)
+        included = at.included(i)
         given = np.log(at.latent_power(i, np.sum(at.upsilon[i] * at.u, axis=1), at.s[i], alpha))
-        yield same("u16-pep-include", included(at.u), given + at.log_density(at.cavity_m[i], at.cavity_V[i], at.u))
-        new = pep.pep_project(at.gaussians(i), at.upsilon[i], at.s[i], int(at.y[i]), problem.epsilon, alpha)
+        yield same(
+            "u16-pep-include", included.log_density(at.u), given + at.log_density(at.cavity_m[i], at.cavity_V[i], at.u)
+        )
+        yield same("u16-pep-include log Z_i", included.log_norm, at.log_z[i])
+        yield same("u16-pep-include by means", included.d_mean, at.g[i], "truncated Gaussian moments")
+        yield same("u16-pep-include by variances", included.d_var, at.dv[i], "truncated Gaussian moments")
+        new = pep.pep_project(included)
         yield same("u17-pep-project mean", new.mean, at.new_m[i], "truncated Gaussian moments")
         yield same("u17-pep-project covariance", new.cov, at.new_V[i], "truncated Gaussian moments")
         yield same("u17-pep-project mean", new.mean, at.m, "fast: q, which a projection must leave")
         yield same("u17-pep-project covariance", new.cov, at.V, "fast: q, which a projection must leave")
-        site = pep.pep_update(float(at.log_z[i]), new, at.gaussians(i), alpha)
+        factor = pep.pep_update(included, new, alpha)
+        yield same("u18-pep-update C1", factor.c1, at.c1[i], "fast: its own site")
+        yield same("u18-pep-update C2", factor.c2, at.c2[i], "fast: its own site")
+        site = factor.site
         yield same("u18-pep-update precision", site.precision, at.T[i], "fast: its own site")
         yield same("u18-pep-update shift", site.shift, at.t[i], "fast: its own site")
-        factor = at.log_z[i] + at.log_density(at.new_m[i], at.new_V[i], at.u)
-        factor = (factor - at.log_density(at.cavity_m[i], at.cavity_V[i], at.u)) / alpha
+        value = at.log_z[i] + at.log_density(at.new_m[i], at.new_V[i], at.u)
+        log_value = (value - at.log_density(at.cavity_m[i], at.cavity_V[i], at.u)) / alpha
         value = printed("posterior").approximate_factor(site, at.u)
-        yield same("(A.1), u13-pep-factor-recovery", value, np.exp(factor), "(Z_i q_new/q\\)^(1/alpha) at some u")
-        yield same("(A.1) logarithm", printed("posterior").log_approximate_factor(site, at.u), factor)
+        yield same("(A.1), u13-pep-factor-recovery", value, np.exp(log_value), "(Z_i q_new/q\\)^(1/alpha) at some u")
+        yield same("(A.1) logarithm", printed("posterior").log_approximate_factor(site, at.u), log_value)
 
 
 @check(
@@ -333,7 +351,7 @@ def factors(context: Context, problem: Problem) -> Iterable[Outcome]:
         )
         for i in range(at.n)
     ]
-    total = printed("gradients").natural_parameter_sum(at.prior, naturals)
+    total = posterior.natural_parameter_sum(at.prior, naturals)
     yield same("(A.2), (A.18), u31-natural-sum", total.precision, at.P, "fast: precision of q")
     yield same("(A.3), (A.21), u31-natural-sum", total.shift, at.h, "fast: shift of q")
     tied = printed("sparse").sep_tied_factor(at.coefficients(), at.rows)
@@ -353,9 +371,9 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
     """Appendix A.5, sections 2.2 and 3.1: parallel, damped, at power alpha and 1."""
     for alpha in (_ALPHA, 1.0):
         at = Sites(context, problem, alpha)
-        r, posterior = printed("refinement"), printed("posterior")
-        data = (at.y, at.rows, at.cond_var)
-        rest = r.parallel_pep_sweep(at.coefficients(), *data, at.K, problem.epsilon, alpha, 0.5)
+        r, posterior = printed("pep"), printed("posterior")
+        data = at.y, at.matrices
+        rest = r.parallel_pep_sweep(at.coefficients(), *data, problem.epsilon, alpha, 0.5)
         for name, found, own in zip(("C1", "C2"), rest[0], (at.c1, at.c2), strict=True):
             yield same(f"u29-parallel-updates {name}, alpha {alpha:g}", found, own, "fast: its own sites")
         yield same(f"u29-parallel-updates mean, alpha {alpha:g}", rest[1].mean, at.m, "fast: its own q")
@@ -378,21 +396,11 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
         kept = np.concatenate([[0.0], at.answer.local["log_tilted_norm"][1:]])
         yield same("sweep with an improper cavity log Z_i", done.log_norm, kept, "0 for it")
         yield same("sweep with an improper cavity, their number", done.n_improper, 1.0, "one")
-        _, tilted = r.tilt(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
-        yield same("improper cavity: mean", tilted.mean[0], np.zeros(at.C), "0")
-        yield same("improper cavity: variance", tilted.var[0], np.ones(at.C), "1")
-        yield same("improper cavity: slopes", [tilted.d_mean[0], tilted.d_var[0]], np.zeros((2, at.C)), "0")
-        cavities, tilted = r.tilt(at.coefficients(), at.q, *data, problem.epsilon, alpha)
-        yield same("cavities' means", [[c.mean for c in row] for row in cavities], at.cavity_m)
-        yield same("cavities' covariances", [[c.cov for c in row] for row in cavities], at.cavity_V)
-        for name, left, right in (
-            ("mean of f", tilted.mean, at.a),
-            ("variance of f", tilted.var, at.b),
-            ("log Z_i", alpha * tilted.log_norm, at.log_z),
-            ("slope in the mean", alpha * tilted.d_mean, at.g),
-            ("slope in the variance", alpha * tilted.d_var, at.dv),
-        ):
-            yield same(f"{name} under all cavities", left, right)
+        laws = r.tilted_laws(at.coefficients(), at.q, *data, problem.epsilon, alpha)
+        yield same("cavities' means", [law.cavity.mean for law in laws], at.cavity_m)
+        yield same("cavities' covariances", [law.cavity.cov for law in laws], at.cavity_V)
+        for name, right in (("log_norm", at.log_z), ("d_mean", at.g), ("d_var", at.dv)):
+            yield same(f"{name} under all cavities", [getattr(law, name) for law in laws], right)
         # more than all of q's precision, but a share alpha of it leaves a cavity
         large[0, 1] *= 1.2 * alpha / 1.5
         done = r.pep_refine_factors(posterior.Coefficients(large, at.c2), at.q, *data, problem.epsilon, alpha)
@@ -404,7 +412,7 @@ def sweeps(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield same("refined C1, no fixed point", done.coefficients.c1, full[0], "truncated Gaussian moments")
         yield same("refined C2, no fixed point", done.coefficients.c2, full[1], "truncated Gaussian moments")
         yield same("alpha times (1/alpha) log Z_i, no fixed point", alpha * done.log_norm, there.log_z)
-        moved, new = r.parallel_pep_sweep(start, *data, at.K, problem.epsilon, alpha, 0.25)
+        moved, new, _ = r.parallel_pep_sweep(start, *data, problem.epsilon, alpha, 0.25)
         c1, c2 = (0.75 * before + 0.25 * after for before, after in zip(start, full, strict=True))
         yield same("u29-parallel-updates damped C1", moved.c1, c1)
         yield same("u29-parallel-updates damped C2", moved.c2, c2)
@@ -452,7 +460,8 @@ def evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield same("(A.27)", found, ratios, told)
     found = ev.site_log_normaliser_rank_one(at.log_z, at.coefficients(), at.q, at.rows, alpha)
     yield same("u30-efficient-scale", found, ratios, told)
-    yield same("(8), (A.23)", ev.pep_log_evidence(at.theta, at.prior, ratios, alpha), at.log_evidence, "fast: log Z")
+    value = printed("pep").pep_log_evidence(at.coefficients(), at.q, at.y, at.matrices, problem.epsilon, alpha)
+    yield same("(8), (A.23)", value, at.log_evidence, "fast: log Z")
     yield same("(A.26)", ev.pep_log_evidence_from_moments(at.q, at.K, ratios, alpha), at.log_evidence, "fast: log Z")
     prior = at.log_density(np.zeros_like(at.u), at.K, at.u)
     yield same("(A.4)", posterior.inducing_prior(at.u, at.K), prior, "scipy.stats")
@@ -525,29 +534,22 @@ def gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
     at = Sites(context, problem)
     gr, alpha = printed("gradients"), at.alpha
     assert at.answer.gradients is not None
+    laws = [at.included(i) for i in range(at.n)]
     for k in range(at.C):
         step = 1e-3
         ends = {t: moved_matrices(problem, k, t * step) for t in (-2, -1, 1, 2)}
         dK, dX = ((8.0 * (ends[1][j] - ends[-1][j]) - ends[2][j] + ends[-2][j]) / (12.0 * step) for j in (0, 1))
         reported = float(at.answer.gradients["lengthscales"][k, 0])
-        zero = np.zeros((at.C, 1, 1))
-        zero[k] = 1.0
-        direction = gr.Direction(zero * dK, zero * dX, np.zeros((at.C, at.n)))
-        value = gr.pep_log_evidence_gradient(
-            at.coefficients(), at.y, at.k_xx, at.K_XZ, at.K, problem.epsilon, alpha, direction
-        )
+        direction = gr.Direction(dK, dX, np.zeros(at.n))
+        value = gr.pep_log_evidence_gradient(k, at.q, laws, at.matrices, alpha, direction)
         told = "five-point differences of the kernel, good to 1e-11"
         yield same("(A.28)", value, reported, "fast: its gradient in a lengthscale", why=told)
         # a kernel that also moves the variances, as one with a changed amplitude does
-        dk = np.zeros((at.C, at.n))
-        dk[k] = problem.variance[k]
         Z = problem.Z
         assert Z is not None
         own = kernel(problem, k, Z[k], Z[k])
-        value = gr.pep_log_evidence_gradient(
-            at.coefficients(), at.y, at.k_xx, at.K_XZ, at.K, problem.epsilon, alpha,
-            gr.Direction(zero * own, zero * at.K_XZ[k], dk),
-        )  # fmt: skip
+        direction = gr.Direction(own, at.K_XZ[k], np.full(at.n, problem.variance[k]))
+        value = gr.pep_log_evidence_gradient(k, at.q, laws, at.matrices, alpha, direction)
         by_variance = float(at.answer.gradients["variance"][k] * problem.variance[k])
         yield same("(A.28)", value, by_variance, "fast: its gradient in a variance")
         matrix = gr.prior_term_matrix(at.m[k], at.V[k], at.K[k])
@@ -667,10 +669,11 @@ def apep(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield same("u21-apep-cavity precision", cavity.precision, at.P - alpha / at.n * (at.P - at.model.K_inv))
     yield same("u21-apep-cavity shift", cavity.shift, (1.0 - alpha / at.n) * at.h)
     data = at.y, at.rows, at.cond_var, at.K, problem.epsilon
-    yield same("u22-apep-objective", energies.apep_objective(at.q, *data, alpha), at.log_evidence, "fast: log Z")
+    whole = at.y, at.matrices, problem.epsilon, alpha
+    yield same("u22-apep-objective", energies.apep_objective(at.q, *whole), at.log_evidence, "fast: log Z")
     away = posterior.Gaussians(at.u, 0.8 * at.V)  # no optimum, where slopes would hide small errors of q
     value = at.model.energy("apep", alpha, at.u, 0.8 * at.V)
-    yield same("u22-apep-objective away from it", energies.apep_objective(away, *data, alpha), value)
+    yield same("u22-apep-objective away from it", energies.apep_objective(away, *whole), value)
     for count in (at.n, 3.0 * at.n):
         # the sum is over the data that are given, N in the cavity's power
         P, h, share = dense.inverse(0.8 * at.V), np.einsum("kij,kj->ki", dense.inverse(0.8 * at.V), at.u), alpha / count
@@ -714,8 +717,9 @@ def arpep(context: Context, problem: Problem) -> Iterable[Outcome]:
     data = at.y, at.rows, at.cond_var, at.K, problem.epsilon
     away = printed("posterior").Gaussians(at.u, 0.8 * at.V)
     value = at.model.energy("arpep", alpha, at.u, 0.8 * at.V)
-    yield same("(9)", energies.arpep_objective(at.q, *data, alpha), at.log_evidence, "fast: log Z")
-    yield same("(9) away from the optimum", energies.arpep_objective(away, *data, alpha), value)
+    whole = at.y, at.matrices, problem.epsilon, alpha
+    yield same("(9)", energies.arpep_objective(at.q, *whole), at.log_evidence, "fast: log Z")
+    yield same("(9) away from the optimum", energies.arpep_objective(away, *whole), value)
     told = "alpha/n of 5e-13 is nothing in eight digits"
     found = energies.arpep_limit(at.q, *data, alpha, 1e12)
     yield same("u23-arpep-limit at n = 1e12", found, at.log_evidence, "fast: log Z", why=told)
@@ -740,13 +744,11 @@ def rpapep(context: Context, problem: Problem) -> Iterable[Outcome]:
     left = 1.0 - alpha / (at.n + 1)
     yield same("u24-rpapep-free-gaussian precision", cavity.precision, left * at.P)
     yield same("u24-rpapep-free-gaussian shift", cavity.shift, left * at.h)
-    # log E_q[(phi/phi~)^alpha], phi~ = q^(1/(N+1)) of scale one; 2 pi is in p(u) and in g of (10)
-    g, prior = dense.G(at.P, at.h), dense.G(at.model.K_inv, np.zeros_like(at.h))
-    data = log_norm + dense.G(left * at.P, left * at.h) - g
-    of_prior = dense.G(left * at.P + alpha * at.model.K_inv, left * at.h) - alpha * prior - g
-    of_prior -= 0.5 * alpha * at.m.size * float(np.log(2.0 * np.pi))
-    value = printed("energies").rpapep_objective(at.theta, np.append(data, of_prior), alpha)
-    yield same("(10)", value, at.log_evidence, "fast: log Z")
+    objective = printed("energies").rpapep_objective
+    data = at.y, at.matrices, problem.epsilon, alpha
+    yield same("(10)", objective(at.q, *data), at.log_evidence, "fast: log Z")
+    away = printed("posterior").Gaussians(at.u, 0.8 * at.V)
+    yield same("(10) away from it", objective(away, *data), at.model.energy("rpapep", alpha, at.u, 0.8 * at.V))
 
 
 @check(

@@ -5,6 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from reference.villacampa2020.hyper import Matrices
+
 
 @pytest.fixture
 def rng():
@@ -43,4 +45,5 @@ def model(rng):
         s.cov.append(np.linalg.inv(precision))
         s.mean.append(s.cov[c] @ sum(s.c2[i, c] * s.upsilon[c, i] for i in range(s.n)))
     s.mean, s.cov = np.array(s.mean), np.array(s.cov)
+    s.matrices = Matrices(s.K_ZZ, s.upsilon, s.cond_var, s.k_xx, s.K_XZ)
     return s

@@ -15,7 +15,16 @@ from reference.villacampa2020.errata_appendix import (
     power_cavity_mean_as_printed,
     update_c2_as_printed,
 )
-from reference.villacampa2020.pep import pep_include, pep_project, pep_remove, pep_update
+from reference.villacampa2020.pep import (
+    ep_refine_factors,
+    natural_factor,
+    parallel_pep_sweep,
+    pep_include,
+    pep_project,
+    pep_refine_factors,
+    pep_remove,
+    pep_update,
+)
 from reference.villacampa2020.posterior import (
     Coefficients,
     Gaussians,
@@ -37,13 +46,10 @@ from reference.villacampa2020.refinement import (
     damped_update,
     dlogz_dcov,
     dlogz_dmean,
-    ep_refine_factors,
     factor_linear_from_moments,
     factor_linear_from_slopes,
     factor_precision_from_moments,
     factor_precision_from_slopes,
-    parallel_pep_sweep,
-    pep_refine_factors,
     tilted_covariance,
     tilted_mean,
     update_c1,
@@ -74,6 +80,12 @@ def cavity_of(s, i):
         cov.append(np.linalg.inv(P))
         mean.append(cov[-1] @ (np.linalg.solve(s.cov[k], s.mean[k]) - s.alpha * s.c2[i, k] * u))
     return Gaussians(np.array(mean), np.array(cov))
+
+
+def included(s, cavity, i):
+    """p̂ of one datum by step two."""
+    data = s.y[i : i + 1], s.k_xx[:, i : i + 1], s.upsilon[:, i : i + 1], s.K_ZZ
+    return pep_include([cavity], *data, s.epsilon, s.alpha)[0]
 
 
 def tilted_by_quadrature(s, i):
@@ -181,13 +193,16 @@ def test_posterior_moments_are_those_of_the_product(model):
 def test_cavity_times_powered_factor_is_the_posterior(model):
     s = model
     q, site = Gaussians(s.mean, s.cov), sites_of(s)[I]
-    for left in (natural_parameters(power_cavity(q, site, s.alpha)), pep_remove(natural_parameters(q), site, s.alpha)):
+    by_moments = pep_remove(q, s.c1[I], s.c2[I], s.upsilon[:, I], s.alpha)
+    for left in (power_cavity(natural_parameters(q), site, s.alpha), natural_parameters(by_moments)):
         whole = Natural(left.precision + s.alpha * site.precision, left.shift + s.alpha * site.shift)
         for k in range(s.C):
             np.testing.assert_allclose(whole.precision[k], np.linalg.inv(s.cov[k]), **TIGHT)
             np.testing.assert_allclose(np.linalg.solve(whole.precision[k], whole.shift[k]), s.mean[k], **TIGHT)
     with pytest.raises(NotPositiveDefiniteError, match="cavity precision"):
-        pep_remove(natural_parameters(q), Natural(1e3 * site.precision, site.shift), s.alpha)
+        power_cavity(natural_parameters(q), Natural(1e3 * site.precision, site.shift), s.alpha)
+    with pytest.raises(ValueError, match="c1"):
+        pep_remove(q, 1e3 * s.c1[I], s.c2[I], s.upsilon[:, I], s.alpha)
 
 
 @pytest.mark.verifies("villacampa2020", "A.8", route="inverse of the difference of precisions")
@@ -270,7 +285,7 @@ def test_tilted_moments(model):
             tilted_mean(*(c[k] for c in cavity), at[0], s.upsilon[k, I]), wanted.mean[k], **close
         )
         np.testing.assert_allclose(tilted_covariance(cavity.cov[k], *at, s.upsilon[k, I]), wanted.cov[k], **close)
-    got = pep_project(cavity, s.upsilon[:, I], s.cond_var[:, I], int(s.y[I]), s.epsilon, s.alpha)
+    got = pep_project(included(s, cavity, I))
     np.testing.assert_allclose(got.mean, wanted.mean, **close)
     np.testing.assert_allclose(got.cov, wanted.cov, **close)
 
@@ -315,7 +330,8 @@ def test_the_refined_factor_is_tilted_over_cavity(model):
 def test_the_tilted_density_holds_the_power_of_the_likelihood(model):
     s, C = model, 3
     cavity, y = cavity_of(s, I), int(s.y[I])
-    got = pep_include(cavity, s.upsilon[:, I], s.cond_var[:, I], y, s.epsilon, s.alpha)(s.inducing_values)
+    tilted = included(s, cavity, I)
+    got = tilted.log_density(s.inducing_values)
     mean = np.array([s.upsilon[k, I] @ s.inducing_values[k] for k in range(C)])
     sd = np.sqrt(s.cond_var[:, I])
     high, low = (1 - s.epsilon + s.epsilon / C) ** s.alpha, (s.epsilon / C) ** s.alpha
@@ -325,6 +341,20 @@ def test_the_tilted_density_holds_the_power_of_the_likelihood(model):
                  mean[y] - 10 * sd[y], mean[y] + 10 * sd[y], epsrel=1e-11, limit=200)[0]  # fmt: skip
     prior = sum(multivariate_normal.logpdf(s.inducing_values[k], cavity.mean[k], cavity.cov[k]) for k in range(C))
     assert got == pytest.approx(np.log(power) + prior, rel=1e-9, abs=0)
+    log_z, _ = tilted_by_quadrature(s, I)
+    assert tilted.log_norm == pytest.approx(log_z, rel=1e-9, abs=0)
+    # cavity, υ and derivatives are what step three needs of it
+    np.testing.assert_array_equal(tilted.cavity.mean, cavity.mean)
+    np.testing.assert_array_equal(tilted.cavity.cov, cavity.cov)
+    np.testing.assert_array_equal(tilted.upsilon, s.upsilon[:, I])
+    h = 1e-5
+    ends = [
+        included(s, Gaussians(cavity.mean + t * s.upsilon[:, I], cavity.cov), I).log_norm for t in (h, -h)
+    ]  # all classes at once: Σ g υᵀυ
+    lengths = np.sum(s.upsilon[:, I] ** 2, axis=1)
+    assert tilted.d_mean @ lengths == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-6, abs=1e-9)
+    ends = [included(s, Gaussians(cavity.mean, cavity.cov + t * np.eye(s.m)), I).log_norm for t in (h, -h)]
+    assert tilted.d_var @ lengths == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-6, abs=1e-9)
 
 
 @pytest.mark.verifies("villacampa2020", "u13-pep-factor-recovery", route="log densities at points, to the power")
@@ -340,7 +370,10 @@ def test_recovered_factors_are_powers_of_density_ratios(model, rng):
             - multivariate_normal.logpdf(u[k], cavity.mean[k], cavity.cov[k]) for k in range(s.C)
         )  # fmt: skip
 
-    site, printed = pep_update(log_z, new, cavity, s.alpha), pep_update_as_printed(new, cavity, s.alpha)
+    found, printed = pep_update(included(s, cavity, I), new, s.alpha), pep_update_as_printed(new, cavity, s.alpha)
+    site = found.site
+    np.testing.assert_allclose(site.precision, natural_factor(found.c1, found.c2, s.upsilon[:, I])[0], **TIGHT)
+    np.testing.assert_allclose(found.c2[:, None] * s.upsilon[:, I], site.shift, **TIGHT)
     assert abs(log_z) > 0.1
     for _ in range(4):
         u = rng.normal(size=(s.C, s.m))
@@ -356,20 +389,22 @@ def test_one_cycle_refines_every_factor_from_one_posterior(model):
     at, q = Coefficients(s.c1, s.c2), Gaussians(s.mean, s.cov)
     for alpha in (1.0, s.alpha):
         s.alpha = alpha
-        arguments = at, q, s.y, s.upsilon, s.cond_var, s.epsilon
+        arguments = at, q, s.y, s.matrices, s.epsilon
         got = ep_refine_factors(*arguments) if alpha == 1.0 else pep_refine_factors(*arguments, alpha)
         for i in range(s.n):
             cavity = cavity_of(s, i)
-            new = pep_project(cavity, s.upsilon[:, i], s.cond_var[:, i], int(s.y[i]), s.epsilon, alpha)
-            site = pep_update(slopes_of(s, i).log_expectation, new, cavity, alpha)
+            _, new = tilted_by_quadrature(s, i)
+            site = pep_update_as_printed(new, cavity, alpha)  # a plain quotient of densities
             for k in range(s.C):
                 u = s.upsilon[k, i]
-                np.testing.assert_allclose(got.coefficients.c1[i, k] * np.outer(u, u), site.precision[k], **TIGHT)
-                np.testing.assert_allclose(got.coefficients.c2[i, k] * u, site.shift[k], rtol=1e-8, atol=1e-9)
+                # moments to 1e-9, differences of inverses
+                close = {"rtol": 1e-6, "atol": 1e-7}
+                np.testing.assert_allclose(got.coefficients.c1[i, k] * np.outer(u, u), site.precision[k], **close)
+                np.testing.assert_allclose(got.coefficients.c2[i, k] * u, site.shift[k], **close)
             assert got.log_norm[i] == pytest.approx(slopes_of(s, i).log_expectation / alpha, rel=1e-10, abs=0)
         assert got.n_improper == 0
     s.c1[2, 1] = 1.5 / (s.upsilon[1, 2] @ s.cov[1] @ s.upsilon[1, 2])
-    got = ep_refine_factors(at, q, s.y, s.upsilon, s.cond_var, s.epsilon)
+    got = ep_refine_factors(at, q, s.y, s.matrices, s.epsilon)
     assert got.n_improper == 1  # all classes of the datum stay
     np.testing.assert_array_equal(got.coefficients.c1[2], s.c1[2])
 
@@ -384,12 +419,18 @@ def test_a_damped_parallel_sweep(model):
     with pytest.raises(ValueError, match="damping"):
         damped_update(s.c1, s.c2, 1.5)
     at = Coefficients(s.c1, s.c2)
-    arguments = s.y, s.upsilon, s.cond_var
-    new, q = parallel_pep_sweep(at, *arguments, s.K_ZZ, s.epsilon, s.alpha, 0.3)
-    whole = pep_refine_factors(at, Gaussians(s.mean, s.cov), *arguments, s.epsilon, s.alpha).coefficients
+    new, q, n_improper = parallel_pep_sweep(at, s.y, s.matrices, s.epsilon, s.alpha, 0.3)
+    assert n_improper == 0
+    whole = pep_refine_factors(at, Gaussians(s.mean, s.cov), s.y, s.matrices, s.epsilon, s.alpha).coefficients
     for got, refined, before in zip(new, whole, at, strict=True):
         np.testing.assert_allclose(got, 0.3 * refined + 0.7 * before, rtol=1e-9, atol=1e-12)
     for k in range(s.C):
         precision = np.linalg.inv(s.K_ZZ[k]) + (s.upsilon[k].T * new.c1[:, k]) @ s.upsilon[k]
         np.testing.assert_allclose(q.cov[k], np.linalg.inv(precision), **TIGHT)
         np.testing.assert_allclose(q.mean[k], np.linalg.solve(precision, s.upsilon[k].T @ new.c2[:, k]), **TIGHT)
+    # a mini-batch: its factors alone move
+    batch = np.array([1, 3])
+    some, _, _ = parallel_pep_sweep(at, s.y, s.matrices, s.epsilon, s.alpha, 0.3, batch)
+    for got, moved, before in zip(some, new, at, strict=True):
+        np.testing.assert_allclose(got[batch], moved[batch], rtol=1e-12)
+        np.testing.assert_array_equal(got[[0, 2, 4]], before[[0, 2, 4]])

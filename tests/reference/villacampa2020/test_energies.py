@@ -13,8 +13,11 @@ from reference.villacampa2020.energies import (
     arpep_objective,
     bb_alpha_energy,
     energy,
+    printed_energy,
     rpapep_objective,
+    tied_log_norms,
 )
+from reference.villacampa2020.hyper import Matrices
 from reference.villacampa2020.posterior import Gaussians, Natural, natural_parameters, natural_prior
 from reference.villacampa2020.tied import (
     METHODS,
@@ -36,6 +39,9 @@ def small():
     s.upsilon = np.array([[[0.9], [-0.4], [0.2]], [[0.5], [0.7], [-0.3]]])
     s.cond_var = np.array([[0.3, 0.5, 0.9], [0.4, 0.2, 0.7]])
     s.q = Gaussians(np.array([[0.3], [-0.2]]), np.array([[[0.9]], [[0.6]]]))
+    K_XZ = s.upsilon @ s.K
+    k_xx = s.cond_var + np.sum(K_XZ * s.upsilon, axis=2)
+    s.matrices = Matrices(s.K, s.upsilon, s.cond_var, k_xx, K_XZ)
     x, w = np.polynomial.hermite_e.hermegauss(80)
     s.weights = np.outer(w, w) / (2.0 * np.pi)
     s.u = np.meshgrid(0.3 + np.sqrt(0.9) * x, -0.2 + np.sqrt(0.6) * x, indexing="ij")
@@ -76,6 +82,10 @@ def divergence(s):
     return float(np.sum(0.5 * (V / K + m**2 / K - 1.0 - np.log(V / K))))
 
 
+def whole(s, alpha=None):
+    return s.q, s.y, s.matrices, s.epsilon, s.alpha if alpha is None else alpha
+
+
 def arguments(s, alpha=None):
     return s.y, s.upsilon, s.cond_var, s.K, s.epsilon, s.alpha if alpha is None else alpha
 
@@ -84,7 +94,10 @@ def arguments(s, alpha=None):
 def test_the_reparameterised_objective(small):
     s = small
     wanted = sum(np.log(powered(s, marginal_win(s, i))) for i in range(s.n)) / s.alpha - divergence(s)
-    np.testing.assert_allclose(arpep_objective(s.q, *arguments(s)), wanted, **RULE)
+    np.testing.assert_allclose(arpep_objective(*whole(s)), wanted, **RULE)
+    # a mini-batch of N = 6: the sum counts twice
+    twice = 2.0 * wanted + divergence(s)
+    np.testing.assert_allclose(arpep_objective(*whole(s), 6), twice, **RULE)
 
 
 @pytest.mark.verifies(
@@ -94,12 +107,26 @@ def test_the_black_box_energy_is_minus_the_objective_of_the_tied_factor(small):
     s = small
     theta, prior = natural_parameters(s.q), natural_prior(s.K)
     factor = Natural((theta.precision - prior.precision) / s.n, theta.shift / s.n)
-    by_integrals = bb_alpha_energy(prior, theta, log_norms(s, factor), s.alpha)
+    asked = []
+
+    def by_grid(of):
+        asked.append(of)
+        return log_norms(s, of)
+
+    by_integrals = bb_alpha_energy(s.q, s.K, s.n, by_grid, s.alpha)
+    for got, part in zip(asked[0], factor, strict=True):
+        np.testing.assert_allclose(got, part, rtol=1e-12, atol=1e-13)
+    exact = tied_log_norms(factor, *whole(s))
+    np.testing.assert_allclose(exact, log_norms(s, factor), **RULE)
     # log Z_q of (8) in one piece: g(θ) - g(θ_prior) is that of scalar Gaussians
     V, K, m = s.q.cov[:, 0, 0], s.K[:, 0, 0], s.q.mean[:, 0]
     wanted = np.sum(0.5 * np.log(V / K) + 0.5 * m**2 / V) + np.sum(log_norms(s, factor)) / s.alpha
     np.testing.assert_allclose(-by_integrals, wanted, rtol=1e-12, atol=0)  # the same numbers
-    np.testing.assert_allclose(apep_objective(s.q, *arguments(s)), wanted, **RULE)
+    np.testing.assert_allclose(apep_objective(*whole(s)), wanted, **RULE)
+    # α = 0: the variational bound
+    np.testing.assert_allclose(
+        apep_objective(*whole(s, 0.0)), variational_elbo(s.q, *arguments(s)[:4], s.epsilon), **RULE
+    )
 
 
 @pytest.mark.verifies("villacampa2020", "10", route="integrals over the inducing values by a product rule")
@@ -109,11 +136,10 @@ def test_the_objective_with_the_prior_as_one_more_factor(small):
     factor = Natural(theta.precision / (s.n + 1), theta.shift / (s.n + 1))
     log_prior = sum(norm.logpdf(s.u[k], 0.0, np.sqrt(s.K[k, 0, 0])) for k in range(2))
     of_prior = np.log(np.sum(s.weights * np.exp(s.alpha * (log_prior - factor_on_grid(s, factor)))))
-    got = rpapep_objective(theta, np.append(log_norms(s, factor), of_prior), s.alpha)
     V, m = s.q.cov[:, 0, 0], s.q.mean[:, 0]
     normaliser = np.sum(0.5 * np.log(2.0 * np.pi * V) + 0.5 * m**2 / V)
     wanted = normaliser + (np.sum(log_norms(s, factor)) + of_prior) / s.alpha
-    np.testing.assert_allclose(got, wanted, rtol=1e-12, atol=0)  # the same numbers
+    np.testing.assert_allclose(rpapep_objective(*whole(s)), wanted, **RULE)
     np.testing.assert_allclose(energy("rpapep", s.q, *arguments(s)).value, wanted, **RULE)
 
 
@@ -124,9 +150,7 @@ def test_many_data_take_the_tied_objective_to_the_reparameterised_one(small):
     s = small
     wanted = sum(np.log(powered(s, marginal_win(s, i))) for i in range(s.n)) / s.alpha - divergence(s)
     np.testing.assert_allclose(arpep_limit(s.q, *arguments(s), 1e12), wanted, **RULE)
-    theta, prior = natural_parameters(s.q), natural_prior(s.K)
-    factor = Natural((theta.precision - prior.precision) / s.n, theta.shift / s.n)
-    own = -bb_alpha_energy(prior, theta, log_norms(s, factor), s.alpha)
+    own = -bb_alpha_energy(s.q, s.K, s.n, lambda of: log_norms(s, of), s.alpha)
     np.testing.assert_allclose(arpep_limit(s.q, *arguments(s), s.n), own, **RULE)
     gaps = [arpep_limit(s.q, *arguments(s), n) - wanted for n in (1e4, 1e5)]
     assert gaps[0] / gaps[1] == pytest.approx(10.0, rel=1e-3)  # first order in 1/n, the second is 1e-4 of it
@@ -184,6 +208,28 @@ def test_derivatives_of_an_energy_are_those_of_its_value(model, rng, method, alp
         wanted = (value(s.mean + h * step, cov + h * turn) - value(s.mean - h * step, cov - h * turn)) / (2.0 * h)
         got = np.sum(at.by_mean * step) + np.sum(at.by_cov * turn)
         assert got == pytest.approx(wanted, rel=1e-6, abs=1e-7)  # h² and rounding over h
+
+
+@pytest.mark.parametrize("method", [*METHODS, "bb-alpha"])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+@pytest.mark.parametrize("n", [None, 12])
+def test_both_forms_of_an_energy_have_one_value_and_one_slope(model, rng, method, alpha, n):
+    s = model
+    half = rng.normal(size=(s.C, s.m, s.m))
+    q = Gaussians(s.mean, half @ np.transpose(half, (0, 2, 1)) + 0.4 * np.eye(s.m))
+    printed = printed_energy(method, q, s.y, s.matrices, s.epsilon, alpha, n)
+    other = "apep" if method == "bb-alpha" else method
+    contracted = energy(other, q, s.y, s.upsilon, s.cond_var, s.K_ZZ, s.epsilon, alpha, n)
+    # inverses of matrices with conditions below 1e3, and differences of normalisers over α/n
+    close = {"rtol": 1e-10, "atol": 1e-10}
+    assert printed.value == pytest.approx(contracted.value, rel=1e-11, abs=1e-11)
+    for name in ("by_mean", "by_cov", "second"):
+        np.testing.assert_allclose(getattr(printed, name), getattr(contracted, name), err_msg=name, **close)
+    for left, right in ((printed.cavity, contracted.cavity), (printed.direction, contracted.direction)):
+        for one, two in zip(left, right, strict=True):
+            np.testing.assert_allclose(one, two, **close)
+    for one, two in zip(printed.data, contracted.data, strict=True):
+        np.testing.assert_allclose(one, two, **close)
 
 
 @pytest.mark.parametrize("method", METHODS)

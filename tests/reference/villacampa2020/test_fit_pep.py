@@ -20,8 +20,8 @@ from reference.villacampa2020.fit_pep import (
 )
 from reference.villacampa2020.gradients import AdamState
 from reference.villacampa2020.hyper import Prior, prior_matrices
+from reference.villacampa2020.pep import parallel_pep_sweep
 from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
-from reference.villacampa2020.refinement import parallel_pep_sweep
 
 CASES = [(0.0, 1.0), (0.07, 0.6), (0.07, 1e-8), (0.07, 0.0)]
 
@@ -46,7 +46,7 @@ def test_a_sweep_along_upsilon_is_the_sweep_with_matrices(model, prior):
     s = model
     K, at = prior_matrices(s.X, prior), Coefficients(s.c1, s.c2)
     got = damped_sweep(at, posterior_moments(*at, K.upsilon, K.K_ZZ), K, Task(s.y, s.epsilon, s.alpha, 0.4))
-    wanted, q = parallel_pep_sweep(at, s.y, K.upsilon, K.cond_var, K.K_ZZ, s.epsilon, s.alpha, 0.4)
+    wanted, q, _ = parallel_pep_sweep(at, s.y, K, s.epsilon, s.alpha, 0.4)
     np.testing.assert_allclose(got.coefficients, wanted, rtol=1e-9, atol=1e-12)  # the same formulae in another order
     np.testing.assert_allclose(got.posterior.mean, q.mean, rtol=1e-8, atol=1e-11)
 
@@ -163,7 +163,7 @@ def test_a_training_step_is_a_sweep_and_a_step_uphill(model, prior):
     state = State(at, prior, K, q, memory, np.inf, 0)
     learn = ("variance", "noise")
     got = training_step(state, s.X, task, rows, "exact", learn, False)
-    sites, _ = parallel_pep_sweep(at, s.y, K.upsilon, K.cond_var, K.K_ZZ, s.epsilon, s.alpha, 0.4)
+    sites = parallel_pep_sweep(at, s.y, K, s.epsilon, s.alpha, 0.4).coefficients
     np.testing.assert_allclose(got.coefficients, sites, rtol=1e-9, atol=1e-12)
 
     def value(variance, noise):

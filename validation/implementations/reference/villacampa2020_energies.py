@@ -13,7 +13,15 @@ from reference.villacampa2020.black_box import monte_carlo_log_norms
 from reference.villacampa2020.energies import bb_alpha_energy
 from reference.villacampa2020.fit_energies import FINITE, Data, EnergyFit, energy_gradients, fit_energy
 from reference.villacampa2020.fit_gaussian_factor import fit_gaussian_factor
-from reference.villacampa2020.hyper import Matrices, Prior, checked_input, cross_covariances, prior_matrices
+from reference.villacampa2020.forms import form_of
+from reference.villacampa2020.hyper import (
+    Matrices,
+    Prior,
+    checked_input,
+    cross_covariances,
+    inducing_covariances,
+    prior_matrices,
+)
 from reference.villacampa2020.posterior import Gaussians, natural_parameters, natural_prior
 from reference.villacampa2020.power_likelihood import check_power
 from reference.villacampa2020.prediction import predict
@@ -84,15 +92,15 @@ def _tied(posterior: Gaussians, K: Matrices) -> dict[str, Array]:
 
 
 def _solution(
-    problem: Problem, method: str, energy: str, fit: EnergyFit, alpha: float, gradients: bool, settings: dict[str, Any]
+    problem: Problem, method: str, fit: EnergyFit, alpha: float, gradients: bool, settings: dict[str, Any]
 ) -> Solution:
-    """What follows from q at the end of a fit, `energy` being the objective's name."""
+    """What follows from q at the end of a fit."""
     prior = _prior(problem)
     K = prior_matrices(problem.X, prior)
     finite = not fit.optimum.startswith("none")
     slopes = None
     if gradients and finite:
-        at = Data(problem.X, problem.y, energy, problem.epsilon, alpha).at(fit.posterior, K)
+        at = Data(problem.X, problem.y, method, problem.epsilon, alpha, fit.form).at(fit.posterior, K)
         found = energy_gradients(problem.X, prior, at, fit.posterior)
         slopes = {
             name: np.broadcast_to(np.sum(value, axis=0), value.shape) if problem.shared else value
@@ -109,12 +117,18 @@ def _solution(
         inducing_mean=fit.posterior.mean,
         inducing_cov=fit.posterior.cov,
         gradients=slopes,
-        local={"log_tilted_norm": fit.log_norm, **(_tied(fit.posterior, K) if energy == "apep" else {})},
+        local={"log_tilted_norm": fit.log_norm, **(_tied(fit.posterior, K) if method in ("apep", "bb-alpha") else {})},
         trace=fit.trace,
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"alpha": alpha, "optimum": fit.optimum, **settings, **({"reason": fit.reason} if fit.reason else {})},
+        settings={
+            "alpha": alpha,
+            "optimum": fit.optimum,
+            "form": fit.form,
+            **settings,
+            **({"reason": fit.reason} if fit.reason else {}),
+        },
         **_latents(fit.posterior, K),
         **_predicted(problem, fit.posterior),
     )
@@ -134,10 +148,10 @@ def _energy(
     batch_size: int | None,
     learn_tolerance: float,
     seed: int,
+    form: str | None,
     gradients: bool,
     trace: bool,
     callback: Callable[[Any], None] | None,
-    energy: str | None = None,
 ) -> Solution:
     alpha = _require(problem, method, alpha)
     refuse(tolerance, max_iterations)
@@ -149,7 +163,7 @@ def _energy(
         problem.X,
         problem.y,
         _prior(problem),
-        energy or method,
+        method,
         problem.epsilon,
         alpha,
         tolerance=tolerance,
@@ -165,11 +179,12 @@ def _energy(
         seed=seed,
         trace=trace,
         callback=callback,
+        form=form,
     )
     if not trace:
         fit = fit._replace(trace=np.zeros(0))
     solved = problem.replace(**{name: getattr(fit.prior, name) for name in _names(learn)})
-    return _solution(solved, method, energy or method, fit, alpha, gradients, {"tolerance": tolerance})
+    return _solution(solved, method, fit, alpha, gradients, {"tolerance": tolerance})
 
 
 def _apep(
@@ -187,6 +202,7 @@ def _apep(
     batch_size: int | None = None,
     learn_tolerance: float = 1e-5,
     seed: int = 0,
+    form: str | None = None,
     gradients: bool = True,
     trace: bool = False,
     callback: Callable[[Any], None] | None = None,
@@ -194,7 +210,7 @@ def _apep(
     arguments.choice(tied_factor, TIED_FACTORS, "tied_factor")
     if tied_factor == "any":
         return _energy("apep", problem, alpha, tolerance, max_iterations, learn, optimizer, rate, n_steps, batches,
-                       batch_size, learn_tolerance, seed, gradients, trace, callback)  # fmt: skip
+                       batch_size, learn_tolerance, seed, form, gradients, trace, callback)  # fmt: skip
     alpha = _require(problem, "apep", alpha)
     refuse(tolerance, max_iterations)
     refuse_switches(trace=trace, gradients=gradients)
@@ -203,13 +219,12 @@ def _apep(
     stepwise = batches is not None or batch_size is not None or n_steps is not None or optimizer == "adam"
     if len(_names(learn)) or stepwise:
         raise ValueError("tied_factor: found 'gaussian' with learn, mini-batches or n_steps, expected 'any'")
-    data = Data(*checked_input(problem.X, problem.y, _prior(problem))[:2], "apep", problem.epsilon, alpha)
-    fit = fit_gaussian_factor(data, _prior(problem), max_iterations)
+    X, y, prior = checked_input(problem.X, problem.y, _prior(problem))
+    form = form_of(form, problem.n, inducing_covariances(prior), alpha, searched=False)
+    fit = fit_gaussian_factor(Data(X, y, "apep", problem.epsilon, alpha, form), prior, max_iterations)
     if not trace:
         fit = fit._replace(trace=np.zeros(0))
-    return _solution(
-        problem, "apep", "apep", fit, alpha, gradients, {"tolerance": tolerance, "tied_factor": "gaussian"}
-    )
+    return _solution(problem, "apep", fit, alpha, gradients, {"tolerance": tolerance, "tied_factor": "gaussian"})
 
 
 def _arpep(
@@ -226,12 +241,13 @@ def _arpep(
     batch_size: int | None = None,
     learn_tolerance: float = 1e-5,
     seed: int = 0,
+    form: str | None = None,
     gradients: bool = True,
     trace: bool = False,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     return _energy("arpep", problem, alpha, tolerance, max_iterations, learn, optimizer, rate, n_steps, batches,
-                   batch_size, learn_tolerance, seed, gradients, trace, callback)  # fmt: skip
+                   batch_size, learn_tolerance, seed, form, gradients, trace, callback)  # fmt: skip
 
 
 def _rpapep(
@@ -248,12 +264,13 @@ def _rpapep(
     batch_size: int | None = None,
     learn_tolerance: float = 1e-5,
     seed: int = 0,
+    form: str | None = None,
     gradients: bool = True,
     trace: bool = False,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     return _energy("rpapep", problem, alpha, tolerance, max_iterations, learn, optimizer, rate, n_steps, batches,
-                   batch_size, learn_tolerance, seed, gradients, trace, callback)  # fmt: skip
+                   batch_size, learn_tolerance, seed, form, gradients, trace, callback)  # fmt: skip
 
 
 def _bb_alpha(
@@ -268,6 +285,7 @@ def _bb_alpha(
     learn: Sequence[str] = (),
     n_steps: int | None = None,
     learn_tolerance: float = 1e-5,
+    form: str | None = None,
     gradients: bool = True,
     trace: bool = False,
     callback: Callable[[Any], None] | None = None,
@@ -278,7 +296,7 @@ def _bb_alpha(
     if sampled and len(_names(learn)):
         raise ValueError("learn: found names with expectation 'monte-carlo', expected none")
     found = _energy("bb-alpha", problem, alpha, tolerance, max_iterations, learn, "lbfgs", 0.001, n_steps, None, None,
-                    learn_tolerance, seed, gradients and not sampled, trace, callback, energy="apep")  # fmt: skip
+                    learn_tolerance, seed, form, gradients and not sampled, trace, callback)  # fmt: skip
     if not sampled or found.settings["optimum"] != FINITE:
         return found
     K = prior_matrices(problem.X, _prior(problem))
@@ -295,7 +313,7 @@ def _bb_alpha(
         settings["zero_expectations"] = zero
     else:
         # (11) with the averages already divided by α
-        evidence = -bb_alpha_energy(natural_prior(K.K_ZZ), natural_parameters(q), draws.log_norm, 1.0)
+        evidence = -bb_alpha_energy(q, K.K_ZZ, problem.n, lambda factor: draws.log_norm, 1.0)
         settings["log_evidence_se"] = draws.standard_error
     local = dict(found.local) | {"log_tilted_norm": draws.log_norm}
     if zero:

@@ -74,6 +74,7 @@ def _pep(
     rate: float | None = None,
     learn_tolerance: float = 1e-5,
     gradient_rule: str = "28",
+    form: str | None = None,
     gradients: bool = True,
     seed: int = 0,
     trace: bool = False,
@@ -86,7 +87,7 @@ def _pep(
     alpha = arguments.real(alpha, "alpha")
     options = Options(
         tolerance, max_iterations, batches, batch_size, n_steps, learn, scheme, optimizer, rate,
-        learn_tolerance, gradient_rule, gradients, seed, trace, callback,
+        learn_tolerance, gradient_rule, gradients, seed, trace, callback, form,
     )  # fmt: skip
     prior = Prior(*(np.array(getattr(problem, name)) for name in Prior._fields))
     fit = fit_pep(problem.X, problem.y, prior, problem.epsilon, alpha, damping, problem.shared, options)
@@ -115,7 +116,7 @@ def _pep(
         converged=fit.converged,
         n_improper=fit.n_improper,
         iterations=fit.iterations,
-        settings={"alpha": alpha, "damping": damping, "tolerance": tolerance},
+        settings={"alpha": alpha, "damping": damping, "tolerance": tolerance, "form": fit.form},
         **_predicted(solved, fit),
     )
 
