@@ -243,11 +243,15 @@ def printed_energy(
         refined = moments_of(along(cavity, prior, alpha), "tilted precision")  # p̂ of the prior
         total = _Moments(posterior).add(refined, 1.0)
     else:
-        value, share = apep_objective(posterior, y, K, epsilon, alpha, n), alpha / N  # section 3.2
-        if method == "bb-alpha" and weight == 1.0:
-            value = -bb_alpha_energy(
-                posterior, K.K_ZZ, N, lambda factor: tied_log_norms(factor, posterior, y, K, epsilon, alpha), alpha
-            )  # (11)
+        share = alpha / N
+        if method == "bb-alpha" and weight == 1.0:  # (11), which is of all data
+
+            def log_expectations(factor: Natural) -> Array:
+                return tied_log_norms(factor, posterior, y, K, epsilon, alpha)
+
+            value = -bb_alpha_energy(posterior, K.K_ZZ, N, log_expectations, alpha)
+        else:
+            value = apep_objective(posterior, y, K, epsilon, alpha, n)  # section 3.2
         cavity = apep_cavity(theta, along(theta, prior, -1.0), N, alpha)
         total = _Moments(posterior)
     laws, mean_second = _tilted(cavity, y, K, epsilon, alpha), np.zeros_like(posterior.cov)

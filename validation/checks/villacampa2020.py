@@ -214,6 +214,55 @@ def no_optimum(context: Context, problem: Problem) -> Iterable[Outcome]:
         )
 
 
+# -- forms ---------------------------------------------------------------------------------------------------------
+
+_SAME = (*_MOST, "latent_mean", "latent_cov")
+
+
+def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
+    """The printed equations one by one, and what they contract to: at rest, and after the same mini-batches."""
+    runs: list[tuple[str, dict[str, Any]]] = [("at rest", {})]
+    lists = [[0], [problem.n - 1], list(range(problem.n))]
+    steps = {"batches": lists, "learn": LEARNED, "optimizer": "adam", "rate": 0.02}
+    if subject != BB:
+        runs += [("after steps", steps)]
+    if subject == PEP:
+        runs += [("after steps at power 1", {**steps, "optimizer": "adaptive", "alpha": 1.0})]
+    if subject == ARPEP and problem.epsilon > 0.0:  # where the energies are one
+        runs += [("at rest at power 0", {"alpha": 0.0})]
+    for label, options in runs:
+        left = _solved(context, "reference", subject, problem, **options)
+        if left.settings["form"] != "printed":  # by the rule of size
+            left = _solved(context, "reference", subject, problem, form="printed", **options)
+        right = _solved(context, "reference", subject, problem, form="projected", **options)
+        said = [solution.settings["form"] for solution in (left, right)]
+        yield Compared(
+            float(said != ["printed", "projected"]), 0.0, f"found {said}", "form asked", "form said", "1 if another"
+        )
+        if "batches" not in options:
+            yield from _unconverged((left, right))
+        apart = {name: relative_difference(left.local[name], right.local[name], 1e-3) for name in left.local}
+        for name in _SAME:
+            a, b = (getattr(solution, name) for solution in (left, right))
+            apart[name] = np.inf if a is None or b is None else relative_difference(a, b, 1e-3)
+        worst = max(apart, key=lambda name: apart[name] if apart[name] >= 0.0 else np.inf)
+        yield Compared(
+            apart[worst],
+            1e-9,
+            f"most apart is {worst}: both stop within {TOLERANCE:g} of one fixed point, or made the same steps, and "
+            "conditions up to 1e5 leave ten digits; a wrong term of either form shows in the third",
+            "printed",
+            "projected",
+            f"relative difference {label}",
+        )
+        by = {name: gradient_difference(left, right, name) for name in LEARNED}
+        worst = max(by, key=lambda name: by[name] if by[name] >= 0.0 else np.inf)
+        limit, why = gradient_limit(1e-9, "as above")
+        yield Compared(
+            by[worst], limit, f"most apart is that in {worst}; {why}", "printed", "projected", f"gradients {label}"
+        )
+
+
 # -- definitions ---------------------------------------------------------------------------------------------------
 
 
@@ -599,6 +648,9 @@ for _subject in SUBJECTS:
          () if _subject == BB else (f"{_PAIR}-errors", f"{_STEEP}-errors"))  # fmt: skip
     _add("limit", _subject, "definition", "Is the value what is defined, stationary, with these derivatives?",
          definition, (_ERRORS,), (f"{_PAIR}-errors",))  # fmt: skip
+    _add("identity", _subject, "forms", "Are the printed equations and what they contract to one method?", forms,
+         (_ERRORS,), tuple(name for name in (f"{_PAIR}-threshold", f"{_STEEP}-errors", f"{_STEEP}-threshold")
+                           if _subject != RPAPEP or name == f"{_PAIR}-threshold"))  # fmt: skip
     if _subject == BB:
         continue
     _add("identity", _subject, "powers", "Do both agree at every power and share of labelling errors?", powers,
