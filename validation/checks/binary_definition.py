@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 from scipy.stats import norm
 
+from validation.checks.apart import apart
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.differences import parameter_differences
 from validation.checks.izmailov import Objective, of_vector, slopes_at_zero
@@ -174,23 +175,13 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
         q = law_of(answer)
         P, h = ep_law(Objective(asked), sites)
         said |= {"precision of q": (inverse(q.cov), P), "mean of q": (P @ q.mean, h)}
-        yield from _apart(said, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer)
+        yield from apart(
+            said, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer.label
+        )
         units = np.array([np.abs(sites[0]) + 0.1, np.abs(sites[1]) + 0.1])
         slopes = free_differences(lambda x, asked=asked: ep_evidence(asked, x), sites, units)  # type: ignore[misc]
         yield Compared(float(np.abs(slopes).max()), 1e-6, "stationary: differences of 1e-4 leave 1e-8", answer.label,
                        "0", "largest slope in a site")  # fmt: skip
-
-
-def _apart(pairs: dict[str, tuple[Any, Any]], limit: float, why: str, answer: Solution) -> Iterable[Outcome]:
-    for name, (a, b) in pairs.items():
-        yield Compared(
-            relative_difference(a, b),
-            limit,
-            f"{name}: {why}",
-            answer.label,
-            "definition",
-            f"relative difference of {name}",
-        )
 
 
 # -- stationary points -----------------------------------------------------------------------------------------------
@@ -220,7 +211,7 @@ def stationary(context: Context, method: str, problem: Problem) -> Iterable[Outc
                 return elbo(asked, Law(mean, root @ root.T))
 
             size = free
-        yield from _apart({"log_evidence": (answer.log_evidence, value(np.zeros(size)))}, limit, why, answer)
+        yield from apart({"log_evidence": (answer.log_evidence, value(np.zeros(size)))}, limit, why, answer.label)
         yield Compared(
             float(np.abs(slopes_at_zero(value, size)).max()),
             1e-6,
@@ -269,7 +260,9 @@ def predictions(context: Context, method: str, problem: Problem) -> Iterable[Out
             "test_latent_cov": (answer.test_latent_cov, test_var[:, None, None]),
             "probabilities": (answer.probabilities, np.stack([1.0 - right, right], axis=1)),
         }
-        yield from _apart(said, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer)
+        yield from apart(
+            said, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer.label
+        )
 
 
 def _tilted_latents(problem: Problem, sites: Array) -> tuple[Array, Array]:
@@ -410,7 +403,9 @@ def steps(context: Context, method: str, problem: Problem, *, learning: bool = F
         if learning:
             said |= {name: (getattr(answer.problem, name), getattr(moved, name)) for name in _LEARNED}
         told = "slopes by differences leave 1e-8 of a step of 1e-2" if learning else why
-        yield from _apart(said, 1e-6 if learning else limit, f"after {len(options['batches'])} batches; {told}", answer)
+        yield from apart(
+            said, 1e-6 if learning else limit, f"after {len(options['batches'])} batches; {told}", answer.label
+        )
 
 
 def ep_steps(context: Context, method: str, problem: Problem) -> Iterable[Outcome]:
@@ -433,7 +428,7 @@ def ep_steps(context: Context, method: str, problem: Problem) -> Iterable[Outcom
             "inducing_cov": (answer.inducing_cov, V[None]),
             "log_evidence": (answer.log_evidence, ep_evidence(asked, sites)),
         }
-        yield from _apart(said, 10.0 * limit, f"moments by a trapezoidal rule; {why}", answer)
+        yield from apart(said, 10.0 * limit, f"moments by a trapezoidal rule; {why}", answer.label)
 
 
 def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcome]:
@@ -463,7 +458,7 @@ def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcom
             "inducing_cov": (answer.inducing_cov, q.cov[None]),
             "log_evidence": (answer.log_evidence, elbo(problem, q)),
         }
-        yield from _apart(said, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer)
+        yield from apart(said, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
 
 
 # -- registration ----------------------------------------------------------------------------------------------------

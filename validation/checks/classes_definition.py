@@ -12,6 +12,7 @@ gradients, Adam over means and Cholesky factors. Everything is dense, moments ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from validation.checks import villacampa2020
+from validation.checks.apart import apart
 from validation.checks.binary_definition import Adam
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.differences import parameter_differences
@@ -147,17 +149,7 @@ def _sites(answer: Solution) -> Sites:
 # -- definitions -----------------------------------------------------------------------------------------------------
 
 
-def _apart(pairs: dict[str, tuple[Any, Any]], limit: float, why: str, answer: Solution) -> Iterable[Outcome]:
-    for name, (a, b) in pairs.items():
-        # a mean can vanish by symmetry
-        yield Compared(
-            relative_difference(a, b, 1e-3),
-            limit,
-            f"{name}: {why}",
-            answer.label,
-            "definition",
-            f"relative difference of {name}",
-        )
+_apart = partial(apart, floor=1e-3)  # a mean can vanish by symmetry
 
 
 def _flat(slopes: Array, answer: Solution) -> Outcome:
@@ -202,7 +194,7 @@ def pairs_definition(context: Context, setup: Setup, problem: Problem) -> Iterab
             "inducing_mean": (answer.inducing_mean, mean),
             "inducing_cov": (answer.inducing_cov, cov),
         }
-        yield from _apart(said, limit, f"dense natural parameters; {why}", answer)
+        yield from _apart(said, limit, f"dense natural parameters; {why}", answer.label)
         V = inverse(P)
         seen = np.einsum("nki,kij,nkj->nk", model.rows, V, model.rows)
         label = np.repeat(seen[np.arange(problem.n), problem.y][:, None], seen.shape[1], axis=1)
@@ -232,7 +224,9 @@ def datum_definition(context: Context, setup: Setup, problem: Problem) -> Iterab
         yield from unconverged((answer,))
         sites = np.array([answer.local["site_precision"], answer.local["site_shift"]])
         dense = Dense(problem)
-        yield from _apart({"log_evidence": (answer.log_evidence, dense.with_sites(1.0, *sites))}, limit, why, answer)
+        yield from _apart(
+            {"log_evidence": (answer.log_evidence, dense.with_sites(1.0, *sites))}, limit, why, answer.label
+        )
         assert answer.inducing_cov is not None
         seen = np.einsum("nki,kij,nkj->nk", dense.upsilon, answer.inducing_cov, dense.upsilon)
         units = np.array([1.0 / seen, 1.0 / np.sqrt(seen)])
@@ -246,7 +240,7 @@ def variational_definition(context: Context, setup: Setup, problem: Problem) -> 
     for witness in WITNESSES:
         answer = setup.solve(context, witness, problem)
         yield from unconverged((answer,))
-        yield from _apart({"log_evidence": (answer.log_evidence, value(answer))}, limit, why, answer)
+        yield from _apart({"log_evidence": (answer.log_evidence, value(answer))}, limit, why, answer.label)
         yield _flat(free_slopes(answer), answer)
         yield from _gradients(answer, lambda moved, answer=answer: value(answer, moved))  # type: ignore[misc]
 
@@ -300,7 +294,9 @@ def predictions(
         if at_data:
             said["latent_mean"] = answer.latent_mean, data_mean
             said["latent_cov"] = answer.latent_cov, data_var[:, :, None] * np.eye(C)
-        yield from _apart(said, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer)
+        yield from _apart(
+            said, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer.label
+        )
 
 
 # -- batches ---------------------------------------------------------------------------------------------------------
@@ -325,7 +321,7 @@ def pair_batches(context: Context, setup: Setup, problem: Problem) -> Iterable[O
         said = {"sites": (_sites(answer), sites), "inducing_mean": (answer.inducing_mean, mean),
                 "inducing_cov": (answer.inducing_cov, cov),
                 "log_evidence": (answer.log_evidence, pair_evidence(model, sites))}  # fmt: skip
-        yield from _apart(said, limit, f"moments by a trapezoidal rule each way; {why}", answer)
+        yield from _apart(said, limit, f"moments by a trapezoidal rule each way; {why}", answer.label)
 
 
 def _moved_rows(old: Array, new: Array, rows: list[int]) -> Array:
@@ -371,7 +367,7 @@ def power_batches(context: Context, solve: Callable[..., Solution], problem: Pro
         found = np.array([answer.local["site_precision"], answer.local["site_shift"]])
         said = {"sites": (found, sites),
                 "log_evidence": (answer.log_evidence, Dense(problem).with_sites(alpha, *sites))}  # fmt: skip
-        yield from _apart(said, limit, f"moments by adaptive quadrature; {why}", answer)
+        yield from _apart(said, limit, f"moments by adaptive quadrature; {why}", answer.label)
 
 
 def energy_batches(context: Context, solve: Callable[..., Solution], problem: Problem) -> Iterable[Outcome]:
@@ -405,7 +401,7 @@ def energy_batches(context: Context, solve: Callable[..., Solution], problem: Pr
         said = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, cov),
                 "variance": (answer.problem.variance, moved.variance),
                 "log_evidence": (answer.log_evidence, Dense(moved).energy(method, alpha, mean, cov))}  # fmt: skip
-        yield from _apart(said, 1e-5, "Adam divides by slopes, which differences know to 1e-8", answer)
+        yield from _apart(said, 1e-5, "Adam divides by slopes, which differences know to 1e-8", answer.label)
 
 
 def variational_batches(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
@@ -432,7 +428,7 @@ def variational_batches(context: Context, setup: Setup, problem: Problem) -> Ite
         answer = setup.solve(context, witness, problem, batches=batches, nat_rate=_RATE)
         said = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, V),
                 "log_evidence": (answer.log_evidence, dense.energy("vi-robust", 0.0, mean, V))}  # fmt: skip
-        yield from _apart(said, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer)
+        yield from _apart(said, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
 
 
 def _label_slopes(dense: Dense, mean: Array, var: Array) -> tuple[Array, Array]:

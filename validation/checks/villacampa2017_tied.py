@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from validation.checks.apart import apart
 from validation.checks.core import Compared, Context, Outcome
 from validation.checks.differences import parameter_differences
 from validation.checks.villacampa2017 import (
@@ -116,13 +117,6 @@ def _numbers(setup: Setup, problem: Problem, rows: Sequence[int] | None = None) 
     return counts(y, problem.n_classes, str(setup.options.get("count", "all")))
 
 
-def _apart(pairs: dict[str, tuple[Any, Any]], limit: float, why: str, left: str) -> Iterable[Outcome]:
-    for name, (a, b) in pairs.items():
-        yield Compared(
-            relative_difference(a, b), limit, f"{name}: {why}", left, "definition", f"relative difference of {name}"
-        )
-
-
 def _state(problem: Problem, tied: Tied, n: Array) -> dict[str, Any]:
     """What a witness says of a tied factor."""
     dense = Dense(problem)
@@ -145,7 +139,7 @@ def fixed_point(context: Context, setup: Setup, problem: Problem) -> Iterable[Ou
         new = refined(problem, tied, n, range(problem.n))
         norms = log_norms(problem.y, *Dense(problem).moments(*cavity(Dense(problem), tied, n)))
         pairs = {"tied_precision": tied.precision, "tied_shift": tied.shift}
-        yield from _apart(
+        yield from apart(
             {name: (old, getattr(new, name.removeprefix("tied_"))) for name, old in pairs.items()},
             limit,
             f"sum of factors by moments of cavity times Phi, a trapezoidal rule each way to 1e-12; {why}",
@@ -153,7 +147,7 @@ def fixed_point(context: Context, setup: Setup, problem: Problem) -> Iterable[Ou
         )
         said = {name: (getattr(answer, name), value) for name, value in _state(problem, tied, n).items()}
         said["log_tilted_norm"] = answer.local["log_tilted_norm"], norms
-        yield from _apart(said, limit, f"by dense natural parameters; {why}", witness)
+        yield from apart(said, limit, f"by dense natural parameters; {why}", witness)
 
 
 def replayed(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
@@ -177,7 +171,7 @@ def replayed(context: Context, setup: Setup, problem: Problem) -> Iterable[Outco
             for name, value in expected.items()
         }
         told = f"{len(steps)} batches, each in the place of its share of the factors, damping {DAMPING}; {why}"
-        yield from _apart(said, limit, told, witness)
+        yield from apart(said, limit, told, witness)
 
 
 def held(problem: Problem, tied: Tied, n: Array, rows: Sequence[int], scale: float) -> Any:

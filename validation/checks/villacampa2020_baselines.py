@@ -6,7 +6,7 @@ matrices of that size say all there is to say: what regression on labels is, and
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from scipy.linalg import block_diag
 from scipy.special import log_softmax
 
 from validation.checks import identity
+from validation.checks.apart import apart
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.differences import parameter_differences
 from validation.checks.predictive_integrals import own_integral, rule_error
@@ -58,28 +59,6 @@ def _unconverged(solutions: Iterable[Solution]) -> Iterable[Outcome]:
             yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
 
 
-class _Said(NamedTuple):
-    """Who is held against whom, to which limit, and why."""
-
-    limit: float
-    why: str
-    left: str
-    right: str
-
-
-def _apart(pairs: Mapping[str, tuple[Any, Any]], said: _Said) -> Iterable[Outcome]:
-    """Several quantities at once; nothing to compare is as far apart as can be."""
-    for name, (a, b) in pairs.items():
-        yield Compared(
-            np.inf if a is None or b is None else relative_difference(a, b),
-            said.limit,
-            f"{name}: {said.why}",
-            said.left,
-            said.right,
-            f"relative difference of {name}",
-        )
-
-
 # -- identity ------------------------------------------------------------------------------------------------------
 
 
@@ -94,7 +73,7 @@ def local(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
     left, right = identity.pair(context, subject, asked)
     yield from _unconverged((left, right))
     pairs = {name: (left.local.get(name), right.local.get(name)) for name in _LOCAL[subject]}
-    yield from _apart(pairs, _Said(*identity_limit(asked), *_WITNESSES))
+    yield from apart(pairs, *identity_limit(asked), *_WITNESSES)
 
 
 def gradient(context: Context, problem: Problem, name: str) -> Iterable[Outcome]:
@@ -201,11 +180,14 @@ def conditioning(context: Context, problem: Problem) -> Iterable[Outcome]:
     slopes = {name: parameter_differences(regression_value, problem, name, 2e-6) for name in LEARNED}
     for witness in _WITNESSES:
         answer = context.solve(witness, REGRESSION.method, problem)
-        yield from _apart(
+        yield from apart(
             {name: (getattr(answer, name), value) for name, value in expected.items()},
-            _Said(1e-10, "the same Gaussian without inducing values in between: dense solves of well conditioned "
-                  "matrices lose some three digits of sixteen", witness, "conditioning"),
-        )  # fmt: skip
+            1e-10,
+            "the same Gaussian without inducing values in between: dense solves of well conditioned matrices lose some "
+            "three digits of sixteen",
+            witness,
+            "conditioning",
+        )
         for name, value in slopes.items():
             reported, floor = (answer.gradients or {}).get(name), 0.01 * abs(answer.log_evidence or 0.0)
             unit = gradient_unit(problem, name)
@@ -265,7 +247,7 @@ def at_mode(context: Context, problem: Problem) -> Iterable[Outcome]:
             "pi": (answer.local.get("pi"), pi),
         }
         said = "a mode known to 1e-10, and dense algebra of some thousand times rounding"
-        yield from _apart(expected, _Said(1e-9, said, witness, "dense algebra at the mode"))
+        yield from apart(expected, 1e-9, said, witness, "dense algebra at the mode")
 
 
 # -- limits --------------------------------------------------------------------------------------------------------
@@ -296,7 +278,7 @@ def dense_laplace(context: Context, problem: Problem) -> Iterable[Outcome]:
             if not np.any(few.noise):
                 pairs["inducing_mean"] = (a.inducing_mean, None if b.latent_mean is None else b.latent_mean.T)
             told = f"noise {np.max(few.noise):g}, Z = X: the covariance at the data is K itself; {why}"
-            yield from _apart(pairs, _Said(limit, told, a.label, b.label))
+            yield from apart(pairs, limit, told, a.label, b.label)
 
 
 # -- invariance ----------------------------------------------------------------------------------------------------
@@ -343,8 +325,8 @@ def permuted(context: Context, subject: Subject, problem: Problem) -> Iterable[O
                 "data permuted, classes renamed",
                 "largest difference in probability",
             )
-        yield from _apart(
-            pairs, _Said(limit, f"data and classes come in no order; {why}", witness, "data permuted, classes renamed")
+        yield from apart(
+            pairs, limit, f"data and classes come in no order; {why}", witness, "data permuted, classes renamed"
         )
 
 
