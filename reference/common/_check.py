@@ -11,12 +11,17 @@ Array = NDArray[np.float64]
 _LARGEST = 1e50  # of scales and their inverses: squares of ratios of inputs to them stay in float64
 
 
+def _regular(value: Any, name: str, expected: str) -> NDArray[Any]:
+    """An array of any kind."""
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, RecursionError) as error:  # ragged nested lists, objects that refuse
+        raise ValueError(f"{name}: found rows of different lengths, expected {expected}") from error
+
+
 def array(value: Any, name: str, ndim: int) -> Array:
     """A finite float64 array of the given number of axes, or a ValueError."""
-    try:
-        found = np.asarray(value)
-    except (ValueError, TypeError, RecursionError) as error:  # ragged nested lists, objects that refuse
-        raise ValueError(f"{name}: found rows of different lengths, expected {ndim} regular axes") from error
+    found = _regular(value, name, f"{ndim} regular axes")
     if found.dtype.kind not in "fiub":
         raise ValueError(f"{name}: found dtype {found.dtype}, expected real numbers")
     with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused below
@@ -33,10 +38,7 @@ def array(value: Any, name: str, ndim: int) -> Array:
 
 def integers(value: Any, name: str) -> NDArray[Any]:
     """An array of whole numbers with any axes."""
-    try:
-        found = np.asarray(value)
-    except (ValueError, TypeError, RecursionError) as error:  # ragged nested lists, objects that refuse
-        raise ValueError(f"{name}: found rows of different lengths, expected whole numbers") from error
+    found = _regular(value, name, "whole numbers")
     if found.dtype.kind not in "iu":
         raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
     return found
