@@ -93,7 +93,7 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
     environment.filters.update(
         number=table.number, observed=table.observed, ratio=table.ratio, seconds=table.seconds, against=table.against
     )
-    distinct_solutions = _distinct(run.solutions)
+    distinct_solutions, samples = _distinct(run.solutions), power.samples()
     with figures.style():
         sections = _sections(distinct_solutions)
     return environment.get_template("page.html.j2").render(
@@ -113,8 +113,8 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
         coverage=None if coverage is None else [_covered(entry) for entry in coverage],
         bar=_bar,
         judged=power.sentence(table.asked(run)),
-        power=power.rows(power.samples()) if power.samples() else None,
-        sampled=power.heading(power.samples()) if power.samples() else "",
+        power=power.rows(samples) if samples else None,
+        sampled=power.heading(samples) if samples else "",
     )
 
 
