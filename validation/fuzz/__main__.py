@@ -1,14 +1,12 @@
 """`python -m validation.fuzz`."""
 
-import os
+import contextlib
 import tempfile
 
 from validation.fuzz.run import main
 
 if __name__ == "__main__":
     # a text that a door takes for the name of a file leaves that file where it was called
-    with tempfile.TemporaryDirectory() as folder:
-        os.chdir(folder)
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         status = main()
-        os.chdir(os.path.dirname(folder))
     raise SystemExit(status)
