@@ -57,8 +57,8 @@ def gradients_apart(left: Solution, right: Solution, name: str, limit: float, wh
     )
 
 
-def unconverged(solutions: Iterable[Solution]) -> Iterable[Compared]:
-    """A red outcome for each run that has not converged."""
+def unconverged(solutions: Iterable[Solution], *, valued: bool = False) -> Iterable[Compared]:
+    """A red outcome for each run that has not converged, or has no log evidence where it is to be `valued`."""
     for solution in solutions:
-        if not solution.converged:
+        if not solution.converged or (valued and solution.log_evidence is None):
             yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")

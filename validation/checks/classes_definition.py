@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from validation.checks import villacampa2020
-from validation.checks.apart import apart
+from validation.checks.apart import apart, unconverged
 from validation.checks.binary_definition import Adam
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.differences import parameter_differences
@@ -36,7 +36,6 @@ from validation.checks.villacampa2017 import (
     Setup,
     largest,
     tilted_pair,
-    unconverged,
 )
 from validation.checks.villacampa2020_dense import Dense, G, differences, free_slopes, inverse, power, value
 from validation.checks.villacampa2020_dense import largest as probabilities_of

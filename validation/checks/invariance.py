@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.apart import apart, fields
+from validation.checks.core import Context, Outcome, check
 from validation.checks.subjects import DRAWN, REAL, SUBJECTS, Subject
-from validation.compare import identity_limit, relative_difference
+from validation.compare import identity_limit
 from validation.problem import Problem
 
 _PROBLEMS = DRAWN + REAL
@@ -23,19 +24,12 @@ def permuted_data(context: Context, subject: Subject, problem: Problem) -> Itera
         plain = context.solve(implementation, subject.method, problem)
         other = context.solve(implementation, subject.method, shuffled)
         assert plain.latent_mean is not None
-        for quantity, left, right in (
-            ("log_evidence", other.log_evidence, plain.log_evidence),
-            ("latent_mean", other.latent_mean, plain.latent_mean[order]),
-            ("probabilities", other.probabilities, plain.probabilities),
-        ):
-            yield Compared(
-                relative_difference(left, right),
-                limit,
-                f"{quantity}: the data come in no order; {why}",
-                implementation,
-                "data permuted",
-                f"relative difference of {quantity}",
-            )
+        pairs = {
+            "log_evidence": (other.log_evidence, plain.log_evidence),
+            "latent_mean": (other.latent_mean, plain.latent_mean[order]),
+            "probabilities": (other.probabilities, plain.probabilities),
+        }
+        yield from apart(pairs, limit, f"the data come in no order; {why}", implementation, "data permuted")
 
 
 def flipped_classes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -47,20 +41,15 @@ def flipped_classes(context: Context, subject: Subject, problem: Problem) -> Ite
         other = context.solve(implementation, subject.method, flipped)
         assert other.latent_mean is not None
         assert other.probabilities is not None
-        for quantity, left, right in (
-            ("log_evidence", other.log_evidence, plain.log_evidence),
-            ("latent_mean", -other.latent_mean, plain.latent_mean),
-            ("latent_cov", other.latent_cov, plain.latent_cov),
-            ("probabilities", other.probabilities[:, ::-1], plain.probabilities),
-        ):
-            yield Compared(
-                relative_difference(left, right),
-                limit,
-                f"{quantity}: swapping the classes mirrors the posterior; {why}",
-                implementation,
-                "classes swapped",
-                f"relative difference of {quantity}",
-            )
+        pairs = {
+            "log_evidence": (other.log_evidence, plain.log_evidence),
+            "latent_mean": (-other.latent_mean, plain.latent_mean),
+            "latent_cov": (other.latent_cov, plain.latent_cov),
+            "probabilities": (other.probabilities[:, ::-1], plain.probabilities),
+        }
+        yield from apart(
+            pairs, limit, f"swapping the classes mirrors the posterior; {why}", implementation, "classes swapped"
+        )
 
 
 def block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -68,16 +57,14 @@ def block_sizes(context: Context, subject: Subject, problem: Problem) -> Iterabl
     plain = context.solve("fast", subject.method, problem)
     for block_size in (1, 7, problem.n):
         other = context.solve("fast", subject.method, problem, block_size=block_size)
-        for quantity in ("log_evidence", "latent_mean", "latent_cov", "probabilities"):
-            yield Compared(
-                relative_difference(getattr(other, quantity), getattr(plain, quantity)),
-                # sums in another order: eps times the square root of their length, amplified by at most the condition
-                1e-10,
-                f"{quantity}: a block size is no part of the question; 1e-10 is far above reordered sums",
-                f"fast, blocks of {block_size}",
-                "fast, default blocks",
-                f"relative difference of {quantity}",
-            )
+        # sums in another order: eps times the square root of their length, amplified by at most the condition
+        yield from apart(
+            fields(other, plain, ("log_evidence", "latent_mean", "latent_cov", "probabilities")),
+            1e-10,
+            "a block size is no part of the question; 1e-10 is far above reordered sums",
+            f"fast, blocks of {block_size}",
+            "fast, default blocks",
+        )
 
 
 def _register(subject: Subject) -> None:

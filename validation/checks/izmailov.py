@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks import bound, identity, invariance
+from validation.checks.apart import apart, fields
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.subjects import SUBJECTS, TINY, Subject, as_probit, truth
 from validation.compare import identity_limit, relative_difference
@@ -52,15 +53,7 @@ def same(
         if not solution.converged:
             yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
             return
-    for name in names:
-        yield Compared(
-            relative_difference(getattr(left, name), getattr(right, name)),
-            limit,
-            f"{name}: {why}; {condition}",
-            f"{left.label}{label}",
-            right.label,
-            f"relative difference of {name}",
-        )
+    yield from apart(fields(left, right, names), limit, f"{why}; {condition}", f"{left.label}{label}", right.label)
 
 
 # -- identity ----------------------------------------------------------------------------------------------------
@@ -104,16 +97,10 @@ def steps(context: Context, problem: Problem, learn: tuple[str, ...]) -> Iterabl
         for witness in _WITNESSES
     )
     limit, why = identity_limit(problem)
-    pairs = {name: (getattr(left, name), getattr(right, name)) for name in _STATE}
-    pairs |= {f"learned {name}": (getattr(left.problem, name), getattr(right.problem, name)) for name in learn}
-    for name, (a, b) in pairs.items():
-        yield Compared(
-            relative_difference(a, b),
-            limit,
-            f"{name} of {STEPS} steps on the same batches: no chance is left; {why}",
-            *_WITNESSES,
-            f"relative difference of {name}",
-        )
+    pairs = fields(left, right, _STATE)
+    pairs |= {f"learned {name}": pair for name, pair in fields(left.problem, right.problem, learn).items()}
+    told = f"after {STEPS} steps on the same batches: no chance is left; {why}"
+    yield from apart(pairs, limit, told, *_WITNESSES)
 
 
 def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -124,14 +111,12 @@ def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Ou
         if not solution.converged:
             yield Compared(np.inf, 0.0, "a search that did not converge has no optimum", solution.label, "-")
             return
-    for name in learn:
-        yield Compared(
-            relative_difference(getattr(left.problem, name), getattr(right.problem, name)),
-            1e-4,
-            f"{name}: a relative change of 1e-10 in a bound of 15 nat leaves 1e-5 to 1e-4 over curvatures of a tenth",
-            *_WITNESSES,
-            f"relative difference of {name}",
-        )
+    yield from apart(
+        fields(left.problem, right.problem, learn),
+        1e-4,
+        "a relative change of 1e-10 in a bound of 15 nat leaves 1e-5 to 1e-4 over curvatures of a tenth",
+        *_WITNESSES,
+    )
     yield Compared(
         relative_difference(left.log_evidence, right.log_evidence),
         1e-8,

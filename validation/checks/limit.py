@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from validation.checks.core import Compared, Context, Outcome, check
+from validation.checks.apart import apart, fields
+from validation.checks.core import Context, Outcome, check
 from validation.checks.subjects import SUBJECTS, Subject
-from validation.compare import identity_limit, relative_difference
+from validation.compare import identity_limit
 from validation.problem import Problem
 
 
@@ -17,15 +18,13 @@ def _inducing_at_data(context: Context, subject: Subject, problem: Problem) -> I
     for left, right in (("reference", "reference"), ("fast", "fast"), ("fast", "reference")):
         a = context.solve(left, subject.method, sparse)
         b = context.solve(right, subject.method, full)
-        for quantity in ("log_evidence", "latent_mean", "latent_cov", "test_latent_cov", "probabilities"):
-            yield Compared(
-                observed=relative_difference(getattr(a, quantity), getattr(b, quantity)),
-                limit=limit,
-                why=f"{quantity}: with Z = X and neither noise nor jitter the sparse model is the full one; {why}",
-                left=f"{left}, Z = X",
-                right=f"{right}, full",
-                unit=f"relative difference of {quantity}",
-            )
+        yield from apart(
+            fields(a, b, ("log_evidence", "latent_mean", "latent_cov", "test_latent_cov", "probabilities")),
+            limit,
+            f"with Z = X and neither noise nor jitter the sparse model is the full one; {why}",
+            f"{left}, Z = X",
+            f"{right}, full",
+        )
 
 
 def _register(subject: Subject) -> None:

@@ -30,9 +30,10 @@ from reference.villacampa2017 import (
     vi,
 )
 from reference.villacampa2017.fit import Prior
+from validation.checks.apart import unconverged
 from validation.checks.core import Context, Outcome, check
 from validation.checks.printed import held, misprint
-from validation.checks.villacampa2017 import DATUM, EP, PAPER, PARAMETERS, SEP, VI, largest, linear, unconverged
+from validation.checks.villacampa2017 import DATUM, EP, PAPER, PARAMETERS, SEP, VI, largest, linear
 from validation.problem import Problem
 from validation.solution import Solution
 

@@ -15,6 +15,7 @@ from scipy.stats import multivariate_normal, norm
 
 from validation import premises
 from validation.checks import bound, identity
+from validation.checks.apart import apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject, exact
@@ -36,19 +37,13 @@ _FIELDS = ("log_evidence", "latent_mean", "latent_cov", "test_latent_mean", "tes
            "probability_mass")  # fmt: skip
 
 
-def _unconverged(solutions: Iterable[Solution]) -> Iterable[Outcome]:
-    for solution in solutions:
-        if not solution.converged:
-            yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
-
-
 # -- identity ------------------------------------------------------------------------------------------------------
 
 
 def gradient(context: Context, subject: Subject, problem: Problem, name: str) -> Iterable[Outcome]:
     """One derivative of both witnesses at their fixed points."""
     left, right = identity.pair(context, subject, problem)
-    yield from _unconverged((left, right))
+    yield from unconverged((left, right))
     slopes = [(solution.gradients or {}).get(name) for solution in (left, right)]
     assert left.log_evidence is not None
     # what a derivative is taken by; noise adds to the variance
@@ -83,7 +78,7 @@ def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:
         # the last change of epgpc bounds its own error less closely
         a = context.solve(left, NESTED_EP.method, twice)
         b = context.solve(right, EPGPC, binary, tolerance=1e-11)
-        yield from _unconverged((a, b))
+        yield from unconverged((a, b))
         pairs = {
             "log_evidence": (a.log_evidence, b.log_evidence),
             "latent_mean": (_half_difference(a.latent_mean), _column(b.latent_mean)),
@@ -92,15 +87,13 @@ def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:
             "test_latent_cov": (_half_difference_var(a.test_latent_cov), _column(b.test_latent_cov)),
             "probabilities": (a.probabilities, b.probabilities),
         }
-        for name, (x, y) in pairs.items():
-            yield Compared(
-                relative_difference(x, y),
-                limit,
-                f"{name}: with two classes inner sites are exact, and h = (f1 - f0)/sqrt 2 is all; {condition}",
-                a.label,
-                b.label,
-                f"relative difference of {name}",
-            )
+        yield from apart(
+            pairs,
+            limit,
+            f"with two classes inner sites are exact, and h = (f1 - f0)/sqrt 2 is all; {condition}",
+            a.label,
+            b.label,
+        )
 
 
 def _half_difference(mean: NDArray[np.float64] | None) -> NDArray[np.float64]:
@@ -134,25 +127,19 @@ def permuted_classes(context: Context, subject: Subject, problem: Problem) -> It
     by_rule = subject.method == "laplace"  # its rule integrates over differences to the last class
     for witness in _WITNESSES:
         plain, renamed = (context.solve(witness, subject.method, asked) for asked in (problem, other))
-        yield from _unconverged((plain, renamed))
+        yield from unconverged((plain, renamed))
         assert plain.latent_mean is not None
         assert plain.latent_cov is not None
         assert plain.probabilities is not None
         assert renamed.probabilities is not None
-        for name, left, right in (
-            ("log_evidence", renamed.log_evidence, plain.log_evidence),
-            ("latent_mean", renamed.latent_mean, plain.latent_mean[:, order]),
-            ("latent_cov", renamed.latent_cov, plain.latent_cov[:, order][:, :, order]),
-            *(() if by_rule else (("probabilities", renamed.probabilities, plain.probabilities[:, order]),)),
-        ):
-            yield Compared(
-                relative_difference(left, right),
-                limit,
-                f"{name}: classes come in no order; {why}",
-                witness,
-                "classes renamed",
-                f"relative difference of {name}",
-            )
+        pairs = {
+            "log_evidence": (renamed.log_evidence, plain.log_evidence),
+            "latent_mean": (renamed.latent_mean, plain.latent_mean[:, order]),
+            "latent_cov": (renamed.latent_cov, plain.latent_cov[:, order][:, :, order]),
+        }
+        if not by_rule:
+            pairs["probabilities"] = renamed.probabilities, plain.probabilities[:, order]
+        yield from apart(pairs, limit, f"classes come in no order; {why}", witness, "classes renamed")
         if by_rule:
             error = rule_error(plain)
             yield Compared(
@@ -360,7 +347,7 @@ def inner_ep(context: Context, problem: Problem) -> Iterable[Outcome]:
     bias, mean_error, cov_error = INNER[problem.name]
     for witness in _WITNESSES:
         solution = context.solve(witness, NESTED_EP.method, problem)
-        yield from _unconverged((solution,))
+        yield from unconverged((solution,))
         assert solution.latent_mean is not None
         assert solution.latent_cov is not None
         logs, means, covs = [], [], []
@@ -462,7 +449,7 @@ def glass(context: Context, subject: Subject) -> Iterable[Outcome]:
     weak = "" if gate.met else f"; the truth's gate is not met ({gate.why})"
     for witness in _glass_witnesses(context):
         answer = context.solve(witness, subject.method, true.problem)
-        yield from _unconverged((answer,))
+        yield from unconverged((answer,))
         assert true.latent_cov_se is not None  # the stored chain has the error of everything it holds
         pairs: dict[str, tuple[Any, Any, Any]] = {
             "class probabilities": (answer.probabilities, true.probabilities, true.probabilities_se),

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks import baselines, bound, discrepancy, identity, invariance
+from validation.checks.apart import apart, fields
 from validation.checks.baselines import BASELINES, EPGPC, SVGPC
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.subjects import SUBJECTS, Subject, as_probit
@@ -79,18 +80,12 @@ def steps(context: Context, subject: Subject, problem: Problem, options: Mapping
     )
     limit, why = identity_limit(asked)
     learn = options.get("learn", ())
-    pairs = {name: (getattr(left, name), getattr(right, name)) for name in _STATE}
+    pairs = fields(left, right, _STATE)
     pairs["estimates"] = (left.trace, right.trace)
-    pairs |= {f"learned {name}": (getattr(left.problem, name), getattr(right.problem, name)) for name in learn}
+    pairs |= {f"learned {name}": pair for name, pair in fields(left.problem, right.problem, learn).items()}
     pairs |= {name: (left.local[name], right.local[name]) for name in left.local if name in right.local}
-    for name, (a, b) in pairs.items():
-        yield Compared(
-            np.inf if np.shape(a) != np.shape(b) else relative_difference(a, b),
-            limit,
-            f"{name} of {STEPS} steps on the same batches: no chance is left; {why}",
-            *_WITNESSES,
-            f"relative difference of {name}",
-        )
+    told = f"after {STEPS} steps on the same batches: no chance is left; {why}"
+    yield from apart(pairs, limit, told, *_WITNESSES)
 
 
 def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -101,14 +96,12 @@ def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Ou
         if not solution.converged:
             yield Compared(np.inf, 0.0, "a search that did not converge has no optimum", solution.label, "-")
             return
-    for name in learn:
-        yield Compared(
-            relative_difference(getattr(left.problem, name), getattr(right.problem, name)),
-            1e-4,
-            f"{name}: searches stop at slopes of 1e-5 or below; over curvatures of a tenth that leaves 1e-4",
-            *_WITNESSES,
-            f"relative difference of {name}",
-        )
+    yield from apart(
+        fields(left.problem, right.problem, learn),
+        1e-4,
+        "searches stop at slopes of 1e-5 or below; over curvatures of a tenth that leaves 1e-4",
+        *_WITNESSES,
+    )
     yield Compared(
         relative_difference(left.log_evidence, right.log_evidence),
         1e-8,
@@ -150,15 +143,13 @@ def all_data_at_rate_one(context: Context, problem: Problem) -> Iterable[Outcome
     everything = [np.arange(problem.n)] * ascent.iterations
     for witness in _WITNESSES:
         found = context.solve(witness, SVI.method, problem, batches=everything, rate=1.0)
-        for name in ("log_evidence", "inducing_mean", "inducing_cov", "latent_cov", "probabilities"):
-            yield Compared(
-                relative_difference(getattr(found, name), getattr(ascent, name)),
-                limit,
-                f"{name}: with all data and rate 1 a step is a sweep of coordinate ascent; {why}",
-                f"{witness} x-gpc-svi",
-                ascent.label,
-                f"relative difference of {name}",
-            )
+        yield from apart(
+            fields(found, ascent, ("log_evidence", "inducing_mean", "inducing_cov", "latent_cov", "probabilities")),
+            limit,
+            f"with all data and rate 1 a step is a sweep of coordinate ascent; {why}",
+            f"{witness} x-gpc-svi",
+            ascent.label,
+        )
 
 
 def inducing_at_data(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -169,15 +160,13 @@ def inducing_at_data(context: Context, subject: Subject, problem: Problem) -> It
     limit, why = identity_limit(sparse)
     for left, right in (("reference", "reference"), ("fast", "fast"), ("fast", "reference")):
         a, b = context.solve(left, subject.method, sparse), context.solve(right, subject.method, full)
-        for name in ("log_evidence", "latent_mean", "latent_cov", "test_latent_cov", "probabilities"):
-            yield Compared(
-                relative_difference(getattr(a, name), getattr(b, name)),
-                limit,
-                f"{name}: with Z = X and no jitter the sparse model is the full one; {why}",
-                f"{left}, Z = X",
-                f"{right}, full",
-                f"relative difference of {name}",
-            )
+        yield from apart(
+            fields(a, b, ("log_evidence", "latent_mean", "latent_cov", "test_latent_cov", "probabilities")),
+            limit,
+            f"with Z = X and no jitter the sparse model is the full one; {why}",
+            f"{left}, Z = X",
+            f"{right}, full",
+        )
 
 
 # -- invariance --------------------------------------------------------------------------------------------------

@@ -20,11 +20,12 @@ from fast.methods import sep as fast_sep
 from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.training import fit_ep, fit_sep
 from validation.checks import bound, identity
+from validation.checks.apart import apart, fields, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.differences import parameter_differences
 from validation.checks.predictive_integrals import unit_mass
 from validation.checks.subjects import Subject, exact
-from validation.compare import gradient_unit, identity_limit, relative_difference
+from validation.compare import gradient_limit, gradient_unit, identity_limit, relative_difference
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -57,13 +58,6 @@ GFITC, VI = Setup("gfitc"), Setup("vi-robust", end="-errors")
 SETUPS = (EP, DATUM, SEP, PER_CLASS, GFITC, VI)
 
 
-def unconverged(solutions: Iterable[Solution]) -> Iterable[Outcome]:
-    """A red outcome for each run that has not converged."""
-    for solution in solutions:
-        if not solution.converged:
-            yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
-
-
 # -- identity ------------------------------------------------------------------------------------------------------
 
 
@@ -77,15 +71,7 @@ def same_gradient(context: Context, setup: Setup, problem: Problem, name: str) -
     """One derivative of both witnesses at their fixed points."""
     left, right = setup.both(context, problem)
     yield from unconverged((left, right))
-    assert left.log_evidence is not None
-    limit, why = identity_limit(problem)
-    yield Compared(
-        relative_difference(slopes(left, name), slopes(right, name), 0.01 * abs(left.log_evidence)),
-        max(1e-7, 10.0 * limit),
-        f"gradient in {name}: terms of the size of 1 % of log Z over the parameter and more cancel, at fixed points "
-        f"known to 1e-10; {why}",
-        *WITNESSES,
-    )
+    yield gradients_apart(left, right, name, *gradient_limit(*identity_limit(problem)))
 
 
 def same_field(
@@ -107,9 +93,8 @@ def same_local(context: Context, setup: Setup, problem: Problem) -> Iterable[Out
     left, right = setup.both(context, problem)
     limit, why = identity_limit(problem)
     assert left.local.keys() == right.local.keys()
-    for name in sorted(left.local):
-        difference = relative_difference(left.local[name], right.local[name], 0.01)
-        yield Compared(difference, limit, f"{name}: {why}", *WITNESSES, f"relative difference of {name}")
+    pairs = {name: (left.local[name], right.local[name]) for name in sorted(left.local)}
+    yield from apart(pairs, limit, why, *WITNESSES, floor=0.01)
 
 
 def batches(problem: Problem, size: int = 5, count: int = 4) -> list[list[int]]:
@@ -372,15 +357,7 @@ def sep_gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[
 
 
 def _pairs(left: Solution, right: Solution, names: Iterable[str], limit: float, why: str) -> Iterable[Outcome]:
-    for name in names:
-        yield Compared(
-            relative_difference(getattr(left, name), getattr(right, name)),
-            limit,
-            f"{name}: {why}",
-            left.label,
-            right.label,
-            f"relative difference of {name}",
-        )
+    yield from apart(fields(left, right, names), limit, why, left.label, right.label)
 
 
 _LAW = ("log_evidence", "inducing_mean", "inducing_cov", "test_latent_mean", "test_latent_cov", "probabilities")
@@ -403,15 +380,8 @@ def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
         }
         for left, right in (("reference", "fast"), ("fast", "reference")):
             a, b = _law(tied[left]), _law(whole[right])
-            for name in a:
-                yield Compared(
-                    relative_difference(a[name], b[name]),
-                    limit,
-                    f'{name}: with one factor SEP is EP, count="{count}"; {why}',
-                    f"{left} sep",
-                    f"{right} ep",
-                    f"relative difference of {name}",
-                )
+            told = f'with one factor SEP is EP, count="{count}"; {why}'
+            yield from apart({name: (a[name], b[name]) for name in a}, limit, told, f"{left} sep", f"{right} ep")
 
 
 def _law(found: Any) -> dict[str, Any]:
@@ -458,20 +428,19 @@ def inducing_at_data(context: Context, problem: Problem) -> Iterable[Outcome]:
         assert left.inducing_cov is not None
         assert right.latent_mean is not None
         assert right.latent_cov is not None
-        for name, x, z in (
-            ("log_evidence", left.log_evidence, right.log_evidence),
-            ("inducing_mean", left.inducing_mean.T, right.latent_mean),
-            ("inducing_cov", np.einsum("lii->il", left.inducing_cov), np.einsum("nll->nl", right.latent_cov)),
-            ("probabilities", left.probabilities, right.probabilities),
-        ):
-            yield Compared(
-                relative_difference(x, z),
-                limit,
-                f"{name}: inducing points at the data are the data; 60 nodes of qiep leave less; {why}",
-                left.label,
-                right.label,
-                f"relative difference of {name}",
-            )
+        pairs = {
+            "log_evidence": (left.log_evidence, right.log_evidence),
+            "inducing_mean": (left.inducing_mean.T, right.latent_mean),
+            "inducing_cov": (np.einsum("lii->il", left.inducing_cov), np.einsum("nll->nl", right.latent_cov)),
+            "probabilities": (left.probabilities, right.probabilities),
+        }
+        yield from apart(
+            pairs,
+            limit,
+            f"inducing points at the data are the data; 60 nodes of qiep leave less; {why}",
+            left.label,
+            right.label,
+        )
 
 
 # -- invariance ------------------------------------------------------------------------------------------------------
@@ -523,16 +492,14 @@ def block_sizes(context: Context, setup: Setup, problem: Problem) -> Iterable[Ou
         plain = setup.solve(context, "fast", problem, **more)
         for block_size in (1, 7):
             other = setup.solve(context, "fast", problem, block_size=block_size, **more)
-            for name in ("log_evidence", "inducing_mean", "inducing_cov", "probabilities"):
-                yield Compared(
-                    relative_difference(getattr(other, name), getattr(plain, name)),
-                    # sums in another order, and a road to a fixed point that rounding may turn: 1e-10 there
-                    1e-9,
-                    f"{name}: a block size is no part of the question",
-                    f"fast, blocks of {block_size}",
-                    "fast, default blocks",
-                    f"relative difference of {name}",
-                )
+            # sums in another order, and a road to a fixed point that rounding may turn: 1e-10 there
+            yield from apart(
+                fields(other, plain, ("log_evidence", "inducing_mean", "inducing_cov", "probabilities")),
+                1e-9,
+                "a block size is no part of the question",
+                f"fast, blocks of {block_size}",
+                "fast, default blocks",
+            )
 
 
 # -- bound -----------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
-from validation.checks.apart import apart
+from validation.checks.apart import apart, unconverged
 from validation.checks.core import Compared, Context, Outcome
 from validation.checks.differences import parameter_differences
 from validation.checks.villacampa2017 import (
@@ -32,7 +32,6 @@ from validation.checks.villacampa2017 import (
     add,
     batches,
     tilted_pair,
-    unconverged,
 )
 from validation.checks.villacampa2020_dense import Dense, G, inverse
 from validation.compare import gradient_unit, identity_limit, relative_difference

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal
 
+from validation.checks.apart import unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
 from validation.checks.exactness import routes, tested
 from validation.checks.subjects import SEED
@@ -30,7 +31,6 @@ from validation.checks.villacampa2017 import (
     Setup,
     add,
     linear,
-    unconverged,
 )
 from validation.problem import Problem
 from validation.solution import Solution

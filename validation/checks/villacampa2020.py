@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from validation.checks import villacampa2020_dense as dense
+from validation.checks.apart import apart, fields, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
 from validation.checks.differences import parameter_differences
 from validation.checks.discrepancy import MARGIN, discrepancy, recorded
@@ -44,10 +46,7 @@ def _solved(context: Context, witness: str, subject: Subject, problem: Problem, 
     return context.solve(witness, subject.method, problem, **{"alpha": POWER[subject.method], **options})
 
 
-def _unconverged(solutions: Iterable[Solution]) -> Iterable[Outcome]:
-    for solution in solutions:
-        if not solution.converged or solution.log_evidence is None:
-            yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
+_unconverged = partial(unconverged, valued=True)
 
 
 def _limit(left: Solution, right: Solution) -> tuple[float, str]:
@@ -98,19 +97,7 @@ def gradient(context: Context, subject: Subject, problem: Problem, name: str) ->
         yield found
         return
     yield from _unconverged(found)
-    yield _gradients_apart(*found, name, *_limit(*found))
-
-
-def _gradients_apart(left: Solution, right: Solution, name: str, limit: float, why: str) -> Compared:
-    slope_limit, slope_why = gradient_limit(limit, why)
-    return Compared(
-        gradient_difference(left, right, name),
-        slope_limit,
-        f"gradient in {name}; {slope_why}",
-        left.label,
-        right.label,
-        f"relative difference of the gradient in {name}",
-    )
+    yield gradients_apart(*found, name, *gradient_limit(*_limit(*found)))
 
 
 def _apart(left: Solution, right: Solution, limit: float, why: str, names: Iterable[str]) -> Iterable[Outcome]:
@@ -118,14 +105,7 @@ def _apart(left: Solution, right: Solution, limit: float, why: str, names: Itera
     for name in names:
         a, b = (getattr(solution, name) for solution in (left, right))
         floor = 0.1 * float(np.sqrt(right.inducing_cov.max())) if name.endswith("_mean") else 0.0  # type: ignore[union-attr]
-        yield Compared(
-            np.inf if a is None or b is None else relative_difference(a, b, floor),
-            limit,
-            f"{name}: {why}",
-            left.label,
-            right.label,
-            f"relative difference of {name}",
-        )
+        yield from apart({name: (a, b)}, limit, why, left.label, right.label, floor=floor)
 
 
 _MOST = ("log_evidence", "inducing_mean", "inducing_cov", "probabilities")
@@ -171,16 +151,9 @@ def batches(context: Context, subject: Subject, problem: Problem) -> Iterable[Ou
         what = "held" if "learn" not in options else "learned"
         told = f"after the same steps, priors {what}; {why}"
         yield from _apart(left, right, limit, told, _MOST)
-        for name in options.get("learn", ()):
-            yield Compared(
-                relative_difference(getattr(left.problem, name), getattr(right.problem, name)),
-                limit,
-                f"{name}: {told}",
-                *_WITNESSES,
-                f"relative difference of {name}",
-            )
+        yield from apart(fields(left.problem, right.problem, options.get("learn", ())), limit, told, *_WITNESSES)
         for name in LEARNED:
-            yield _gradients_apart(left, right, name, limit, told)
+            yield gradients_apart(left, right, name, *gradient_limit(limit, told))
 
 
 def learned(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -309,7 +282,9 @@ def gradient_rules(context: Context, problem: Problem) -> Iterable[Outcome]:
     for witness in _WITNESSES:
         one, other = (_solved(context, witness, PEP, problem, gradient_rule=rule) for rule in ("28", "exact"))
         for name in LEARNED:
-            yield _gradients_apart(one, other, name, 1e-8, "at a fixed point both are the derivative of log Z_q")
+            yield gradients_apart(
+                one, other, name, *gradient_limit(1e-8, "at a fixed point both are the derivative of log Z_q")
+            )
 
 
 def black_box(context: Context, problem: Problem) -> Iterable[Outcome]:
@@ -456,20 +431,15 @@ def permuted(context: Context, subject: Subject, problem: Problem) -> Iterable[O
         assert plain.latent_mean is not None
         assert plain.inducing_mean is not None
         assert plain.probabilities is not None
-        for name, left, right in (
-            ("log_evidence", moved.log_evidence, plain.log_evidence),
-            ("latent_mean", moved.latent_mean, plain.latent_mean[order][:, names]),
-            ("inducing_mean", moved.inducing_mean, plain.inducing_mean[names]),
-            ("probabilities", moved.probabilities, plain.probabilities[:, names]),
-        ):
-            yield Compared(
-                relative_difference(left, right),
-                limit,
-                f"{name}: data and classes come in no order; {why}",
-                witness,
-                "data permuted, classes renamed",
-                f"relative difference of {name}",
-            )
+        pairs = {
+            "log_evidence": (moved.log_evidence, plain.log_evidence),
+            "latent_mean": (moved.latent_mean, plain.latent_mean[order][:, names]),
+            "inducing_mean": (moved.inducing_mean, plain.inducing_mean[names]),
+            "probabilities": (moved.probabilities, plain.probabilities[:, names]),
+        }
+        yield from apart(
+            pairs, limit, f"data and classes come in no order; {why}", witness, "data permuted, classes renamed"
+        )
 
 
 def blocks(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
@@ -481,16 +451,13 @@ def blocks(context: Context, subject: Subject, problem: Problem) -> Iterable[Out
     for block_size in (1, 7):
         found = fit(*given, problem.Z, problem.epsilon, alpha=POWER[subject.method], shared=problem.shared,
                     block_size=block_size, memory_budget=0, **options)  # fmt: skip
-        for name, left in (("log_evidence", found.log_evidence), ("inducing_mean", found.inducing_mean),
-                           ("inducing_cov", found.inducing_cov)):  # fmt: skip
-            yield Compared(
-                relative_difference(left, getattr(plain, name)),
-                1e-9,
-                f"{name}: sums in another order, and steps that stop at 1e-10",
-                f"fast, blocks of {block_size}",
-                "fast, one block",
-                f"relative difference of {name}",
-            )
+        yield from apart(
+            fields(found, plain, ("log_evidence", "inducing_mean", "inducing_cov")),
+            1e-9,
+            "sums in another order, and steps that stop at 1e-10",
+            f"fast, blocks of {block_size}",
+            "fast, one block",
+        )
 
 
 # -- truths over alpha ---------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ matrices of that size say all there is to say: what regression on labels is, and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,14 +16,13 @@ from scipy.linalg import block_diag
 from scipy.special import log_softmax
 
 from validation.checks import identity
-from validation.checks.apart import apart
+from validation.checks.apart import apart, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.differences import parameter_differences
 from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject
 from validation.checks.villacampa2020_dense import largest
 from validation.compare import (
-    gradient_difference,
     gradient_unit,
     identity_limit,
     prior_condition,
@@ -53,10 +53,7 @@ def _asked(subject: Subject, problem: Problem) -> Problem:
     return problem.replace(name=name, likelihood="softmax", epsilon=0.0)
 
 
-def _unconverged(solutions: Iterable[Solution]) -> Iterable[Outcome]:
-    for solution in solutions:
-        if not solution.converged or solution.log_evidence is None:
-            yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", solution.label, "-")
+_unconverged = partial(unconverged, valued=True)
 
 
 # -- identity ------------------------------------------------------------------------------------------------------
@@ -81,13 +78,8 @@ def gradient(context: Context, problem: Problem, name: str) -> Iterable[Outcome]
     left, right = identity.pair(context, REGRESSION, problem)
     yield from _unconverged((left, right))
     limit, why = identity_limit(problem)
-    yield Compared(
-        gradient_difference(left, right, name),
-        limit,
-        f"gradient in {name}, by its unit; terms of the size of 1 % of log Z and more cancel; {why}",
-        *_WITNESSES,
-        f"relative difference of the gradient in {name}",
-    )
+    told = f"by its unit; terms of the size of 1 % of log Z and more cancel; {why}"
+    yield gradients_apart(left, right, name, limit, told)
 
 
 def learned(context: Context, problem: Problem) -> Iterable[Outcome]:
