@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    targets: tuple[str, ...],
-    make: Callable[[Any], Any],
-    checks: tuple[str, ...],
-    witness: str = "gibbs",
-) -> Fault:
-    return Fault(f"{method}/{name}", witness, method, description, targets, make, ("-",), checks)
+_fault = partial(seeded, witness="gibbs")
 
 
 def _sampled(*methods: str) -> tuple[str, ...]:
@@ -175,7 +165,7 @@ FAULTS = (
             method,
             "hyper-without-jacobian",
             "the density of a parameter is taken for that of its logarithm: the Jacobian is left out",
-            ("gibbs.hyper_models:joint_log_density",),
+            "gibbs.hyper_models:joint_log_density",
             _without_jacobian,
             (*_sampled(method), f"identity/{method}/hyper_densities"),
         )
@@ -185,7 +175,7 @@ FAULTS = (
         "gibbs-logit",
         "hyperprior-scale-squared",
         "the scale of each hyperprior is squared, as if it were a variance",
-        ("gibbs.hyper_models:joint_log_density",),
+        "gibbs.hyper_models:joint_log_density",
         _squared_scale,
         _sampled("gibbs-logit"),
     ),
@@ -193,7 +183,7 @@ FAULTS = (
         "mh-softmax",
         "hyper-proposal-uncorrected",
         "a step along the gradient is accepted by the density alone: the way back is not as likely as the way there",
-        ("gibbs.hyper_models:hamiltonian_move",),
+        "gibbs.hyper_models:hamiltonian_move",
         _uncorrected,
         _sampled("mh-softmax"),
     ),
@@ -201,7 +191,7 @@ FAULTS = (
         "gibbs-probit",
         "hyper-auxiliary-half-noise",
         "given new parameters the auxiliary values get half of their own deviation",
-        ("gibbs.hyper_models:HyperModel.draw_auxiliary",),
+        "gibbs.hyper_models:HyperModel.draw_auxiliary",
         _without_noise,
         _sampled("gibbs-probit"),
     ),
@@ -209,35 +199,35 @@ FAULTS = (
         "gibbs-threshold",
         "hyper-adapts-for-ever",
         "the step of the parameters is adapted after the warm-up, and so depends on all that came before",
-        ("gibbs.hyper_models:HyperModel.step",),
+        "gibbs.hyper_models:HyperModel.step",
         _adapting,
-        ("exactness/gibbs-threshold/hyper_joint",),
+        "exactness/gibbs-threshold/hyper_joint",
     ),
     _fault(
         "gibbs-probit",
         "hyper-inducing-diagonal",
         "the covariance of the inducing values given parameters and auxiliary loses what links two of them",
-        ("gibbs.hyper:conditional_moments",),
+        "gibbs.hyper:conditional_moments",
         _without_inducing_noise,
-        ("identity/gibbs-probit/hyper_moments",),
+        "identity/gibbs-probit/hyper_moments",
     ),
     _fault(
         "laplace",
         "map-prior-downhill",
         "the gradient of type-II MAP takes the log prior with the wrong sign, its value does not",
-        ("fast.multiclass_learning:map_objective",),
+        "fast.multiclass_learning:map_objective",
         _prior_downhill,
-        ("identity/laplace/map_objective",),
-        "fast",
+        "identity/laplace/map_objective",
+        witness="fast",
     ),
     _fault(
         "laplace",
         "map-prior-of-first-class",
         "classes with parameters of their own count the prior of the first class only",
-        ("reference.riihimaki2013.type2:log_hyperprior",),
+        "reference.riihimaki2013.type2:log_hyperprior",
         _first_class,
-        ("identity/laplace/map_objective",),
-        "reference",
+        "identity/laplace/map_objective",
+        witness="reference",
     ),
     _fault(
         "gibbs-logit",
@@ -251,50 +241,50 @@ FAULTS = (
         "gibbs-logit",
         "error-of-independent-draws",
         "the error of a mean takes the draws of a chain for independent",
-        ("gibbs.diagnostics:standard_error",),
+        "gibbs.diagnostics:standard_error",
         _independent,
-        ("exactness/gibbs-logit/errors_of_series",),
+        "exactness/gibbs-logit/errors_of_series",
     ),
     _fault(
         "gibbs-probit",
         "bridge-error-over-n",
         "the error of a bridge falls with the number of batches in place of its root",
-        ("gibbs.evidence.fitted:_bridge",),
+        "gibbs.evidence.fitted:_bridge",
         _smaller,
-        ("exactness/gibbs-probit/log_evidence_errors",),
+        "exactness/gibbs-probit/log_evidence_errors",
     ),
     _fault(
         "gibbs-logit",
         "warm-up-forgets-last-quarter",
         "the last quarter of the warm-up is counted as nothing",
-        ("gibbs.warmup:Watch.add",),
+        "gibbs.warmup:Watch.add",
         _second_quarter,
-        ("invariance/gibbs-logit/warm_up",),
+        "invariance/gibbs-logit/warm_up",
     ),
     _fault(
         "gibbs-logit",
         "export-loses-a-chain",
         "the export has the second chain twice and not the first",
-        ("gibbs.export:_posterior",),
+        "gibbs.export:_posterior",
         _without_a_chain,
-        ("invariance/gibbs-logit/export",),
+        "invariance/gibbs-logit/export",
     ),
     _fault(
         "gibbs-logit",
         "export-backwards",
         "the export has the draws of each chain in reverse",
-        ("gibbs.export:_posterior",),
+        "gibbs.export:_posterior",
         _backwards,
-        ("invariance/gibbs-logit/export",),
+        "invariance/gibbs-logit/export",
     ),
     *(
         _fault(
             method,
             "resume-repeats-stream",
             "a run that goes on draws the random numbers of its beginning once more",
-            ("gibbs.chain:restore",),
+            "gibbs.chain:restore",
             lambda original: lambda rngs, held: None,
-            (f"invariance/{method}/interrupted_chains",),
+            f"invariance/{method}/interrupted_chains",
         )
         for method in (*_ALL, "gibbs-pairwise")
     ),
@@ -302,7 +292,7 @@ FAULTS = (
         "gibbs-logit",
         "resume-forgets-open-batch",
         "a file does not have the sums of the batch that was open",
-        ("gibbs.moments:BatchSums.arrays",),
+        "gibbs.moments:BatchSums.arrays",
         _forgets_open,
         ("invariance/gibbs-logit/interrupted_chains", "invariance/gibbs-logit/batches"),
     ),
@@ -310,8 +300,8 @@ FAULTS = (
         "gibbs-logit",
         "keeps-the-draw-before",
         "a budget keeps the draw before the one whose turn it is",
-        ("gibbs.store:ThinnedStore.offer",),
+        "gibbs.store:ThinnedStore.offer",
         _late,
-        ("invariance/gibbs-logit/kept_draws",),
+        "invariance/gibbs-logit/kept_draws",
     ),
 )

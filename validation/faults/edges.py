@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from validation.selftest import Fault
-
-
-def _fault(
-    implementation: str, method: str, name: str, what: str, target: str, make: Callable[[Any], Any], check: str
-) -> Fault:
-    return Fault(f"{method}/{name}", implementation, method, what, (target,), make, ("-",), (check,))
+from validation.faults._seeded import seeded
 
 
 def _ties_win(original: Any) -> Any:
@@ -65,58 +58,58 @@ def _of_one(original: Any) -> Any:
 
 
 FAULTS = (
-    _fault(
-        "fast",
+    seeded(
         "bb-alpha",
         "error-of-the-power",
         "the stated error of an energy from draws is that of the powers, not of their logarithms over alpha",
         "fast.methods.bb_alpha:monte_carlo_energy",
         _of_one,
         "exactness/bb-alpha/drawn_energies",
+        witness="fast",
     ),
-    _fault(
-        "fast",
+    seeded(
         "gfitc",
         "restored-with-past-steps",
         "a run that is set back mixes in steps that it made elsewhere",
         "fast.fitc_latents:LatentRun._forget",
         lambda original: lambda self: None if hasattr(self, "_past") else original(self),
         "invariance/gfitc/restored",
+        witness="fast",
     ),
-    _fault(
-        "fast",
+    seeded(
         "ep",
         "ties-win",
         "a value that is known exactly beats its equals",
         "fast.winner:winner",
         _ties_win,
         "identity/ep/known_exactly",
+        witness="fast",
     ),
-    _fault(
-        "fast",
+    seeded(
         "nested-ep",
         "one-failure-fails-all",
         "a matrix without a factor takes the factors of its neighbours away",
         "fast.linalg:stacked_cholesky",
         _neighbours_fail,
         "identity/nested-ep/no_factor",
+        witness="fast",
     ),
-    _fault(
-        "gibbs",
+    seeded(
         "gibbs-logit",
         "series-takes-all",
         "the alternating series of a Pólya-Gamma draw never rejects",
         "gibbs.draws.polya_gamma:_series_accepts",
         _takes_all,
         "identity/gibbs-logit/series",
+        witness="gibbs",
     ),
-    _fault(
-        "fast",
+    seeded(
         "x-gpc-svi",
         "falls-however-little",
         "six falling means end a run, however little they have fallen",
         "fast.stopping:Falling.__init__",
         _best_is_unbounded,
         "identity/x-gpc-svi/falling",
+        witness="fast",
     ),
 )

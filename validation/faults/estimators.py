@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
 _BASE = "fast.estimators._base:GPClassifier"
-
-
-def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any], *checks: str) -> Fault:
-    targets = (target,) if ";" not in target else tuple(target.split(";"))
-    return Fault(f"{method}/{name}", "fast", method, description, targets, make, ("-",), checks)
 
 
 def _without(original: Any, name: str) -> Any:
@@ -80,7 +74,7 @@ def _absolute(original: Any) -> Any:
 
 
 FAULTS = (
-    _fault(
+    seeded(
         "x-gpc",
         "classifier-columns-reversed",
         "columns of predict_proba are in the reverse of the order of classes_",
@@ -88,7 +82,7 @@ FAULTS = (
         lambda original: lambda self, X: original(self, X)[:, ::-1],
         "identity/x-gpc/classifier",
     ),
-    _fault(
+    seeded(
         "ep",
         "classifier-columns-by-code",
         "columns of three classes move on by one",
@@ -96,7 +90,7 @@ FAULTS = (
         lambda original: lambda self, X: original(self, X)[:, [1, 2, 0]],
         "identity/ep/classifier",
     ),
-    _fault(
+    seeded(
         "svgpc",
         "classifier-odds-of-the-first",
         "decision_function is the log odds of the first label",
@@ -104,7 +98,7 @@ FAULTS = (
         lambda original: lambda self, X: -original(self, X),
         "identity/svgpc/classifier",
     ),
-    _fault(
+    seeded(
         "vi-jj",
         "classifier-odds-in-bits",
         "decision_function counts in bits",
@@ -112,7 +106,7 @@ FAULTS = (
         lambda original: lambda self, X: original(self, X) / 0.6931471805599453,
         "identity/vi-jj/classifier",
     ),
-    _fault(
+    seeded(
         "ep",
         "classifier-damping-not-handed-on",
         "the classifier keeps damping to itself",
@@ -120,7 +114,7 @@ FAULTS = (
         lambda original: _without(original, "damping"),
         "identity/ep/classifier*",
     ),
-    _fault(
+    seeded(
         "vi-taylor",
         "classifier-smoothness-not-handed-on",
         "the classifier has a squared exponential kernel whatever the smoothness",
@@ -128,7 +122,7 @@ FAULTS = (
         lambda original: _without(original, "smoothness"),
         "identity/vi-taylor/classifier",
     ),
-    _fault(
+    seeded(
         "x-gpc-svi",
         "total-samples-ignored",
         "partial_fit counts the rows it has seen, whatever total_samples says",
@@ -136,7 +130,7 @@ FAULTS = (
         lambda original: lambda self, total_samples, n_rows: None,
         "identity/x-gpc-svi/brought_batches",
     ),
-    _fault(
+    seeded(
         "sep",
         "total-samples-ignored",
         "partial_fit counts the rows it has seen, whatever total_samples says",
@@ -144,16 +138,15 @@ FAULTS = (
         lambda original: lambda self, total_samples, n_rows: None,
         "identity/sep/brought_batches",
     ),
-    _fault(
+    seeded(
         "x-gpc",
         "default-lengthscale-of-no-input",
         "every input has the mean of the default lengthscales",
-        "fast.defaults:default_lengthscales;fast.estimators._base:default_lengthscales",
+        ("fast.defaults:default_lengthscales", "fast.estimators._base:default_lengthscales"),
         _one_unit,
-        "identity/x-gpc/median_lengthscales",
-        "identity/x-gpc/classifier_starts",
+        ("identity/x-gpc/median_lengthscales", "identity/x-gpc/classifier_starts"),
     ),
-    _fault(
+    seeded(
         "gfitc",
         "classifier-evidence-of-a-row",
         "log_evidence_ is the log evidence of a row",
@@ -161,7 +154,7 @@ FAULTS = (
         _per_row,
         "identity/gfitc/classifier",
     ),
-    _fault(
+    seeded(
         "epgpc",
         "inducing-points-in-units-of-inputs",
         "inducing points are spread in the units of the inputs, not of the lengthscales",
@@ -169,34 +162,31 @@ FAULTS = (
         _unscaled,
         "identity/epgpc/classifier_starts",
     ),
-    _fault(
+    seeded(
         "apep",
         "random-state-ignored",
         "random_state does not reach the order of the rows",
         f"{_BASE}._rng",
         _first_seed,
-        "identity/apep/classifier_steps",
-        "identity/apep/classifier_settings",
+        ("identity/apep/classifier_steps", "identity/apep/classifier_settings"),
     ),
-    _fault(
+    seeded(
         "svgpc",
         "brought-sites-stay",
         "sites that stood for fewer rows keep their size as the rows grow",
         "fast.online:Online._stand_for",
         _rows_alone,
-        "identity/svgpc/brought_batches",
-        "identity/svgpc/brought_after_fit",
+        ("identity/svgpc/brought_batches", "identity/svgpc/brought_after_fit"),
     ),
-    _fault(
+    seeded(
         "sep",
         "tied-factor-stays",
         "the tied factor of fewer rows keeps its size as the rows grow",
         "fast.class_stream:TiedStream._stand_for",
         _factor_stays,
-        "identity/sep/brought_batches",
-        "identity/sep/brought_after_fit",
+        ("identity/sep/brought_batches", "identity/sep/brought_after_fit"),
     ),
-    _fault(
+    seeded(
         "x-gpc-svi",
         "refused-batch-leaves-points",
         "inducing points of a batch that is refused stay",
@@ -204,7 +194,7 @@ FAULTS = (
         lambda original: lambda self: nullcontext(),
         "identity/x-gpc-svi/brought_*",
     ),
-    _fault(
+    seeded(
         "laplace",
         "hyperprior-in-units-of-inputs",
         "the default hyperprior sees lengthscales in the units of the inputs",

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import seeded
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str,
-    witness: str,
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    raises: bool = False,
-) -> Fault:
-    checks = (f"identity/{method}/hard-cases",)
-    return Fault(f"{method}/{name}", witness, method, description, (target,), make, ("-",), checks, raises)
+_fault = partial(seeded, checks="identity/{}/hard-cases")
 
 
 def _last_change(_original: Any) -> Any:
@@ -75,53 +65,53 @@ FAULTS: tuple[Fault, ...] = (
     *(
         _fault(
             method,
-            "reference",
             "last-change-for-distance",
             "sweeps end when the last change is below the tolerance, however slowly changes shrink",
             "reference.common._iteration:Arrival.see",
             _last_change,
+            witness="reference",
         )
         for method in ("nested-iep", "qiep")
     ),
     _fault(
         "ep",
-        "fast",
         "last-change-for-distance",
         "sweeps end when the last change is below the tolerance, however slowly changes shrink",
         "fast.class_training:SweepDistance.__call__",
         _change_for_distance,
+        witness="fast",
     ),
     _fault(
         "gfitc",
-        "reference",
         "last-residual-for-distance",
         "sweeps end when the last residual is below the tolerance, however slowly residuals shrink",
         "reference.common._sweeps:Sweeps._distance",
         _residual_for_distance,
+        witness="reference",
     ),
     _fault(
         "qep",
-        "fast",
         "repelling-fixed-point",
         "mixing goes on to a fixed point that repels plain steps: its rate above one is taken for .99",
         "fast.site_iteration:_Mixer.note_rate",
         _never_above_one,
+        witness="fast",
     ),
     _fault(
         "svi",
-        "reference",
         "slopes-that-cancel",
         "the slope of the divergence is formed from terms that cancel, and K^-1 multiplies what rounding leaves",
         "reference.izmailov2016.fit:elbo_slopes_at_maximum",
         _cancelling_slopes,
+        witness="reference",
     ),
     _fault(
         "epgpc",
-        "fast",
         "squares-expanded",
         "squared distances are |x|^2 + |z|^2 - 2 x.z, of inputs a million from the origin",
         "fast.kernels:PreparedKernel._squared",
         _expanded_squares,
+        witness="fast",
         raises=True,
     ),
 )

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import seeded
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str, witness: str, name: str, description: str, target: str, make: Callable[[Any], Any], problem: str
-) -> Fault:
-    checks = (f"discrepancy/{method}/iterations",)
-    return Fault(f"{method}/{name}", witness, method, description, (target,), make, (problem,), checks)
+_fault = partial(seeded, checks="discrepancy/{}/iterations")
 
 
 def _half_a_step(original: Any) -> Any:
@@ -50,38 +46,38 @@ def _never_slow(_original: Any) -> Any:
 FAULTS: tuple[Fault, ...] = (
     _fault(
         "laplace",
-        "reference",
         "half-newton-steps",
         "Newton's method goes half of each step, and still finds the mode",
         "reference.riihimaki2013.laplace:laplace_newton_step",
         _half_a_step,
-        "toy-3-softmax",
+        problems="toy-3-softmax",
+        witness="reference",
     ),
     _fault(
         "gfitc",
-        "fast",
         "steps-not-mixed",
         "plain sweeps where steps should be mixed",
         "fast.mixing:Mixing.step",
         _nothing_mixed,
-        "toy-3-sparse-threshold",
+        problems="toy-3-sparse-threshold",
+        witness="fast",
     ),
     _fault(
         "nested-ep",
-        "fast",
         "last-visit-only",
         "the mixing of sites remembers its last visit only",
         "fast.site_iteration:_Mixer.learn",
         _only_the_last,
-        "toy-3",
+        problems="toy-3",
+        witness="fast",
     ),
     _fault(
         "ep",
-        "reference",
         "slowest-factor-one",
         "the slowest factor of the moves is always next to 1, so that no distance is ever small",
         "reference.common._sweeps:_slowest",
         _never_slow,
-        "toy-3-sparse-threshold",
+        problems="toy-3-sparse-threshold",
+        witness="reference",
     ),
 )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import seeded
 from validation.selftest import Fault
 
 _SPARSE = ("three-points-fitc",)
@@ -14,25 +16,7 @@ _SMALL = ("two-points", "three-points-fitc")
 _LEARNING = ("toy",)
 
 
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    targets: tuple[str, ...],
-    make: Callable[[Any], Any],
-    checks: tuple[str, ...],
-    problems: tuple[str, ...] = _SPARSE,
-) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "fast",
-        method,
-        description,
-        targets,
-        make,
-        problems,
-        tuple(check.format(method) for check in checks),
-    )
+_fault = partial(seeded, problems=_SPARSE)
 
 
 _BOTH = ("identity/{}/log_evidence", "identity/{}/latent_*", "slope/{}/stationary")
@@ -98,10 +82,10 @@ _JJ = (
         "vi-jj",
         "lambda-as-printed",
         "lambda(xi) is tanh(xi) / (4 xi), as the paper prints it",
-        ("fast.quadratic_bounds:jj_coefficient",),
+        "fast.quadratic_bounds:jj_coefficient",
         lambda original: lambda xi: np.tanh(xi) / (4.0 * xi),
         (*_BOTH, "limit/{}/x-gpc"),
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-jj",
@@ -110,13 +94,13 @@ _JJ = (
         ("fast.methods.vi_jj:jj_local", "fast.quadratic_bounds:jj_local"),
         lambda original: lambda latent_mean, latent_var: np.hypot(latent_mean, latent_var),
         _BOTH,
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-jj",
         "trace-dropped",
         "the bound (14) is without its trace term",
-        ("fast.methods.vi_jj:evaluate",),
+        "fast.methods.vi_jj:evaluate",
         _without_trace,
         _BOTH,
     ),
@@ -124,19 +108,19 @@ _JJ = (
         "vi-jj",
         "constant-without-square",
         "the bound is without lambda(xi) xi^2",
-        ("fast.methods.vi_jj:jaakkola_jordan",),
+        "fast.methods.vi_jj:jaakkola_jordan",
         _without_square,
         ("identity/{}/log_evidence", "slope/{}/stationary"),
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-jj",
         "bound-minimised",
         "stage 2 minimises the bound, as Algorithm 1 prints it",
-        ("fast.quadratic_search:maximise",),
+        "fast.quadratic_search:maximise",
         _minimised,
-        ("identity/{}/learned",),
-        _LEARNING,
+        "identity/{}/learned",
+        problems=_LEARNING,
     ),
     _fault(
         "vi-jj-full",
@@ -144,55 +128,55 @@ _JJ = (
         "the slope of the bound in xi compares xi^2 with m^2 alone",
         _XI_SLOPE,
         _slope_of_means,
-        ("identity/{}/learned",),
-        _LEARNING,
+        "identity/{}/learned",
+        problems=_LEARNING,
     ),
     _fault(
         "vi-jj-full",
         "stops-after-two",
         "the joint search stops after two evaluations",
-        ("fast.methods.vi_jj:joint_search",),
+        "fast.methods.vi_jj:joint_search",
         lambda original: (
             lambda *args, **options: original(*args, **{**options, "max_evaluations": 2, "max_iterations": 1})
         ),
-        ("identity/{}/learned",),
-        _LEARNING,
+        "identity/{}/learned",
+        problems=_LEARNING,
     ),
     _fault(
         "vi-jj-full",
         "noise-slope-turned",
         "the derivative in the noise variance has the wrong sign",
-        ("fast.methods.vi_jj:gradients_at",),
+        "fast.methods.vi_jj:gradients_at",
         _gradient("noise", lambda slope: -slope),
-        ("identity/{}/gradient_noise",),
-        _SMALL,
+        "identity/{}/gradient_noise",
+        problems=_SMALL,
     ),
     _fault(
         "vi-jj-hybrid",
         "stops-early",
         "the stages stop once the bound changes by less than a hundredth",
-        ("fast.methods.vi_jj:alternate",),
+        "fast.methods.vi_jj:alternate",
         lambda original: lambda *args, **options: original(*args, **{**options, "tolerance": 1e-2}),
-        ("identity/{}/learned",),
-        _LEARNING,
+        "identity/{}/learned",
+        problems=_LEARNING,
     ),
     _fault(
         "vi-jj-hybrid",
         "prior-thrown-away",
         "what stage 2 found for the prior is not taken over",
-        ("fast.methods.vi_jj:alternate",),
+        "fast.methods.vi_jj:alternate",
         _thrown_away,
-        ("identity/{}/learned",),
-        _LEARNING,
+        "identity/{}/learned",
+        problems=_LEARNING,
     ),
     _fault(
         "vi-jj-hybrid",
         "lengthscale-of-its-square",
         "the derivative in a lengthscale is that in its square",
-        ("fast.methods.vi_jj:gradients_at",),
+        "fast.methods.vi_jj:gradients_at",
         _gradient("lengthscales", lambda slope: 0.5 * slope),
-        ("identity/{}/gradient_lengthscales",),
-        _SMALL,
+        "identity/{}/gradient_lengthscales",
+        problems=_SMALL,
     ),
 )
 
@@ -238,7 +222,7 @@ _TAYLOR = (
         _EXPANSION,
         _expanding(lambda quadratic, xi, slope: quadratic._replace(precision=0.5 * quadratic.precision)),
         _EXPANDED,
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-taylor",
@@ -247,7 +231,7 @@ _TAYLOR = (
         _EXPANSION,
         _expanding(lambda quadratic, xi, slope: quadratic._replace(shift=slope)),
         _EXPANDED,
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-taylor",
@@ -256,24 +240,24 @@ _TAYLOR = (
         _EXPANSION,
         _expanding(lambda quadratic, xi, slope: quadratic._replace(shift=2.0 * slope - quadratic.shift)),
         _EXPANDED,
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-taylor",
         "xi-of-first-step",
         "xi stays where the first step put it, not at m",
-        ("fast.methods.vi_taylor:_newton",),
+        "fast.methods.vi_taylor:_newton",
         _stopped(1),
         _EXPANDED,
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "vi-taylor",
         "probit-curvature",
         "the curvature of log Phi is r^2 in place of r (r + y f)",
-        ("fast.quadratic_bounds:hazard",),
+        "fast.quadratic_bounds:hazard",
         lambda original: lambda z: (original(z)[0], original(z)[0]),
-        ("identity/{}/probit",),
+        "identity/{}/probit",
     ),
 )
 
@@ -330,10 +314,10 @@ _SVI = (
         "svi",
         "half-the-variance",
         "E log p(y | f) is taken at half the variance of q(f)",
-        ("fast.methods.svi:_expected",),
+        "fast.methods.svi:_expected",
         _half_variance,
         _BOTH,
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "svi",
@@ -363,7 +347,7 @@ _SVI = (
         "svi",
         "accumulators-exchanged",
         "AdaDelta hands its running means on in exchanged places",
-        ("fast.methods.svi:ada_delta_step",),
+        "fast.methods.svi:ada_delta_step",
         _exchanged,
         _STEPS,
     ),

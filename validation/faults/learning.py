@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from validation.selftest import Fault
-
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    targets: tuple[str, ...],
-    make: Callable[[Any], Any],
-    *checks: str,
-    witness: str = "fast",
-    raises: bool = False,
-) -> Fault:
-    return Fault(f"{method}/{name}", witness, method, description, targets, make, ("-",), checks, raises)
-
+from validation.faults._seeded import seeded
 
 # -- steps -------------------------------------------------------------------------------------------------------
 
@@ -65,52 +50,50 @@ def _root_of_all(original: Any) -> Any:
 
 _STEPS = (
     *(
-        _fault(
+        seeded(
             method,
             "learning-slope-halved",
             "half of the slope in the logarithms is forgotten: Adam hardly sees it, a search does",
-            ("fast.class_training:ClassPacking.slope",),
+            "fast.class_training:ClassPacking.slope",
             _halved,
             f"identity/{method}/paths",
         )
         for method in ("ep", "pep")
     ),
-    _fault(
+    seeded(
         "sep",
         "adaptive-rate-only-grows",
         "the adaptive rates take every slope for one of the same sign, so that they only grow",
-        ("fast.class_training:adaptive_step",),
+        "fast.class_training:adaptive_step",
         _grows_always,
         "identity/sep/paths",
     ),
-    _fault(
+    seeded(
         "label-regression",
         "noise-not-learned",
         "the noise has no slope, so it stays where it is",
-        ("fast.class_training:ClassPacking.slope",),
+        "fast.class_training:ClassPacking.slope",
         _unlearned_noise,
-        "identity/label-regression/paths",
-        "limit/label-regression/search_end",
+        ("identity/label-regression/paths", "limit/label-regression/search_end"),
     ),
     *(
-        _fault(
+        seeded(
             method,
             "joint-steps-without-bias-correction",
             "Adam's steps of q and prior together are nine tenths of what they should be",
-            ("fast.alpha_joint:adam_step",),
+            "fast.alpha_joint:adam_step",
             _no_bias,
             f"identity/{method}/paths",
         )
         for method in ("arpep", "rpapep")
     ),
-    _fault(
+    seeded(
         "laplace",
         "law-of-root-doubled",
         "where the law sits on the root its slope in the logarithm is taken twice",
-        ("fast.multiclass_learning:log_hyperprior",),
+        "fast.multiclass_learning:log_hyperprior",
         _root_of_all,
-        "identity/laplace/paths",
-        "limit/laplace/search_end",
+        ("identity/laplace/paths", "limit/laplace/search_end"),
     ),
 )
 
@@ -119,11 +102,11 @@ _STEPS = (
 
 
 _SEARCHES = (
-    _fault(
+    seeded(
         "svgpc",
         "search-ends-on-a-slope",
         "the search is content with slopes of a third and says that it has converged",
-        ("fast.methods.svgpc:maximise",),
+        "fast.methods.svgpc:maximise",
         lambda original: (
             lambda *arguments, **options: original(*arguments, **{**options, "max_iterations": 2})._replace(
                 converged=True
@@ -131,11 +114,11 @@ _SEARCHES = (
         ),
         "limit/svgpc/search_end",
     ),
-    _fault(
+    seeded(
         "vi-jj",
         "second-stage-ends-at-once",
         "stage 2 of Algorithm 1 leaves the prior where it is",
-        ("fast.methods.vi_jj:stage_two",),
+        "fast.methods.vi_jj:stage_two",
         lambda original: lambda state, learn, n_fun: original(state, learn, 1)._replace(prior=state.prior),
         "limit/vi-jj/search_end",
     ),
@@ -177,7 +160,7 @@ def _keeps_bad(original: Any) -> Any:
 
 _FILES = (
     *(
-        _fault(
+        seeded(
             method,
             "running-means-forgotten",
             "a continued run takes Adam's second moments from the first",
@@ -191,43 +174,43 @@ _FILES = (
             ("x-gpc-svi", "fast.stochastic"),
         )
     ),
-    _fault(
+    seeded(
         "x-gpc-svi",
         "every-epoch-alike",
         "rows come in the order of the first epoch again and again",
-        ("fast.minibatch:Shuffled._rng",),
+        "fast.minibatch:Shuffled._rng",
         _same_epoch,
         "invariance/x-gpc-svi/shuffling",
     ),
-    _fault(
+    seeded(
         "x-gpc-svi",
         "bound-falls-unseen",
         "a bound that falls without end is not noticed",
-        ("fast.stopping:Falling.add",),
+        "fast.stopping:Falling.add",
         lambda original: lambda self, estimate: False,
         "identity/x-gpc-svi/stopping",
     ),
-    _fault(
+    seeded(
         "x-gpc-svi",
         "orphans-of-others-removed",
         "temporary files are taken for nobody's whoever holds them",
-        ("fast.checkpoint:_remove_orphans",),
+        "fast.checkpoint:_remove_orphans",
         lambda original: lambda path: [entry.unlink() for entry in path.parent.glob("*.part")],
         "invariance/x-gpc-svi/files",
     ),
-    _fault(
+    seeded(
         "vi-robust",
         "last-block-left-out",
         "the last block of the data is left out of a pass",
-        ("fast.class_data:block_edges",),
+        "fast.class_data:block_edges",
         _last_left,
         "invariance/vi-robust/reading",
     ),
-    _fault(
+    seeded(
         "pep",
         "divergence-clipped",
         "parameters beyond their range are clipped: a run that diverges goes on",
-        ("fast.class_training:ClassPacking.parameters",),
+        "fast.class_training:ClassPacking.parameters",
         _keeps_bad,
         "invariance/pep/diverging",
     ),
@@ -247,11 +230,11 @@ def _hides_errors(original: Any) -> Any:
 
 
 _FALLBACKS = tuple(
-    _fault(
+    seeded(
         method,
         "mixing-hides-errors",
         "whatever goes wrong in the mixing is taken for a matrix without a factor",
-        ("fast.class_training:mix",),
+        "fast.class_training:mix",
         _hides_errors,
         f"invariance/{method}/fallback",
     )
@@ -267,11 +250,11 @@ def _unit_smoothness(original: Any) -> Any:
 
 
 _SETTINGS = (
-    _fault(
+    seeded(
         "vi-taylor",
         "matern-of-one-order",
         "the Matérn kernel is that of order 3/2 whatever is asked",
-        ("fast.prior:matern",),
+        "fast.prior:matern",
         _unit_smoothness,
         "identity/vi-taylor/settings",
     ),

@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
-
-def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any]) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "gibbs",
-        method,
-        description,
-        (target,),
-        make,
-        ("two-points",),
-        (f"exactness/{method}/*",),
-    )
+_fault = partial(seeded, checks="exactness/{}/*", problems="two-points", witness="gibbs")
 
 
 def _negated(original: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
 _METHOD = "mh-softmax"
 _MOMENTS = tuple(
@@ -17,23 +17,7 @@ _MOMENTS = tuple(
 _PLAIN = (f"exactness/{_METHOD}/plain_sweeps",)
 
 
-def _fault(
-    name: str,
-    description: str,
-    targets: tuple[str, ...],
-    make: Callable[[Any], Any],
-    checks: tuple[str, ...] = _MOMENTS,
-) -> Fault:
-    return Fault(
-        f"{_METHOD}/{name}",
-        "gibbs",
-        _METHOD,
-        description,
-        targets,
-        make,
-        ("two-points-3-softmax",),
-        checks,
-    )
+_fault = partial(seeded, _METHOD, checks=_MOMENTS, problems="two-points-3-softmax", witness="gibbs")
 
 
 def _prior_shift(original: Any) -> Any:
@@ -81,7 +65,7 @@ FAULTS = (
     _fault(
         "shift-of-prior-covariance",
         "the common shift is drawn with the prior covariance of one class, as if the contrasts said nothing of it",
-        ("gibbs.softmax:shift_law",),
+        "gibbs.softmax:shift_law",
         _prior_shift,
     ),
     _fault(
@@ -93,26 +77,26 @@ FAULTS = (
     _fault(
         "energy-of-reference",
         "a path is accepted by the energy of the Gaussian that it turns around, without the likelihood",
-        ("gibbs.softmax_moves:energy",),
+        "gibbs.softmax_moves:energy",
         _reference_energy,
     ),
     _fault(
         "labels-exchanged",
         "every label is taken for the next class",
-        ("gibbs.softmax:make_target",),
+        "gibbs.softmax:make_target",
         lambda original: lambda cov, y: original(cov, (y + 1) % len(cov)),
     ),
     _fault(
         "residual-variance-shrunk",
         "test latents keep four fifths of their variance given those at the data",
-        ("gibbs.softmax:conditionals",),
+        "gibbs.softmax:conditionals",
         _without_residual,
     ),
     _fault(
         "scaled-step-not-scaled",
         "Neal's proposal without its factor √(1 - ε²): the prior is forgotten",
-        ("gibbs.softmax:scaled_move",),
+        "gibbs.softmax:scaled_move",
         _walk,
-        _PLAIN,
+        checks=_PLAIN,
     ),
 )

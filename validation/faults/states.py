@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
 _LOOKED_AT = 64  # rows
-
-
-def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any], *checks: str) -> Fault:
-    return Fault(f"{method}/{name}", "fast", method, description, (target,), make, ("-",), checks)
 
 
 def _first_rows(original: Any) -> Any:
@@ -34,34 +29,31 @@ def _first_block(original: Any) -> Any:
 
 
 FAULTS = (
-    _fault(
+    seeded(
         "x-gpc-svi",
         "brought-rate-stays-one",
         "the rate of a batch that is brought is 1 for ever: it replaces all that q knew",
         "fast.online:Online._rate",
         lambda original: lambda self, batch, share: 1.0,
-        "invariance/x-gpc-svi/pass_after_fit",
-        "limit/x-gpc-svi/passes_from_nothing",
+        ("invariance/x-gpc-svi/pass_after_fit", "limit/x-gpc-svi/passes_from_nothing"),
     ),
-    _fault(
+    seeded(
         "svgpc",
         "brought-rate-stays-one",
         "the rate of a batch that is brought is 1 for ever: it replaces all that q knew",
         "fast.online:Online._rate",
         lambda original: lambda self, batch, share: 1.0,
-        "invariance/svgpc/pass_after_fit",
-        "limit/svgpc/passes_from_nothing",
+        ("invariance/svgpc/pass_after_fit", "limit/svgpc/passes_from_nothing"),
     ),
-    _fault(
+    seeded(
         "sep",
         "brought-batch-is-all-data",
         "a batch that is brought takes the place of all factors",
         "fast.class_stream:factor_counts",
         lambda original: lambda class_counts, n, count: original(class_counts / class_counts.sum() * 10.0, 10, count),
-        "invariance/sep/pass_after_fit",
-        "limit/sep/passes_from_nothing",
+        ("invariance/sep/pass_after_fit", "limit/sep/passes_from_nothing"),
     ),
-    _fault(
+    seeded(
         "x-gpc-svi",
         "fingerprint-of-first-rows",
         "the fingerprint of a run looks at the first rows of the data only",
@@ -70,7 +62,7 @@ FAULTS = (
         "invariance/x-gpc-svi/resume",
     ),
     *(
-        _fault(
+        seeded(
             method,
             "fingerprint-of-first-rows",
             "the fingerprint of a run looks at the first rows of the data only",

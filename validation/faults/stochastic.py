@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
 _BATCHED = ("three-points-fitc",)
 _SMALL = ("two-points", "three-points-fitc")
 
 
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    targets: tuple[str, ...],
-    make: Callable[[Any], Any],
-    checks: tuple[str, ...],
-    problems: tuple[str, ...] = _BATCHED,
-) -> Fault:
-    return Fault(f"{method}/{name}", "fast", method, description, targets, make, problems, checks)
+_fault = partial(seeded, problems=_BATCHED)
 
 
 # -- steps on batches --------------------------------------------------------------------------------------------
@@ -51,7 +42,7 @@ _SVI = (
         "x-gpc-svi",
         "batch-not-scaled",
         "the batch counts for itself: n/s is forgotten in the natural gradient",
-        ("fast.stochastic:natural_gradient",),
+        "fast.stochastic:natural_gradient",
         _unscaled,
         ("identity/x-gpc-svi/steps_*", "invariance/x-gpc-svi/batch_sums"),
     ),
@@ -59,49 +50,49 @@ _SVI = (
         "x-gpc-svi",
         "rate-of-whitened-norms",
         "the adaptive rate takes its norms in whitened coordinates",
-        ("fast.stochastic:unwhiten",),
+        "fast.stochastic:unwhiten",
         lambda original: lambda natural, chol_K: natural,
-        ("identity/x-gpc-svi/steps_adaptive",),
+        "identity/x-gpc-svi/steps_adaptive",
     ),
     _fault(
         "x-gpc-svi",
         "rate-without-memory",
         "the adaptive rate forgets all gradients but the last two",
-        ("fast.stochastic:adaptive_rate",),
+        "fast.stochastic:adaptive_rate",
         lambda original: lambda memory, gradient: _short(original, memory, gradient),
-        ("identity/x-gpc-svi/steps_adaptive",),
+        "identity/x-gpc-svi/steps_adaptive",
     ),
     _fault(
         "x-gpc-svi",
         "decay-one-step-late",
         "the decaying rate counts its steps from zero",
-        ("fast.stochastic:decaying_rate",),
+        "fast.stochastic:decaying_rate",
         lambda original: lambda iteration, rate: original(iteration - 1, rate),
-        ("identity/x-gpc-svi/steps_decay",),
+        "identity/x-gpc-svi/steps_decay",
     ),
     _fault(
         "x-gpc-svi",
         "adam-without-bias-correction",
         "Adam's running means are used as they stand",
-        ("fast.stochastic:adam_step",),
+        "fast.stochastic:adam_step",
         _uncorrected,
-        ("identity/x-gpc-svi/steps_learning",),
+        "identity/x-gpc-svi/steps_learning",
     ),
     _fault(
         "x-gpc-svi",
         "kernel-moves-the-mean",
         "the whitened q(v) is kept where the kernel moves: mu and Sigma move along",
-        ("fast.stochastic:move_kernel",),
+        "fast.stochastic:move_kernel",
         _unmoved,
-        ("identity/x-gpc-svi/steps_learning",),
+        "identity/x-gpc-svi/steps_learning",
     ),
     _fault(
         "x-gpc-svi",
         "estimate-without-divergence",
         "the batch estimate of the bound leaves out KL(q(u) || p(u))",
-        ("fast.stochastic:kl_whitened",),
+        "fast.stochastic:kl_whitened",
         lambda original: lambda factor, weights: 0.0 * original(factor, weights),
-        ("identity/x-gpc-svi/steps_fixed",),
+        "identity/x-gpc-svi/steps_fixed",
     ),
 )
 
@@ -139,28 +130,28 @@ _SVGPC = (
         "svgpc",
         "natural-gradient-of-wrong-sign",
         "nu = E[g'] + E[g''] m: the curvature's share has the wrong sign",
-        ("fast.methods.svgpc:natural_target",),
+        "fast.methods.svgpc:natural_target",
         _curvature_added,
-        ("identity/svgpc/*_mean",),
-        ("three-points-fitc",),
+        "identity/svgpc/*_mean",
+        problems="three-points-fitc",
     ),
     _fault(
         "svgpc",
         "divergence-without-mean",
         "KL(q(u) || p(u)) loses mu' K^-1 mu",
-        ("fast.methods.svgpc:kl_from_sites",),
+        "fast.methods.svgpc:kl_from_sites",
         _without_mean,
         ("identity/svgpc/log_evidence", "bound/svgpc/log_evidence"),
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "svgpc",
         "conditional-variance-dropped",
         "f_i is taken for determined by the inducing values",
-        ("fast.methods.svgpc:cond_var_of",),
+        "fast.methods.svgpc:cond_var_of",
         lambda original: lambda prior: 0.0 * original(prior),
         ("identity/svgpc/*", "bound/svgpc/log_evidence"),
-        ("three-points-fitc",),
+        problems="three-points-fitc",
     ),
     _fault(
         "svgpc",
@@ -169,13 +160,13 @@ _SVGPC = (
         _SVGPC_TARGETS,
         _narrow,
         ("identity/svgpc/log_evidence", "identity/svgpc/steps_fixed"),
-        ("two-points", "three-points-fitc"),
+        problems=("two-points", "three-points-fitc"),
     ),
     _fault(
         "svgpc",
         "batch-not-scaled",
         "the batch counts for itself: n/s is forgotten in the natural gradient",
-        ("fast.stochastic:natural_gradient",),
+        "fast.stochastic:natural_gradient",
         _unscaled,
         ("identity/svgpc/steps_fixed", "invariance/svgpc/batch_sums"),
     ),
@@ -226,43 +217,43 @@ _EPGPC = (
         "the cavity keeps its own site",
         _EP_CAVITY,
         _own_site,
-        ("identity/epgpc/steps_*",),
+        "identity/epgpc/steps_*",
     ),
     _fault(
         "epgpc",
         "site-without-shrinkage",
         "sites forget the cavity's variance: tau = -d2, nu = d1 - m d2",
-        ("fast.methods.epgpc:match_moments",),
+        "fast.methods.epgpc:match_moments",
         _unshrunk,
         ("identity/epgpc/log_evidence", "identity/epgpc/latent_*"),
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "epgpc",
         "scale-without-half-log",
         "log s_i loses log(1 + tau v)/2",
-        ("fast.methods.epgpc:log_site_scale",),
+        "fast.methods.epgpc:log_site_scale",
         _without_log,
         ("identity/epgpc/log_evidence", "discrepancy/epgpc/log_evidence"),
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "epgpc",
         "evidence-without-determinant",
         "log Z loses log|B|/2",
-        ("fast.methods.epgpc:ep_evidence",),
+        "fast.methods.epgpc:ep_evidence",
         _without_determinant,
         ("identity/epgpc/log_evidence", "discrepancy/epgpc/log_evidence"),
-        _SMALL,
+        problems=_SMALL,
     ),
     _fault(
         "epgpc",
         "conditional-variance-dropped",
         "f_i is taken for determined by the inducing values",
-        ("fast.methods.epgpc:cond_var_of",),
+        "fast.methods.epgpc:cond_var_of",
         lambda original: lambda prior: 0.0 * original(prior),
-        ("identity/epgpc/*",),
-        ("three-points-fitc",),
+        "identity/epgpc/*",
+        problems="three-points-fitc",
     ),
     _fault(
         "epgpc",
@@ -271,23 +262,23 @@ _EPGPC = (
         ("fast.methods.epgpc:assemble", "fast.methods.epgpc_svi:assemble"),
         _sum_of_variances,
         ("identity/epgpc/latent_mean", "discrepancy/epgpc/latent_mean"),
-        ("three-points-fitc",),
+        problems="three-points-fitc",
     ),
     _fault(
         "epgpc",
         "in-order-is-side-by-side",
         "sites in order are all refreshed from the posterior before the batch",
-        ("fast.methods.epgpc_svi:SiteRun.step_in_order",),
+        "fast.methods.epgpc_svi:SiteRun.step_in_order",
         lambda original: lambda self, batch, view, damping: self.step(batch, view, damping),
-        ("identity/epgpc/steps_in_order",),
+        "identity/epgpc/steps_in_order",
     ),
     _fault(
         "epgpc",
         "adam-without-bias-correction",
         "Adam's running means are used as they stand",
-        ("fast.methods.epgpc_svi:adam_step",),
+        "fast.methods.epgpc_svi:adam_step",
         _uncorrected,
-        ("identity/epgpc/steps_learning",),
+        "identity/epgpc/steps_learning",
     ),
 )
 

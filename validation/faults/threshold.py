@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.selftest import Fault
+from validation.faults._seeded import seeded
 
 _METHOD = "gibbs-threshold"
 # what one run of the default chains answers; the plain sampler and the routes to log Z are runs of their own
@@ -15,24 +16,7 @@ _MOMENTS = tuple(f"exactness/{_METHOD}/{name}" for name in ("*latent_*", "probab
 _PLAIN = (f"exactness/{_METHOD}/plain_sweeps",)
 
 
-def _fault(
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    problem: str = "two-points-3-errors",
-    checks: tuple[str, ...] = _MOMENTS,
-) -> Fault:
-    return Fault(
-        f"{_METHOD}/{name}",
-        "gibbs",
-        _METHOD,
-        description,
-        (target,),
-        make,
-        (problem,),
-        checks,
-    )
+_fault = partial(seeded, _METHOD, checks=_MOMENTS, problems="two-points-3-errors", witness="gibbs")
 
 
 def _other_label(original: Any) -> Any:

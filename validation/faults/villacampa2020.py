@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import seeded
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    checks: tuple[str, ...] = ("identity/{}/log_evidence", "identity/{}/inducing_*"),
-) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "fast",
-        method,
-        description,
-        (target,),
-        make,
-        ("two-points-3-sparse-errors",),
-        tuple(check.format(method) for check in checks),
-    )
+_fault = partial(
+    seeded,
+    checks=("identity/{}/log_evidence", "identity/{}/inducing_*"),
+    problems="two-points-3-sparse-errors",
+)
 
 
 # -- pep -----------------------------------------------------------------------------------------------------------
@@ -64,7 +51,7 @@ _PEP = (
         "log Z takes whole sites from q where cavities take a share alpha",
         "fast.power_factors:site_integral",
         _whole_site_integral,
-        ("identity/{}/log_evidence",),
+        checks="identity/{}/log_evidence",
     ),
     _fault(
         "pep",
@@ -93,7 +80,7 @@ _PEP = (
         "gradients are without the dependence of s on the prior",
         "fast.power_factors:PowerDatum.cotangents",
         _conditional_held,
-        ("identity/{}/gradient_*",),
+        checks="identity/{}/gradient_*",
     ),
 )
 
@@ -139,7 +126,7 @@ _ENERGIES = (
         "the log normaliser of q is without log|S|",
         "fast.alpha_energies:Energy.own_value",
         _log_det_dropped,
-        ("identity/{}/log_evidence",),
+        checks="identity/{}/log_evidence",
     ),
     _fault(
         "apep",
@@ -154,7 +141,7 @@ _ENERGIES = (
         "the gradient in the prior takes the cavity for a law about zero",
         "fast.alpha_energies:Energy.kernel_moment",
         _mean_outside_kernel,
-        _GRADIENT,
+        checks=_GRADIENT,
     ),
     _fault(
         "arpep",
@@ -162,7 +149,7 @@ _ENERGIES = (
         "the divergence of q from the prior is without log|S|",
         "fast.alpha_energies:Energy.own_value",
         _log_det_dropped,
-        ("identity/{}/log_evidence",),
+        checks="identity/{}/log_evidence",
     ),
     _fault(
         "arpep",
@@ -177,7 +164,7 @@ _ENERGIES = (
         "the gradient in the prior is without m m'",
         "fast.alpha_energies:Energy.kernel_moment",
         _mean_outside_kernel,
-        _GRADIENT,
+        checks=_GRADIENT,
     ),
     _fault(
         "rpapep",
@@ -206,7 +193,7 @@ _ENERGIES = (
         "the gradient in the prior is without the mean of the law that the prior is seen under",
         "fast.alpha_energies:Energy.kernel_moment",
         _mean_outside_kernel,
-        _GRADIENT,
+        checks=_GRADIENT,
     ),
 )
 
@@ -229,7 +216,7 @@ _BLACK_BOX = (
         "the energy has the sign of the objective of apep",
         "fast.methods.bb_alpha:quadrature_energy",
         lambda original: lambda posterior: -original(posterior),
-        ("limit/bb-alpha/apep", "identity/bb-alpha/log_evidence"),
+        checks=("limit/bb-alpha/apep", "identity/bb-alpha/log_evidence"),
     ),
     _fault(
         "bb-alpha",
@@ -237,7 +224,7 @@ _BLACK_BOX = (
         "draws take the likelihood of a wrong label for the right one",
         "fast.methods.bb_alpha:robust_logs",
         _labels_exchanged,
-        _DRAWS,
+        checks=_DRAWS,
     ),
     _fault(
         "bb-alpha",
@@ -245,7 +232,7 @@ _BLACK_BOX = (
         "the sum is over half of the draws that it is divided by",
         "fast.methods.bb_alpha:logsumexp",
         _half_the_draws,
-        _DRAWS,
+        checks=_DRAWS,
     ),
     _fault(
         "bb-alpha",

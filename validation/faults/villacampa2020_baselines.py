@@ -5,20 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from validation.faults._seeded import seeded
 from validation.selftest import Fault
-
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    problem: str,
-    checks: tuple[str, ...],
-) -> Fault:
-    asked = tuple(check.format(method) for check in checks)
-    return Fault(f"{method}/{name}", "fast", method, description, (target,), make, (problem,), asked)
 
 
 def _times(factor: float) -> Callable[[Any], Any]:
@@ -41,7 +29,7 @@ def _turned(original: Any) -> Any:
 _MOMENTS = ("identity/{}/log_evidence", "identity/{}/inducing_*", "identity/{}/latent_*")
 
 _REGRESSION = tuple(
-    _fault("label-regression", *rest, "two-points-3-sparse-errors", checks)
+    seeded("label-regression", *rest, checks, "two-points-3-sparse-errors")
     for rest, checks in (
         (
             (
@@ -73,19 +61,17 @@ _REGRESSION = tuple(
     )
 )
 
-_CLAIM = Fault(
-    "label-regression/doubt-unseen",
-    "fast",
+_CLAIM = seeded(
     "label-regression",
+    "doubt-unseen",
     "the closed form is claimed whatever the last digits of the prior do to it",
-    ("fast.methods.label_regression:uncertainty",),
+    "fast.methods.label_regression:uncertainty",
     _times(0.0),
-    ("-",),
-    ("limit/label-regression/claims",),
+    "limit/label-regression/claims",
 )
 
 _LAPLACE = tuple(
-    _fault("laplace-sparse", *rest, "two-points-3-sparse-threshold", checks)
+    seeded("laplace-sparse", *rest, checks, "two-points-3-sparse-threshold")
     for rest, checks in (
         (
             (
