@@ -28,6 +28,7 @@ from validation.faults import (
     villacampa2017,
     villacampa2020,
     villacampa2020_baselines,
+    ways,
     x_gpc,
 )
 from validation.selftest import Fault
@@ -62,4 +63,5 @@ def all_faults() -> tuple[Fault, ...]:
         + print_riihimaki2013.FAULTS
         + print_wenzel2019.FAULTS
         + shared.FAULTS
+        + ways.FAULTS
     )

@@ -1,0 +1,120 @@
+"""Faults that leave every answer alone in the end, and faults of single kernels and of pieces of routes to log Z."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from validation.selftest import Fault
+
+
+def _fault(
+    method: str,
+    name: str,
+    description: str,
+    target: str,
+    make: Callable[[Any], Any],
+    check: str,
+    witness: str = "gibbs",
+) -> Fault:
+    return Fault(f"{method}/{name}", witness, method, description, (target,), make, ("-",), (check,))
+
+
+def _step_for_distance(_original: Any) -> Any:
+    def distance(step: float, rates: Any) -> float:
+        return step
+
+    return distance
+
+
+def _fixed(_original: Any) -> Any:
+    def adapt(self: Any, new: Any) -> None:
+        return None
+
+    return adapt
+
+
+def _one_step_more(original: Any) -> Any:
+    def kicks(step_size: float) -> int:
+        return int(original(step_size)) + 1
+
+    return kicks
+
+
+def _centred(original: Any) -> Any:
+    def energy(white_ref: Any, target: Any, reference: Any) -> Any:
+        potential, slope = original(white_ref, target, reference)
+        return potential - white_ref @ reference.shift, slope
+
+    return energy
+
+
+def _flatter(original: Any) -> Any:
+    def log_density(self: Any, zeta: Any) -> Any:
+        return original(self, zeta) + 0.25 * np.square(self.xi(zeta)).sum(axis=1)
+
+    return log_density
+
+
+def _without_jacobian(original: Any) -> Any:
+    def move(rng: Any, white: Any, *rest: Any, **options: Any) -> Any:
+        return original(rng, white[:, :1], *rest, **options)
+
+    return move
+
+
+def _half_logs(original: Any) -> Any:
+    def index(log_weights: Any) -> float:
+        return float(original(0.5 * log_weights))
+
+    return index
+
+
+def _of_the_target(original: Any) -> Any:
+    def propose(rng: Any, tilting: Any, n_draws: int) -> Any:
+        white, log_weight = original(rng, tilting, n_draws)
+        return white, log_weight - 0.5 * tilting.mean @ tilting.mean
+
+    return propose
+
+
+def _about_the_mean(original: Any) -> Any:
+    def tilted(y_sign: Any, beta: float, mean: Any, var: Any) -> Any:
+        centre, spread = original(y_sign, beta, mean, var)
+        return centre, spread + np.square(centre - mean)
+
+    return tilted
+
+
+def _rounded(_original: Any) -> Any:
+    def systematic(rng: Any, weights: Any) -> Any:
+        counts = np.round(weights * weights.size).astype(int)
+        return np.resize(np.repeat(np.arange(weights.size), counts), weights.size)
+
+    return systematic
+
+
+FAULTS: tuple[Fault, ...] = (
+    _fault("x-gpc", "step-for-distance", "the last step is taken for the distance from the fixed point",
+           "fast.fixed_point:_distance", _step_for_distance, "discrepancy/x-gpc/recorded", "fast"),
+    _fault("mh-softmax", "steps-not-adapted", "the steps of the chains are never adapted",
+           "gibbs.softmax:_Softmax._adapt", _fixed, "discrepancy/mh-softmax/recorded"),
+    _fault("mh-softmax", "paths-one-kick-longer", "paths take one rotation more than their step size asks for",
+           "gibbs.softmax:n_kicks_of", _one_step_more, "discrepancy/mh-softmax/recorded"),
+    _fault("mh-softmax", "energy-of-a-centred-reference", "the energy forgets where the reference stands",
+           "gibbs.softmax_moves:energy", _centred, "exactness/mh-softmax/one_step"),
+    _fault("gibbs-pairwise", "flatter-prior-in-paths", "paths and slices see half the curvature of the prior",
+           "gibbs.pairwise:_Sampler.log_density", _flatter, "exactness/gibbs-pairwise/one_step"),
+    _fault("gibbs-logit", "scale-of-one-coordinate", "the change of scale counts one white coordinate",
+           "gibbs.logit:scale_move", _without_jacobian, "exactness/gibbs-logit/one_step"),
+    _fault("gibbs-logit", "tail-of-the-roots", "the tail index is that of the square roots of the weights",
+           "gibbs.evidence.chib:_pareto_k", _half_logs, "identity/gibbs-logit/tail_index"),
+    _fault("gibbs-logit", "tilted-about-the-cavity", "the tilted variance is taken about the cavity's mean",
+           "gibbs.evidence.annealed:_tilted", _about_the_mean, "identity/gibbs-logit/evidence_parts"),
+    _fault("gibbs-logit", "particles-by-rounding", "particles are copied by rounded weights, the first ones first",
+           "gibbs.evidence.sequential:_systematic", _rounded, "identity/gibbs-logit/evidence_parts"),
+    _fault("exact-probit", "squares-of-the-tilt-lost", "weights of proposals lack half the square of the tilt",
+           "gibbs.draws.truncated_normal:propose", _of_the_target, "identity/exact-probit/boxes"),
+)  # fmt: skip
