@@ -20,13 +20,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray, IntArray
-from fast.defaults import default_lengthscales
-from fast.errors import NotPositiveDefiniteError
-from fast.options import check_parameters
-from fast.threads import _blas_threads
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.options import check_parameters
+from fast.core.threads import _blas_threads
+from fast.core.types import FloatArray, IntArray
+from fast.kernel.defaults import default_lengthscales
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
 _MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in every step
@@ -138,7 +138,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
         Raises ValueError for bad input, by name, and for one class only.
         """
-        callback = _inputs.calls_back("callback", callback)
+        callback = inputs.calls_back("callback", callback)
         self._check_parameters()
         X, codes = self._checked_data(X, y)
         rng = self._rng()
@@ -183,10 +183,10 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         """Where training starts: what was given, checked, or the defaults."""
         d = X.shape[1]
         lengths = self._first_lengthscales(X, rng)
-        noise = _inputs.scalar("noise", self.noise, positive=False)
+        noise = inputs.scalar("noise", self.noise, positive=False)
         if noise == 0.0 and "noise" in self._learned(X):
             noise = _NO_NOISE
-        hyper = _inputs.hyper(self.variance, lengths, noise, self.jitter, d, getattr(self, "smoothness", None))
+        hyper = inputs.hyper(self.variance, lengths, noise, self.jitter, d, getattr(self, "smoothness", None))
         Z = self._inducing(X, hyper.lengthscales, rng)
         return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, Z)
 
@@ -198,7 +198,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
                     f"lengthscales: found {shown(self.lengthscales)}, expected 'median', a number or ({d},)"
                 )
             return default_lengthscales(X, np.random.default_rng(rng.randint(np.iinfo(np.int32).max)))
-        given = _inputs.real_numbers("lengthscales", self.lengthscales)
+        given = inputs.real_numbers("lengthscales", self.lengthscales)
         if given.shape not in ((), (1,), (d,)):
             raise ValueError(f"lengthscales: found shape {given.shape}, expected 'median', a number or ({d},)")
         lengths = np.array(np.broadcast_to(given, (d,)), dtype=np.float64)
@@ -209,7 +209,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
     def _learned(self, X: Any) -> tuple[str, ...]:
         """Names of what training learns."""
-        return _inputs.names("learn", self.learn)
+        return inputs.names("learn", self.learn)
 
     def _with_jitter(self, X: Any, codes: IntArray, rng: np.random.RandomState, callback: Any) -> Fitted:
         """Train; where K_ZZ has no Cholesky factor, raise the jitter tenfold, three times at most, and say so."""
@@ -292,7 +292,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         """Rows that a batch stands for: no fewer than it has."""
         if total_samples is None:
             return None
-        total = _inputs.count("total_samples", total_samples)
+        total = inputs.count("total_samples", total_samples)
         if total < n_rows:
             raise ValueError(f"total_samples: found {total}, expected at least {n_rows}, the rows of X")
         return total
@@ -308,10 +308,10 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
     def _room(self, m: int) -> int:
         """Inducing points still to be chosen by a stream that has m of them; none where they are given or learned."""
         given = self._fit_rows > 0 or self.inducing_points is not None or self.n_inducing is None
-        if given or (self.learn != "auto" and "Z" in _inputs.names("learn", self.learn)):
+        if given or (self.learn != "auto" and "Z" in inputs.names("learn", self.learn)):
             return 0
         auto = isinstance(self.n_inducing, str)
-        wanted = self._most_inducing if auto else _inputs.count("n_inducing", self.n_inducing)
+        wanted = self._most_inducing if auto else inputs.count("n_inducing", self.n_inducing)
         return max(0, wanted - m)
 
     def _sizes(self, X: Any) -> tuple[int, int | None]:
@@ -357,7 +357,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         count.
         """
         if self.inducing_points is not None:
-            Z = np.array(_inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
+            Z = np.array(inputs.real_numbers("inducing_points", self.inducing_points), dtype=np.float64)
             if Z.ndim != 2 or Z.shape[1] != X.shape[1] or Z.shape[0] == 0:
                 raise ValueError(f"inducing_points: found shape {Z.shape}, expected (m, {X.shape[1]}) with m >= 1")
             return Z

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray, IntArray
-from fast.class_training import Trained
+from fast.core import inputs
+from fast.core.types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.estimators.binary import _LARGEST_BATCH, _Predictor
+from fast.sparse_classes.training import Trained
 
 _TOLERANCE = 1e-8  # of the iteration on q where nothing is learned
 # At every step of a search q is brought this near its optimum, from where the best step so far has left it. Where
@@ -101,7 +101,7 @@ class ClassesClassifier(GPClassifier):
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray:
         given = self.inducing_points
         if given is not None:
-            Z = np.array(_inputs.real_numbers("inducing_points", given), dtype=np.float64)
+            Z = np.array(inputs.real_numbers("inducing_points", given), dtype=np.float64)
             if Z.ndim == 3:
                 C = len(self.classes_)
                 if Z.shape[0] != C or Z.shape[2] != X.shape[1] or Z.shape[1] == 0:
@@ -125,7 +125,7 @@ class ClassesClassifier(GPClassifier):
 
     def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
         """Of training on all rows: a fixed point, or L-BFGS-B around fixed points."""
-        given = None if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+        given = None if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         if not learn:
             return {"tolerance": _TOLERANCE, "max_iterations": given or 10_000}
         steps = given or _SEARCH_STEPS
@@ -207,8 +207,8 @@ class SteppingClassifier(ClassesClassifier):
         return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
 
     def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:
-        size = _inputs.count("batch_size", self.batch_size)
-        wanted = max(1000, 10 * n // size) if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+        size = inputs.count("batch_size", self.batch_size)
+        wanted = max(1000, 10 * n // size) if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         return {
             "batch_size": size,
             "n_steps": wanted,

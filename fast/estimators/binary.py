@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray, IntArray
+from fast.core import inputs
+from fast.core.types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
-from fast.online import Online, OnlinePosterior
+from fast.one_latent.online import Online, OnlinePosterior
 
 _LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in every step
 
@@ -100,7 +100,7 @@ class _BinaryClassifier(GPClassifier):
         module, evidence = self._batch, self._evidence
         learn = self._learned(X)
         if learn:
-            iterations = 100 if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+            iterations = 100 if self.max_iter is None else inputs.count("max_iter", self.max_iter)
             posterior, learned = module.fit_learning(X, codes, *start, learn=learn, learning_iterations=iterations)
             n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
         else:
@@ -120,8 +120,8 @@ class _BinaryClassifier(GPClassifier):
 
     def _n_steps(self, n: int) -> int:
         if self.max_iter is not None:
-            return _inputs.count("max_iter", self.max_iter)
-        return max(1000, 10 * n // _inputs.count("batch_size", self.batch_size))
+            return inputs.count("max_iter", self.max_iter)
+        return max(1000, 10 * n // inputs.count("batch_size", self.batch_size))
 
     def _train_on_batches(
         self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
@@ -178,7 +178,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
             batch_size=self.batch_size,
             n_steps=self._n_steps(X.shape[0]),
             rate=self._rate,
-            learn=_inputs.names("learn", self.learn),
+            learn=inputs.names("learn", self.learn),
             learning_rate=self.learning_rate,
             seed=int(rng.randint(np.iinfo(np.int32).max)),
             callback=self._watch(callback, keep),
@@ -197,9 +197,10 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         total_samples: rows that the batches stand for, no fewer than those of X. Give it where rows come again in later
         calls. None: the rows of `fit`, or those seen by `partial_fit` so far if they are more.
 
-        What to expect, as rates follow from what q knows (`fast.online.Online`): after `fit` a pass over its rows
-        leaves the held-out log-likelihood within 2 % of what it was. From nothing, with total_samples, inducing points
-        and lengthscales given, ten passes end at most 5 % above `fit`; where parameters are learned, a hundred passes.
+        What to expect, as rates follow from what q knows (`fast.one_latent.online.Online`): after `fit` a pass over its
+        rows leaves the held-out log-likelihood within 2 % of what it was. From nothing, with total_samples, inducing
+        points and lengthscales given, ten passes end at most 5 % above `fit`; where parameters are learned, a hundred
+        passes.
         """
         first = not hasattr(self, "posterior_")
         if first and classes is None:
@@ -240,7 +241,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
 
     def _at(self, start: Start, factor: FloatArray | None, weights: FloatArray | None) -> Online:
         return Online(
-            self._likelihood(), *start, learn=_inputs.names("learn", self.learn), learning_rate=self.learning_rate,
+            self._likelihood(), *start, learn=inputs.names("learn", self.learn), learning_rate=self.learning_rate,
             factor=factor, weights=weights, known=self._fit_rows,
         )  # fmt: skip
 
@@ -301,7 +302,7 @@ class EPGPClassifier(_BinaryClassifier):
             *start,
             batch_size=self.batch_size,
             n_steps=self._n_steps(X.shape[0]),
-            learn=_inputs.names("learn", self.learn),
+            learn=inputs.names("learn", self.learn),
             learning_rate=self.learning_rate,
             # a moved kernel meets all n sites twice an epoch: that costs as much as the epoch's own steps
             rebuild_every=max(1, X.shape[0] // (2 * self.batch_size)),

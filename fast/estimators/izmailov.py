@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray, IntArray
+from fast.core import inputs
+from fast.core.types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start, cluster_centres
 from fast.estimators.binary import _Predictor
 from fast.methods import svi, vi_jj, vi_taylor
@@ -76,9 +76,9 @@ class _Classifier(GPClassifier):
     def _learning(self) -> dict[str, Any]:
         return {
             "smoothness": self.smoothness,
-            "learn": _inputs.names("learn", self.learn),
+            "learn": inputs.names("learn", self.learn),
             "tolerance": self.tol,
-            "max_iterations": _inputs.count("max_iter", self.max_iter),
+            "max_iterations": inputs.count("max_iter", self.max_iter),
         }
 
     def _finish(self, fitted: Fitted, callback: Any) -> Fitted:
@@ -105,7 +105,7 @@ class _QuadraticClassifier(_Classifier):
         ends = ("fixed point reached", "iteration limit reached")
         reason = (
             learning.reason
-            if learning is not None and _inputs.names("learn", self.learn)
+            if learning is not None and inputs.names("learn", self.learn)
             else ends[not posterior.converged]
         )
         fitted = Fitted(
@@ -256,10 +256,10 @@ class SVIClassifier(_Classifier):
             codes,
             *start,
             smoothness=self.smoothness,
-            learn=_inputs.names("learn", self.learn),
+            learn=inputs.names("learn", self.learn),
             batch_size=self.batch_size,
             rate=self.rate,
-            n_steps=_inputs.count("max_iter", self.max_iter),
+            n_steps=inputs.count("max_iter", self.max_iter),
             seed=int(rng.randint(np.iinfo(np.int32).max)),
             callback=None if callback is None else after_step,
         )

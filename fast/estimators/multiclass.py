@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray, IntArray
+from fast.core import inputs
+from fast.core.types import FloatArray, IntArray
 from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.full_classes.learning import checked_hyperprior, half_t_scale, search
+from fast.full_classes.prior import prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
-from fast.multiclass_learning import checked_hyperprior, half_t_scale, search
-from fast.multiclass_prior import prepare
 
 _TOLERANCE = 1e-8  # of the inner iteration
 _LEARNING_TOLERANCE = 1e-3  # of the slope in log parameters: far below what the data resolve
@@ -43,7 +43,7 @@ _PARAMETERS = """
                                          lengthscales in the units of X, which suits inputs of size one; None: flat;
                                          or field -> (family, df, scale), lengthscales in the units of X, their scale a
                                          number or (d,). 10 is the root of the "variance equal to one hundred" of
-                                         section 5.5; `fast.multiclass_learning.half_t_scale` has the other readings
+                                         section 5.5; `fast.full_classes.learning.half_t_scale` has the other readings
     max_iter : int                       iterations of L-BFGS-B, or of the method where nothing is learned
     random_state : int, RandomState, None    of the subsample that the median distance is taken of
     verbose : int                        1: a line when training ends
@@ -130,7 +130,7 @@ class _MulticlassClassifier(GPClassifier):
         prior = prepare(
             X, codes, len(self.classes_), start.variance, start.lengthscales, start.noise, start.jitter, shared=True
         )
-        max_iter = _inputs.count("max_iter", self.max_iter)
+        max_iter = inputs.count("max_iter", self.max_iter)
         module, evidence = self._module, self._evidence
         learn = self._learned(X)
         if learn:

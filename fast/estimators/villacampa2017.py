@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import IntArray
-from fast.class_projections import InducingClasses
-from fast.class_stream import TiedStream
+from fast.core import inputs
+from fast.core.hyper import class_hyper
+from fast.core.types import IntArray
 from fast.estimators._base import Fitted, Start, _suited_threads
 from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, ClassesClassifier, Running, SteppingClassifier
 from fast.methods import ep, gfitc, sep, vi_robust
-from fast.multiclass_prior import class_hyper
+from fast.sparse_classes.projections import InducingClasses
+from fast.sparse_classes.stream import TiedStream
 
 _BATCH = """"batch": all rows in every step, parameters by L-BFGS-B"""
 _TRAINING = TRAINING.format(batch=_BATCH, steps=STEPS)
@@ -104,7 +104,7 @@ class SEPClassifier(SteppingClassifier):
     def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
         if not learn:
             return super()._whole(learn)
-        steps = _STEPS if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+        steps = _STEPS if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         rate = float(self.learning_rate)
         return {"n_steps": steps, "optimizer": "adam", "rate": rate}
 
@@ -156,7 +156,7 @@ class SEPClassifier(SteppingClassifier):
         hyper = class_hyper(*start[:4], C, X.shape[1])
         Z = np.asarray(start.Z)
         Z = np.array(np.broadcast_to(Z, (C, *Z.shape[-2:])))
-        return self._stream(InducingClasses(hyper, Z, _inputs.flag("shared", self.shared)), self._learned(X))
+        return self._stream(InducingClasses(hyper, Z, inputs.flag("shared", self.shared)), self._learned(X))
 
     def _continue(self) -> TiedStream:
         """From where `fit` ended."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fast import _inputs
+from fast.core import inputs
 from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, SteppingClassifier
 from fast.methods import apep, pep
 
@@ -89,6 +89,6 @@ class RPAPEPClassifier(_EnergyClassifier):
     def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
         whole = super()._whole(learn)
         if learn:
-            steps = _FEW if self.max_iter is None else _inputs.count("max_iter", self.max_iter)
+            steps = _FEW if self.max_iter is None else inputs.count("max_iter", self.max_iter)
             whole |= {"n_steps": steps, "max_iterations": _SHORT}
         return whole

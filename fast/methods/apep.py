@@ -1,8 +1,8 @@
 """apep, arpep, rpapep: energies of alpha-divergence minimisation over a free Gaussian q. villacampa2020, 3.2 to 3.4.
 
-All data: guarded natural-gradient ascent to the optimum (`fast.alpha_runs`), priors by L-BFGS-B around it. Steps:
-Adam on q and the priors together, on mini-batches or on all data (`fast.alpha_joint`). alpha = 0 is variational
-inference for all three; an energy without a finite optimum is said to have none.
+All data: guarded natural-gradient ascent to the optimum (`fast.sparse_classes.alpha_runs`), priors by L-BFGS-B around
+it. Steps: Adam on q and the priors together, on mini-batches or on all data (`fast.sparse_classes.alpha_joint`). alpha
+= 0 is variational inference for all three; an energy without a finite optimum is said to have none.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray
-from fast.alpha_energies import ENERGIES, Energy
-from fast.alpha_joint import JointSteps
-from fast.alpha_runs import EnergyRun, predict_robust
-from fast.class_data import ClassData
-from fast.class_inference import inducing_classes, marked
-from fast.class_projections import PointGradients
-from fast.class_training import Progress, Trained, settings_of, train
+from fast.core import inputs
+from fast.core.inputs import one_of
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
 from fast.methods.pep import checked_powers
-from fast.multiclass_predict import ClassPrediction
-from fast.options import checked_options
-from fast.outer_loop import one_of
+from fast.sparse_classes.alpha_energies import ENERGIES, Energy
+from fast.sparse_classes.alpha_joint import JointSteps
+from fast.sparse_classes.alpha_runs import EnergyRun
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.inference import inducing_classes, marked, predict_robust
+from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +101,7 @@ def fit(
     shared : bool                    one parameter vector and one Z
     tolerance : float                standardised length of the natural gradient
     max_iterations : int             natural-gradient steps
-    batches, batch_size, n_steps, seed    see `fast.class_training.settings_of`
+    batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
     learn                            names out of variance, lengthscales, noise, Z
     optimizer : str                  "lbfgs" for all data, "adam" for steps
     rate : float                     of Adam
@@ -120,8 +120,8 @@ def fit(
     """
     one_of("energy", energy, ENERGIES)
     alpha, epsilon = checked_powers(alpha, epsilon)
-    evaluate, callback = _inputs.flag("evaluate", evaluate), _inputs.calls_back("callback", callback)
-    learn = _inputs.names("learn", learn)
+    evaluate, callback = inputs.flag("evaluate", evaluate), inputs.calls_back("callback", callback)
+    learn = inputs.names("learn", learn)
     in_steps = batches is not None or batch_size is not None
     if optimizer is not None:
         one_of("optimizer", optimizer, ("lbfgs", "adam"))
@@ -153,7 +153,7 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     if joint and n_steps is not None:
-        settings = settings._replace(n_steps=_inputs.count("n_steps", n_steps))
+        settings = settings._replace(n_steps=inputs.count("n_steps", n_steps))
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
     own = {"method": "apep", "energy": energy, "alpha": alpha, "epsilon": epsilon}
     settings = marked(settings, data, points, own)

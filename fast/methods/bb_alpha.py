@@ -11,14 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.linalg import cholesky_of_all, solve_stack
+from fast.core.options import checked_options
+from fast.core.types import FloatArray
 from fast.ledger import equation
-from fast.linalg import cholesky_of_all, solve_stack
+from fast.likelihood.power import _logs as robust_logs
 from fast.methods.apep import EnergyPosterior
-from fast.options import checked_options
-from fast.robust_power import _logs as robust_logs
 
 
 class Sampled(NamedTuple):
@@ -55,11 +55,11 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
     n_draws : int    >= 2
     seed : int       of the draws
     """
-    if _inputs.count("n_draws", n_draws) < 2:
+    if inputs.count("n_draws", n_draws) < 2:
         raise ValueError(f"n_draws: found {shown(n_draws)}, expected an integer >= 2")
     run, law = posterior.run, posterior.run.law
     alpha, n, C = run.energy.alpha, run.data.n, run.points.n_classes
-    rng = np.random.default_rng(_inputs.whole("seed", seed))
+    rng = np.random.default_rng(inputs.whole("seed", seed))
     z = rng.standard_normal((n_draws, C, run.points.m))
     xi = rng.standard_normal((n_draws, n, C))
     mean, cov = run.points.inducing_moments(law)

@@ -2,7 +2,7 @@
 
 factors="pairwise": the model of the paper (7), Phi of a standardised difference for each datum and other class;
 "datum": the threshold model itself, one factor a datum by one-dimensional quadrature. All work is in scalar projections
-(`fast.class_ep`), no cavity of size (m, m) is formed.
+(`fast.sparse_classes.ep`), no cavity of size (m, m) is formed.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray
-from fast.class_data import ClassData
-from fast.class_ep import Factors, SiteRun, empty_sites
-from fast.class_inference import inducing_classes, marked
-from fast.class_inference import predict as predict_classes
-from fast.class_projections import PointGradients
-from fast.class_training import Progress, Trained, settings_of, train
-from fast.datum_factors import Datum
-from fast.multiclass_predict import ClassPrediction
-from fast.options import checked_options
-from fast.outer_loop import one_of
-from fast.pairwise_factors import Pairwise
+from fast.core import inputs
+from fast.core.inputs import one_of
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.datum_factors import Datum
+from fast.sparse_classes.ep import Factors, SiteRun, empty_sites
+from fast.sparse_classes.inference import inducing_classes, marked
+from fast.sparse_classes.inference import predict as predict_classes
+from fast.sparse_classes.pairwise_factors import Pairwise
+from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 FACTORS: dict[str, type] = {"pairwise": Pairwise, "datum": Datum}
 
@@ -117,8 +117,8 @@ def fit(
     damping : float                  in (0, 1]
     tolerance : float                largest standardised change of a site in an undamped sweep
     max_iterations : int             sweeps of one run of EP
-    batches, batch_size, n_steps, seed    see `fast.class_training.settings_of`
-    learn, scheme, optimizer, rate, learn_tolerance    see `fast.class_training`
+    batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
+    learn, scheme, optimizer, rate, learn_tolerance    see `fast.sparse_classes.training`
     trace : bool                     log Z_q of all data after each sweep or step
     site_file : path                 sites live in this file; None: in memory
     block_size : int                 data handled at a time
@@ -134,7 +134,7 @@ def fit(
     """
     one_of("factors", factors, tuple(FACTORS))
     one_of("schedule", schedule, ("parallel", "sequential"))
-    evaluate, site_file = _inputs.flag("evaluate", evaluate), _inputs.file_to_write("site_file", site_file)
+    evaluate, site_file = inputs.flag("evaluate", evaluate), inputs.file_to_write("site_file", site_file)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,

@@ -2,7 +2,7 @@
 
 The model of Hernandez-Lobato and Hernandez-Lobato 2016 for two classes: labels y_i with probability Phi(y_i f_i), the
 latent values independent given the inducing values (FITC). Site i is a Gaussian function of the projection
-t_i = upsilon_i'u (see `fast.sites`), so a cavity is two numbers:
+t_i = upsilon_i'u (see `fast.one_latent.sites`), so a cavity is two numbers:
 
     cavity of t_i: N(m, v),   Z_i = Phi(y_i m / sqrt(1 + v + cond_var_i)),   new site from two derivatives of log Z_i.
 
@@ -18,11 +18,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray
-from fast.batch_learning import Learned
-from fast.hyper import Gradients
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.options import checked_options
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
+from fast.likelihood.probit import LinkMoments, log_expected_probit
 from fast.methods.svgpc import (
     ProbitPrediction,
     cond_var_of,
@@ -32,12 +33,11 @@ from fast.methods.svgpc import (
     site_inducing_mean,
 )
 from fast.methods.x_gpc import Prior, prepare
-from fast.options import checked_options
-from fast.prior import FullPrior
-from fast.probit import LinkMoments, log_expected_probit
-from fast.site_gradients import full_site_gradients, sparse_site_gradients
-from fast.site_iteration import Progress, Visit, settle
-from fast.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments
+from fast.one_latent.learning import Learned
+from fast.one_latent.prior import FullPrior
+from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
+from fast.one_latent.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments
+from fast.solve.site_iteration import Progress, Visit, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -243,7 +243,7 @@ def fit(
     lengthscales : (d,)      > 0
     Z : (m, d) or None       None: full GP
     damping : float          in (0, 1]: share of the new site in a step; 1 = undamped
-    tolerance : float        scaled distance of the sites from the fixed point (see `fast.site_iteration`)
+    tolerance : float        scaled distance of the sites from the fixed point (see `fast.solve.site_iteration`)
     max_iterations : int     sweeps after which to give up; `converged` is False then
     block_size : int         data points handled at a time, at most
     callback : callable      called with a Progress after every sweep
@@ -255,11 +255,11 @@ def fit(
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    damping = _inputs.scalar("damping", damping, positive=True)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    damping = inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
         raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
-    max_iterations = _inputs.count("max_iterations", max_iterations)
+    max_iterations = inputs.count("max_iterations", max_iterations)
     prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
     return converge(
         prior,

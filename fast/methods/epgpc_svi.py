@@ -7,9 +7,10 @@ Learning: after a batch one step of Adam on the batch's estimate of log Z_EP at 
 
     (n/s) sum over S of log s_i + (|R^-1 w|^2 - log|P|)/2,
 
-whose gradient takes the data terms of the batch n/s times (see `fast.site_gradients`): over all data at the fixed point
-it is the gradient of log Z_EP. Sites are functions of upsilon_i'u, which moves with the kernel: P and w are then
-summed anew over all data, O(n m^2), every `rebuild_every` steps; in between, the sum of sites is held as it is in u.
+whose gradient takes the data terms of the batch n/s times (see `fast.one_latent.site_gradients`): over all data at the
+fixed point it is the gradient of log Z_EP. Sites are functions of upsilon_i'u, which moves with the kernel: P and w are
+then summed anew over all data, O(n m^2), every `rebuild_every` steps; in between, the sum of sites is held as it is in
+u.
 """
 
 from __future__ import annotations
@@ -23,26 +24,26 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
-from fast import _inputs
-from fast._inputs import Hyper
-from fast._options import shown
-from fast._types import FloatArray, IntArray
-from fast.errors import NotPositiveDefiniteError
-from fast.kernels import gram
-from fast.linalg import cholesky, solve_rows, solve_vector, squared_norms
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.inputs import Hyper
+from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
+from fast.core.options import checked_options
+from fast.core.types import FloatArray, IntArray
+from fast.kernel.kernels import gram
 from fast.methods.epgpc import EPGPCPosterior, assemble, refresh, sweep
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.x_gpc import prepare
-from fast.minibatch import index_lists
-from fast.natural import factor_precision, moments, move_kernel
-from fast.optim import AdamState, Packing, adam_step
-from fast.options import checked_options
-from fast.predict import sparse_latent
-from fast.prior import SparsePrior, whiten
-from fast.site_gradients import add_outer, sparse_site_gradients
-from fast.site_iteration import site_gap
-from fast.sites import cavity, log_site_scale
-from fast.stopping import Falling, converged_parameters, parameter_change
+from fast.one_latent.predict import sparse_latent
+from fast.one_latent.prior import SparsePrior, whiten
+from fast.one_latent.site_gradients import add_outer, sparse_site_gradients
+from fast.one_latent.sites import cavity, log_site_scale
+from fast.solve.adam import AdamState, Packing, adam_step
+from fast.solve.minibatch import index_lists
+from fast.solve.natural import factor_precision, moments, move_kernel
+from fast.solve.site_iteration import site_gap
+from fast.solve.stopping import Falling, converged_parameters, parameter_change
 
 
 class Progress(NamedTuple):
@@ -121,7 +122,7 @@ def sum_sites(
         part = slice(start, start + block_size)
         if not (site_precision[part].any() or site_shift[part].any()):
             continue
-        block = _inputs.finite_rows("X", X[part], start)
+        block = inputs.finite_rows("X", X[part], start)
         rows = whiten(block, Z, chol_K, hyper.variance, hyper.lengthscales, hyper.noise).rows
         P = dsyrk(1.0, (rows * np.sqrt(site_precision[part])[:, None]).T, beta=1.0, c=P, lower=1, overwrite_c=1)
         shift += rows.T @ site_shift[part]
@@ -164,7 +165,7 @@ class SiteRun:
 
     def view(self, batch: IntArray) -> View:
         hyper = self.hyper
-        block = _inputs.finite_rows("X", self.X[batch])
+        block = inputs.finite_rows("X", self.X[batch])
         rows, cond_var = whiten(block, self.Z, self.chol_K, hyper.variance, hyper.lengthscales, hyper.noise)
         return View(rows, cond_var, self.y_sign[batch])
 
@@ -351,30 +352,30 @@ def fit(
     -------
     EPRun    diverged is True, with a reason, if sites or parameters left the finite numbers; the last good state then
     """
-    X = _inputs.inputs("X", X)
+    X = inputs.inputs("X", X)
     n, d = X.shape
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, d)
-    y_sign = _inputs.labels(y, n)
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, d)
+    y_sign = inputs.labels(y, n)
     if Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
-    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, d)).copy()
-    damping = _inputs.scalar("damping", damping, positive=True)
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, d)).copy()
+    damping = inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
         raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
-    batch_size, window = _inputs.count("batch_size", batch_size), _inputs.count("window", window)
-    rebuild_every, block_size = _inputs.count("rebuild_every", rebuild_every), _inputs.count("block_size", block_size)
-    learning_rate = _inputs.scalar("learning_rate", learning_rate, positive=True)
+    batch_size, window = inputs.count("batch_size", batch_size), inputs.count("window", window)
+    rebuild_every, block_size = inputs.count("rebuild_every", rebuild_every), inputs.count("block_size", block_size)
+    learning_rate = inputs.scalar("learning_rate", learning_rate, positive=True)
     packing = Packing(learn, hyper, Z)
     if batches is None:
         indices, limit = drawn_batches(n, batch_size, seed), 10 * -(-n // batch_size)
     else:
         listed = index_lists("batches", batches, n)
         indices, limit = iter(listed), len(listed)
-    steps = limit if n_steps is None else _inputs.count("n_steps", n_steps)
+    steps = limit if n_steps is None else inputs.count("n_steps", n_steps)
     if batches is not None and steps > limit:
         raise ValueError(f"n_steps: found {steps}, expected at most {limit}, the number of batches")
     sites = np.zeros((2, n)) if site_file is None else np.memmap(site_file, np.float64, "w+", shape=(2, n))
-    threshold = None if stop is None else _inputs.scalar("stop", stop, positive=False) or None
+    threshold = None if stop is None else inputs.scalar("stop", stop, positive=False) or None
     run = SiteRun(X, y_sign, Z, hyper, sites, block_size)
     adam, estimates, done = AdamState.start(packing.size), [], 0
     changes: deque[float] = deque(maxlen=window)

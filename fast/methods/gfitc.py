@@ -1,6 +1,7 @@
 """gfitc: EP on the exact factors Theta(f_y - f_k) with the FITC prior of the latent values. villacampa2017, section 3.
 
-All data in every sweep: log Z is no sum over the data. Time and memory grow with n m^2 and n m (`fast.fitc_latents`).
+All data in every sweep: log Z is no sum over the data. Time and memory grow with n m^2 and n m
+(`fast.sparse_classes.fitc_latents`).
 """
 
 from __future__ import annotations
@@ -11,16 +12,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray
-from fast.class_data import ClassData
-from fast.class_inference import inducing_classes
-from fast.class_inference import predict as predict_classes
-from fast.class_projections import PointGradients
-from fast.class_training import Progress, Trained, settings_of, train
-from fast.fitc_latents import LatentRun
-from fast.multiclass_predict import ClassPrediction
-from fast.options import checked_options
+from fast.core import inputs
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.fitc_latents import LatentRun
+from fast.sparse_classes.inference import inducing_classes
+from fast.sparse_classes.inference import predict as predict_classes
+from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 SITE_NAMES = ("site_precision_label", "site_shift_label", "site_precision_other", "site_shift_other")
 
@@ -110,7 +111,7 @@ def fit(
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
-    learn = _inputs.names("learn", learn)
+    learn = inputs.names("learn", learn)
     settings = settings_of(
         data.n,
         damping=damping,

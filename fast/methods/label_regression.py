@@ -2,7 +2,7 @@ r"""label-regression: FITC regression on labels +1 and -1, one regression a clas
 
 t_ik = 1 where y_i = k and -1 elsewhere is taken as drawn from N(f_k(x_i), noise_k), f_k under the FITC prior, so that
 s_ik, the conditional variance with the noise, is all that a target varies by given the inducing values. With a_i the
-whitened projections of `fast.class_projections`, S = diag(s),
+whitened projections of `fast.sparse_classes.projections`, S = diag(s),
 
     q(v) = N(p, P^-1),  P = I + A S^-1 A',  p = P^-1 A S^-1 t,   r = t - A'p,
     log N(t | 0, A'A + S) = -(n log 2 pi + sum log s + log|P| + sum r^2/s + p'p)/2:
@@ -19,21 +19,28 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray, IntArray
-from fast.alpha_runs import data_moments, predict_robust
-from fast.class_data import ClassData
-from fast.class_ep import Swept
-from fast.class_inference import inducing_classes
-from fast.class_projections import ClassLaw, ClassView, InducingClasses, PointGradients, PullBack, add_projected
-from fast.class_training import Progress, Trained, settings_of, train
-from fast.errors import NotPositiveDefiniteError
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.hyper import ClassHyper
+from fast.core.inputs import one_of
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
-from fast.multiclass_predict import ClassPrediction
-from fast.multiclass_prior import ClassHyper
-from fast.options import checked_options
-from fast.outer_loop import one_of
+from fast.sparse_classes.alpha_runs import data_moments
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.ep import Swept
+from fast.sparse_classes.inference import inducing_classes, predict_robust
+from fast.sparse_classes.projections import (
+    ClassLaw,
+    ClassView,
+    InducingClasses,
+    PointGradients,
+    PullBack,
+    add_projected,
+)
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 OPTIMIZERS = ("lbfgs", "adaptive")
 SURE = 1e-8  # relative error up to which the closed form counts as an answer
@@ -54,7 +61,7 @@ def label_targets(y: IntArray, n_classes: int) -> FloatArray:
 
 
 class LabelRun:
-    """q(v) of the regressions at the present priors, behind `fast.class_training.Run`: no factor is to be visited."""
+    """q(v) of the regressions at the present priors, behind `training.Run`: no factor is to be visited."""
 
     def __init__(self, data: ClassData, points: InducingClasses) -> None:
         self.data, self.points = data, points
@@ -292,11 +299,11 @@ def fit(
     ValueError                  bad input, by name; noise: a target has no variance given the inducing values
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
-    epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
+    epsilon = inputs.scalar("epsilon", epsilon, positive=False)
     if not 0.0 <= epsilon < 1.0:
         raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in [0, 1)")
-    learn = _inputs.names("learn", learn)
-    callback = _inputs.calls_back("callback", callback)
+    learn = inputs.names("learn", learn)
+    callback = inputs.calls_back("callback", callback)
     optimizer = "lbfgs" if optimizer is None else optimizer
     one_of("optimizer", optimizer, OPTIMIZERS)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)

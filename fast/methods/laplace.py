@@ -11,15 +11,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray
-from fast.class_couplings import Coupled, evidence_gradients, marginal_covariances
+from fast.core import inputs
+from fast.core.hyper import ClassGradients
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
+from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
+from fast.full_classes.predict import latent_law, normalised, predict_law
+from fast.full_classes.prior import MulticlassPrior, prepare
+from fast.full_classes.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
 from fast.ledger import equation
-from fast.multiclass_predict import ClassPrediction, latent_law, normalised, predict_law
-from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
-from fast.options import checked_options
-from fast.outer_loop import OuterProgress
-from fast.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
+from fast.solve.outer_loop import OuterProgress
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +59,9 @@ def converge(
     tolerance, max_iterations, callback     see `fit`
     start : (n, C)                          weights b, f = K b, to start from; default zero
     """
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
-    callback = _inputs.calls_back("callback", callback)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
+    callback = inputs.calls_back("callback", callback)
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, start=start)
     at = mode.posterior._replace(weights=np.ascontiguousarray(mode.slope.T), mean=mode.latent)
     found = LaplacePosterior(
@@ -216,7 +218,7 @@ def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
     X_test : (t, d)    t may be 0
     """
     prior = posterior.prior
-    X_test = _inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
+    X_test = inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
     t, C = X_test.shape[0], prior.n_classes
     scores, converged = np.empty((t, C)), True
     for i in range(t):

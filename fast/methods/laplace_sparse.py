@@ -1,7 +1,8 @@
 """laplace-sparse: Laplace's approximation of a softmax model with inducing points. villacampa2020, appendix C.
 
 The prior of the latent values is FITC's, f_k ~ N(0, Q_k + diag(s_k)). The mode comes from Newton's method of
-`fast.softmax_laplace`, each step of it by `fast.softmax_inducing`. Hyper-parameters are taken as they are.
+`fast.full_classes.softmax_laplace`, each step of it by `fast.sparse_classes.softmax_inducing`. Hyper-parameters are
+taken as they are.
 """
 
 from __future__ import annotations
@@ -12,24 +13,25 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._blocks import block_edges
-from fast._types import FloatArray
-from fast.class_couplings import LatentLaw
-from fast.class_data import ClassData
-from fast.class_inference import inducing_classes
-from fast.multiclass_predict import ClassPrediction, normalised, softmax_probabilities
-from fast.options import checked_options
-from fast.outer_loop import OuterProgress
-from fast.product_rule import product_rule
-from fast.softmax_inducing import (
+from fast.core import inputs
+from fast.core.blocks import block_edges
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
+from fast.full_classes.couplings import LatentLaw
+from fast.full_classes.predict import normalised, softmax_probabilities
+from fast.full_classes.softmax_laplace import find_mode, laplace_log_evidence
+from fast.likelihood.product_rule import product_rule
+from fast.solve.outer_loop import OuterProgress
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.inference import inducing_classes
+from fast.sparse_classes.softmax_inducing import (
     InducingLatents,
     condition_inducing,
     latent_covariances,
     projected_covariances,
     spread_of,
 )
-from fast.softmax_laplace import find_mode, laplace_log_evidence
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,9 +101,9 @@ def fit(
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
-    callback = _inputs.calls_back("callback", callback)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
+    callback = inputs.calls_back("callback", callback)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=0)
     prior: Any = InducingLatents(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, conditioning=condition_inducing)
@@ -158,13 +160,13 @@ def predict(
     block_size : int            test points at a time
     """
     points = posterior.prior.points
-    X_test = _inputs.inputs("X_test", X_test, points.d, allow_empty=True)
+    X_test = inputs.inputs("X_test", X_test, points.d, allow_empty=True)
     t, C = X_test.shape[0], points.n_classes
     if prediction_nodes is not None:
         product_rule(C - 1, prediction_nodes, "prediction_nodes")
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
-    for start, stop in block_edges(t, _inputs.count("block_size", block_size)):
-        law = latent_law(posterior, _inputs.finite_rows("X_test", X_test[start:stop], start))
+    for start, stop in block_edges(t, inputs.count("block_size", block_size)):
+        law = latent_law(posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
         found = normalised(law, softmax_probabilities(*law, prediction_nodes), start)
         for target, source in zip(out, found, strict=True):
             target[start:stop] = source

@@ -2,7 +2,7 @@
 
 Outer sites (alpha_i, beta_i), C - 1 pairs a datum, seen through g_i = B~'w_i; inner EP runs on all g_i at once.
 One outer iteration takes C factorisations I + D_k^1/2 K_k D_k^1/2, their inverses, one factorisation of P, and C solves
-with it. Hyper-parameters are held; `fast.multiclass_learning` moves them.
+with it. Hyper-parameters are held; `fast.full_classes.learning` moves them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import BoolArray, FloatArray, IntArray
-from fast.class_couplings import Coupled, condition, evidence_gradients, marginal_covariances
-from fast.inner_ep import law_with, log_normaliser, log_site_ratios, run
-from fast.ledger import equation
-from fast.multiclass_predict import ClassPrediction, predict_law
-from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
-from fast.nested_sites import (
-    Differences,
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.hyper import ClassGradients
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction, Differences
+from fast.core.types import BoolArray, FloatArray, IntArray
+from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
+from fast.full_classes.inner_ep import law_with, log_normaliser, log_site_ratios, run
+from fast.full_classes.nested_sites import (
     OuterSites,
     augmented_differences,
     differences,
@@ -33,9 +32,11 @@ from fast.nested_sites import (
     proper_cavities,
     site_matrices,
 )
-from fast.options import checked_options
-from fast.outer_loop import Outcome, OuterProgress, Pair, Proposal, check_options, iterate, residual_of
-from fast.sequential_posterior import SequentialPosterior
+from fast.full_classes.predict import predict_law
+from fast.full_classes.prior import MulticlassPrior, prepare
+from fast.full_classes.sequential_posterior import SequentialPosterior
+from fast.ledger import equation
+from fast.solve.outer_loop import Outcome, OuterProgress, Pair, Proposal, check_options, iterate, residual_of
 
 
 class State(NamedTuple):
@@ -201,7 +202,7 @@ def converge(
         inner=inner,
         inner_schedule=inner_schedule,
     )
-    if _inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
+    if inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
         raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in (0, 1]")
     others = other_classes(prior.y, prior.n_classes)
 

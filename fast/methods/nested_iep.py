@@ -11,19 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import BoolArray, FloatArray, IntArray
-from fast.class_couplings import Coupled, evidence_gradients, marginal_covariances
-from fast.independent_sites import Tilt, diagonal, settle_independent
-from fast.inner_ep import law_with, log_normaliser, parallel_refresh, run
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.hyper import ClassGradients
+from fast.core.linalg import positive_factors, solve_stack
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction, Differences
+from fast.core.types import BoolArray, FloatArray, IntArray
+from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
+from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
+from fast.full_classes.inner_ep import law_with, log_normaliser, parallel_refresh, run
+from fast.full_classes.nested_sites import differences, other_classes, spread
+from fast.full_classes.predict import predict_law
+from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
-from fast.linalg import positive_factors, solve_stack
-from fast.multiclass_predict import ClassPrediction, predict_law
-from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
-from fast.nested_sites import Differences, differences, other_classes, spread
-from fast.options import checked_options
-from fast.outer_loop import OuterProgress, Pair, check_options
+from fast.solve.outer_loop import OuterProgress, Pair, check_options
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,8 +158,8 @@ def converge(
         inner=inner,
         inner_schedule=inner_schedule,
     )
-    accelerate, callback = _inputs.flag("accelerate", accelerate), _inputs.calls_back("callback", callback)
-    if _inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
+    accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
+    if inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
         raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in (0, 1]")
     local = _Inner(prior.y, prior.n_classes, inner, inner_schedule, inner_damping)
     pair: Pair = (np.zeros((prior.n, prior.n_classes)), np.zeros((prior.n, prior.n_classes)))

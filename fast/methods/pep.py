@@ -1,7 +1,8 @@
 """pep: power expectation propagation with the robust likelihood and inducing points. villacampa2020, section 3.1.
 
-One factor p(y_i | f_i)^alpha a datum, all classes refined together by moment matching (`fast.power_factors`); alpha = 1
-is EP with factors="datum", alpha = 0 variational inference. All work is in scalar projections.
+One factor p(y_i | f_i)^alpha a datum, all classes refined together by moment matching
+(`fast.sparse_classes.power_factors`); alpha = 1 is EP with factors="datum", alpha = 0 variational inference. All work
+is in scalar projections.
 """
 
 from __future__ import annotations
@@ -13,19 +14,18 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray
-from fast.alpha_runs import predict_robust
-from fast.class_data import ClassData
-from fast.class_ep import empty_sites
-from fast.class_inference import inducing_classes, marked
-from fast.class_projections import PointGradients
-from fast.class_training import Progress, Trained, settings_of, train
-from fast.multiclass_predict import ClassPrediction
-from fast.options import checked_options
-from fast.outer_loop import one_of
-from fast.power_factors import RULES, PowerDatum, PowerRun
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.inputs import one_of
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.ep import empty_sites
+from fast.sparse_classes.inference import inducing_classes, marked, predict_robust
+from fast.sparse_classes.power_factors import RULES, PowerDatum, PowerRun
+from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 SCHEMES = {"outer": "outer", "inner": "inner-approximate"}
 
@@ -62,8 +62,8 @@ def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
     alpha : float      power
     epsilon : float    probability of a random label
     """
-    alpha = _inputs.share("alpha", alpha)
-    epsilon = _inputs.scalar("epsilon", epsilon, positive=False)
+    alpha = inputs.share("alpha", alpha)
+    epsilon = inputs.scalar("epsilon", epsilon, positive=False)
     if not 0.0 <= epsilon < 1.0:
         raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in [0, 1)")
     if alpha == 0.0 and epsilon == 0.0:
@@ -125,8 +125,8 @@ def fit(
     damping : float                  in (0, 1]; halved within a sweep until q is a distribution
     tolerance : float                largest standardised change of a site in an undamped sweep
     max_iterations : int             sweeps of one run of power EP
-    batches, batch_size, n_steps, seed    see `fast.class_training.settings_of`
-    learn, optimizer, rate, learn_tolerance    see `fast.class_training`
+    batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
+    learn, optimizer, rate, learn_tolerance    see `fast.sparse_classes.training`
     scheme : str                     "outer": sweeps to the tolerance before a step; "inner": one sweep or batch
     gradient_rule : str              "28": villacampa2020 (A.28); "exact": sites held as numbers
     trace : bool                     log Z_q of all data after each sweep or step
@@ -142,7 +142,7 @@ def fit(
     NotPositiveDefiniteError    K_ZZ of a class is singular, or q stays indefinite
     """
     alpha, epsilon = checked_powers(alpha, epsilon)
-    evaluate = _inputs.flag("evaluate", evaluate)
+    evaluate = inputs.flag("evaluate", evaluate)
     one_of("gradient_rule", gradient_rule, RULES)
     if scheme is not None:
         one_of("scheme", scheme, tuple(SCHEMES))

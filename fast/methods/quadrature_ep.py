@@ -13,17 +13,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray, IntArray
-from fast.class_couplings import Coupled, condition, evidence_gradients, marginal_covariances
-from fast.dense_couplings import Dense, condition_dense, dense_covariance, dense_gradients
-from fast.independent_sites import Tilt, diagonal, settle_independent
-from fast.inner_ep import law_with
-from fast.linalg import spectrum
-from fast.multiclass_predict import ClassPrediction, predict_law
-from fast.multiclass_prior import ClassGradients, MulticlassPrior, prepare
-from fast.nested_sites import (
-    Differences,
+from fast.core import inputs
+from fast.core.hyper import ClassGradients
+from fast.core.inputs import one_of
+from fast.core.linalg import spectrum
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction, Differences
+from fast.core.types import FloatArray, IntArray
+from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
+from fast.full_classes.dense_couplings import Dense, condition_dense, dense_covariance, dense_gradients
+from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
+from fast.full_classes.inner_ep import law_with
+from fast.full_classes.nested_sites import (
     FullCavity,
     FullLaw,
     differences,
@@ -34,11 +35,12 @@ from fast.nested_sites import (
     outer_sites,
     spread,
 )
-from fast.options import checked_options
-from fast.outer_loop import OuterProgress, Pair, Proposal, check_options, iterate, one_of, residual_of
-from fast.product_rule import product_rule
-from fast.quadrature_tilt import g_sites, independent_tilt, white_moments
-from fast.sequential_posterior import SequentialPosterior
+from fast.full_classes.predict import predict_law
+from fast.full_classes.prior import MulticlassPrior, prepare
+from fast.full_classes.quadrature_tilt import g_sites, independent_tilt, white_moments
+from fast.full_classes.sequential_posterior import SequentialPosterior
+from fast.likelihood.product_rule import product_rule
+from fast.solve.outer_loop import OuterProgress, Pair, Proposal, check_options, iterate, residual_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +189,7 @@ def _checked(
         inner="converged",
         inner_schedule="sequential",
     )
-    if _inputs.count("nodes", nodes) < 2:
+    if inputs.count("nodes", nodes) < 2:
         raise ValueError(f"nodes: found {nodes}, expected at least 2")
 
 
@@ -245,7 +247,7 @@ def fit_qep(
         tolerance=tolerance,
         max_iterations=max_iterations,
         damping=damping,
-        accelerate=_inputs.flag("accelerate", accelerate) and not full,
+        accelerate=inputs.flag("accelerate", accelerate) and not full,
         objective=lambda state: state.log_evidence,
         gap=method.gap,
         sequential=(lambda pair: method.one_pass(pair, damping)) if schedule == "sequential" else None,

@@ -1,6 +1,7 @@
 """sep: stochastic expectation propagation, all factors of a class tied. villacampa2017, section 2.3.
 
-Memory O(C m^2) and the batch; a step costs O(C b m^2 + C m^3) with all gradients, whatever n is (`fast.class_sep`).
+Memory O(C m^2) and the batch; a step costs O(C b m^2 + C m^3) with all gradients, whatever n is
+(`fast.sparse_classes.sep`).
 """
 
 from __future__ import annotations
@@ -12,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray
-from fast.class_data import ClassData
-from fast.class_inference import inducing_classes, marked, predictive_moments
-from fast.class_inference import predict as predict_classes
-from fast.class_projections import PointGradients
-from fast.class_sep import COUNTS, TiedRun
-from fast.class_training import Progress, Trained, settings_of, train
+from fast.core import inputs
+from fast.core.inputs import one_of
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
 from fast.methods.ep import Latents
-from fast.multiclass_predict import ClassPrediction
-from fast.options import checked_options
-from fast.outer_loop import one_of
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.inference import inducing_classes, marked, predictive_moments
+from fast.sparse_classes.inference import predict as predict_classes
+from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.sep import COUNTS, TiedRun
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,8 +98,8 @@ def fit(
     damping : float                  in (0, 1]
     tolerance : float                largest standardised change of a tied factor in an undamped sweep
     max_iterations : int             sweeps
-    batches, batch_size, n_steps, seed    see `fast.class_training.settings_of`
-    learn, scheme, optimizer, rate   see `fast.class_training`; "lbfgs" has no gradient to follow here
+    batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
+    learn, scheme, optimizer, rate   see `fast.sparse_classes.training`; "lbfgs" has no gradient to follow here
     trace : bool                     log Z_q of all data after each sweep or step
     block_size : int                 data of a pass handled at a time
     memory_budget : int              bytes: projections are kept between sweeps if they fit
@@ -112,7 +113,7 @@ def fit(
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
     one_of("count", count, COUNTS)
-    evaluate = _inputs.flag("evaluate", evaluate)
+    evaluate = inputs.flag("evaluate", evaluate)
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,

@@ -2,7 +2,7 @@
 
 The bound of Hensman et al. 2015, L = sum_i E[log Phi(y_i f_i)] - KL(q(u) || p(u)), by the natural gradients of
 Salimbeni et al. 2018. With m_i, v_i the moments of q(f_i) and g = log Phi(y .), Bonnet and Price give dL/dm_i = E[g'],
-dL/dv_i = E[g'']/2, and a natural-gradient step of rate rho moves Gaussian sites (see `fast.sites`)
+dL/dv_i = E[g'']/2, and a natural-gradient step of rate rho moves Gaussian sites (see `fast.one_latent.sites`)
 
     tau_i <- (1 - rho) tau_i - rho E[g''_i],     nu_i <- (1 - rho) nu_i + rho (E[g'_i] - E[g''_i] m_i).
 """
@@ -16,21 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._inputs import Hyper
-from fast._types import FloatArray
-from fast.batch_learning import Learned, maximise
-from fast.hyper import Gradients
-from fast.linalg import solve_rows
+from fast.core import inputs
+from fast.core.inputs import Hyper
+from fast.core.linalg import solve_rows
+from fast.core.options import checked_options
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
+from fast.likelihood.probit import LinkMoments, class_probabilities, expected_log_probit
 from fast.methods.x_gpc import Prior, prepare
-from fast.optim import Packing
-from fast.options import checked_options
-from fast.predict import full_latent, sparse_latent
-from fast.prior import FullPrior
-from fast.probit import LinkMoments, class_probabilities, expected_log_probit
-from fast.site_gradients import full_site_gradients, sparse_site_gradients
-from fast.site_iteration import Progress, Visit, settle
-from fast.sites import SitePosterior, condition, kl_from_sites
+from fast.one_latent.learning import Learned, maximise
+from fast.one_latent.predict import full_latent, sparse_latent
+from fast.one_latent.prior import FullPrior
+from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
+from fast.one_latent.sites import SitePosterior, condition, kl_from_sites
+from fast.solve.adam import Packing
+from fast.solve.site_iteration import Progress, Visit, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +229,7 @@ def fit(
     variance, noise, jitter  of the prior: > 0, >= 0, >= 0
     lengthscales : (d,)      > 0
     Z : (m, d) or None       None: full GP
-    tolerance : float        scaled distance of the sites from the fixed point (see `fast.site_iteration`)
+    tolerance : float        scaled distance of the sites from the fixed point (see `fast.solve.site_iteration`)
     max_iterations : int     steps after which to give up; `converged` is False then
     block_size : int         data points handled at a time, at most
     callback : callable      called with a Progress after every step
@@ -241,8 +241,8 @@ def fit(
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
     prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
     return converge(
         prior, tolerance=tolerance, max_iterations=max_iterations, accelerate=bool(accelerate), callback=callback
@@ -270,8 +270,8 @@ def predict_sites(
     X_test : (t, d)          t may be 0
     block_size : int         test points at a time
     """
-    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = _inputs.count("block_size", block_size)
+    X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         mean, var = full_latent(X_test, prior.X, prior.hyper, site_precision, sites.factor, sites.weights, block_size)
     else:
@@ -352,9 +352,9 @@ def learn_prior(
     -------
     posterior at the best parameters, and how the search went
     """
-    X = _inputs.inputs("X", X)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
-    Z = None if Z is None else _inputs.finite_rows("Z", _inputs.inputs("Z", Z, X.shape[1])).copy()
+    X = inputs.inputs("X", X)
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
+    Z = None if Z is None else inputs.finite_rows("Z", inputs.inputs("Z", Z, X.shape[1])).copy()
     packing = Packing(learn, hyper, Z)
     if packing.size == 0:
         raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
@@ -375,8 +375,8 @@ def learn_prior(
     found = maximise(
         evaluate,
         packing,
-        max_iterations=_inputs.count("learning_iterations", learning_iterations),
-        tolerance=_inputs.scalar("learning_tolerance", learning_tolerance, positive=True),
+        max_iterations=inputs.count("learning_iterations", learning_iterations),
+        tolerance=inputs.scalar("learning_tolerance", learning_tolerance, positive=True),
     )
     return posterior_at(found.hyper, found.Z), found
 

@@ -1,6 +1,6 @@
 """svgpc on mini-batches: stochastic natural gradients with the probit link. A baseline of wenzel2019.
 
-The loop, rates, Adam and stopping are those of `fast.stochastic`; the likelihood enters by two derivatives.
+The loop, rates, Adam and stopping are those of `fast.one_latent.stochastic`; the likelihood enters by two derivatives.
 """
 
 from __future__ import annotations
@@ -8,18 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from fast import _inputs
-from fast._inputs import Hyper
-from fast._types import FloatArray
-from fast.bounds import kl_whitened
+from fast.core import inputs
+from fast.core.inputs import Hyper
+from fast.core.options import checked_options
+from fast.core.types import FloatArray
+from fast.likelihood.probit import LinkMoments, expected_log_probit
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.x_gpc_svi import SVIPosterior
-from fast.minibatch import Batch, Listed, Shuffled, index_lists
-from fast.optim import Packing
-from fast.options import checked_options
-from fast.predict import LatentMoments, sparse_latent
-from fast.probit import LinkMoments, expected_log_probit
-from fast.stochastic import Progress, Settings, Sites, State, checked_rate, run_steps
+from fast.one_latent.bound import kl_whitened
+from fast.one_latent.predict import LatentMoments, sparse_latent
+from fast.one_latent.stochastic import Progress, Settings, Sites, State, checked_rate, run_steps
+from fast.solve.adam import Packing
+from fast.solve.minibatch import Batch, Listed, Shuffled, index_lists
 
 
 class Probit:
@@ -65,11 +65,11 @@ def batch_source(
     ValueError    an empty batch, by number, or more steps than batches
     """
     if batches is None:
-        return Shuffled(X, y, batch_size, seed), 10_000 if n_steps is None else _inputs.count("n_steps", n_steps)
+        return Shuffled(X, y, batch_size, seed), 10_000 if n_steps is None else inputs.count("n_steps", n_steps)
     if y is None:
         raise ValueError("batches: found index arrays, expected None with data in blocks")
     source = Listed(X, y, batches)
-    steps = len(source) if n_steps is None else _inputs.count("n_steps", n_steps)
+    steps = len(source) if n_steps is None else inputs.count("n_steps", n_steps)
     if steps > len(source):
         raise ValueError(f"n_steps: found {steps}, expected at most {len(source)}, the number of batches")
     return source, steps
@@ -134,8 +134,8 @@ def fit(
     if Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
     source, steps = batch_source(X, y, batch_size, batches, n_steps, seed)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, source.d)
-    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, source.d)).copy()
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, source.d)
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, source.d)).copy()
     starts: list[Batch] | None = None
     if init_batches is not None:
         if y is None:
@@ -144,13 +144,13 @@ def fit(
         starts = [listed.at(batch) for batch in listed.batches]
     threshold = 1e-4 if batches is None else None
     if stop is not None:
-        threshold = _inputs.scalar("stop", stop, positive=False) or None
+        threshold = inputs.scalar("stop", stop, positive=False) or None
     settings = Settings(
         steps,
         checked_rate(rate),
         Packing(learn, hyper, Z).names,
-        _inputs.scalar("learning_rate", learning_rate, positive=True),
-        _inputs.count("window", window),
+        inputs.scalar("learning_rate", learning_rate, positive=True),
+        inputs.count("window", window),
         threshold,
         check_every=50 if batches is None else 1,
         trace=bool(trace),
@@ -191,8 +191,8 @@ def predict(posterior: SVIPosterior, X_test: Any, *, block_size: int = 4096) -> 
     X_test : (t, d)      t may be 0; may be a numpy.memmap
     block_size : int     test points at a time
     """
-    X_test = _inputs.inputs("X_test", X_test, posterior.hyper.lengthscales.size, allow_empty=True)
-    block_size = _inputs.count("block_size", block_size)
+    X_test = inputs.inputs("X_test", X_test, posterior.hyper.lengthscales.size, allow_empty=True)
+    block_size = inputs.count("block_size", block_size)
     return probit_prediction(*latent(posterior.hyper, posterior.state, X_test, block_size))
 
 
@@ -207,9 +207,9 @@ def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) ->
     y : (n,)             ints 0, 1
     block_size : int     data at a time
     """
-    X = _inputs.inputs("X", X, posterior.hyper.lengthscales.size)
-    y_sign = _inputs.labels(y, X.shape[0])
-    block_size = _inputs.count("block_size", block_size)
+    X = inputs.inputs("X", X, posterior.hyper.lengthscales.size)
+    y_sign = inputs.labels(y, X.shape[0])
+    block_size = inputs.count("block_size", block_size)
     total = 0.0
     for start in range(0, X.shape[0], block_size):
         part = slice(start, start + block_size)

@@ -16,29 +16,29 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dtrmm
 
-from fast import _inputs
-from fast._inputs import Hyper
-from fast._options import shown
-from fast._types import FloatArray
-from fast.ada_delta import AdaDeltaState, ada_delta_step
-from fast.errors import NotPositiveDefiniteError
-from fast.explicit_q import Expected, batch_bound, covariance_from_factor, start_of
-from fast.hyper import Gradients
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.inputs import Hyper
+from fast.core.linalg import solve_rows, solve_vector, squared_norms
+from fast.core.options import checked_options
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
 from fast.ledger import equation
-from fast.linalg import solve_rows, solve_vector, squared_norms
-from fast.logit import expected_log_logit
+from fast.likelihood.logit import expected_log_logit
+from fast.likelihood.probit import expected_log_probit
 from fast.methods import svgpc
 from fast.methods.svgpc import ProbitPrediction, SVGPCPosterior, probit_prediction
 from fast.methods.svgpc_svi import batch_source
 from fast.methods.x_gpc import prepare
-from fast.minibatch import Batch
-from fast.optim import Packing
-from fast.options import checked_options
-from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
-from fast.prior import FullPrior
-from fast.probit import expected_log_probit
-from fast.quadratic_search import checked_learn
-from fast.stochastic import Kernel
+from fast.one_latent.explicit_q import Expected, batch_bound, covariance_from_factor, start_of
+from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
+from fast.one_latent.prior import FullPrior
+from fast.one_latent.quadratic_search import checked_learn
+from fast.one_latent.stochastic import Kernel
+from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
+from fast.solve.adam import Packing
+from fast.solve.minibatch import Batch
 
 EXPECTED: dict[str, Expected] = {"logit": expected_log_logit, "probit": expected_log_probit}
 
@@ -166,10 +166,10 @@ def fit_stochastic(
     if Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
     chosen, expected = checked_learn(learn), _expected(likelihood)
-    rate = _inputs.scalar("rate", rate, positive=True)
+    rate = inputs.scalar("rate", rate, positive=True)
     source, steps = batch_source(X, y, batch_size, batches, n_steps, seed)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, source.d, smoothness)
-    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, source.d)).copy()
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, source.d, smoothness)
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, source.d)).copy()
     form = _Vector(hyper, Z, chosen)
     vector = form.pack(*start_of(Z.shape[0]))
     state = AdaDeltaState.start(vector.size)
@@ -232,8 +232,8 @@ def fit(
     posterior, parameters of the prior
     """
     chosen, expected = checked_learn(learn), _expected(likelihood)
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
     settings: dict[str, Any] = {"block_size": block_size, "memory_budget": memory_budget}
     prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, **settings)
     converge = partial(svgpc.converge, max_iterations=max_iterations, expected=expected)
@@ -258,7 +258,7 @@ def _search(prior: Any, expected: Expected, learn: tuple[str, ...], tolerance: f
 
     form = _Vector(prior.hyper, prior.Z, learn)
     blocks = [
-        Batch(_inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])
+        Batch(inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])
         for start in range(0, prior.y_sign.size, 4096)
     ]
     whole = Batch(np.concatenate([b.X for b in blocks]), prior.y_sign)
@@ -320,8 +320,8 @@ def predict(
     block_size : int     test points at a time
     """
     prior, sites = posterior.prior, posterior.sites
-    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = _inputs.count("block_size", block_size)
+    X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         found = full_latent(
             X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, sites.weights, block_size
@@ -342,12 +342,12 @@ def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, 
     block_size : int     points at a time
     """
     kernel = run.kernel
-    X = _inputs.inputs("X", X, run.hyper.lengthscales.size, allow_empty=True)
+    X = inputs.inputs("X", X, run.hyper.lengthscales.size, allow_empty=True)
     p = solve_vector(kernel.chol_K, run.inducing_mean)
     mean, var = np.empty(X.shape[0]), np.empty(X.shape[0])
-    for start in range(0, X.shape[0], _inputs.count("block_size", block_size)):
+    for start in range(0, X.shape[0], inputs.count("block_size", block_size)):
         part = slice(start, start + block_size)
-        rows = solve_rows(kernel.chol_K, kernel.of.cross(_inputs.finite_rows("X", X[part], start)))
+        rows = solve_rows(kernel.chol_K, kernel.of.cross(inputs.finite_rows("X", X[part], start)))
         open_var = np.maximum(run.hyper.variance - squared_norms(rows), 0.0) + run.hyper.noise
         mean[part] = rows @ p
         turned = solve_rows(kernel.chol_K, rows, transposed=True)  # kappa_i
@@ -380,14 +380,14 @@ def bound(run: SVIRun, X: Any, y: Any, *, block_size: int = 4096) -> float:
     y : (n,)             ints 0, 1
     block_size : int     data at a time
     """
-    X = _inputs.inputs("X", X, run.hyper.lengthscales.size)
-    y_sign = _inputs.labels(y, X.shape[0])
+    X = inputs.inputs("X", X, run.hyper.lengthscales.size)
+    y_sign = inputs.labels(y, X.shape[0])
     expected = _expected(run.likelihood)
     # an empty sum of data leaves minus the divergence
     nothing = np.empty((0, X.shape[1]))
     q = (run.inducing_mean, run.chol_cov)
     total = batch_bound(run.kernel, expected, nothing, np.empty(0), 1.0, *q, learning=False).value
-    for start in range(0, X.shape[0], _inputs.count("block_size", block_size)):
+    for start in range(0, X.shape[0], inputs.count("block_size", block_size)):
         part = slice(start, start + block_size)
         moments = latent(run, X[part], block_size=block_size)
         total += float(expected(y_sign[part], *moments).value.sum())

@@ -8,8 +8,8 @@ out, the bound is a concave function of m alone,
 whose maximum m = K grad log Z is found by Newton's method: b = K^-1 m, (I + H K) db = grad log Z - b by conjugate
 gradients in the inner product of K, H = -hess log Z between 0 and I. Matrices are factorised once.
 
-Parameters of the prior are learned by `fast.multiclass_learning.search` on the maximised bound, or in turns with q, as
-the paper has it: `alternate`.
+Parameters of the prior are learned by `fast.full_classes.learning.search` on the maximised bound, or in turns with q,
+as the paper has it: `alternate`.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray, IntArray
-from fast.class_couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
-from fast.cone import cone_moments
+from fast.core import inputs
+from fast.core.hyper import ClassGradients, ClassHyper
+from fast.core.linalg import factorise, solve_rows
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray, IntArray
+from fast.full_classes.couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
+from fast.full_classes.learning import Searched, learned_logarithms, search
+from fast.full_classes.nested_sites import other_classes, spread
+from fast.full_classes.predict import predict_law
+from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
-from fast.linalg import factorise, solve_rows
-from fast.multiclass_learning import Searched, learned_logarithms, search
-from fast.multiclass_predict import ClassPrediction, predict_law
-from fast.multiclass_prior import ClassGradients, ClassHyper, MulticlassPrior, prepare
-from fast.nested_sites import other_classes, spread
-from fast.options import checked_options
-from fast.outer_loop import OuterProgress
+from fast.likelihood.cone import cone_moments
+from fast.solve.outer_loop import OuterProgress
 
 
 class ConeTerms(NamedTuple):
@@ -168,9 +170,9 @@ def converge(
     tolerance, max_iterations, accelerate, callback    see `fit`
     start : (C, n)                                     b to start from; default zero
     """
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
-    accelerate, callback = _inputs.flag("accelerate", accelerate), _inputs.calls_back("callback", callback)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
+    accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
     others = other_classes(prior.y, prior.n_classes)
     weights = np.zeros((prior.n_classes, prior.n)) if start is None else start.copy()
     at = factorised_posterior(prior, weights)
@@ -378,10 +380,10 @@ def alternate(
     learning_tolerance : float    largest move of a logarithm in a round
     callback : callable           called with the posterior after each round's `converge`
     """
-    learn = _inputs.names("learn", learn)
-    callback = _inputs.calls_back("callback", callback)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
-    learning_tolerance = _inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
+    learn = inputs.names("learn", learn)
+    callback = inputs.calls_back("callback", callback)
+    max_iterations = inputs.count("max_iterations", max_iterations)
+    learning_tolerance = inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
     before = learned_logarithms(learn, prior.hyper, prior.shared)
     at = converge(prior, tolerance=tolerance)
     trace: list[float] = []

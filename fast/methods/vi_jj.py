@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._types import FloatArray
-from fast.fixed_point import FixedPoint, ascend
-from fast.hyper import Gradients
+from fast.core import inputs
+from fast.core.options import checked_options
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
 from fast.ledger import equation
-from fast.options import checked_options
-from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
-from fast.prior import Evaluation, FullPrior
-from fast.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_slope, jj_local
-from fast.quadratic_search import (
+from fast.likelihood.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_slope, jj_local
+from fast.one_latent.fixed_point import FixedPoint, ascend
+from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
+from fast.one_latent.prior import Evaluation, FullPrior
+from fast.one_latent.quadratic_search import (
     N_FUN,
     N_UPD,
     Alternation,
@@ -35,13 +35,13 @@ from fast.quadratic_search import (
     prepare,
     stage_two,
 )
-from fast.quadratic_sweep import Prior, evaluate, gradients_at, moments, spread_of
+from fast.one_latent.quadratic_sweep import Prior, evaluate, gradients_at, moments, spread_of
 
 _ALL = 15_000  # evaluations and iterations of a search that goes to its end
 
 
 class Bound:
-    """Jaakkola and Jordan's quadratics, for `fast.quadratic_sweep`."""
+    """Jaakkola and Jordan's quadratics, for `fast.one_latent.quadratic_sweep`."""
 
     def at(self, y_sign: FloatArray, xi: FloatArray) -> Quadratic:
         """The bound at xi: (b,) each."""
@@ -144,9 +144,9 @@ def _fit(
     callback: Callable[[Any], None] | None,
 ) -> QuadraticPosterior:
     chosen = checked_learn(learn)
-    n_upd, n_fun = _inputs.count("n_upd", n_upd), _inputs.count("n_fun", n_fun)
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
+    n_upd, n_fun = inputs.count("n_upd", n_upd), inputs.count("n_fun", n_fun)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
     prior = prepare(
         X,
         y,
@@ -161,10 +161,10 @@ def _fit(
     )
     state = Alternation.start(prior, Bound())
     if initial_xi is not None:
-        given = _inputs.real_array("initial_xi", initial_xi, 1)
+        given = inputs.real_array("initial_xi", initial_xi, 1)
         if given.shape != (prior.y_sign.size,):
             raise ValueError(f"initial_xi: found shape {given.shape}, expected ({prior.y_sign.size},)")
-        state.settle(np.abs(_inputs.finite_rows("initial_xi", given)))
+        state.settle(np.abs(inputs.finite_rows("initial_xi", given)))
     learning: Learning | None = None
     if variant == "jj" and not chosen and not accelerate:
         trace, residual, converged = _plain(state, tolerance, max_iterations, callback)
@@ -390,8 +390,8 @@ def latent(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096
     block_size : int     test points at a time
     """
     prior, found = posterior.prior, posterior.evaluation
-    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = _inputs.count("block_size", block_size)
+    X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         return full_latent(
             X_test, prior.X, prior.hyper, posterior.site_precision, found.factor, found.weights, block_size

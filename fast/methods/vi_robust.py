@@ -1,7 +1,7 @@
 """vi-robust: variational inference with the robust likelihood (13) and inducing points. villacampa2017, section 3.
 
 Batch: natural-gradient steps that never lower the bound (15), hyper-parameters by L-BFGS-B. Mini-batches: steps of
-bounded length, then an Adam step on the priors with q(u) held (`fast.robust_variational`).
+bounded length, then an Adam step on the priors with q(u) held (`fast.sparse_classes.robust_variational`).
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray
-from fast.alpha_runs import data_moments, predict_robust
-from fast.class_data import ClassData
-from fast.class_inference import inducing_classes, marked
-from fast.class_projections import PointGradients
-from fast.class_training import Progress, Trained, settings_of, train
-from fast.multiclass_predict import ClassPrediction
-from fast.options import checked_options
-from fast.outer_loop import one_of
-from fast.robust_variational import RobustRun
-from fast.winner import winner
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.inputs import one_of
+from fast.core.options import checked_options
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray
+from fast.likelihood.largest import winner
+from fast.sparse_classes.alpha_runs import data_moments
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.inference import inducing_classes, marked, predict_robust
+from fast.sparse_classes.projections import PointGradients
+from fast.sparse_classes.robust_variational import RobustRun
+from fast.sparse_classes.training import Progress, Trained, settings_of, train
 
 
 class Latents(NamedTuple):
@@ -104,7 +104,7 @@ def fit(
     shared : bool                    one parameter vector and one Z
     tolerance : float                standardised change of q in a full step
     max_iterations : int             natural-gradient steps
-    batches, batch_size, n_steps, seed    see `fast.class_training.settings_of`
+    batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
     nat_rate : float                 size of natural-gradient steps on mini-batches, in (0, 1]; less where q would move
                                      by more than half of its own scale
     learn                            names out of variance, lengthscales, noise, Z
@@ -123,14 +123,14 @@ def fit(
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
-    epsilon = _inputs.scalar("epsilon", epsilon, positive=True)
+    epsilon = inputs.scalar("epsilon", epsilon, positive=True)
     if epsilon >= 1.0:
         raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in (0, 1)")
-    nat_rate = _inputs.scalar("nat_rate", nat_rate, positive=True)
+    nat_rate = inputs.scalar("nat_rate", nat_rate, positive=True)
     if nat_rate > 1.0:
         raise ValueError(f"nat_rate: found {shown(nat_rate)}, expected a number in (0, 1]")
-    learn = _inputs.names("learn", learn)
-    evaluate = _inputs.flag("evaluate", evaluate)
+    learn = inputs.names("learn", learn)
+    evaluate = inputs.flag("evaluate", evaluate)
     in_steps = batches is not None or batch_size is not None or (n_steps is not None and optimizer != "lbfgs")
     if optimizer is None:
         optimizer = "adam" if in_steps else "lbfgs"

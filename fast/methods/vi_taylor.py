@@ -17,18 +17,18 @@ from typing import Any
 
 import numpy as np
 
-from fast import _inputs
-from fast._options import shown
-from fast._types import FloatArray
-from fast.hyper import Gradients
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.options import checked_options
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
 from fast.ledger import equation
+from fast.likelihood.quadratic_bounds import LINKS, LogLikelihood, Quadratic, taylor
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.vi_jj import latent
-from fast.options import checked_options
-from fast.predict import Prediction, logit_prediction
-from fast.prior import FullPrior
-from fast.quadratic_bounds import LINKS, LogLikelihood, Quadratic, taylor
-from fast.quadratic_search import (
+from fast.one_latent.predict import Prediction, logit_prediction
+from fast.one_latent.prior import FullPrior
+from fast.one_latent.quadratic_search import (
     N_FUN,
     N_UPD,
     Alternation,
@@ -39,8 +39,8 @@ from fast.quadratic_search import (
     prepare,
     stage_two,
 )
-from fast.quadratic_sweep import Prior, evaluate, gradients_at
-from fast.sites import SitePosterior, condition
+from fast.one_latent.quadratic_sweep import Prior, evaluate, gradients_at
+from fast.one_latent.sites import SitePosterior, condition
 
 _SHORTEST = 2.0**-40
 
@@ -52,7 +52,7 @@ class TaylorPosterior(QuadraticPosterior):
 
 
 class Expanded:
-    """Taylor's quadratics, for `fast.quadratic_sweep`."""
+    """Taylor's quadratics, for `fast.one_latent.quadratic_sweep`."""
 
     def __init__(self, log_likelihood: LogLikelihood) -> None:
         self.log_likelihood = log_likelihood
@@ -178,9 +178,9 @@ def fit(
     chosen = checked_learn(learn)
     if likelihood not in LINKS:
         raise ValueError(f"likelihood: found {shown(likelihood)}, expected {' or '.join(LINKS)}")
-    n_upd, n_fun = _inputs.count("n_upd", n_upd), _inputs.count("n_fun", n_fun)
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
+    n_upd, n_fun = inputs.count("n_upd", n_upd), inputs.count("n_fun", n_fun)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
     prior = prepare(
         X,
         y,

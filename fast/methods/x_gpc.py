@@ -8,19 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast import _inputs
-from fast._inputs import Hyper
-from fast._types import FloatArray
-from fast.batch_learning import Learned, maximise
-from fast.errors import NotPositiveDefiniteError
-from fast.fixed_point import Progress, ascend
-from fast.hyper import Gradients, full_gradients, sparse_gradients
-from fast.linalg import solve_rows
-from fast.optim import Packing
-from fast.options import checked_options
-from fast.polya_gamma import pg_mean, update_local
-from fast.predict import Prediction, full_latent, logit_prediction, sparse_latent
-from fast.prior import Evaluation, FullPrior, SparsePrior
+from fast.core import inputs
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.inputs import Hyper
+from fast.core.linalg import solve_rows
+from fast.core.options import checked_options
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
+from fast.likelihood.polya_gamma import pg_mean, update_local
+from fast.one_latent.fixed_point import Progress, ascend
+from fast.one_latent.hyper import full_gradients, sparse_gradients
+from fast.one_latent.learning import Learned, maximise
+from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
+from fast.one_latent.prior import Evaluation, FullPrior, SparsePrior
+from fast.solve.adam import Packing
 
 Prior = SparsePrior | FullPrior
 
@@ -119,14 +120,14 @@ def prepare(
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    X = _inputs.inputs("X", X)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
-    y_sign = _inputs.labels(y, X.shape[0])
-    block_size = _inputs.count("block_size", block_size)
+    X = inputs.inputs("X", X)
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
+    y_sign = inputs.labels(y, X.shape[0])
+    block_size = inputs.count("block_size", block_size)
     if Z is None:
         return FullPrior(X, y_sign, hyper, block_size)
-    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, X.shape[1]))
-    budget = int(_inputs.scalar("memory_budget", memory_budget, positive=False))
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, X.shape[1]))
+    budget = int(inputs.scalar("memory_budget", memory_budget, positive=False))
     return SparsePrior(X, y_sign, Z, hyper, block_size, budget)
 
 
@@ -181,11 +182,11 @@ def fit(
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    tolerance = _inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = _inputs.count("max_iterations", max_iterations)
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
     prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
     n = prior.y_sign.size
-    start = np.sqrt(prior.prior_var) if initial_c is None else _inputs.local(initial_c, n)
+    start = np.sqrt(prior.prior_var) if initial_c is None else inputs.local(initial_c, n)
     end = ascend(prior.evaluate, start, tolerance, max_iterations, bool(accelerate), callback)
     return XGPCPosterior(prior, end.evaluation, end.c, end.evaluation.elbo, end.trace, end.residual, end.converged)
 
@@ -207,8 +208,8 @@ def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) ->
     ValueError           bad input; or class probabilities that miss 1 by more than the stated quadrature error
     """
     prior, evaluation = posterior.prior, posterior.evaluation
-    X_test = _inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = _inputs.count("block_size", block_size)
+    X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
+    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         mean, var = full_latent(
             X_test, prior.X, prior.hyper, posterior.theta, evaluation.factor, evaluation.weights, block_size
@@ -281,14 +282,14 @@ def fit_learning(
     -------
     posterior at the best parameters, and how the best search went
     """
-    X = _inputs.inputs("X", X)
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1])
-    Z = None if Z is None else _inputs.finite_rows("Z", _inputs.inputs("Z", Z, X.shape[1])).copy()
+    X = inputs.inputs("X", X)
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1])
+    Z = None if Z is None else inputs.finite_rows("Z", inputs.inputs("Z", Z, X.shape[1])).copy()
     packing = Packing(learn, hyper, Z)
     if packing.size == 0:
         raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
-    restarts = _inputs.whole("restarts", restarts)
-    rng = np.random.default_rng(_inputs.whole("seed", seed))
+    restarts = inputs.whole("restarts", restarts)
+    rng = np.random.default_rng(inputs.whole("seed", seed))
     start: FloatArray | None = None
 
     def posterior_at(hyper: Hyper, Z: FloatArray | None) -> XGPCPosterior:
@@ -321,8 +322,8 @@ def fit_learning(
             found = maximise(
                 evaluate,
                 moved,
-                max_iterations=_inputs.count("learning_iterations", learning_iterations),
-                tolerance=_inputs.scalar("learning_tolerance", learning_tolerance, positive=True),
+                max_iterations=inputs.count("learning_iterations", learning_iterations),
+                tolerance=inputs.scalar("learning_tolerance", learning_tolerance, positive=True),
             )
         except NotPositiveDefiniteError:
             if k == 0:

@@ -9,18 +9,18 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fast import _inputs
-from fast._inputs import Hyper
-from fast._types import FloatArray
-from fast.bounds import elbo_terms, kl_whitened
-from fast.checkpoint import fingerprint, lists_digest
-from fast.minibatch import Listed, Shuffled, index_lists
-from fast.natural import Moments, Natural, unwhiten
-from fast.optim import Packing
-from fast.options import checked_options
-from fast.polya_gamma import log_cosh, pg_mean, update_local
-from fast.predict import LatentMoments, Prediction, logit_prediction, sparse_latent
-from fast.stochastic import Outcome, Progress, Settings, Sites, State, checked_rate, run_steps
+from fast.core import inputs
+from fast.core.checkpoint import fingerprint, lists_digest
+from fast.core.inputs import Hyper
+from fast.core.options import checked_options
+from fast.core.types import FloatArray
+from fast.likelihood.polya_gamma import log_cosh, pg_mean, update_local
+from fast.one_latent.bound import elbo_terms, kl_whitened
+from fast.one_latent.predict import LatentMoments, Prediction, logit_prediction, sparse_latent
+from fast.one_latent.stochastic import Outcome, Progress, Settings, Sites, State, checked_rate, run_steps
+from fast.solve.adam import Packing
+from fast.solve.minibatch import Listed, Shuffled, index_lists
+from fast.solve.natural import Moments, Natural, unwhiten
 
 _LOG2 = float(np.log(2.0))
 
@@ -171,33 +171,33 @@ def fit(
         if init_batches is not None and y is None:
             raise ValueError("init_batches: found index arrays, expected None with data in blocks")
         source = Shuffled(X, y, batch_size, seed, n=n, block_size=block_size, pool_size=pool_size)
-        n_steps = 10_000 if n_steps is None else _inputs.count("n_steps", n_steps)
+        n_steps = 10_000 if n_steps is None else inputs.count("n_steps", n_steps)
     else:
         if y is None:
             raise ValueError("batches: found index arrays, expected None with data in blocks")
         source = Listed(X, y, batches)
-        n_steps = len(source) if n_steps is None else _inputs.count("n_steps", n_steps)
+        n_steps = len(source) if n_steps is None else inputs.count("n_steps", n_steps)
         if n_steps > len(source):
             raise ValueError(f"n_steps: found {n_steps}, expected at most {len(source)}, the number of batches")
-    hyper = _inputs.hyper(variance, lengthscales, noise, jitter, source.d)
-    Z = _inputs.finite_rows("Z", _inputs.inputs("Z", Z, source.d)).copy()
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, source.d)
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, source.d)).copy()
     learn = Packing(learn, hyper, Z).names
     settings = Settings(
         n_steps,
         checked_rate(rate),
         learn,
-        _inputs.scalar("learning_rate", learning_rate, positive=True),
-        _inputs.count("window", window),
+        inputs.scalar("learning_rate", learning_rate, positive=True),
+        inputs.count("window", window),
         _threshold(stop, default=batches is None and holdout is None),
-        _inputs.count("check_every", check_every) if check_every is not None else 50 if batches is None else 1,
+        inputs.count("check_every", check_every) if check_every is not None else 50 if batches is None else 1,
         bool(trace),
         checkpoint,
-        _inputs.count("checkpoint_every", checkpoint_every),
+        inputs.count("checkpoint_every", checkpoint_every),
     )
     if holdout is not None and not (isinstance(holdout, (tuple, list)) and len(holdout) == 2):
-        raise ValueError(f"holdout: found {_inputs.shown(holdout)}, expected None or a pair (X, y)")
+        raise ValueError(f"holdout: found {inputs.shown(holdout)}, expected None or a pair (X, y)")
     score = None if holdout is None else _holdout_score(holdout, source.d)
-    holdout_every = _inputs.count("holdout_every", holdout_every)
+    holdout_every = inputs.count("holdout_every", holdout_every)
     starts = None
     if init_batches is not None:
         listed = Listed(X, y, index_lists("init_batches", init_batches, source.n))
@@ -236,7 +236,7 @@ def fit(
 def _threshold(stop: float | None, default: bool) -> float | None:
     if stop is None:
         return 1e-4 if default else None
-    return _inputs.scalar("stop", stop, positive=False) or None
+    return inputs.scalar("stop", stop, positive=False) or None
 
 
 def _marked(settings: Settings, hyper: Hyper, run: dict[str, Any], arrays: dict[str, Any]) -> Settings:
@@ -252,8 +252,8 @@ def _marked(settings: Settings, hyper: Hyper, run: dict[str, Any], arrays: dict[
 
 
 def _holdout_score(holdout: tuple[Any, Any], d: int) -> Callable[[State], float]:
-    X = _inputs.inputs("holdout", holdout[0], d)
-    y_sign = _inputs.labels(holdout[1], X.shape[0])
+    X = inputs.inputs("holdout", holdout[0], d)
+    y_sign = inputs.labels(holdout[1], X.shape[0])
 
     def score(state: State) -> float:
         latent = _latent(state, X, 4096)
@@ -297,8 +297,8 @@ def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Predi
     ------
     ValueError           bad input; or class probabilities that miss 1 by more than the stated quadrature error
     """
-    X_test = _inputs.inputs("X_test", X_test, posterior.hyper.lengthscales.size, allow_empty=True)
-    latent = _latent(posterior.state, X_test, _inputs.count("block_size", block_size))
+    X_test = inputs.inputs("X_test", X_test, posterior.hyper.lengthscales.size, allow_empty=True)
+    latent = _latent(posterior.state, X_test, inputs.count("block_size", block_size))
     return logit_prediction(latent.mean, latent.var)
 
 
@@ -327,9 +327,9 @@ def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) ->
     y : (n,)             ints 0, 1
     block_size : int     data at a time
     """
-    X = _inputs.inputs("X", X, posterior.hyper.lengthscales.size)
-    y_sign = _inputs.labels(y, X.shape[0])
-    block_size = _inputs.count("block_size", block_size)
+    X = inputs.inputs("X", X, posterior.hyper.lengthscales.size)
+    y_sign = inputs.labels(y, X.shape[0])
+    block_size = inputs.count("block_size", block_size)
     total = 0.0
     for start in range(0, X.shape[0], block_size):
         part = slice(start, start + block_size)

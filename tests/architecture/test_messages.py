@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import fast._options
+import fast.core.checks
 import gibbs._options
 import reference.common._options
 import validation.quoting
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOWN = [package.shown for package in (fast._options, gibbs._options, reference.common._options, validation.quoting)]
+SHOWN = [package.shown for package in (fast.core.checks, gibbs._options, reference.common._options, validation.quoting)]
 
 
 def deep():

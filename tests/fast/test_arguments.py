@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fast.class_projections import InducingClasses
-from fast.class_stream import TiedStream
+from fast.core.hyper import class_hyper
 from fast.methods import (
     apep,
     ep,
@@ -21,7 +20,8 @@ from fast.methods import (
     vb_probit,
     vi_robust,
 )
-from fast.multiclass_prior import class_hyper
+from fast.sparse_classes.projections import InducingClasses
+from fast.sparse_classes.stream import TiedStream
 
 WITH_EPSILON = (vi_robust, pep, apep, label_regression)
 SPARSE = (ep, sep, gfitc, vi_robust, pep, apep, label_regression, laplace_sparse)

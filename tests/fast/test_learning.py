@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fast.defaults import default_lengthscales
-from fast.kernels import PreparedKernel, se_ard, se_ard_vjp
+from fast.kernel.defaults import default_lengthscales
+from fast.kernel.kernels import PreparedKernel, se_ard, se_ard_vjp
 from fast.methods import x_gpc
-from fast.optim import Packing
+from fast.solve.adam import Packing
 
 
 def largest(left, right):
@@ -106,7 +106,7 @@ def test_bad_settings_of_a_search_are_named(change, text):
 
 
 def test_a_packing_gives_back_what_it_was_given(rng):
-    from fast._inputs import hyper
+    from fast.core.inputs import hyper
 
     start, Z = hyper(2.0, np.array([0.5, 3.0]), 0.1, 1e-6, 2), rng.normal(size=(4, 2))
     packing = Packing(("Z", "noise", "variance", "lengthscales"), start, Z)
@@ -142,9 +142,9 @@ def test_default_lengthscales_of_data_without_spread_are_positive_and_finite(X):
 
 
 def test_a_search_that_stops_on_a_slope_is_not_called_converged():
-    from fast._inputs import hyper
-    from fast.batch_learning import maximise
-    from fast.hyper import Gradients
+    from fast.core.inputs import hyper
+    from fast.core.results import Gradients
+    from fast.one_latent.learning import maximise
 
     start = hyper(2.0, np.array([0.5, 3.0]), 0.1, 1e-6, 2)
 
@@ -167,9 +167,9 @@ def test_a_search_that_stops_on_a_slope_is_not_called_converged():
 
 @pytest.mark.parametrize("start", [0.0, 2.0])
 def test_a_search_does_not_leap_over_a_maximum_to_a_plateau(start):
-    from fast._inputs import hyper
-    from fast.batch_learning import maximise
-    from fast.hyper import Gradients
+    from fast.core.inputs import hyper
+    from fast.core.results import Gradients
+    from fast.one_latent.learning import maximise
 
     def evaluate(at, Z):
         # a hill of height 100 at log variance 1, and beyond 6 a plain of height 70, higher than the start's 61

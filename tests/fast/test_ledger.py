@@ -26,7 +26,17 @@ def test_ids_of_stacked_markers_add_up_and_the_hook_sees_the_output_once(monkeyp
     assert seen == [(double, 6)]
 
 
-@pytest.mark.parametrize("module", ["kernels", "polya_gamma", "bounds", "prior", "predict", "quadrature"])
+@pytest.mark.parametrize(
+    "module",
+    [
+        "kernel.kernels",
+        "likelihood.polya_gamma",
+        "likelihood.quadrature",
+        "one_latent.bound",
+        "one_latent.prior",
+        "one_latent.predict",
+    ],
+)
 def test_every_mechanism_that_realises_equations_is_marked(module):
     import importlib
 

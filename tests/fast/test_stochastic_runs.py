@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fast.methods import x_gpc_svi
-from fast.natural import Moments
-from fast.stopping import Falling, converged_holdout, converged_parameters, parameter_change
+from fast.solve.natural import Moments
+from fast.solve.stopping import Falling, converged_holdout, converged_parameters, parameter_change
 
 
 def smooth_data(n=600, d=2, seed=3):

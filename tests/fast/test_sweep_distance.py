@@ -1,9 +1,9 @@
-"""`fast.class_training.SweepDistance`: what is left of a damped sweep whose changes fall linearly."""
+"""`fast.sparse_classes.training.SweepDistance`: what is left of a damped sweep whose changes fall linearly."""
 
 import numpy as np
 import pytest
 
-from fast.class_training import SweepDistance
+from fast.sparse_classes.training import SweepDistance
 
 
 def swept(damping, eigenvalue, rate, sweeps):

@@ -147,7 +147,7 @@ def test_a_target_in_no_module_is_an_error():
     nowhere = Fault("x", "fast", "x-gpc", "", ("no_such_module:f",), lambda f: f)
     with pytest.raises(FaultError, match="found no module 'no_such_module'"), seeded(nowhere):
         pass
-    half = Fault("x", "fast", "x-gpc", "", ("fast.kernels",), lambda f: f)
+    half = Fault("x", "fast", "x-gpc", "", ("fast.kernel.kernels",), lambda f: f)
     with pytest.raises(FaultError, match="expected module:attribute"), seeded(half):
         pass
 

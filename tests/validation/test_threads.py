@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-import fast.threads
+import fast.core.threads
 import gibbs.threads
 import validation.threads
 from fast.estimators import LaplaceClassifier, SVGPClassifier, XGPClassifier
@@ -33,7 +33,7 @@ def _two():
 SMALL, LARGE = (30, None), (1000, None)
 ENTER = {
     "validation": lambda small: validation.threads.blas_threads(*(SMALL if small else LARGE)),
-    "fast": lambda small: fast.threads._blas_threads(*(SMALL if small else LARGE)),
+    "fast": lambda small: fast.core.threads._blas_threads(*(SMALL if small else LARGE)),
     "gibbs": lambda small: gibbs.threads._blas_threads(30 if small else 1000),
 }
 

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 
-from fast.class_data import ClassData
-from fast.class_inference import inducing_classes
-from fast.class_projections import InducingClasses
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.inference import inducing_classes
+from fast.sparse_classes.projections import InducingClasses
 from validation.bench.measure import Row, best_of
 
 LEARN = ("variance", "lengthscales", "noise", "Z")

@@ -13,7 +13,7 @@ from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.linalg.lapack import dpotrf
 
 from fast.methods import vi_jj
-from fast.quadratic_search import Alternation, prepare, stage_one, stage_two
+from fast.one_latent.quadratic_search import Alternation, prepare, stage_one, stage_two
 from validation.bench.measure import Row, best_of
 
 _LEARN = ("variance", "lengthscales")
@@ -132,7 +132,7 @@ _TRAIN = """
 import sys
 import numpy as np
 from fast.methods import vi_jj
-from fast.quadratic_sweep import gradients_at
+from fast.one_latent.quadratic_sweep import gradients_at
 
 def anonymous():
     with open("/proc/self/status") as status:

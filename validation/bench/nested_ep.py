@@ -10,8 +10,8 @@ import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.methods import nested_ep
-from fast.multiclass_prior import MulticlassPrior, prepare
 from validation.bench.measure import Row, best_of
 
 # n, C at which an iteration is asked to take at most 1.5 times its floor

@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fast.methods import x_gpc_svi
-from fast.minibatch import Shuffled
-from fast.online import Online
+from fast.one_latent.online import Online
+from fast.solve.minibatch import Shuffled
 from validation.bench.measure import Row
 
 Array = NDArray[np.float64]

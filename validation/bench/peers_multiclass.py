@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fast.class_training import Progress, drawn
 from fast.methods import sep
+from fast.sparse_classes.training import Progress, drawn
 from validation import datasets
 from validation.bench.measure import Row
 from validation.datasets.folder import ENVIRONMENT

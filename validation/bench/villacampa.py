@@ -14,8 +14,8 @@ from scipy.linalg.blas import dtrmm, dtrsm
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_ndtr
 
-from fast.class_sep import TiedRun
-from fast.class_training import ClassPacking, _Steps, settings_of
+from fast.sparse_classes.sep import TiedRun
+from fast.sparse_classes.training import ClassPacking, _Steps, settings_of
 from validation.bench import class_steps
 from validation.bench.class_steps import LEARN, Floor, Operands
 from validation.bench.measure import Row

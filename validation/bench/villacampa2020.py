@@ -10,10 +10,10 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 from scipy.special import erfcx, log_ndtr
 
-from fast.alpha_energies import Energy
-from fast.alpha_joint import JointSteps
-from fast.alpha_runs import EnergyRun
-from fast.class_training import settings_of
+from fast.sparse_classes.alpha_energies import Energy
+from fast.sparse_classes.alpha_joint import JointSteps
+from fast.sparse_classes.alpha_runs import EnergyRun
+from fast.sparse_classes.training import settings_of
 from validation.bench import class_steps
 from validation.bench.class_steps import LEARN, Floor, Operands
 from validation.bench.measure import Row, best_of

@@ -15,11 +15,11 @@ from scipy.linalg.blas import dtrmm, dtrsm
 from scipy.linalg.lapack import dpotrf, dtrtri
 
 from fast.methods import x_gpc_svi
-from fast.minibatch import Shuffled
-from fast.natural import RateMemory
-from fast.optim import AdamState, Packing
-from fast.stochastic import Kernel, Run, Settings, State
-from fast.stopping import Falling
+from fast.one_latent.stochastic import Kernel, Run, Settings, State
+from fast.solve.adam import AdamState, Packing
+from fast.solve.minibatch import Shuffled
+from fast.solve.natural import RateMemory
+from fast.solve.stopping import Falling
 from validation.bench.measure import Row, best_of
 
 _LEARN = ("variance", "lengthscales", "noise")
@@ -27,7 +27,7 @@ _LEARN = ("variance", "lengthscales", "noise")
 
 def _run(X: Any, y: Any, Z: Any, learn: tuple[str, ...], batch_size: int = 100) -> Run:
     """A run that is past its start."""
-    hyper = x_gpc_svi._inputs.hyper(2.0, np.full(Z.shape[1], 2.0), 0.1, 1e-6, Z.shape[1])
+    hyper = x_gpc_svi.inputs.hyper(2.0, np.full(Z.shape[1], 2.0), 0.1, 1e-6, Z.shape[1])
     packing = Packing(learn, hyper, Z)
     run = Run(
         State.prior(Kernel(hyper, Z)),

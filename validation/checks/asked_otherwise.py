@@ -170,9 +170,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.class_data import ClassData
-    from fast.fitc_latents import LatentRun
     from fast.methods import gfitc
+    from fast.sparse_classes.data import ClassData
+    from fast.sparse_classes.fitc_latents import LatentRun
 
     start = gfitc.fit(_X, _Y, 3, *_PRIOR, _Z, max_iterations=8).run
     held = {name: np.array(value) for name, value in start.state().items()}

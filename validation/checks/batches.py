@@ -28,7 +28,7 @@ _EPOCHS = 3
 
 
 def _source(n: int, batch: int, block: int, pool: int, seed: int) -> Any:
-    from fast.minibatch import Shuffled
+    from fast.solve.minibatch import Shuffled
 
     rows = np.arange(n, dtype=np.float64)
     return Shuffled(
@@ -106,7 +106,7 @@ def shuffling() -> Iterable[Outcome]:
 
 
 def _wrong_bijection(count: int) -> bool:
-    from fast.minibatch import permuted
+    from fast.solve.minibatch import permuted
 
     rng = np.random.default_rng(count)
     maps = [[permuted(k, count, keys) for k in range(count)] for keys in rng.integers(0, 2**32, size=(3, 6))]
@@ -117,7 +117,7 @@ def _even() -> Compared:
     """Where the first two of nine blocks go, over 900 keys: chi-square of 72 cells, each 12.5 expected."""
     from scipy.stats import chi2
 
-    from fast.minibatch import permuted
+    from fast.solve.minibatch import permuted
 
     count, draws = 9, 900
     cells = np.zeros((count, count))
@@ -133,7 +133,7 @@ def _even() -> Compared:
 
 
 def _wrong_lengths() -> list[str]:
-    from fast.minibatch import Shuffled
+    from fast.solve.minibatch import Shuffled
 
     rng = np.random.default_rng(0)
     blocks = [(rng.normal(size=(3, 2)), np.array([0, 1, 0])) for _ in range(3)]
@@ -164,8 +164,8 @@ def _epochs_by_default() -> int:
 
 
 def _wrong_lists() -> int:
-    from fast.class_training import drawn
     from fast.methods.epgpc_svi import drawn_batches
+    from fast.sparse_classes.training import drawn
 
     wrong = 0
     for n, batch in ((8, 3), (9, 3), (5, 8)):
@@ -191,7 +191,7 @@ def _wrong_lists() -> int:
 
 def stopping() -> Iterable[Outcome]:
     """Criteria of both witnesses on the same sequences, and the watch over a falling bound against its definition."""
-    from fast import stopping as ours
+    from fast.solve import stopping as ours
     from reference.wenzel2019 import experiments as theirs
 
     rng = np.random.default_rng(11)
@@ -229,7 +229,7 @@ def stopping() -> Iterable[Outcome]:
 
 
 def _moments(mean: Array, cov: Array) -> Any:
-    from fast.natural import Moments
+    from fast.solve.natural import Moments
 
     return Moments(mean, cov)
 
@@ -253,7 +253,7 @@ def falls(estimates: Array, n: int) -> int:
 
 
 def _wrong_watch(rng: np.random.Generator) -> int:
-    from fast.stopping import Falling
+    from fast.solve.stopping import Falling
 
     wrong = 0
     for number in range(40):
@@ -287,7 +287,7 @@ def own_digest(array: Array) -> str:
 
 def files() -> Iterable[Outcome]:
     """Digests, a round trip, and every file that must be refused."""
-    from fast import checkpoint
+    from fast.core import checkpoint
 
     rng = np.random.default_rng(3)
     arrays = [rng.normal(size=shape) for shape in ((7,), (5, 3), (2, 3, 4))] + [np.arange(6), np.arange(4) > 1]

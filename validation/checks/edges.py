@@ -74,7 +74,7 @@ _EXACT: tuple[tuple[list[float], list[float], int], ...] = (
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.winner import winner
+    from fast.likelihood.largest import winner
 
     mean, var = np.array([row[0] for row in _EXACT]), np.array([row[1] for row in _EXACT])
     y = np.array([row[2] for row in _EXACT])
@@ -121,8 +121,8 @@ def _stack() -> tuple[Array, NDArray[np.bool_]]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast import linalg
-    from fast.errors import NotPositiveDefiniteError
+    from fast.core import linalg
+    from fast.core.errors import NotPositiveDefiniteError
     from gibbs import linalg as chains
     from gibbs.errors import NotPositiveDefiniteError as NoFactorError
 
@@ -175,10 +175,10 @@ def _gaussian_mean(function: Callable[[Array], Array], mean: float, var: float) 
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.logit import expected_log_logit
-    from fast.matern import correlation
-    from fast.polya_gamma import pg_mean
-    from fast.probit import expected_log_probit
+    from fast.kernel.matern import correlation
+    from fast.likelihood.logit import expected_log_logit
+    from fast.likelihood.polya_gamma import pg_mean
+    from fast.likelihood.probit import expected_log_probit
 
     c = np.array([0.0, 1e-160, 1e-9, 1e-3, 0.4, 60.0, 1e9])
     near = 0.25 - c**2 / 48.0
@@ -214,8 +214,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.nested_sites import Differences
-    from fast.sobol_rule import log_orthant
+    from fast.core.results import Differences
+    from fast.likelihood.sobol_rule import log_orthant
 
     mean = np.array([[-1.0, 0.4], [-50.0, -45.0], [-33.0, 2.0], [35.0, 31.0], [-29.0, 40.0]])
     cov = np.broadcast_to(np.diag([1.3, 0.8]), (5, 2, 2))
@@ -250,7 +250,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.multiclass_predict import quadrature_probabilities, softmax_probabilities
+    from fast.full_classes.predict import quadrature_probabilities, softmax_probabilities
 
     rng = np.random.default_rng(23)
     root = 0.35 * rng.standard_normal((4, 3, 3))
@@ -282,7 +282,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.stopping import Falling
+    from fast.solve.stopping import Falling
 
     n, steps = 40, np.arange(600)
     limit = 0.5 * n * np.log(2.0)

@@ -153,9 +153,9 @@ def _of_classes(entry: Entry, asked: Request, found: Any, predicted: Any) -> Ans
 
 
 def _of_full(entry: Entry, asked: Request, X_new: Any) -> Answer:
+    from fast.full_classes.learning import search
+    from fast.full_classes.prior import prepare
     from fast.methods import nested_iep
-    from fast.multiclass_learning import search
-    from fast.multiclass_prior import prepare
 
     module = _method(entry)
     prior = prepare(*asked.arguments, shared=True)

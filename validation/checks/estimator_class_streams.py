@@ -131,7 +131,7 @@ def brought() -> Iterable[Outcome]:
 
 def _defaults(model: Any) -> float:
     """Departures of a stream from what is documented, and bad settings that it takes."""
-    from fast.class_stream import TiedStream
+    from fast.sparse_classes.stream import TiedStream
 
     points = model._online.run.points
     stream = TiedStream(points)

@@ -72,7 +72,7 @@ def median_lengthscales(X: Array) -> Array:
 
 def lengthscales() -> Iterable[Outcome]:
     """The median of distances on inputs of all kinds, and of a subsample of many rows."""
-    from fast.defaults import default_lengthscales
+    from fast.kernel.defaults import default_lengthscales
 
     rng = np.random.default_rng(4)
     X = rng.normal(size=(40, 3)) * [1.0, 5.0, 0.2]
@@ -221,7 +221,7 @@ def machinery() -> Iterable[Outcome]:
     """A stub in the place of training: jitter that is raised, counts of steps, odds of certain predictions, lines."""
     from sklearn.exceptions import NotFittedError
 
-    from fast.errors import NotPositiveDefiniteError
+    from fast.core.errors import NotPositiveDefiniteError
 
     problem = data(2)
     for jitter, variance, times in ((0.0, 3.0, 1), (1e-7, 3.0, 3), (1e-12, 2.0, 2), (0.0, 1.0, 4), (0.0, 1.0, 0)):

@@ -302,7 +302,7 @@ def listed(method: str) -> Iterable[Outcome]:
 
 def _online(**more: Any) -> tuple[Any, Steps]:
     from fast.methods.x_gpc_svi import PolyaGamma
-    from fast.online import Online
+    from fast.one_latent.online import Online
 
     problem, prior = data(2, n=40), tuple(_PRIOR.values())
     online = Online(PolyaGamma(), prior[0], prior[1], prior[2], prior[3], problem.X[::6].tolist(), **more)

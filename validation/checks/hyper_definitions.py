@@ -351,8 +351,8 @@ def _witness_objective(
     value, slope = _smooth_evidence(log_theta), own.slope(_smooth_evidence, log_theta) / theta
     laws = {name: LAWS[name] for name in learn}
     if witness == "fast":
-        from fast.multiclass_learning import map_objective
-        from fast.multiclass_prior import ClassGradients, ClassHyper
+        from fast.core.hyper import ClassGradients, ClassHyper
+        from fast.full_classes.learning import map_objective
 
         if shared:  # each row holds the sum over the classes
             slope = np.broadcast_to(slope.sum(axis=0), slope.shape)

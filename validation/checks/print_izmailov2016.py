@@ -17,9 +17,9 @@ from scipy.integrate import quad_vec
 from scipy.special import expit, gammaln, kv
 from scipy.stats import multivariate_normal, norm
 
-from fast import kernels as fast_kernels
+from fast.kernel import kernels as fast_kernels
+from fast.likelihood.quadratic_bounds import jj_coefficient
 from fast.methods import vi_jj
-from fast.quadratic_bounds import jj_coefficient
 from reference.izmailov2016 import bound, errata, experiments, jaakkola_jordan, kernels, model, sparse, taylor
 from reference.izmailov2016._prior import Prior
 from validation.checks.core import Compared, Context, Outcome, check

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, softmax
 from scipy.stats import multivariate_normal, t
 
-from fast import multiclass_learning
+from fast.full_classes import learning as multiclass_learning
 from reference.riihimaki2013 import (
     complexity,
     errata,

@@ -398,8 +398,8 @@ def diverging(runs: Iterable[Run]) -> Iterable[Outcome]:
 
 def fallback(method: str) -> Iterable[Outcome]:
     """Mixing that meets a matrix without a factor, and mixing that has a bug."""
-    from fast import class_mixing
-    from fast.errors import NotPositiveDefiniteError
+    from fast.core.errors import NotPositiveDefiniteError
+    from fast.sparse_classes import mixing as class_mixing
 
     options = {"damping": 0.7, "alpha": 0.7} if method == "pep" else {"damping": 0.7}
     run = Run("", method, method, "threshold errors" if method == "pep" else "threshold", options)

@@ -197,11 +197,11 @@ class _Ended(NamedTuple):
 
 
 def _fast_search(hill: _Hill, max_iterations: int = 200, max_evaluations: int = 15_000) -> tuple[_Ended, Any]:
-    from fast._inputs import Hyper
-    from fast.batch_learning import maximise
-    from fast.errors import NotPositiveDefiniteError
-    from fast.hyper import Gradients
-    from fast.optim import Packing
+    from fast.core.errors import NotPositiveDefiniteError
+    from fast.core.inputs import Hyper
+    from fast.core.results import Gradients
+    from fast.one_latent.learning import maximise
+    from fast.solve.adam import Packing
 
     start = Hyper(1.3, np.array([0.7]), 0.2, 0.0)
 
@@ -330,8 +330,8 @@ def _restart_promises() -> Iterable[str]:
     """Restarts of x-gpc: logarithms of the scales moved by standard normals, Z where it was, the best end."""
     from unittest import mock
 
-    from fast.batch_learning import Learned
     from fast.methods import x_gpc
+    from fast.one_latent.learning import Learned
 
     problem = line("logit")
     assert problem.Z is not None
@@ -357,7 +357,7 @@ def _restart_promises() -> Iterable[str]:
 
 def _mixing_promises() -> Iterable[str]:
     """Anderson mixing of a linear iteration in four dimensions: its fixed point after five differences."""
-    from fast.mixing import Mixing
+    from fast.solve.mixing import Mixing
 
     A, top = np.diag([0.2, 0.5, 0.9, 1.3]), np.array([1.0, -2.0, 3.0, 0.5])
     A[0, 1] = A[1, 0] = 0.1

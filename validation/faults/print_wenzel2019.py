@@ -41,7 +41,7 @@ FAULTS: tuple[Fault, ...] = (
         "fast",
         "x-gpc",
         "(11) of fast with a millionth of the variance missing: its end is no zero of A.3",
-        ("fast.fixed_point:update_local",),
+        ("fast.one_latent.fixed_point:update_local",),
         _smaller_variance,
         _PROBLEMS,
         ("print/x-gpc/updates",),

@@ -177,7 +177,7 @@ def _kernels() -> Iterable[Fault]:
             "kernel-without-half",
             "the kernel is exp(-r^2), without the half",
             ("reference.common.kernels:squared_exponential", _input(3, "lengthscales", lambda x: _LENGTH * x)),
-            ("fast.kernels:PreparedKernel.__init__", _input(3, "lengthscales", lambda x: _LENGTH * x)),
+            ("fast.kernel.kernels:PreparedKernel.__init__", _input(3, "lengthscales", lambda x: _LENGTH * x)),
             _value(method),
         )
 
@@ -223,7 +223,7 @@ def _predictions() -> Iterable[Fault]:
             "deviation-for-variance",
             said,
             (f"reference.{paper}:predict_latent", _output(1, change=np.sqrt)),
-            ("fast.predict:sparse_latent", _output(1, change=np.sqrt)),
+            ("fast.one_latent.predict:sparse_latent", _output(1, change=np.sqrt)),
             "limit/{}/predictions",
         )
     for method in (*_PAIRS, "vi-robust", "pep", *_ENERGIES, "label-regression"):
@@ -232,7 +232,7 @@ def _predictions() -> Iterable[Fault]:
             (f"reference.villacampa{paper}.prediction:predictive_latent_variance", _output(change=np.sqrt)),
         )
         here: tuple[tuple[str, Make], ...] = (
-            ("fast.class_inference:predictive_moments", _output("var", change=np.sqrt)),
+            ("fast.sparse_classes.inference:predictive_moments", _output("var", change=np.sqrt)),
         )
         if method == "sep":  # one function at data and test points
             there = (*there, ("reference.villacampa2017.methods:marginals", _output("var", change=np.sqrt)))
@@ -256,7 +256,7 @@ def _predictions() -> Iterable[Fault]:
             "half-of-predictive-covariance",
             "half of the covariance of a test point's latent values",
             ("reference.riihimaki2013.prediction:predict_latent_covariance", _output(change=_half)),
-            ("fast.multiclass_predict:latent_law", _output(1, change=_half)),
+            ("fast.full_classes.predict:latent_law", _output(1, change=_half)),
             _value(method),
         )
     yield _shared(
@@ -314,7 +314,7 @@ def _binary() -> Iterable[Fault]:
             "local-parameter-of-mean-alone",
             "c is |E f|, without the variance",
             ("reference.wenzel2019.updates:update_local", _mean_alone),
-            ("fast.polya_gamma:update_local", lambda original: lambda mean, var: np.abs(mean) + 1e-3),
+            ("fast.likelihood.polya_gamma:update_local", lambda original: lambda mean, var: np.abs(mean) + 1e-3),
             _value(method),
         )
     yield _shared(
@@ -322,7 +322,7 @@ def _binary() -> Iterable[Fault]:
         "share-of-batch-forgotten",
         "a batch stands for itself, not for n/|S| times as much",
         ("reference.wenzel2019.updates:natural_gradient_minibatch", _share_of_one),
-        ("fast.natural:natural_gradient", _input(3, "scale", lambda scale: 1.0)),
+        ("fast.solve.natural:natural_gradient", _input(3, "scale", lambda scale: 1.0)),
         "limit/{}/batch_definition",
     )
     yield _shared(
@@ -330,7 +330,7 @@ def _binary() -> Iterable[Fault]:
         "divergence-halved",
         "the bound has half of the divergence",
         lost,
-        ("fast.bounds:kl_whitened", _output(change=_half)),
+        ("fast.one_latent.bound:kl_whitened", _output(change=_half)),
         "limit/{}/batch_definition",
     )
     yield _shared(
@@ -338,7 +338,7 @@ def _binary() -> Iterable[Fault]:
         "curvature-halved",
         "second derivatives of E log Phi have half of their size",
         ("reference.common.probit:expect_log_phi", _output("second", change=_half)),
-        ("fast.probit:expected_log_probit", _output("curvature", change=_half)),
+        ("fast.likelihood.probit:expected_log_probit", _output("curvature", change=_half)),
         "limit/{}/batch_definition",
     )
     yield _shared(
@@ -346,7 +346,7 @@ def _binary() -> Iterable[Fault]:
         "divergence-halved-in-batches",
         "the bound of a stochastic run has half of the divergence",
         lost,
-        ("fast.bounds:kl_whitened", _output(change=_half)),
+        ("fast.one_latent.bound:kl_whitened", _output(change=_half)),
         "limit/{}/batch_definition",
     )
     yield _shared(
@@ -354,7 +354,7 @@ def _binary() -> Iterable[Fault]:
         "tilted-curvature-halved",
         "the second derivative of a tilted normaliser has half of its size",
         ("reference.wenzel2019.epgpc:ep_tilted", _output("curvature", change=_half)),
-        ("fast.probit:log_expected_probit", _output("curvature", change=_half)),
+        ("fast.likelihood.probit:log_expected_probit", _output("curvature", change=_half)),
         ("limit/{}/definition", "limit/{}/batch_definition"),
     )
     yield _shared(
@@ -370,7 +370,7 @@ def _binary() -> Iterable[Fault]:
         "share-of-batch-forgotten",
         "a batch stands for itself, not for n/|S| times as much",
         ("reference.izmailov2016.bound:elbo_gradient", _input(6, "weight", lambda weight: 1.0)),
-        ("fast.explicit_q:batch_bound", _input(4, "scale", lambda scale: 1.0)),
+        ("fast.one_latent.explicit_q:batch_bound", _input(4, "scale", lambda scale: 1.0)),
         "limit/{}/batch_definition",
     )
     for method in _JAAKKOLA:
@@ -382,7 +382,7 @@ def _binary() -> Iterable[Fault]:
                 ("reference.izmailov2016.jaakkola_jordan:jj_lambda", _printed_lambda),
                 ("reference.izmailov2016.jaakkola_jordan:jj_constant", _printed_constant),
             ),
-            ("fast.quadratic_bounds:jj_coefficient", _printed_lambda),
+            ("fast.likelihood.quadratic_bounds:jj_coefficient", _printed_lambda),
             "slope/{}/stationary",
         )
         yield _shared(
@@ -390,7 +390,7 @@ def _binary() -> Iterable[Fault]:
             "xi-of-mean-alone",
             "xi is |E f|, without the variance",
             ("reference.izmailov2016.jaakkola_jordan:jj_optimal_xi", _input(1, "latent_var", lambda v: 0.0 * v)),
-            ("fast.quadratic_bounds:jj_local", _input(1, "latent_var", lambda v: 0.0 * v)),
+            ("fast.likelihood.quadratic_bounds:jj_local", _input(1, "latent_var", lambda v: 0.0 * v)),
             "slope/{}/stationary",
         )
     yield _shared(
@@ -398,7 +398,7 @@ def _binary() -> Iterable[Fault]:
         "curvature-halved",
         "the expansion has half of the curvature",
         ("reference.izmailov2016.taylor:taylor_psi", _output(change=_half)),
-        ("fast.quadratic_bounds:taylor", _curved),
+        ("fast.likelihood.quadratic_bounds:taylor", _curved),
         ("slope/{}/stationary", "slope/{}/projected_mode"),
     )
 
@@ -421,7 +421,7 @@ def _sparse() -> Iterable[Fault]:
             "conditional-variance-halved",
             "half of what inducing values leave open of a latent value",
             ("reference.villacampa2017.factors:refined_pairs", _input(3, "cond_var", _half)),
-            ("fast.pairwise_factors:pair_tilt", _input(5, "cond_var", _half)),
+            ("fast.sparse_classes.pairwise_factors:pair_tilt", _input(5, "cond_var", _half)),
             "limit/{}/definition",
         )
     for method in _PAIRS:
@@ -430,7 +430,7 @@ def _sparse() -> Iterable[Fault]:
             "curvature-halved",
             "the second derivative of a factor's normaliser has half of its size",
             ("reference.villacampa2017.scalar:pairwise_tilted", _output("curvature", change=_half)),
-            ("fast.pairwise_factors:pair_tilt", _output("curvature", change=_half)),
+            ("fast.sparse_classes.pairwise_factors:pair_tilt", _output("curvature", change=_half)),
             "limit/{}/definition",
         )
     yield _shared(
@@ -439,7 +439,7 @@ def _sparse() -> Iterable[Fault]:
         "the n-th root counts data, not factors",
         ("reference.villacampa2017.sep:factor_counts", _sep_counts),
         (
-            "fast.class_sep:factor_counts",
+            "fast.sparse_classes.sep:factor_counts",
             lambda original: lambda class_counts, n, count: np.full(class_counts.size, float(n)),
         ),
         "limit/{}/definition",
@@ -449,7 +449,7 @@ def _sparse() -> Iterable[Fault]:
         "share-of-batch-forgotten",
         "learning takes a batch for itself, not for N/|S| times as much",
         ("reference.villacampa2017.gradients:minibatch_scale", lambda original: lambda n, batch_size: 1.0),
-        ("fast.class_sep:data_scale", lambda original: lambda n, batch_size: 1.0),
+        ("fast.sparse_classes.sep:data_scale", lambda original: lambda n, batch_size: 1.0),
         "slope/{}/batch_definition",
         "toy-3-sparse-threshold",
     )
@@ -458,7 +458,7 @@ def _sparse() -> Iterable[Fault]:
         "damping-of-shift-forgotten",
         "the cavity keeps all of the tied factor's shift",
         ("reference.villacampa2017.sep:sep_cavity", _whole_shift_reference),
-        ("fast.class_sep:tied_cavity", _whole_shift_fast),
+        ("fast.sparse_classes.sep:tied_cavity", _whole_shift_fast),
         ("limit/{}/definition", "limit/{}/batch_definition"),
     )
     yield _shared(
@@ -466,7 +466,7 @@ def _sparse() -> Iterable[Fault]:
         "labelling-errors-halved",
         "the bound takes half of epsilon",
         ("reference.villacampa2017.vi_gradients:expected_terms", _input(3, "epsilon", _half)),
-        ("fast.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
+        ("fast.sparse_classes.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
         "limit/{}/definition",
     )
     yield _shared(
@@ -474,7 +474,7 @@ def _sparse() -> Iterable[Fault]:
         "conditional-variance-halved",
         "half of what inducing values leave open of a latent value",
         ("reference.villacampa2017.vi_gradients:latent_moments", _input(2, "cond_var", _half)),
-        ("fast.alpha_runs:data_moments", _less_open),
+        ("fast.sparse_classes.alpha_runs:data_moments", _less_open),
         "limit/{}/definition",
     )
     for method in ("pep", *_ENERGIES):
@@ -484,8 +484,8 @@ def _sparse() -> Iterable[Fault]:
             "powers of the likelihood take half of epsilon",
             ("reference.villacampa2020.power_likelihood:scaled_log_expected_powers", _input(3, "epsilon", _half)),
             (
-                ("fast.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
-                ("fast.robust_power:robust_probabilities", _input(1, "epsilon", _half)),
+                ("fast.sparse_classes.alpha_runs:powered_labels", _input(3, "epsilon", _half)),
+                ("fast.likelihood.power:robust_probabilities", _input(1, "epsilon", _half)),
             ),
             ("limit/{}/definition", "limit/{}/batch_definition")[: 1 if method == "bb-alpha" else 2],
         )
@@ -502,7 +502,7 @@ def _sparse() -> Iterable[Fault]:
         "determinant-twice",
         "log Z has the determinant twice",
         ("reference.villacampa2020.laplace_sparse:laplace_log_evidence", _weight_twice),
-        ("fast.softmax_laplace:laplace_log_evidence", _plus(lambda mode: -0.5 * mode.posterior.log_det)),
+        ("fast.full_classes.softmax_laplace:laplace_log_evidence", _plus(lambda mode: -0.5 * mode.posterior.log_det)),
         "limit/{}/definition",
     )
 
@@ -572,7 +572,7 @@ def _full() -> Iterable[Fault]:
             "tilted-mean-half-way",
             "the mean of a scalar tilted distribution goes half of the way",
             ("reference.riihimaki2013.inner_ep:inner_tilted_moments", _lazy_mean),
-            ("fast.inner_ep:matched_site", _lazy_site),
+            ("fast.full_classes.inner_ep:matched_site", _lazy_site),
             "limit/{}/definition",
         )
     for method in ("qep", "qiep"):
@@ -609,7 +609,10 @@ def _full() -> Iterable[Fault]:
             "determinant-twice",
             "log Z has the determinant twice",
             ("reference.riihimaki2013.laplace:laplace_log_marginal", _newton_twice),
-            ("fast.softmax_laplace:laplace_log_evidence", _plus(lambda mode: -0.5 * mode.posterior.log_det)),
+            (
+                "fast.full_classes.softmax_laplace:laplace_log_evidence",
+                _plus(lambda mode: -0.5 * mode.posterior.log_det),
+            ),
             "limit/{}/definition",
         )
 
@@ -623,8 +626,8 @@ def _lazy_cone(original: Any) -> Any:
 
 
 _QUADRATURE_NORMS: dict[str, tuple[str, Make]] = {
-    "qep": ("fast.quadrature_tilt:white_moments", _output("log_norm", change=_half)),
-    "qiep": ("fast.quadrature_tilt:independent_tilt", _output(3, change=_half)),
+    "qep": ("fast.full_classes.quadrature_tilt:white_moments", _output("log_norm", change=_half)),
+    "qiep": ("fast.full_classes.quadrature_tilt:independent_tilt", _output(3, change=_half)),
 }
 
 FAULTS: tuple[Fault, ...] = (*_kernels(), *_gradients(), *_predictions(), *_binary(), *_sparse(), *_full())

@@ -77,7 +77,7 @@ _LAPLACE = tuple(
             (
                 "conditional-variance-short",
                 "a tenth of the conditional variance is missing where it is integrated out of each datum",
-                "fast.softmax_inducing:effective_sites",
+                "fast.sparse_classes.softmax_inducing:effective_sites",
                 _less_conditional_variance,
             ),
             (*_MOMENTS, "limit/{}/definition"),
@@ -86,7 +86,7 @@ _LAPLACE = tuple(
             (
                 "precision-scaled",
                 "the precision of the inducing values is a fiftieth too large",
-                "fast.softmax_inducing:inducing_precision",
+                "fast.sparse_classes.softmax_inducing:inducing_precision",
                 _times(1.02),
             ),
             (*_MOMENTS, "limit/{}/definition"),
@@ -113,7 +113,7 @@ _LAPLACE = tuple(
             (
                 "last-class-turned",
                 "the differences to the last class have the sign of the last class's to the others",
-                "fast.multiclass_predict:softmax_of_differences",
+                "fast.full_classes.predict:softmax_of_differences",
                 _turned,
             ),
             ("limit/{}/own_integral",),

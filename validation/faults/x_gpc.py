@@ -95,33 +95,33 @@ _FAST = (
     _fast(
         "bound-without-n-log-2",
         "the bound loses its constant -n log 2, as (10) is printed",
-        ("fast.prior:collapsed_bound",),
+        ("fast.one_latent.prior:collapsed_bound",),
         _without_constant,
         ("identity/x-gpc/log_evidence", "bound/x-gpc/equality"),
     ),
     _fast(
         "theta-doubled",
         "E[ω] = tanh(c/2)/c: the 2 of 2c is lost",
-        ("fast.prior:pg_mean",),
+        ("fast.one_latent.prior:pg_mean",),
         lambda original: lambda c: 2.0 * original(c),
     ),
     _fast(
         "local-update-without-mean",
         "c² lacks the term (κμ)²: the variance alone",
-        ("fast.fixed_point:update_local",),
+        ("fast.one_latent.fixed_point:update_local",),
         lambda original: lambda latent_mean, latent_var: np.sqrt(latent_var),
     ),
     _fast(
         "conditional-variance-dropped",
         "K̃_ii is taken for zero, as if the inducing values determined everything",
-        ("fast.prior:whiten",),
+        ("fast.one_latent.prior:whiten",),
         _without_conditional_variance,
         problems=("three-points-fitc",),
     ),
     _fast(
         "kernel-without-half",
         "exp(-|x - x'|²/l²): the ½ of the squared exponential is lost",
-        ("fast.prior:se_ard", "fast.prior:gram", "fast.predict:se_ard"),
+        ("fast.one_latent.prior:se_ard", "fast.one_latent.prior:gram", "fast.one_latent.predict:se_ard"),
         _without_half,
     ),
     _fast(
@@ -140,13 +140,13 @@ _FAST = (
     _fast(
         "columns-swapped",
         "p(y = 0) and p(y = 1) in each other's column",
-        ("fast.predict:log_class_probabilities",),
+        ("fast.one_latent.predict:log_class_probabilities",),
         lambda original: lambda mean, var: original(mean, var)[:, ::-1],
     ),
     _fast(
         "plug-in-probabilities",
         "σ(mean) in place of E[σ(f)]: the predictive variance is ignored",
-        ("fast.predict:log_class_probabilities",),
+        ("fast.one_latent.predict:log_class_probabilities",),
         lambda original: lambda mean, var: original(mean, 0.0 * var),
     ),
     _fast(

@@ -33,7 +33,7 @@ def test_a_digest_covers_rows_type_and_shape():
 
 
 def test_a_source_that_repeats_a_row_is_seen(monkeypatch):
-    from fast.minibatch import Batch, Shuffled
+    from fast.solve.minibatch import Batch, Shuffled
 
     assert batches.epochs(23, 5, 4, 9) == []
     draw = Shuffled.draw

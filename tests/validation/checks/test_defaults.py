@@ -2,7 +2,7 @@
 
 import pytest
 
-from fast import online
+from fast.one_latent import online
 from validation.checks import defaults
 
 

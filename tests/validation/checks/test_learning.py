@@ -82,7 +82,7 @@ def test_numbers_that_differ_are_counted():
 
 
 def test_a_run_that_forgets_its_moments_is_not_the_same(monkeypatch):
-    from fast import class_training
+    from fast.sparse_classes import training as class_training
 
     run = next(run for run in resumed.RUNS if run.method == "sep")
     assert [outcome.observed for outcome in resumed.interrupted([run], [(3,)])] == [0.0]

@@ -48,7 +48,7 @@ def test_searches_keep_their_promises_today():
 
 
 def test_a_search_that_returns_its_start_breaks_one(monkeypatch):
-    from fast import batch_learning
+    from fast.one_latent import learning as batch_learning
 
     right = batch_learning.maximise
 

@@ -47,7 +47,7 @@ def test_functions_count_the_statements_that_compute(healthy):
     assert shares["gibbs"] == 0.0
     assert 0.0 < shares["fast"] < 0.2
     assert found.shares([]) == {"fast": 0.0, "gibbs": 0.0, "reference": 0.0}
-    updates = found.functions.index("fast.polya_gamma:update_local")
+    updates = found.functions.index("fast.likelihood.polya_gamma:update_local")
     assert found.table[found.checks.index("identity/x-gpc/latent_mean"), updates]
     assert found.executed[updates] > 0
 

@@ -63,7 +63,7 @@ def test_a_draw_larger_than_the_population_is_refused():
 
 
 def test_a_mutant_shows_the_lines_that_differ():
-    module = "fast.sites"
+    module = "fast.one_latent.sites"
     entry = next(entry for entry in statements.statements(module) if len(entry.changes) > 1)
     assert isinstance(entry, Statement)
     for change in entry.changes:
@@ -84,7 +84,7 @@ def test_checks_of_arguments_and_sizes_of_blocks_are_no_candidates():
     text = (
         "_BLOCK = 4096\n_STEP = 0.5\n\n\n"
         "def f(X, y, n):\n"
-        "    X = _inputs.inputs('X', X)\n    _check.count(n, 'n')\n    y = y + 1\n    return X @ y\n"
+        "    X = inputs.inputs('X', X)\n    _check.count(n, 'n')\n    y = y + 1\n    return X @ y\n"
     )
     found = [entry.first for entry in statements.statements("fast.somewhere", text)]
     assert found == [2, 8]

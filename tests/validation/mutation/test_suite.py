@@ -29,7 +29,7 @@ def test_the_healthy_run_says_which_tests_execute_a_line(tests):
     assert touched
     assert set(touched) <= set(tests.seconds)
     assert [tests.seconds[name] for name in touched] == sorted(tests.seconds[name] for name in touched)
-    assert tests.touched("fast.class_sep", range(1000)) == []
+    assert tests.touched("fast.sparse_classes.sep", range(1000)) == []
 
 
 def test_a_healthy_run_is_not_made_twice(tests, folder):
@@ -50,7 +50,7 @@ def test_a_mistake_that_tests_see_is_red_and_files_stay_as_they_are(tests, folde
 
 
 def test_what_no_test_executes_is_said(tests, folder):
-    entry = statements.statements("fast.class_sep")[5]
+    entry = statements.statements("fast.sparse_classes.sep")[5]
     (found,) = suite.run([statements.make(entry, entry.changes[0])], tests, folder, jobs=1)
     assert (found.state, found.asked) == ("never executed", 0)
 

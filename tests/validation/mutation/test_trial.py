@@ -42,7 +42,7 @@ def test_the_healthy_run_says_who_executes_what(healthy):
     # both checks ask the same two questions, and what those execute belongs to both
     assert all(len(problem.asked[pair]) == 2 for pair in problem.answers)
     assert {key[0] for key in problem.solved} == {"reference", "fast"}
-    touched = healthy.touched("fast.polya_gamma", healthy.executed("fast.polya_gamma"))
+    touched = healthy.touched("fast.likelihood.polya_gamma", healthy.executed("fast.likelihood.polya_gamma"))
     assert len(touched["two-points"][0]) == 2
     assert healthy.touched("gibbs.logit", range(1000)) == {}
 
@@ -56,13 +56,17 @@ def test_a_healthy_run_is_not_made_twice(healthy):
 
 
 def test_a_mistake_in_an_update_is_red(healthy):
-    found = outcome(mutant("fast.polya_gamma", "update_local", "np.sqrt(latent_var)", "np.square(latent_var)"), healthy)
+    found = outcome(
+        mutant("fast.likelihood.polya_gamma", "update_local", "np.sqrt(latent_var)", "np.square(latent_var)"), healthy
+    )
     assert (found.state, found.asked) == ("red", 1)
     assert found.by.startswith("identity/x-gpc/")
 
 
 def test_what_raises_is_a_crash(healthy):
-    entry = next(entry for entry in statements.statements("fast.polya_gamma") if entry.function == "update_local")
+    entry = next(
+        entry for entry in statements.statements("fast.likelihood.polya_gamma") if entry.function == "update_local"
+    )
     change = Change(entry.changes[0].start, entry.changes[0].start, "undefined_", "a name that is not there")
     found = outcome(statements.make(entry, change), healthy)
     assert found.state == "crash"
@@ -70,7 +74,7 @@ def test_what_raises_is_a_crash(healthy):
 
 
 def test_what_no_check_executes_is_said(healthy):
-    entry = statements.statements("fast.class_sep")[5]
+    entry = statements.statements("fast.sparse_classes.sep")[5]
     found = outcome(statements.make(entry, entry.changes[0]), healthy)
     assert (found.state, found.asked) == ("never executed", 0)
 
@@ -78,10 +82,10 @@ def test_what_no_check_executes_is_said(healthy):
 def test_a_module_is_replaced_only_where_it_was_planted():
     code = (
         "from validation.mutation.seed import plant\n"
-        "planted = plant('fast.polya_gamma', 'def update_local(a, b):\\n    return 7\\n')\n"
+        "planted = plant('fast.likelihood.polya_gamma', 'def update_local(a, b):\\n    return 7\\n')\n"
         "assert not planted.loaded\n"
         "import importlib\n"
-        "assert importlib.import_module('fast.polya_gamma').update_local(1, 2) == 7\n"
+        "assert importlib.import_module('fast.likelihood.polya_gamma').update_local(1, 2) == 7\n"
         "assert planted.loaded\n"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -96,7 +100,7 @@ def test_a_module_that_is_there_already_cannot_be_replaced():
 
 
 def sample(states):
-    entries = [entry for entry in statements.statements("fast.sites") if entry.function][: len(states)]
+    entries = [entry for entry in statements.statements("fast.one_latent.sites") if entry.function][: len(states)]
     mutants = [statements.make(entry, entry.changes[0]) for entry in entries]
     return mutants, {
         found.name: Outcome(found.name, state, "", "", 1, 0.1) for found, state in zip(mutants, states, strict=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fast.full_classes.learning import Searched, search
+from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.methods import laplace, nested_ep, nested_iep, quadrature_ep, vb_probit
-from fast.multiclass_learning import Searched, search
-from fast.multiclass_prior import MulticlassPrior, prepare
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem

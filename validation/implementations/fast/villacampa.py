@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fast.class_inference import diagonal_covariances
 from fast.methods import ep, sep
+from fast.sparse_classes.inference import diagonal_covariances
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from fast.alpha_runs import data_moments
-from fast.class_inference import diagonal_covariances
 from fast.methods import apep, bb_alpha, pep
+from fast.sparse_classes.alpha_runs import data_moments
+from fast.sparse_classes.inference import diagonal_covariances
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from fast.alpha_runs import data_moments
-from fast.class_inference import diagonal_covariances
 from fast.methods import label_regression, laplace_sparse
+from fast.sparse_classes.alpha_runs import data_moments
+from fast.sparse_classes.inference import diagonal_covariances
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.problem import Problem
 from validation.quoting import shown

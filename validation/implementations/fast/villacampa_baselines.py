@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from fast.class_inference import diagonal_covariances
 from fast.methods import gfitc, vi_robust
+from fast.sparse_classes.inference import diagonal_covariances
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
 from validation.implementations.fast.villacampa import require_threshold
 from validation.problem import Problem

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.full_classes.prior import prepare
 from fast.methods import nested_ep, nested_iep
-from fast.multiclass_prior import prepare
 from validation import arguments
 from validation.ledger.marker import equation
 from validation.problem import Problem

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fast.multiclass_learning import half_t_scale, log_hyperprior
+from fast.full_classes.learning import half_t_scale, log_hyperprior
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, kfold, standardise, train_test_split

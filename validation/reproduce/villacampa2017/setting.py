@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
-from fast.class_training import Progress
-from fast.defaults import default_lengthscales
+from fast.kernel.defaults import default_lengthscales
 from fast.methods import ep, gfitc, sep, vi_robust
+from fast.sparse_classes.training import Progress
 from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
 from validation import arguments

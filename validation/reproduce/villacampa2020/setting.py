@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from fast.alpha_energies import Energy
-from fast.alpha_runs import EnergyRun, predict_robust
-from fast.class_data import ClassData
-from fast.class_ep import empty_sites
-from fast.class_inference import inducing_classes
-from fast.class_projections import InducingClasses
-from fast.class_training import Progress, Settings, converge, settings_of
-from fast.class_training import train as train_run
-from fast.errors import NotPositiveDefiniteError
+from fast.core.errors import NotPositiveDefiniteError
 from fast.methods import apep, pep
-from fast.power_factors import PowerDatum, PowerRun
+from fast.sparse_classes.alpha_energies import Energy
+from fast.sparse_classes.alpha_runs import EnergyRun
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.ep import empty_sites
+from fast.sparse_classes.inference import inducing_classes, predict_robust
+from fast.sparse_classes.power_factors import PowerDatum, PowerRun
+from fast.sparse_classes.projections import InducingClasses
+from fast.sparse_classes.training import Progress, Settings, converge, settings_of
+from fast.sparse_classes.training import train as train_run
 from reference.villacampa2017.fit import Prior
 from validation import arguments
 from validation.ledger.marker import equation

@@ -1,0 +1,229 @@
+"""Natural-gradient steps on batches that somebody else brings: data that can be neither indexed nor read again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fast.core import inputs
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.linalg import solve_rows
+from fast.core.types import FloatArray, IntArray
+from fast.kernel.kernels import gram
+from fast.one_latent.stochastic import DivergedError, Kernel, Likelihood, Run, Settings, State, checked_rate
+from fast.solve.adam import AdamState, Packing
+from fast.solve.minibatch import Batch
+from fast.solve.natural import RateMemory, factor_precision
+from fast.solve.stopping import Falling
+
+_LOOKS = 10  # batches that the averages of the adaptive rate begin with, as in a fit
+_PASSES = 10  # that a fit counts for, as many as one on mini-batches makes
+_EXPLAINED = 1e-3  # of the prior variance: what is left of a row that needs no inducing point of its own
+
+
+class _Brought:
+    """A source that holds the one batch it was given; n grows as its user says."""
+
+    def __init__(self, d: int) -> None:
+        self.n, self.d = 1, d
+
+    def draw(self) -> Batch:
+        """Batches are brought, not drawn."""
+        raise AssertionError
+
+    def state(self) -> IntArray:
+        """There is nothing to continue."""
+        raise AssertionError
+
+    def restore(self, state: IntArray) -> None:
+        """There is nothing to continue."""
+        raise AssertionError
+
+
+class OnlinePosterior:
+    """q(u) after the batches so far; the interface of `fast.methods.x_gpc_svi.SVIPosterior`."""
+
+    def __init__(self, state: State, iterations: int) -> None:
+        self.state, self.iterations = state, iterations
+        self.converged = False
+
+    @property
+    def hyper(self) -> inputs.Hyper:
+        """Parameters of the prior, as learned."""
+        return self.state.kernel.hyper
+
+    @property
+    def Z(self) -> FloatArray:
+        """Inducing points, as learned: (m, d)."""
+        return self.state.kernel.Z
+
+
+class Online:
+    """A run of `one_latent.stochastic` without a source. Time per step O(b m (m + d) + m^3), memory O(m^2 + batch).
+
+    q(u) = prior times sites of data, in sum those of n rows. A batch gives the sites of b of them, so a step at the
+    rate b / n replaces what one batch in n / b had given. Rate "share" is b / min(N, 2 n), N the rows that q has seen:
+    while N < n it is a running average in which all rows count alike; later a row counts for two passes, so that early
+    sites, taken at a poor q, are forgotten, and sampling adds little: weights exp(-s / 2) of passes s have a variance
+    of 2 % within a pass, where exp(-s) has 8 %. With parameters learned from nothing min(N, n): q follows them sooner.
+    A fit counts as ten passes: its sites agree with its q, which a running average of fewer would disturb.
+    Where n grows, sites so far are raised to the power n / n_old first: new rows then add to the old ones.
+
+    likelihood                          derivatives and value of the expected log density
+    variance, lengthscales, noise       of the prior to start from; jitter on K_ZZ; Z (m, d)
+    rate                                "share", or as in `fast.methods.x_gpc_svi.fit`; "adaptive" takes ten steps at
+                                        the rate "share" and averages their gradients, as a fit does those of ten
+                                        batches, before its rule holds: from one gradient its rate is 1 for ever
+    learn, learning_rate                as in `fast.methods.x_gpc_svi.fit`; where q knows rows to begin with, Adam's
+                                        steps are b / (b + known) of learning_rate: a pass moves no more
+    trace                               keep the estimate of the bound of each step in `estimate`
+    factor (m, m), weights (m,)         R and p of a whitened q(v) = N(p, (R R')^-1) to start from; None: q = p
+    known                               rows that this q stands for
+    """
+
+    def __init__(
+        self,
+        likelihood: Likelihood,
+        variance: float,
+        lengthscales: Any,
+        noise: float,
+        jitter: float,
+        Z: Any,
+        *,
+        rate: Any = "share",
+        learn: Iterable[str] = (),
+        learning_rate: float = 0.01,
+        trace: bool = True,
+        factor: FloatArray | None = None,
+        weights: FloatArray | None = None,
+        known: int = 0,
+    ) -> None:
+        Z = inputs.finite_rows("Z", inputs.inputs("Z", Z)).copy()
+        hyper = inputs.hyper(variance, lengthscales, noise, jitter, Z.shape[1])
+        packing = Packing(learn, hyper, Z)
+        self._by_share = isinstance(rate, str) and rate == "share"
+        settings = Settings(
+            1, 1.0 if self._by_share else checked_rate(rate), packing.names,
+            inputs.scalar("learning_rate", learning_rate, positive=True), stop=None, trace=bool(trace),
+        )  # fmt: skip
+        self._source = _Brought(Z.shape[1])
+        state = State.prior(Kernel(hyper, Z))
+        self._start = self._known = self._n = 0
+        if factor is not None and weights is not None:
+            state.precision, state.factor = factor @ factor.T, np.array(factor, order="F")
+            state.shift = state.precision @ weights
+            self._start = self._n = inputs.count("known", known)
+            self._known = _PASSES * self._start
+        self._run = Run(
+            state, self._source, likelihood, settings, RateMemory.empty(Z.shape[0]), packing,
+            AdamState.start(packing.size), Falling(1),
+        )  # fmt: skip
+        self._looked = 0  # gradients that the averages of the adaptive rate begin with
+        self._learning_rate = settings.learning_rate
+        self.estimate = float("nan")  # of the bound, on the last batch
+
+    def step(self, X: FloatArray, y: FloatArray, n: int) -> None:
+        """One step on rows X (b, d) with encoded labels y (b,), which stand for n rows.
+
+        Raises ValueError, by name; all is then as it was before.
+        """
+        batch = Batch(inputs.inputs("X", X, self._source.d), y)
+        run, size = self._run, batch.y.shape[0]
+        with self.whole(), np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+            try:
+                self._stand_for(n)
+                self._known += size
+                passes = _PASSES + 1 if self._start else 1 if run.packing.size else 2
+                share = size / min(self._known, passes * max(n, size))
+                if run.packing.size and self._start:
+                    learning_rate = self._learning_rate * size / (size + self._start)
+                    run.settings = replace(run.settings, learning_rate=learning_rate)
+                self.estimate = run.step(batch, self._rate(batch, share))
+            except (DivergedError, NotPositiveDefiniteError, ValueError) as error:
+                raise ValueError(f"learning_rate: step diverged ({error}), expected a smaller value") from error
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Growing and stepping inside happen both, or not at all where one of them raises."""
+        run = self._run
+        # averages of the adaptive rate move in place, all else is put in the place of what was there
+        memory = run.memory if self._by_share else run.memory.copy()
+        before = replace(run.state), run.adam, self._known, self._n, self._source.n, self._looked
+        try:
+            yield
+        except (ValueError, NotPositiveDefiniteError):
+            run.state, run.adam, self._known, self._n, self._source.n, self._looked = before
+            run.memory = memory
+            raise
+
+    def _rate(self, batch: Batch, share: float) -> float | None:
+        """The rate of a step; None: that of the settings."""
+        run = self._run
+        if self._by_share:
+            return share
+        if run.settings.rate != "adaptive" or self._looked == _LOOKS:
+            return None
+        if self._looked == 0 and self._start:  # q is at its optimum: gradients so far were zero on average
+            run.look(batch)
+            run.memory.first[:], run.memory.second[:] = 0.0, 0.0
+            run.memory.length = max(1.0, self._start / batch.y.shape[0])
+        run.look(batch)
+        self._looked += 1
+        return share
+
+    def _stand_for(self, n: int) -> None:
+        """Sites so far to the power that n rows ask for."""
+        self._source.n = n
+        state = self._run.state
+        if self._n and n != self._n:
+            power = n / self._n
+            precision = state.precision * power
+            precision.flat[:: precision.shape[0] + 1] += 1.0 - power
+            self._run.state = State(state.kernel, state.shift * power, precision, factor_precision(precision))
+        self._n = n
+
+    def candidates(self, X: FloatArray, count: int) -> FloatArray:
+        """Rows of X (b, d), at most so many, that Z does not yet explain to 1/1000 of their prior variance: (p, d).
+
+        The row with the largest variance given Z and those before it comes next. Time b^2 (m + p).
+        """
+        kernel = self._run.state.kernel
+        hyper = kernel.hyper
+        rows = solve_rows(kernel.chol_K, kernel.of.cross(X).copy())
+        left = gram(X, hyper.variance, hyper.lengthscales, 0.0, 0.0) - rows @ rows.T
+        chosen: list[int] = []
+        while len(chosen) < count:
+            best = int(np.argmax(left.diagonal()))
+            if left[best, best] <= _EXPLAINED * hyper.variance:
+                break
+            chosen.append(best)
+            column = left[best] / np.sqrt(left[best, best])
+            left -= np.outer(column, column)
+        return X[chosen]
+
+    def grow(self, Z: FloatArray) -> None:
+        """More inducing points (p, d), at which q(u_new | u) = p(u_new | u): P and w gain I and 0, whitened.
+
+        Time (m + p)^3. Raises ValueError where inducing points are learned.
+        """
+        run, p = self._run, Z.shape[0]
+        if "Z" in run.packing.names:
+            raise ValueError("learn: found 'Z', expected inducing points that are held where more of them come")
+        if p == 0:
+            return
+        state = run.state
+        m = state.shift.size
+        kernel = Kernel(state.kernel.hyper, np.concatenate([state.kernel.Z, Z]))
+        precision, factor = np.eye(m + p), np.eye(m + p, order="F")
+        precision[:m, :m], factor[:m, :m] = state.precision, state.factor
+        run.state = State(kernel, np.concatenate([state.shift, np.zeros(p)]), precision, factor)
+        run.memory, self._looked = RateMemory.empty(m + p), 0
+
+    @property
+    def posterior(self) -> OnlinePosterior:
+        """q(u) now."""
+        return OnlinePosterior(self._run.state, self._run.iteration)

@@ -1,0 +1,447 @@
+"""Algorithm 1 of izmailov2016: q and xi in closed form, then a few quasi-Newton steps on the prior, in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast.core import inputs
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.inputs import Hyper
+from fast.core.linalg import solve_rows
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
+from fast.ledger import equation
+from fast.one_latent.learning import maximise
+from fast.one_latent.prior import Evaluation, FullPrior
+from fast.one_latent.quadratic_sweep import (
+    BlockPrior,
+    Collapsed,
+    Prior,
+    Spread,
+    Standin,
+    carried,
+    collapsed,
+    evaluate,
+    gradients_at,
+    moments,
+    spread_of,
+    sweep,
+    unit_covariance,
+)
+from fast.solve.adam import Packing
+
+#: Defaults of izmailov2016, section 5.1: updates of stage 1, evaluations of stage 2.
+N_UPD, N_FUN = 3, 5
+_LARGEST_LOG_MOVE = 20.0
+
+
+class Progress(NamedTuple):
+    """What a callback sees after every iteration."""
+
+    iteration: int
+    objective: float
+    hyper: Hyper
+    residual: float  # relative change of the objective
+
+
+class Learning(NamedTuple):
+    """Where the alternation ended."""
+
+    prior: Prior
+    xi: FloatArray  # (n,)
+    trace: FloatArray  # objective after each iteration
+    residual: float
+    converged: bool
+    reason: str
+    n_evaluations: int  # of the collapsed bound in stage 2
+
+
+def checked_learn(learn: Iterable[str]) -> tuple[str, ...]:
+    """Names to learn, Z not among them: izmailov2016, section 3, keeps the inducing points.
+
+    Parameters
+    ----------
+    learn    names out of variance, lengthscales, noise
+    """
+    chosen = (learn,) if isinstance(learn, str) else tuple(learn)
+    if "Z" in chosen:
+        raise ValueError("learn: found 'Z', expected names of variance, lengthscales, noise; inducing points are kept")
+    return chosen
+
+
+def prepare(
+    X: Any,
+    y: Any,
+    variance: float,
+    lengthscales: Any,
+    noise: float,
+    jitter: float,
+    Z: Any = None,
+    *,
+    smoothness: float | None = None,
+    block_size: int = 4096,
+    memory_budget: int = 2**30,
+) -> Prior:
+    """Check the data; nothing that depends on them is computed but K_ZZ, or K_XX.
+
+    Parameters
+    ----------
+    X : (n, d)              real, finite; may be a numpy.memmap, read in blocks
+    y : (n,)                ints 0, 1
+    variance : float        > 0
+    lengthscales : (d,)     > 0
+    noise : float           >= 0
+    jitter : float          >= 0
+    Z : (m, d) or None      None: full GP
+    smoothness : float      of a Matérn kernel; None: squared exponential
+    block_size : int        data points handled at a time, at most
+    memory_budget : int     bytes: A is kept if n m numbers fit, else computed again in every visit
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    K_ZZ is singular
+    """
+    X = inputs.inputs("X", X)
+    hyper = inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
+    y_sign = inputs.labels(y, X.shape[0])
+    block_size = inputs.count("block_size", block_size)
+    if Z is None:
+        return FullPrior(X, y_sign, hyper, block_size)
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, X.shape[1]))
+    budget = int(inputs.scalar("memory_budget", memory_budget, positive=False))
+    return BlockPrior(X, y_sign, Z, hyper, block_size, budget)
+
+
+def prior_at(prior: Prior, hyper: Hyper) -> Prior:
+    """The same data under other parameters.
+
+    Parameters
+    ----------
+    prior    the training data
+    hyper    parameters of the prior
+    """
+    if isinstance(prior, FullPrior):
+        return FullPrior(prior.X, prior.y_sign, hyper, prior.block_size)
+    return BlockPrior(prior.X, prior.y_sign, prior.Z, hyper, prior.block_size, prior.budget)
+
+
+@equation("izmailov2016", "alg1-init")
+def initial_moments(prior: Prior) -> tuple[FloatArray, FloatArray]:
+    """Mean and variance of every f_i under q(u) = N(0, I): izmailov2016, Algorithm 1's start. Time n m^2.
+
+    Parameters
+    ----------
+    prior    the training data
+    """
+    if isinstance(prior, FullPrior):
+        return np.zeros(prior.y_sign.size), np.ones(prior.y_sign.size)
+    return moments(prior, unit_covariance(prior))
+
+
+@dataclass
+class Alternation:
+    """q(u) = N(mu, Sigma) between the stages, under a prior that moves."""
+
+    prior: Prior
+    standin: Standin
+    xi: FloatArray  # (n,)
+    end: Collapsed | None = None
+    _spread: Spread | None = None
+    _moments: tuple[FloatArray, FloatArray] | None = None  # full GP: they do not see the kernel
+
+    @classmethod
+    def start(cls, prior: Prior, standin: Standin) -> Alternation:
+        """mu = 0, Sigma = I."""
+        found = cls(prior, standin, np.zeros(prior.y_sign.size))
+        if isinstance(prior, FullPrior):
+            found._moments = initial_moments(prior)
+        else:
+            found._spread = unit_covariance(prior)
+        return found
+
+    def update(self) -> float:
+        """xi, then mu and Sigma; the largest scaled change of xi."""
+        if isinstance(self.prior, FullPrior):
+            assert self._moments is not None
+            found = self.standin.local(*self._moments)
+            size = np.hypot(self._moments[0], np.sqrt(self._moments[1]))
+            change = float((np.abs(found - self.xi) / size).max())
+            self.xi = found
+            self._full()
+            return change
+        step = sweep(self.prior, self.standin, self.xi, self._spread)
+        self.end, self._spread = step.end, spread_of(step.end)
+        return step.change
+
+    def _full(self) -> None:
+        state = evaluate(self.prior, self.standin, self.xi)
+        self._moments = state.latent_mean, state.latent_var
+        self.end = Collapsed(state.factor, np.empty(0), state.weights, state.elbo)
+
+    def settle(self, xi: FloatArray) -> None:
+        """mu and Sigma at their optimum for given xi."""
+        self.xi = xi
+        if isinstance(self.prior, FullPrior):
+            self._full()
+        else:
+            self.end = sweep(self.prior, self.standin, xi).end
+            self._spread = spread_of(self.end)
+
+    def move(self, prior: Prior) -> None:
+        """Another kernel, mu and Sigma held."""
+        if not isinstance(prior, FullPrior):
+            assert self.end is not None
+            assert isinstance(self.prior, BlockPrior)
+            self._spread = carried(self.end, self.prior.chol_K, prior.chol_K)
+        self.prior = prior
+
+
+@equation("izmailov2016", "alg1-stage1")
+def stage_one(state: Alternation, n_upd: int) -> Collapsed:
+    """xi from q, q from xi, n_upd times: izmailov2016, Algorithm 1. Time n_upd (3/2 n m^2 + m^3/3).
+
+    Parameters
+    ----------
+    state           q(u) and xi, changed in place
+    n_upd : int     updates
+    """
+    for _ in range(n_upd):
+        state.update()
+    assert state.end is not None
+    return state.end
+
+
+def _same(one: Hyper, two: Hyper) -> bool:
+    """Equal but for the rounding of a logarithm and back."""
+    here, there = (np.array([h.variance, h.noise, *h.lengthscales]) for h in (one, two))
+    return bool((np.abs(here - there) <= 8.0 * np.finfo(np.float64).eps * there).all())
+
+
+class Stage(NamedTuple):
+    """What stage 2 found."""
+
+    prior: Prior
+    xi: FloatArray
+    value: float
+    n_evaluations: int
+
+
+class _Bound:
+    """The collapsed bound as a function of the prior's parameters, and of xi if asked; remembers the best prior."""
+
+    def __init__(self, state: Alternation, learn: tuple[str, ...]) -> None:
+        self.state = state
+        prior = state.prior
+        self.packing = Packing(learn, prior.hyper, None)
+        self.best: tuple[float, Prior] = (-np.inf, prior)
+
+    def at(self, hyper: Hyper, xi: FloatArray) -> tuple[Prior, Collapsed]:
+        state = self.state
+        if self.packing.size == 0 or _same(hyper, state.prior.hyper):
+            prior = state.prior
+            known = state.end is not None and xi is state.xi
+            end = state.end if known else collapsed(prior, state.standin, xi)
+            assert end is not None
+        else:
+            prior = prior_at(state.prior, hyper)
+            end = collapsed(prior, state.standin, xi)
+        if end.value > self.best[0]:
+            self.best = (end.value, prior)
+        return prior, end
+
+    def held(self, hyper: Hyper, _: Any) -> tuple[float, Gradients]:
+        """Value and gradient at xi held."""
+        xi = self.state.xi
+        prior, end = self.at(hyper, xi)
+        return end.value, gradients_at(prior, self.state.standin, xi, end.factor, end.weights)
+
+
+@equation("izmailov2016", "alg1-stage2")
+def stage_two(state: Alternation, learn: tuple[str, ...], n_fun: int) -> Stage:
+    """About n_fun evaluations of L-BFGS-B on the collapsed bound at xi held: izmailov2016, Algorithm 1.
+
+    The search ends with the step in which the evaluations run out (SciPy's `maxfun`). Time n_fun O(n m (m + d) + m^3).
+
+    Parameters
+    ----------
+    state              q(u) at its optimum given xi; left alone
+    learn              names of learned parameters
+    n_fun : int
+    """
+    bound = _Bound(state, learn)
+    found = maximise(bound.held, bound.packing, max_iterations=n_fun, tolerance=1e-10, max_evaluations=n_fun)
+    return Stage(bound.best[1], state.xi, bound.best[0], found.n_evaluations)
+
+
+def joint_search(
+    state: Alternation,
+    learn: tuple[str, ...],
+    local_gradient: Callable[[FloatArray, FloatArray, FloatArray], FloatArray],
+    *,
+    max_evaluations: int,
+    max_iterations: int,
+    tolerance: float,
+) -> Stage:
+    """L-BFGS-B on the collapsed bound over parameters of the prior, in logarithms, and all xi together.
+
+    Time an evaluation O(n m (m + d) + m^3), memory O(n) for some twenty past vectors.
+
+    Parameters
+    ----------
+    state                        q(u) and xi to start from; left alone
+    learn                        names of learned parameters, or none
+    local_gradient : callable    (xi, latent_mean, latent_var) -> slope of the bound in xi (n,)
+    max_evaluations : int        of the bound; the step in which they run out is finished
+    max_iterations : int
+    tolerance : float            relative change of the bound in one step
+    """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
+    bound = _Bound(state, learn)
+    packing = bound.packing
+    size = packing.size
+    hyper = state.prior.hyper
+    start = np.concatenate([packing.vector(hyper, None), state.xi])
+    best: tuple[float, FloatArray] = (-np.inf, start)
+    worst, count = np.inf, 0
+
+    def objective(vector: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal best, worst, count
+        count += 1
+        xi = vector[size:].copy()
+        try:
+            moved = packing.parameters(vector[:size], hyper, None)[0]
+            prior, end = bound.at(moved, xi)
+            slope = np.empty(vector.size)
+            if isinstance(prior, FullPrior):
+                state_at = evaluate(prior, state.standin, xi)
+                mean, var = state_at.latent_mean, state_at.latent_var
+            else:
+                mean, var = moments(prior, spread_of(end))
+            slope[size:] = local_gradient(xi, mean, var)
+            if size:
+                found = gradients_at(prior, state.standin, xi, end.factor, end.weights)
+                slope[:size] = packing.slope(found, moved)
+            refused = not (np.isfinite(end.value) and np.isfinite(slope).all())
+        except (ValueError, NotPositiveDefiniteError):
+            if count == 1:
+                raise
+            refused = True
+        if refused:
+            return -worst + 1e3 * (1.0 + abs(worst)), np.zeros(vector.size)
+        worst = min(worst, end.value)
+        if end.value > best[0]:
+            best = (end.value, vector.copy())
+        return -end.value, -slope
+
+    limits = [(value - _LARGEST_LOG_MOVE, value + _LARGEST_LOG_MOVE) for value in start[:size]]
+    limits += [(-np.inf, np.inf)] * state.xi.size
+    minimize(
+        objective,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=limits if size else None,
+        options={"maxfun": max_evaluations, "maxiter": max_iterations, "ftol": tolerance, "gtol": 1e-10, "maxls": 40},
+    )
+    return Stage(bound.best[1], best[1][size:], best[0], count)
+
+
+def alternate(
+    state: Alternation,
+    second: Callable[[Alternation], Stage],
+    *,
+    n_upd: int,
+    joint: bool,
+    tolerance: float,
+    max_iterations: int,
+    callback: Callable[[Progress], None] | None,
+) -> Learning:
+    """Stage 1 and stage 2 in turn until the bound changes by less than the tolerance, relative: izmailov2016, Alg. 1.
+
+    As printed, stage 1 starts from mu and Sigma of the iteration before, under the new kernel: the bound after an
+    iteration may then lie below the one before. If stage 2 moves xi too (joint), mu and Sigma are first brought to
+    their optimum at the xi it found, or that would be lost; then no iteration lowers the bound.
+
+    Parameters
+    ----------
+    state                    q(u) and xi, changed in place
+    second : callable        stage 2
+    n_upd : int              updates of stage 1
+    joint : bool             stage 2 moves xi as well
+    tolerance : float        relative change of the bound after stage 2
+    max_iterations : int
+    callback : callable      called with a Progress after every iteration
+    """
+    trace: list[float] = []
+    residual, evaluations = np.inf, 0
+    while True:
+        stage_one(state, n_upd)
+        found = second(state)
+        evaluations += found.n_evaluations
+        if joint:
+            state.prior, state.end = found.prior, None
+            state.settle(found.xi)
+        else:
+            state.move(found.prior)
+        if trace:
+            residual = abs(found.value - trace[-1]) / max(1.0, abs(found.value))
+        trace.append(found.value)
+        if callback is not None:
+            callback(Progress(len(trace), found.value, state.prior.hyper, residual))
+        converged = residual < tolerance
+        if converged or len(trace) >= max_iterations:
+            reason = "the bound has settled" if converged else "iteration limit reached"
+            return Learning(state.prior, state.xi, np.array(trace), residual, converged, reason, evaluations)
+
+
+@dataclass(frozen=True, eq=False)
+class QuadraticPosterior:
+    """q(u) at the fixed point, and how learning went."""
+
+    prior: Prior
+    evaluation: Evaluation
+    xi: FloatArray  # (n,)
+    site_precision: FloatArray  # (n,)
+    elbo: float  # what is maximised, every constant in it
+    trace: FloatArray
+    residual: float
+    converged: bool
+    learning: Learning | None
+
+    @property
+    def iterations(self) -> int:
+        """Iterations made."""
+        return self.trace.size
+
+    @property
+    def latent_mean(self) -> FloatArray:
+        """Mean of q(f_i): (n,)."""
+        return self.evaluation.latent_mean
+
+    @property
+    def latent_var(self) -> FloatArray:
+        """Variance of q(f_i), noise included: (n,)."""
+        return self.evaluation.latent_var
+
+    @property
+    def inducing_mean(self) -> FloatArray:
+        """mu: (m,); the latent means for a full GP."""
+        if isinstance(self.prior, FullPrior):
+            return self.latent_mean.copy()
+        return self.prior.chol_K @ self.evaluation.weights
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """Sigma: (m, m), computed when asked for in O(m^3); of all latent values for a full GP."""
+        prior, factor = self.prior, self.evaluation.factor
+        if isinstance(prior, FullPrior):
+            explained = solve_rows(factor, prior.K * np.sqrt(self.site_precision))  # row i: R^-1 S k_i
+            return prior.K - explained @ explained.T
+        spread = solve_rows(factor, np.array(prior.chol_K, order="C"))  # row i: R^-1 (row i of L)
+        return spread @ spread.T

@@ -1,0 +1,264 @@
+"""The outer iteration of every EP method with several classes: damped steps in order, or a faster road to the same end.
+
+riihimaki2013, sections 3.1 and 3.2.3. A method gives `state_of` (sites to a state: posterior, marginals, log Z) and
+`propose` (a state to the sites that it wants). Plain steps follow the printed order one by one. With acceleration,
+guarded Anderson mixing (`fast.solve.site_iteration`) comes first and plain steps only certify its end; a run that is
+allowed few iterations takes plain steps throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.inputs import one_of
+from fast.core.types import FloatArray
+from fast.ledger import equation
+from fast.solve.site_iteration import Visit, settle, site_gap, standardised_change
+
+_PLAIN = 50  # iterations up to which a run follows the printed order
+_PATIENCE = 30  # certifying steps without a smaller step, after which rounding is what is left
+_ROUNDED = 1e-7
+_CIRCLES = 200  # steps without a smaller one at any size: no fixed point is near
+_BLURRED = 1e-9  # below this size rounding may own the ratio of two steps
+_LOOK_BACK = 5  # ratios of which the largest counts
+
+Pair = tuple[FloatArray, FloatArray]
+
+
+class Proposal(NamedTuple):
+    """Sites that a state wants, and how a change of each is measured."""
+
+    target: Pair  # arrays of the shape of the sites; where a site was skipped, the site itself
+    mean: FloatArray  # of the scalar that the site sees, of that shape
+    var: FloatArray
+    n_improper: int
+    extra: float = 0.0  # largest change of what a state keeps beside its sites
+
+
+class OuterProgress(NamedTuple):
+    """What a callback sees after every iteration."""
+
+    iteration: int
+    objective: float  # log Z of the new sites, or NaN
+    residual: float  # estimated standardised distance of a site from the fixed point; infinite while unknown
+    n_improper: int
+
+
+class Outcome(NamedTuple):
+    """Where the iteration stopped."""
+
+    sites: Pair
+    state: Any
+    residual: float
+    converged: bool
+    n_improper: int  # over all iterations
+    iterations: int
+    trace: FloatArray  # log Z after each iteration
+
+
+@equation("riihimaki2013", "u3.2.3-damping")
+def damp(old: Pair, target: Pair, damping: float) -> Pair:
+    """Convex combination (1 - delta) old + delta proposal of natural parameters: riihimaki2013, section 3.2.3.
+
+    Parameters
+    ----------
+    old, target        pairs of arrays
+    damping : float    delta in (0, 1]
+    """
+    first = (1.0 - damping) * old[0] + damping * target[0]
+    second = (1.0 - damping) * old[1] + damping * target[1]
+    return (first, second) if damping < 1.0 else (target[0].copy(), target[1].copy())
+
+
+def residual_of(old: Pair, found: Proposal) -> float:
+    """Largest standardised change that an undamped step makes.
+
+    Parameters
+    ----------
+    old      sites
+    found    what they want
+    """
+    change = standardised_change(found.mean, found.var, found.target[0] - old[0], found.target[1] - old[1])
+    return max(float(change.max(initial=0.0)), found.extra)
+
+
+class _Remaining:
+    """How far the fixed point is, from the sizes of undamped steps: s/(1 - r), r the slowest rate of the map.
+
+    Damped by d, a map of rate r shrinks steps by q = 1 - d (1 - r), so that 1/(1 - r) is d/(1 - q): q is the largest
+    of the last ratios. What mixed steps know of r, from more directions than one, is a lower bound.
+    """
+
+    def __init__(self, damping: float, factor: float | None) -> None:
+        self.damping, self.factor = damping, factor  # 1/(1 - r) of mixed steps
+        self.ratios: list[float] = []
+        self.slowest: float | None = None  # q, held where rounding would blur it, or where steps grow
+        self.last: float | None = None
+
+    def after(self, step: float) -> float:
+        """The distance after one more step, infinite while no rate is known."""
+        if self.last:
+            self.ratios.append(step / self.last)
+            largest = max(self.ratios[-_LOOK_BACK:])
+            if largest < 1.0 and (step > _BLURRED or self.slowest is None):
+                self.slowest = largest
+        self.last = step
+        if step == 0.0:
+            return 0.0
+        factors = [] if self.factor is None else [self.factor]
+        if self.slowest is not None:
+            factors.append(self.damping / (1.0 - self.slowest))
+        return step * max(1.0, *factors) if factors else np.inf
+
+
+def check_options(
+    *, damping: float, tolerance: float, max_iterations: int, schedule: str, inner: str, inner_schedule: str
+) -> None:
+    """Refuse, by name, what no outer loop could do.
+
+    Parameters
+    ----------
+    damping : float           in (0, 1]
+    tolerance : float         > 0
+    max_iterations : int      >= 1
+    schedule : str            "parallel" or "sequential"
+    inner : str               "converged" or "incremental"
+    inner_schedule : str      "sequential" or "parallel"
+    """
+    if inputs.scalar("damping", damping, positive=True) > 1.0:
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
+    inputs.scalar("tolerance", tolerance, positive=True)
+    inputs.count("max_iterations", max_iterations)
+    one_of("schedule", schedule, ("parallel", "sequential"))
+    one_of("inner", inner, ("converged", "incremental"))
+    one_of("inner_schedule", inner_schedule, ("sequential", "parallel"))
+
+
+def iterate(
+    state_of: Callable[[Pair], Any],
+    propose: Callable[[Any, Pair], Proposal],
+    start: Pair,
+    *,
+    tolerance: float,
+    max_iterations: int,
+    damping: float,
+    accelerate: bool,
+    objective: Callable[[Any], float],
+    accelerated_propose: Callable[[Any, Pair], Proposal] | None = None,
+    sequential: Callable[[Pair], tuple[Pair, float, int]] | None = None,
+    gap: Callable[[Pair, Proposal], float] = residual_of,
+    callback: Callable[[OuterProgress], None] | None = None,
+) -> Outcome:
+    """Iterate sites to their fixed point.
+
+    Parameters
+    ----------
+    state_of : callable               sites -> state
+    propose : callable                (state, sites) -> Proposal
+    start                             pair of arrays
+    tolerance : float                 on the standardised distance from the fixed point, as estimated
+    max_iterations : int              outer iterations
+    damping : float                   in (0, 1]
+    accelerate : bool                 mix first where more than 50 iterations are allowed
+    objective : callable              state -> log Z, NaN where there is none
+    accelerated_propose : callable    cheaper proposals with the same fixed point
+    sequential : callable             a whole sequential pass instead: sites -> (sites, residual, improper)
+    gap : callable                    (sites, Proposal) -> residual
+    callback : callable               called with an OuterProgress after every iteration
+    """
+    accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
+    sites, improper, used = start, 0, 0
+    trace: list[float] = []
+    factor: float | None = None
+    if accelerate and sequential is None and max_iterations > _PLAIN:
+        end = _mixed(
+            state_of, accelerated_propose or propose, start, tolerance, max_iterations, damping, objective, callback
+        )
+        sites, improper, used, factor = end.sites, end.n_improper, end.trace.size, end.factor
+        trace = list(end.trace)
+    state = state_of(sites) if sequential is None else None
+    best, since_best, residual, converged = np.inf, 0, np.inf, False
+    accelerated, remaining = used > 0, _Remaining(damping, factor)
+    while used < max_iterations:
+        if sequential is not None:
+            sites, step, skipped = sequential(sites)
+        else:
+            found = propose(state, sites)
+            step, skipped = gap(sites, found), found.n_improper
+            sites = damp(sites, found.target, damping)
+        state = state_of(sites)
+        improper += skipped
+        used += 1
+        trace.append(objective(state))
+        residual = remaining.after(step)
+        if callback is not None:
+            callback(OuterProgress(used, trace[-1], residual, skipped))
+        converged = residual <= tolerance and skipped == 0
+        since_best = 0 if step < best else since_best + 1
+        best = min(best, step)
+        stalled = accelerated and since_best >= _PATIENCE and best <= _ROUNDED
+        if converged or stalled or since_best >= _CIRCLES or not np.isfinite(step):
+            break
+    if state is None:
+        state = state_of(sites)
+    return Outcome(sites, state, residual, converged, improper, used, np.array(trace))
+
+
+class _Mixed(NamedTuple):
+    sites: Pair
+    n_improper: int
+    trace: FloatArray
+    factor: float | None  # 1/(1 - r), r the rate of the undamped map
+
+
+def _mixed(
+    state_of: Callable[[Pair], Any],
+    propose: Callable[[Any, Pair], Proposal],
+    start: Pair,
+    tolerance: float,
+    max_iterations: int,
+    damping: float,
+    objective: Callable[[Any], float],
+    callback: Callable[[OuterProgress], None] | None,
+) -> _Mixed:
+    shape = start[0].shape
+
+    def visit(first: FloatArray, second: FloatArray) -> Visit:
+        pair = (first.reshape(shape), second.reshape(shape))
+        state = state_of(pair)
+        found = propose(state, pair)
+        value = objective(state)
+        return Visit(
+            first,
+            second,
+            found.target[0].ravel(),
+            found.target[1].ravel(),
+            found.var.ravel(),
+            value if np.isfinite(value) else 0.0,
+            found.n_improper,
+            None,
+        )
+
+    def report(progress: Any) -> None:
+        if callback is not None:
+            callback(OuterProgress(progress.iteration, progress.objective, progress.residual, progress.n_improper))
+
+    end = settle(
+        visit,
+        (start[0].ravel(), start[1].ravel()),
+        tolerance=tolerance,
+        max_iterations=max(1, max_iterations - 1),
+        damping=damping,
+        monotone=False,
+        callback=report,
+    )
+    pair = (end.visit.site_precision.reshape(shape), end.visit.site_shift.reshape(shape))
+    # settle's distance is its last step times 1/(1 - r); not to be had from a run that knows no rate
+    step = site_gap(*end.visit[:5])
+    factor = end.residual / step if step > 0.0 and np.isfinite(end.residual) else None
+    return _Mixed(pair, end.n_improper, end.trace, factor)

@@ -1,0 +1,247 @@
+"""Sites to their fixed point: natural-gradient steps of rate 1, guarded Anderson mixing in site space.
+
+A visit maps sites (tau, nu) to their full update. Changes are measured as a posterior sees them: |d tau| V and
+|d nu| sqrt(V) with V the variance of the datum's latent value, so that sites of saturated data weigh nothing. The step
+contracts linearly, with rate r the distance left is about step / (1 - r); r is the largest real part of the Ritz values
+of past differences.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast.core.linalg import largest_ritz_value, least_squares
+from fast.core.types import FloatArray
+
+_MEMORY = 16  # past differences that the mixing looks at
+_PATIENCE = 30  # visits without a smaller step, after which rounding is what is left
+_ROUNDED = 1e-8  # below this step, differences of successive points may show rounding rather than contraction
+_CIRCLES = 200  # visits without a smaller step at any size: no fixed point is near
+_REPELS, _SURE, _NEAR = 1.05, 4, 1e-2  # rates of so many visits in a row, at steps below the last, say that it repels
+_SMALLEST_RATE = 2.0**-20
+_SMALLEST_SHORTENED = 0.25  # far from the fixed point steps may grow for a while: that alone goes no lower
+_EPS = float(np.finfo(np.float64).eps)
+
+
+class Visit(NamedTuple):
+    """Sites, what q they give, and where they want to go."""
+
+    site_precision: FloatArray  # (n,)
+    site_shift: FloatArray  # (n,)
+    target_precision: FloatArray  # (n,) after a full step
+    target_shift: FloatArray  # (n,)
+    latent_var: FloatArray  # (n,) the scale on which changes are measured
+    objective: float  # bound, or log Z_EP
+    n_improper: int
+    payload: Any  # whatever the method wants back
+
+
+class Progress(NamedTuple):
+    """What a callback sees after every visit."""
+
+    iteration: int
+    objective: float
+    step: float  # largest scaled change of a site in one full step
+    residual: float  # estimated scaled distance from the fixed point
+    n_improper: int
+
+
+class Settled(NamedTuple):
+    """Where the iteration stopped."""
+
+    visit: Visit
+    trace: FloatArray  # objective after each visit
+    residual: float
+    converged: bool
+    n_improper: int  # cavities skipped in all visits
+
+
+def _pack(precision: FloatArray, shift: FloatArray, latent_var: FloatArray) -> FloatArray:
+    return np.concatenate([precision * latent_var, shift * np.sqrt(latent_var)])
+
+
+def standardised_change(
+    mean: FloatArray, var: FloatArray, precision_change: FloatArray, shift_change: FloatArray
+) -> FloatArray:
+    """max(|d alpha| v, |d beta - d alpha m| sqrt v): the change of a site as its own scalar's law sees it.
+
+    Parameters
+    ----------
+    mean, var                           of the scalar before the change
+    precision_change, shift_change      of the site
+    """
+    return np.maximum(
+        np.abs(precision_change) * var, np.abs(shift_change - precision_change * mean) * np.sqrt(np.maximum(var, 0.0))
+    )
+
+
+def site_gap(
+    site_precision: FloatArray,
+    site_shift: FloatArray,
+    target_precision: FloatArray,
+    target_shift: FloatArray,
+    latent_var: FloatArray,
+) -> float:
+    """Largest change that a full step would make, as a posterior of variance V sees it: |d tau| V, |d nu| sqrt(V).
+
+    Parameters
+    ----------
+    site_precision, site_shift : (n,)        tau, nu
+    target_precision, target_shift : (n,)    after a full step
+    latent_var : (n,)                        V
+    """
+    return float(np.abs(_pack(target_precision - site_precision, target_shift - site_shift, latent_var)).max())
+
+
+class _Mixer:
+    """Anderson mixing (1965, type II) over the last differences, in the metric of the present posterior."""
+
+    def __init__(self) -> None:
+        self.moved: list[tuple[FloatArray, FloatArray]] = []
+        self.changed: list[tuple[FloatArray, FloatArray]] = []
+        self.rates: list[float] = []
+
+    def clear(self) -> None:
+        self.moved.clear()
+        self.changed.clear()
+
+    def learn(self, before: Visit, after: Visit) -> None:
+        moved = (after.site_precision - before.site_precision, after.site_shift - before.site_shift)
+        self.moved.append(moved)
+        self.changed.append(
+            (
+                after.target_precision - before.target_precision - moved[0],
+                after.target_shift - before.target_shift - moved[1],
+            )
+        )
+        del self.moved[:-_MEMORY], self.changed[:-_MEMORY]
+
+    def tables(self, latent_var: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return (
+            np.column_stack([_pack(*pair, latent_var) for pair in self.moved]),
+            np.column_stack([_pack(*pair, latent_var) for pair in self.changed]),
+        )
+
+    def note_rate(self, latent_var: FloatArray, step: float) -> None:
+        if step > _ROUNDED or not self.rates or max(self.rates[-5:]) >= 1.0:
+            moved, changed = self.tables(latent_var)
+            self.rates.append(largest_ritz_value(moved, changed))
+
+    def distance(self, step: float) -> float:
+        if step == 0.0:
+            return 0.0
+        return step / (1.0 - min(max(0.0, *self.rates[-5:]), 1.0 - 1e-9)) if self.rates else np.inf
+
+    def propose(self, visit: Visit, rate: float, signed: bool) -> tuple[FloatArray, FloatArray]:
+        changed = self.tables(visit.latent_var)[1]
+        wanted = _pack(
+            visit.target_precision - visit.site_precision, visit.target_shift - visit.site_shift, visit.latent_var
+        )
+        mix = least_squares(changed, wanted, 1e-10)
+        precision = visit.site_precision + rate * (visit.target_precision - visit.site_precision)
+        shift = visit.site_shift + rate * (visit.target_shift - visit.site_shift)
+        for weight, move, change in zip(mix, self.moved, self.changed, strict=True):
+            precision -= weight * (move[0] + rate * change[0])
+            shift -= weight * (move[1] + rate * change[1])
+        if signed:
+            return precision, shift
+        # an extrapolation that leaves the positive numbers falls back to the full step, datum by datum
+        bad = precision <= 0.1 * np.minimum(visit.target_precision, visit.site_precision)
+        return np.where(bad, visit.target_precision, precision), np.where(bad, visit.target_shift, shift)
+
+
+def settle(
+    visit: Callable[[FloatArray, FloatArray], Visit],
+    start: tuple[FloatArray, FloatArray],
+    *,
+    tolerance: float,
+    max_iterations: int,
+    damping: float = 1.0,
+    monotone: bool,
+    accelerate: bool = True,
+    signed: bool = False,
+    callback: Callable[[Progress], None] | None = None,
+) -> Settled:
+    """Iterate sites <- (1 - damping) sites + damping target to the fixed point.
+
+    A point is kept if the objective does not fall (monotone) or the step does not double (else); a point that is not
+    kept is left and the damping halved. Nor is one with more improper cavities than before. Near a fixed point that
+    repels (a Ritz value above 1) mixing ends. A step that
+    grows shortens the next one by 0.7, one that shrinks restores 1.1. Mixed points are proposals under the same guard.
+
+    Parameters
+    ----------
+    visit : callable         (tau, nu) -> Visit
+    start : pair of (n,)     first tau and nu
+    tolerance : float        scaled distance from the fixed point
+    max_iterations : int     visits
+    damping : float          largest step, 1 = undamped
+    monotone : bool          the objective is a bound that no step may lower
+    accelerate : bool        False: plain damped steps
+    signed : bool            site precisions may be of any sign
+    callback : callable      called with a Progress after every visit
+
+    Returns
+    -------
+    Settled    converged False with the residual reached, if max_iterations, rounding or circles ended it
+    """
+    mixer, trace = _Mixer(), []
+    sites, good, rate, mixed = start, None, damping, False
+    improper, best_step, since_best, residual, repelled = 0, np.inf, 0, np.inf, 0
+    while True:
+        point = visit(*sites)
+        if not np.isfinite(point.objective):
+            raise ValueError(f"objective: found {point.objective}, expected a finite number; rescale variance")
+        improper += point.n_improper
+        step = site_gap(*point[:5])
+        slack = 64.0 * _EPS * (point.site_shift.size + abs(point.objective))
+        kept = True
+        if good is not None:
+            seen, last_step = good
+            if monotone:
+                gain = point.objective - seen.objective
+                # once rounding hides the bound, the step must not grow
+                kept = gain > slack or (gain >= -slack and step <= (2.0 if mixed else 1.0) * last_step)
+            else:
+                # a site whose cavity is improper stands still, which is no sign of a fixed point
+                kept = step <= (1.0 if mixed else 2.0) * last_step and point.n_improper <= seen.n_improper
+            kept = kept or (not mixed and rate <= _SMALLEST_RATE)
+            if kept:
+                mixer.learn(seen, point)
+                mixer.note_rate(point.latent_var, step)
+                repelled = repelled + 1 if step <= _NEAR and mixer.rates[-1] >= _REPELS else 0
+                # mixing finds fixed points that no step of any length goes to: plain steps then, which leave them
+                accelerate = accelerate and (monotone or repelled < _SURE)
+        if kept:
+            trace.append(point.objective)
+            grew = good is not None and not mixed and step > good[1]
+            rate = max(0.7 * rate, min(rate, _SMALLEST_SHORTENED)) if grew else min(damping, 1.1 * rate)
+            good = (point, step)
+        else:
+            assert good is not None
+            trace.append(good[0].objective)
+            if not mixed:
+                rate = max(0.5 * rate, _SMALLEST_RATE)
+            mixer.clear()
+        assert good is not None
+        seen, last_step = good
+        since_best = 0 if last_step < best_step else since_best + 1
+        best_step = min(best_step, last_step)
+        residual = mixer.distance(last_step)
+        if callback is not None:
+            callback(Progress(len(trace), trace[-1], last_step, residual, point.n_improper))
+        converged = residual <= tolerance
+        stalled = since_best >= (_PATIENCE if best_step <= _ROUNDED else _CIRCLES)
+        if converged or stalled or len(trace) >= max_iterations:
+            return Settled(seen, np.array(trace), residual, converged, improper)
+        if accelerate and mixer.moved:
+            sites, mixed = mixer.propose(seen, rate, signed), True
+        else:
+            sites = (
+                seen.site_precision + rate * (seen.target_precision - seen.site_precision),
+                seen.site_shift + rate * (seen.target_shift - seen.site_shift),
+            )
+            mixed = False

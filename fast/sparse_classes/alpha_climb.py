@@ -1,0 +1,154 @@
+r"""A search for the optimum of an energy of villacampa2020 where natural-gradient steps are slow.
+
+Some optima lie far from the prior, with variances up to 1e6 times its own in directions that the data hardly see, and
+the energy is nearly flat there. Coordinates are relative to a law N(m, B B'): N(m + B x, B T T' B'), T lower triangular
+with its diagonal in logarithms, so that a variance that grows by orders of magnitude is a short way, whatever its
+size. L-BFGS goes first. Where the coordinates are few, Newton's method in a trust region follows, its Hessian from
+differences of gradients: flat directions are no longer to it than others, and negative curvature is left downhill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.linalg import cholesky_of_all, invert_lower, spectrum
+from fast.core.types import FloatArray
+from fast.sparse_classes.projections import ClassLaw
+
+_ITERATIONS, _RESTARTS = 200, 3  # of L-BFGS
+_DENSE = 600  # coordinates up to which a Hessian is formed
+_NEWTON_STEPS, _HESSIANS, _DIFFERENCE = 40, 12, 1e-5
+_ENOUGH = 1e-9  # length of the gradient at which the search ends
+
+
+class _Chart:
+    """Coordinates about a law; 0 is the law itself."""
+
+    def __init__(self, law: ClassLaw, point: Callable[[ClassLaw], Any]) -> None:
+        self.point = point
+        C, m = self.shape = law.shift.shape
+        self.lower, self.index = np.tril_indices(m), np.arange(m)
+        self.mean = law.weights
+        self.B = cholesky_of_all(np.array([law.spread(k) for k in range(C)]), "covariance of q(v)", "lower variance")
+        self.size = C * (m + self.lower[0].size)
+
+    def law(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, ClassLaw]:
+        """Means, T, B T and the law."""
+        C, m = self.shape
+        T = np.zeros((C, m, m))
+        T[:, *self.lower] = x[C * m :].reshape(C, -1)
+        T[:, self.index, self.index] = np.exp(T[:, self.index, self.index])
+        mean, R = self.mean + (self.B @ x[: C * m].reshape(C, m, 1))[:, :, 0], self.B @ T
+        inverse = np.array([invert_lower(part) for part in R])
+        precision = inverse.transpose(0, 2, 1) @ inverse
+        return mean, T, R, ClassLaw.of(precision, (precision @ mean[:, :, None])[:, :, 0])
+
+    def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
+        """Minus the energy and its gradient; inf where there is no law."""
+        try:
+            with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+                mean, T, R, law = self.law(x)
+                value, change = self.point(law)[2:]
+        except (ValueError, NotPositiveDefiniteError):
+            return np.inf, np.zeros(x.size)
+        turned = self.B.transpose(0, 2, 1)
+        by_mean = turned @ (change.shift[:, :, None] - change.precision @ mean[:, :, None])
+        by_T = -turned @ (change.precision @ R)
+        by_T[:, self.index, self.index] *= T[:, self.index, self.index]
+        return -value, -np.concatenate([by_mean.ravel(), by_T[:, *self.lower].ravel()])
+
+    def far(self, x: FloatArray, bound: float) -> bool:
+        """Whether the variances of a class sum to more than bound."""
+        return bool((self.law(x)[2] ** 2).sum(axis=(1, 2)).max() > bound)
+
+    def hessian(self, x: FloatArray) -> FloatArray:
+        """Central differences of gradients: 2 size evaluations."""
+        H = np.empty((self.size, self.size))
+        for j in range(self.size):
+            step = np.zeros(self.size)
+            step[j] = _DIFFERENCE
+            H[j] = (self(x + step)[1] - self(x - step)[1]) / (2.0 * _DIFFERENCE)
+        return 0.5 * (H + H.T)
+
+
+def _within(values: FloatArray, slope: FloatArray, radius: float) -> FloatArray:
+    """Minimiser of a quadratic with these eigenvalues in a ball: -slope/(values + shift), by bisection of the shift."""
+    low = max(0.0, -float(values[0])) + 1e-14 * float(np.abs(values).max())
+    if low == 0.0 or np.linalg.norm(slope / (values + low)) <= radius:
+        return -slope / (values + low)
+    high = low + float(np.linalg.norm(slope)) / radius
+    for _ in range(60):
+        middle = 0.5 * (low + high) if low == 0.0 else float(np.sqrt(low * high))
+        low, high = (middle, high) if np.linalg.norm(slope / (values + middle)) > radius else (low, middle)
+    return -slope / (values + high)
+
+
+def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
+    """Newton's method in a trust region; a Hessian serves as long as it shortens the gradient tenfold."""
+    value, slope = chart(x)
+    radius, fresh = 1.0, False
+    values, basis = np.ones(x.size), np.eye(x.size)
+    stale, formed = True, 0
+    for _ in range(_NEWTON_STEPS):
+        if np.linalg.norm(slope) <= _ENOUGH or radius < 1e-8:
+            break
+        if stale and formed == _HESSIANS:
+            break
+        if stale:
+            formed += 1
+            values, basis = spectrum(chart.hessian(x), "Hessian of the energy")
+            stale, fresh = False, True
+        turned = basis.T @ slope
+        step = _within(values, turned, radius)
+        promised = -float(turned @ step + 0.5 * values @ step**2)
+        new_value, new_slope = chart(x + basis @ step)
+        # where rounding hides the value the gradient decides
+        hidden = promised <= 1e-12 * (1.0 + abs(value))
+        shorter = float(np.linalg.norm(new_slope)) / float(np.linalg.norm(slope))
+        good = shorter < 1.0 and np.isfinite(new_value) if hidden else value - new_value > 0.1 * promised
+        if not good:
+            radius = 0.25 * min(radius, float(np.linalg.norm(step)))
+            stale = not fresh
+            continue
+        if not hidden and value - new_value > 0.7 * promised:
+            radius = min(2.0 * radius, 4.0)
+        x, value, slope = x + basis @ step, new_value, new_slope
+        stale, fresh = shorter > 0.1, False
+        if chart.far(x, bound):
+            break
+    return x
+
+
+def climb(law: ClassLaw, point: Callable[[ClassLaw], Any], bound: float) -> ClassLaw | None:
+    """A law of a larger energy, at best its optimum; None if the search led to numbers that make no law.
+
+    Time of some hundred evaluations, and twice the coordinates for every Hessian.
+
+    Parameters
+    ----------
+    law                 where to start
+    point : callable    q -> laws, terms, energy and its direction
+    bound : float       sum of the variances of a class beyond which the search ends
+    """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
+    options = {"maxiter": _ITERATIONS, "gtol": _ENOUGH, "ftol": 1e-13, "maxcor": 30}
+    try:
+        for _ in range(_RESTARTS):
+            chart = _Chart(law, point)
+            end = minimize(chart, np.zeros(chart.size), jac=True, method="L-BFGS-B", options=options)
+            law = chart.law(end.x)[-1]
+            if chart.far(end.x, bound):
+                return law
+            if end.success:
+                break
+        chart = _Chart(law, point)
+        if chart.size <= _DENSE:
+            law = chart.law(_newton(chart, np.zeros(chart.size), bound))[-1]
+    except (ValueError, NotPositiveDefiniteError):
+        return None
+    return law

@@ -1,0 +1,402 @@
+r"""Adam on an energy of villacampa2020: q and the priors move together, on mini-batches. Section 3.2 to 3.5.
+
+Coordinates of q(u_k) = N(m_k, V_k): the mean, and the lower Cholesky factor of V_k with the logarithms of its diagonal.
+Whitened, with L the factor of K, q(v) = N(m, B B'). A step needs no precision of q and no inverse of B: with a the
+share of q that the data do not see (`fast.sparse_classes.alpha_energies`), c = a (apep, arpep) or alpha (rpapep), and
+
+    R R' = (1 - a) I + c B'B,   H = B R^-T,   X = H R^-1,   x^ = x - c H H'x,
+
+the law N(m^, H H') is that of the data (apep) or of the prior's factor (rpapep, whose data are seen under
+N(m, B B'/(1 - a))). With t = sum dF_i/dm_i a_i and Q = sum dF_i/dv_i a_i a_i' the energy has the derivatives
+
+    apep      dE/dm = (t - m)^,    dE/dB = 2 (Q H)^ R^-1 - X - a [(t^ - m^) m' + m^ t'] X + B^-T,
+    rpapep    dE/dm = t - m^,      dE/dB = 2 Q B/(1 - a) - X + c m^ m'X + B^-T,
+
+arpep is apep at a = 0. Only the lower triangle of dE/dB counts, in which B^-T is a diagonal. A step costs
+O(C b m (m + d) + C m^3) whatever n is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg.blas import dtrsm
+
+from fast.core import checkpoint as checkpoints
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.hyper import ClassHyper
+from fast.core.linalg import factorise, invert_lower, solve_vector, squared_norms
+from fast.core.results import ScalarMoments
+from fast.core.types import FloatArray, IntArray
+from fast.likelihood.power import powered_labels
+from fast.solve.adam import AdamState, adam_arrays, adam_restored, adam_step
+from fast.sparse_classes.alpha_energies import Energy
+from fast.sparse_classes.alpha_runs import EnergyRun
+from fast.sparse_classes.projections import (
+    ClassLaw,
+    ClassView,
+    InducingClasses,
+    PointGradients,
+    PullBack,
+    add_projected,
+)
+from fast.sparse_classes.training import ClassPacking, Progress, Settings, Trained, drawn
+
+
+class Coordinates(NamedTuple):
+    """q(u) as numbers that may move freely."""
+
+    mean: FloatArray  # (C, m)
+    factor: FloatArray  # (C, m, m): strictly lower entries of R, logarithms of its diagonal, 0 above
+
+
+class White(NamedTuple):
+    """q(v) = N(mean, factor factor')."""
+
+    mean: FloatArray  # (C, m)
+    factor: FloatArray  # (C, m, m): B
+
+
+class JointGradient(NamedTuple):
+    """Gradient of the energy of a batch in q and in the priors."""
+
+    by_mean: FloatArray  # (C, m)
+    by_factor: FloatArray  # (C, m, m), lower
+    by_prior: PointGradients | None
+
+
+def start_at_prior(points: InducingClasses) -> Coordinates:
+    """m = 0, R = chol(K).
+
+    Parameters
+    ----------
+    points    inducing points
+    """
+    factor = np.array([points.chol_K[points.kind[k]] for k in range(points.n_classes)])
+    index = np.arange(factor.shape[1])
+    factor[:, index, index] = np.log(factor[:, index, index])
+    return Coordinates(np.zeros(factor.shape[:2]), factor)
+
+
+def cholesky_of(coordinates: Coordinates) -> FloatArray:
+    """R of each class: (C, m, m).
+
+    Parameters
+    ----------
+    coordinates    of q
+    """
+    factor = coordinates.factor.copy()
+    index = np.arange(factor.shape[1])
+    factor[:, index, index] = np.exp(factor[:, index, index])
+    return factor
+
+
+def whitened(points: InducingClasses, coordinates: Coordinates) -> White:
+    """L^-1 m and L^-1 R of each class. Time C m^3.
+
+    Parameters
+    ----------
+    points         inducing points
+    coordinates    of q
+    """
+    B, mean = cholesky_of(coordinates), np.empty_like(coordinates.mean)
+    for k in range(points.n_classes):
+        L = points.chol_K[points.kind[k]]
+        # rows of the transpose are columns: a solve without a copy
+        B[k] = dtrsm(1.0, L, B[k].T, side=1, lower=1, trans_a=1).T
+        mean[k] = solve_vector(L, coordinates.mean[k])
+        if not np.isfinite(B[k]).all() or (B[k].diagonal() <= 0.0).any():
+            raise ValueError(f"covariance of q, class {k}: found no finite positive factor; lower rate")
+    return White(mean, B)
+
+
+def law_of(white: White) -> ClassLaw:
+    """q(v) by its natural parameters. Time C m^3.
+
+    Parameters
+    ----------
+    white    mean and factor
+    """
+    precision, shift = np.empty_like(white.factor), np.empty_like(white.mean)
+    for k, B in enumerate(white.factor):
+        inverse = invert_lower(B)
+        precision[k] = inverse.T @ inverse
+        shift[k] = precision[k] @ white.mean[k]
+    return ClassLaw.of(precision, shift)
+
+
+class _Seen:
+    """One class under the laws that an energy makes of q; names as in the text of the module."""
+
+    def __init__(self, energy: Energy, m: FloatArray, B: FloatArray) -> None:
+        self.m, self.B, self.a = m, B, energy.removed
+        self.prior_seen = energy.kind == "rpapep"
+        self.c = energy.alpha if self.prior_seen else self.a
+        left = 1.0 - self.a
+        self.R: FloatArray | None = None
+        if self.c == 0.0:
+            self.H = self.X = B
+        else:
+            inner = self.c * (B.T @ B)
+            inner.flat[:: m.size + 1] += left
+            self.R = factorise(inner, "covariance of q, whitened", "lower rate")
+            self.H = dtrsm(1.0, self.R, B.T, side=0, lower=1).T
+            self.X = dtrsm(1.0, self.R, self.H.T, side=0, lower=1, trans_a=1).T
+        self.m_hat = self.hat(m)
+        # the law of the data
+        self.mean = m if self.prior_seen else self.m_hat
+        self.root = B * (1.0 / np.sqrt(left)) if self.prior_seen else self.H
+
+    def hat(self, x: FloatArray) -> FloatArray:
+        """x - c H H'x, which is (1 - a) times x seen through ((1 - a) I + c B B')^-1."""
+        return x - self.c * (self.H @ (self.H.T @ x)) if self.c else x
+
+    def slopes(self, Q: FloatArray, t: FloatArray, priors: bool) -> tuple[FloatArray, FloatArray, FloatArray | None]:
+        """dE/dm, dE/dB (its lower triangle counts), and the second moment M of L'(dE/dK) L = (M - I)/2. Time 9 m^3."""
+        H, X, m_hat = self.H, self.X, self.m_hat
+        moment: FloatArray | None = None
+        if self.prior_seen:
+            by_B = (2.0 / (1.0 - self.a)) * (Q @ self.B)
+            by_B += np.multiply.outer(self.c * m_hat, self.m @ X)
+            by_mean = t - m_hat
+            if priors:
+                moment = H @ H.T
+        else:
+            through = Q @ H
+            by_mean = self.hat(t) - m_hat
+            if self.c == 0.0:
+                by_B = 2.0 * through
+                if priors:
+                    moment = H @ H.T
+            else:
+                assert self.R is not None
+                pulled = H @ (H.T @ through)
+                through -= self.c * pulled
+                through *= 2.0
+                by_B = dtrsm(1.0, self.R, through.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
+                by_B -= np.multiply.outer(self.a * by_mean, self.m @ X)
+                by_B -= np.multiply.outer(self.a * m_hat, t @ X)
+                if priors:
+                    pulled *= 2.0 * self.a
+                    pulled += H
+                    moment = pulled @ H.T
+                    crossed = np.multiply.outer(self.a * (H @ (H.T @ t)), m_hat)
+                    moment += crossed
+                    moment += crossed.T
+        by_B -= X
+        by_B.flat[:: t.size + 1] += 1.0 / self.B.diagonal()
+        if moment is not None:
+            moment += np.multiply.outer(m_hat, m_hat)
+        return by_mean, by_B, moment
+
+
+def _moments(seen: list[_Seen], view: ClassView) -> tuple[ScalarMoments, list[FloatArray]]:
+    """Mean and variance of the latent values under the law of the data, and root'a_i of each class. Time C b m^2."""
+    mean, var = np.empty(view.cond_var.shape), view.cond_var.copy()
+    halves = []
+    for k, part in enumerate(seen):
+        rows = view.rows[k if len(view.rows) > 1 else 0]
+        half = rows @ part.root
+        mean[:, k] = rows @ part.mean
+        var[:, k] += squared_norms(half)
+        halves.append(half)
+    return ScalarMoments(mean, var), halves
+
+
+def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, priors: bool) -> JointGradient:
+    """Gradient of the energy, its sum over data times n / b, in the coordinates of q and in the priors.
+
+    Time C (6 b m^2 + 14 m^3), the kernels and the quadratures.
+
+    Parameters
+    ----------
+    run                data, energy and priors; its law is not looked at
+    white              q(v)
+    batch : (b,)       indices; None: all data
+    priors : bool      whether they move
+    """
+    points, energy = run.points, run.energy
+    C, m = white.mean.shape
+    seen = [_Seen(energy, white.mean[k], white.factor[k]) for k in range(C)]
+    scale = 1.0 if batch is None else run.data.n / batch.size
+    Q, t = np.zeros((C, m, m)), np.zeros((C, m))
+    pull = PullBack(points)
+    for view, y in run.chunks(batch, with_cross=priors):
+        moments, halves = _moments(seen, view)
+        found = powered_labels(y, moments, energy.alpha, run.epsilon)
+        by_mean, by_var = scale * found.slope, scale * found.by_variance
+        add_projected(Q, t, view, by_var, by_mean)
+        if priors:
+
+            def by_upsilon(
+                k: int, halves: list[FloatArray] = halves, slope: FloatArray = by_mean, by_var: FloatArray = by_var
+            ) -> FloatArray:
+                halves[k] *= 2.0 * by_var[:, k, None]
+                W: FloatArray = halves[k] @ seen[k].root.T
+                W += np.multiply.outer(slope[:, k], seen[k].mean)
+                return W
+
+            pull.add(view, by_upsilon, by_var)
+    gradient_mean, gradient_factor = np.empty((C, m)), np.empty((C, m, m))
+    index = np.arange(m)
+    by_K: list[FloatArray] = []
+    for k in range(C):
+        L = points.chol_K[points.kind[k]]
+        by_v, by_B, moment = seen[k].slopes(Q[k], t[k], priors)
+        gradient_mean[k] = solve_vector(L, by_v, transposed=True)
+        gradient_factor[k] = dtrsm(1.0, L, by_B.T, side=1, lower=1).T
+        gradient_factor[k, index, index] *= L.diagonal() * white.factor[k].diagonal()  # of R
+        if moment is not None:
+            moment *= 0.5
+            moment.flat[:: m + 1] -= 0.5
+            by_K.append(moment)
+    by_prior = pull.finish(by_K.__getitem__) if priors else None
+    return JointGradient(gradient_mean, gradient_factor, by_prior)
+
+
+class JointSteps:
+    """Steps of Adam, resumable. All coordinates are one vector: means, factors, then what is learned of the priors."""
+
+    def __init__(self, run: EnergyRun, settings: Settings) -> None:
+        self.run, self.settings = run, settings
+        points = run.points
+        self.packing = ClassPacking(settings.learn, points.hyper, points.Z, points.shared)
+        start = start_at_prior(points)
+        self.shape = start.factor.shape
+        C, m = self.shape[:2]
+        rows, columns = np.tril_indices(m)
+        self.lower = rows * m + columns  # of a flattened factor
+        self.edges = (C * m, C * (m + self.lower.size))
+        factors = start.factor.reshape(C, -1)[:, self.lower]
+        self.vector = np.concatenate(
+            [start.mean.ravel(), factors.ravel(), self.packing.vector(points.hyper, points.Z)]
+        )  # fmt: skip
+        self.adam = AdamState.start(self.vector.size)
+        self.rng = np.random.default_rng(settings.seed)
+        self.trace: list[float] = []
+        self.iteration = 0
+        self.white = whitened(points, self.coordinates)
+        self.publish()
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """q as it stands in the vector."""
+        C, m = self.shape[:2]
+        first, second = self.edges
+        factor = np.zeros((C, m * m))
+        factor[:, self.lower] = self.vector[first:second].reshape(C, -1)
+        return Coordinates(self.vector[:first].reshape(C, m), factor.reshape(self.shape))
+
+    def publish(self) -> None:
+        """The run gets q, which a step by itself does not need there. Time C m^3."""
+        self.run.law = law_of(self.white)
+        self.run.rebuild()
+
+    def _batch(self) -> IntArray | None:
+        settings = self.settings
+        if settings.batches is not None:
+            return settings.batches[self.iteration]
+        if settings.batch_size is not None:
+            return drawn(self.run.data.n, settings.batch_size, self.rng)
+        return None
+
+    def _slope(self) -> FloatArray:
+        found = joint_gradient(self.run, self.white, self._batch(), priors=self.packing.size > 0)
+        slope = np.empty_like(self.vector)
+        first, second = self.edges
+        slope[:first] = found.by_mean.ravel()
+        np.take(
+            found.by_factor.reshape(self.shape[0], -1), self.lower, axis=1,
+            out=slope[first:second].reshape(self.shape[0], -1), mode="clip",
+        )  # fmt: skip
+        if found.by_prior is not None:
+            slope[second:] = self.packing.slope(found.by_prior, self.run.points.hyper)
+        if not np.isfinite(slope).all():
+            raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
+        return slope
+
+    def step(self) -> float:
+        """Gradient at one point, one move of everything; the energy of all data before it if asked for."""
+        run = self.run
+        value = np.nan
+        if self.settings.trace:
+            self.publish()
+            value = run.here.value
+        move, adam = adam_step(self._slope(), self.adam, self.settings.rate)
+        before = run.points, self.vector, self.white
+        try:
+            self.vector = self.vector + move
+            if self.packing.size:
+                hyper, Z = run.points.hyper, run.points.Z
+                hyper, Z = self.packing.parameters(self.vector[self.edges[1] :], hyper, Z)
+                run.points = InducingClasses(hyper, Z, run.points.shared, in_a_step=True)
+            self.white = whitened(run.points, self.coordinates)
+        except (ValueError, NotPositiveDefiniteError):
+            run.points, self.vector, self.white = before
+            raise
+        self.adam = adam
+        self.iteration += 1
+        if self.settings.trace:
+            self.trace.append(value)
+        return value
+
+    def all(self, callback: Callable[[Progress], None] | None) -> Trained:
+        """Every step; one that leaves the finite numbers ends the run at the state before it.
+
+        Parameters
+        ----------
+        callback : callable    called with a Progress after every step
+        """
+        settings, run = self.settings, self.run
+        self._resume()
+        diverged, reason = False, f"{settings.n_steps} steps made"
+        while self.iteration < settings.n_steps:
+            try:
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+                    value = self.step()
+            except (ValueError, NotPositiveDefiniteError) as error:
+                diverged, reason = True, f"step {self.iteration + 1}: {error}"
+                break
+            if settings.checkpoint is not None and self.iteration % settings.checkpoint_every == 0:
+                self._save()
+            if callback is not None:
+                self.publish()
+                callback(Progress(self.iteration, value, np.nan, 0, run.points.hyper, run))
+        self.publish()
+        return Trained(np.array(self.trace), np.nan, False, self.iteration, 0, diverged, reason)
+
+    def _arrays(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        points = self.run.points
+        return {
+            **{f"hyper_{name}": value for name, value in points.hyper._asdict().items()},
+            "Z": points.Z,
+            "vector": self.vector,
+            "rng": np.array(json.dumps(self.rng.bit_generator.state)),
+            "trace": np.array(self.trace),
+            "iteration": np.array(self.iteration),
+            **adam_arrays(self.adam),
+        }
+
+    def _save(self) -> None:
+        assert self.settings.checkpoint is not None
+        checkpoints.save(self.settings.checkpoint, self.settings.mark, self._arrays())
+
+    def _resume(self) -> None:
+        if self.settings.checkpoint is None:
+            return
+        like = self._arrays()
+        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing=("trace",))
+        if arrays is None:
+            return
+        hyper = ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))
+        if self.packing.size:
+            self.run.points = InducingClasses(hyper, arrays["Z"], self.run.points.shared, in_a_step=True)
+        self.vector = arrays["vector"]
+        self.rng.bit_generator.state = json.loads(str(arrays["rng"]))
+        self.trace, self.iteration = arrays["trace"].tolist(), int(arrays["iteration"])
+        self.adam = adam_restored(arrays)
+        self.white = whitened(self.run.points, self.coordinates)

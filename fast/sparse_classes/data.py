@@ -1,0 +1,115 @@
+"""Inputs and labels of several classes, read by blocks or by lists of rows; arrays or memory maps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast.core import inputs
+from fast.core.blocks import block_edges
+from fast.core.checkpoint import Digest, digest
+from fast.core.hyper import MOST_CLASSES, class_labels
+from fast.core.types import FloatArray, IntArray
+from fast.sparse_classes.projections import ClassView, InducingClasses
+
+_LABEL_BLOCK = 2**20
+
+
+class Block(NamedTuple):
+    """Consecutive data."""
+
+    part: slice
+    view: ClassView
+    y: IntArray
+
+
+class ClassData:
+    """Training data; a memory map stays one, and so do its labels.
+
+    X : (n, d)             real, finite
+    y : (n,)               ints 0..C-1
+    n_classes              C >= 2
+    block_size             data handled at a time
+    memory_budget          bytes: projections are kept between passes if they fit
+    """
+
+    def __init__(self, X: Any, y: Any, n_classes: Any, *, block_size: int = 4096, memory_budget: int = 2**26) -> None:
+        self.n_classes = inputs.count("n_classes", n_classes)
+        if self.n_classes > MOST_CLASSES:
+            raise ValueError(f"n_classes: found {self.n_classes}, expected at most {MOST_CLASSES}")
+        if self.n_classes < 2:
+            raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
+        self.X = inputs.inputs("X", X)
+        self.n, self.d = self.X.shape
+        self._mapped = isinstance(y, np.memmap)
+        self.y = y if self._mapped else class_labels(y, self.n, self.n_classes)
+        if self._mapped and y.shape != (self.n,):
+            raise ValueError(f"y: found shape {y.shape}, expected ({self.n},)")
+        self.counts = np.zeros(self.n_classes, dtype=np.int64)  # data of each class
+        for start in range(0, self.n, _LABEL_BLOCK):
+            part = class_labels(self.y[start : start + _LABEL_BLOCK], min(_LABEL_BLOCK, self.n - start), self.n_classes)
+            self.counts += np.bincount(part, minlength=self.n_classes)
+        self.block_size = inputs.count("block_size", block_size)
+        self.memory_budget = int(inputs.scalar("memory_budget", memory_budget, positive=False))
+        self._last: tuple[InducingClasses, IntArray, ClassView] | None = None
+        self._kept: dict[int, Block] = {}
+        self._points: InducingClasses | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Projections can be had again: they are not pickled."""
+        return {**self.__dict__, "_last": None, "_kept": {}, "_points": None}
+
+    def labels(self, rows: Any) -> IntArray:
+        """Labels of some rows.
+
+        Parameters
+        ----------
+        rows    slice or indices
+        """
+        return np.asarray(self.y[rows]).astype(np.int64, copy=False)
+
+    def digests(self) -> dict[str, str]:
+        """Digests of all inputs and labels, read once in blocks."""
+        y = Digest()
+        for start in range(0, self.n, _LABEL_BLOCK):
+            y.add(self.labels(slice(start, start + _LABEL_BLOCK)))
+        return {"X": digest(self.X), "y": str(y)}
+
+    def take(self, points: InducingClasses, batch: IntArray, *, with_cross: bool = False) -> ClassView:
+        """Projections of listed rows, kept until the next ones. Time O(b m (m + d)) a distinct kernel, whatever n is.
+
+        Parameters
+        ----------
+        points              inducing points
+        batch : (b,)        indices
+        with_cross : bool   keep k(X, Z)
+        """
+        last = self._last
+        if last is None or last[0] is not points or last[1] is not batch or (with_cross and not last[2].K_XZ):
+            last = points, batch, points.view(inputs.finite_rows("X", self.X[batch]), with_cross=with_cross)
+            self._last = last
+        return last[2]
+
+    def blocks(self, points: InducingClasses, *, with_cross: bool = False) -> Iterator[Block]:
+        """Projections of all data, block by block; kept for the next pass if memory allows.
+
+        Parameters
+        ----------
+        points              inducing points
+        with_cross : bool   keep k(X, Z)
+        """
+        keep = 16 * self.n * points.m * points.n_kinds <= self.memory_budget and not isinstance(self.X, np.memmap)
+        if self._points is not points:
+            self._kept, self._points = {}, points
+        for start, stop in block_edges(self.n, self.block_size):
+            found = self._kept.get(start)
+            if found is None or (with_cross and not found.view.K_XZ):
+                X: FloatArray = inputs.finite_rows("X", self.X[start:stop], start)
+                part = slice(start, stop)
+                view = points.view(X, with_cross=with_cross or keep, whole_tiles=True)
+                found = Block(part, view, self.labels(part))
+                if keep:
+                    self._kept[start] = found
+            yield found

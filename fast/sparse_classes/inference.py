@@ -1,0 +1,160 @@
+"""What ep and sep have in common around their runs: checked arguments, latent values, predictions.
+
+villacampa2017, supplement H: latent values at new inputs are independent Gaussians (65) with moments (66), (67), and
+the class probabilities are integrals in one dimension (68), see `fast.likelihood.largest`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fast.core import checkpoint as checkpoints
+from fast.core import inputs
+from fast.core.blocks import block_edges
+from fast.core.hyper import class_hyper
+from fast.core.results import ClassPrediction, ScalarMoments
+from fast.core.types import FloatArray
+from fast.ledger import equation
+from fast.likelihood.largest import class_probabilities
+from fast.likelihood.power import robust_probabilities
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.projections import ClassLaw, ClassView, InducingClasses
+from fast.sparse_classes.training import Settings
+
+
+def inducing_classes(
+    data: ClassData, variance: Any, lengthscales: Any, noise: Any, jitter: Any, Z: Any, shared: bool
+) -> InducingClasses:
+    """Priors and inducing points of all classes, checked by name.
+
+    Parameters
+    ----------
+    data                             their number of classes and inputs count
+    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
+    lengthscales : (C, d)            > 0; (d,) stands for all classes
+    Z : (C, m, d)                    finite; (m, d) stands for all classes
+    shared : bool                    one parameter vector and one Z
+
+    Raises
+    ------
+    ValueError                  by name
+    NotPositiveDefiniteError    K_ZZ of a class is singular
+    """
+    C = data.n_classes
+    hyper = class_hyper(variance, lengthscales, noise, jitter, C, data.d)
+    if Z is None:
+        raise ValueError("Z: found None, expected inducing points (C, m, d)")
+    shared = inputs.flag("shared", shared)
+    points = inputs.real_numbers("Z", Z)
+    if points.ndim == 2:
+        points = np.broadcast_to(points, (C, *points.shape))
+    if points.ndim != 3 or points.shape[0] != C or points.shape[1] == 0 or points.shape[2] != data.d:
+        raise ValueError(f"Z: found shape {np.shape(Z)}, expected ({C}, m, {data.d})")
+    points = inputs.finite_rows("Z", points).copy()
+    if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in (*hyper, points.reshape(C, -1))):
+        raise ValueError("shared: found parameters that differ between the classes, expected one vector for all")
+    return InducingClasses(hyper, points, shared)
+
+
+def marked(settings: Settings, data: ClassData, points: InducingClasses, options: dict[str, Any]) -> Settings:
+    """Settings with the fingerprint of the run, if it has a checkpoint: one read of all data, block by block.
+
+    The length of the run, where and how often it is saved, and memory_budget are no part of it: they change no number.
+
+    Parameters
+    ----------
+    settings    of the run
+    data        every row counts
+    points      where it starts
+    options     of the method
+    """
+    if settings.checkpoint is None:
+        return settings
+    left_out = ("checkpoint", "checkpoint_every", "n_steps", "batches", "mark")
+    plain = {name: value for name, value in settings._asdict().items() if name not in left_out}
+    plain |= {"n": data.n, "n_classes": data.n_classes, "block_size": data.block_size, "shared": points.shared}
+    arrays: dict[str, Any] = {**data.digests(), "Z": points.Z, **points.hyper._asdict()}
+    if settings.batches is not None:
+        arrays["batches"] = checkpoints.lists_digest(settings.batches)
+    return settings._replace(mark=checkpoints.fingerprint({**plain, **options}, arrays))
+
+
+@equation("villacampa2017", "65", "66", "67")
+def predictive_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
+    """upsilon'm and s + upsilon'V upsilon at each input and class: villacampa2017 (65) to (67). Time C b m^2.
+
+    Parameters
+    ----------
+    law     q(v)
+    view    inputs
+    """
+    mean, var = law.project(view)
+    return ScalarMoments(mean, view.cond_var + var)
+
+
+def predict(points: InducingClasses, law: ClassLaw, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
+    """Latent moments and class probabilities at test points. Time O(t C (m^2 + m d + C nodes)).
+
+    Parameters
+    ----------
+    points               inducing points
+    law                  q(v)
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    X_test = inputs.inputs("X_test", X_test, points.d, allow_empty=True)
+    t, C = X_test.shape[0], points.n_classes
+    mean, var, raw = np.empty((t, C)), np.empty((t, C)), np.empty((t, C))
+    for start, stop in block_edges(t, inputs.count("block_size", block_size)):
+        block = inputs.finite_rows("X_test", X_test[start:stop], start)
+        part = slice(start, stop)
+        mean[part], var[part] = predictive_moments(law, points.view(block, whole_tiles=True))
+        raw[part] = class_probabilities(mean[part], var[part])
+    return prediction_of(mean, var, raw)
+
+
+def prediction_of(mean: FloatArray, var: FloatArray, raw: FloatArray) -> ClassPrediction:
+    """Probabilities divided by their sum, which is kept.
+
+    Parameters
+    ----------
+    mean, var : (t, C)    of the latent values, independent
+    raw : (t, C)          class probabilities before normalising
+    """
+    mass = raw.sum(axis=1)
+    return ClassPrediction(mean, diagonal_covariances(var), raw / mass[:, None], mass)
+
+
+def diagonal_covariances(var: FloatArray) -> FloatArray:
+    """(n, C, C) with variances (n, C) on the diagonal.
+
+    Parameters
+    ----------
+    var : (n, C)
+    """
+    C = var.shape[1]
+    cov = np.zeros((var.shape[0], C, C))
+    cov[:, np.arange(C), np.arange(C)] = var
+    return cov
+
+
+@equation("villacampa2020", "A.31", "A.32", "A.33", "A.34")
+def predict_robust(
+    points: InducingClasses, law: ClassLaw, X_test: Any, epsilon: float, *, block_size: int = 1024
+) -> ClassPrediction:
+    """Latent moments and class probabilities (1 - eps) P_k + eps/C at test points: villacampa2020 (A.31) to (A.34).
+
+    Parameters
+    ----------
+    points               inducing points
+    law                  q(v)
+    X_test : (t, d)      t may be 0
+    epsilon : float      probability of a random label
+    block_size : int     test points at a time
+    """
+    found = predict(points, law, X_test, block_size=block_size)
+    raw = robust_probabilities(found.probabilities * found.probability_mass[:, None], epsilon)
+    mass = raw.sum(axis=1)
+    return found._replace(probabilities=raw / mass[:, None], probability_mass=mass)

@@ -1,0 +1,233 @@
+r"""Power EP on one factor a datum: powered cavities, projections in scalars, and sweeps that stay distributions.
+
+villacampa2020, section 3.1 and appendix A. The factor of datum i is p(y_i | f_i)^alpha; its site, a number
+site_precision and a number site_shift for each class, is taken from q alpha times. With p, q mean and variance of a
+projection under q, F_i = log E[p(y_i | f_i)^alpha]/alpha under the cavity and g, h = dF/de, -d^2F/de^2,
+
+    D = 1 - alpha c1 q,   v = q/D,   e = (p - alpha c2 q)/D,
+    c1 <- h/(1 - alpha h v),   c2 <- (g + h e)/(1 - alpha h v),
+    log Z_q = sum_k (w'P^-1 w - log|P|)/2 + sum_i [F_i - sum_k psi_ik],
+    psi = -log1p(alpha c1 v)/(2 alpha) + (2 c2 e + alpha c2^2 v - c1 e^2)/(2 (1 + alpha c1 v)).
+
+No quotient by alpha is left, so that alpha = 0 is an ordinary value: there log Z_q is the variational bound at any
+sites, and the fixed point that of its natural gradients. Sites may be negative where epsilon > 0.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.results import ScalarMoments
+from fast.core.types import BoolArray, FloatArray, IntArray
+from fast.ledger import equation
+from fast.likelihood.power import PowerMoments, powered_labels
+from fast.solve.site_iteration import standardised_change
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.ep import SiteRun, Swept, damped, law_cotangent, prior_cotangent
+from fast.sparse_classes.pairwise_factors import Cotangents, Side, Totals, Visit, scalar_cotangents, site_integral
+from fast.sparse_classes.projections import ClassLaw, InducingClasses, PointGradients, PullBack, add_projected
+
+RULES = ("28", "exact")
+_HALVINGS = 60
+Sites = tuple[FloatArray, ...]
+
+
+class PowerTilt(NamedTuple):
+    """Cavities of some data, which of them are distributions, and F with its derivatives under them."""
+
+    side: Side
+    proper: BoolArray  # (b, 1)
+    found: PowerMoments
+
+
+@equation("villacampa2020", "A.17", "A.20")
+def power_sites(side: Side, found: PowerMoments, alpha: float) -> tuple[FloatArray, FloatArray]:
+    """Sites that give every projection its powered tilted moments: villacampa2020 (A.17), (A.20). Time O(b C).
+
+    1 - alpha h v is the tilted variance over v, which is positive; nothing is divided by v or alpha.
+
+    Parameters
+    ----------
+    side             cavities
+    found            derivatives of F
+    alpha : float    in [0, 1]
+
+    Returns
+    -------
+    site_precision, site_shift (b, C)
+    """
+    shrink = 1.0 + alpha * found.curvature * side.var
+    return -found.curvature / shrink, (found.slope - side.mean * found.curvature) / shrink
+
+
+class PowerDatum:
+    """One powered factor a datum, behind the interface that `fast.sparse_classes.ep` works with."""
+
+    names: tuple[str, ...] = ("site_precision", "site_shift")
+    without_cavity = 0.0  # what a datum with an improper cavity adds to a gradient
+
+    def __init__(self, alpha: float, epsilon: float) -> None:
+        self.alpha, self.epsilon = alpha, epsilon
+        self.signed = epsilon > 0.0
+
+    def groups(self, y: int, n_classes: int) -> list[tuple[int, ...]]:
+        """Classes that each factor of a datum sees."""
+        return [tuple(range(n_classes))]
+
+    def scales(self, y: IntArray, var: FloatArray) -> Sites:
+        """Variances of the projections that the precisions of the sites belong to."""
+        return (var,)
+
+    def totals(self, y: IntArray, sites: Sites) -> Totals:
+        """delta and mu_tilde of each datum and class: the site itself."""
+        return Totals(sites[0], sites[1])
+
+    def tilted(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> PowerTilt:
+        """Powered cavities and F under them; improper ones are replaced by a harmless law. Time O(b C nodes)."""
+        left = 1.0 - self.alpha * sites[0] * moments.var
+        proper: BoolArray = np.logical_and.reduce(left > 0.0, axis=1, keepdims=True)
+        safe = np.where(proper, left, 1.0)
+        mean = np.where(proper, (moments.mean - self.alpha * sites[1] * moments.var) / safe, 0.0)
+        var = moments.var / safe
+        side = Side(mean, var, safe, sites[1] - sites[0] * moments.mean)
+        return PowerTilt(side, proper, powered_labels(y, ScalarMoments(mean, cond_var + var), self.alpha, self.epsilon))
+
+    def visit(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> Visit:
+        """Proposals of all factors of some data from one q, and what they add to log Z_q."""
+        side, proper, found = self.tilted(y, moments, cond_var, sites)
+        new = power_sites(side, found, self.alpha)
+        for part in new:
+            proper = proper & np.isfinite(part).all(axis=1, keepdims=True)
+        target = tuple(np.where(proper, after, before) for after, before in zip(new, sites, strict=True))
+        change = standardised_change(*moments, target[0] - sites[0], target[1] - sites[1])
+        improper = int(proper.size - np.count_nonzero(proper))
+        value = np.nan
+        if not improper:
+            value = float(found.value.sum() - site_integral(side, sites[0], sites[1], self.alpha).sum())
+        return Visit(target, float(change.max()), improper, found.value, value)
+
+    def cotangents(
+        self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites, gradient_rule: str
+    ) -> Cotangents:
+        """Derivatives of F - psi in p, q and s ("exact"), or those of F alone with the cavity of u held."""
+        side, proper, found = self.tilted(y, moments, cond_var, sites)
+        parts = scalar_cotangents(side, sites[0], found.slope, found.by_variance, gradient_rule, self.alpha)
+        return Cotangents(*(np.where(proper, part, self.without_cavity) for part in (*parts, found.by_variance)))
+
+    def moved_moments(
+        self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites
+    ) -> tuple[FloatArray, FloatArray]:
+        """(tilted moments - those of q)/alpha: t of S t a, the change of the mean, and x of S (x a a') S, that of the
+        second moment about the mean of q. (b, C) each; zero at a fixed point.
+        """
+        side, proper, found = self.tilted(y, moments, cond_var, sites)
+        t = (found.slope - side.miss) / side.left
+        x = (sites[0] + found.curvature / side.left) / side.left + self.alpha * t * t
+        return np.where(proper, t, 0.0), np.where(proper, x, 0.0)
+
+    def latents(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> ScalarMoments:
+        """Mean and variance of the latent values at the data under q: villacampa2020 (A.32), (A.33)."""
+        return ScalarMoments(moments.mean, cond_var + moments.var)
+
+
+class PowerRun(SiteRun):
+    """`SiteRun` whose sweeps are shortened until q is a distribution, and whose gradient may follow (A.28)."""
+
+    def __init__(
+        self, data: ClassData, points: InducingClasses, factors: PowerDatum, sites: FloatArray, gradient_rule: str
+    ) -> None:
+        self.power, self.gradient_rule = factors, gradient_rule
+        super().__init__(data, points, factors, sites, fresh=True)
+
+    def sweep(self, damping: float) -> Swept:
+        """All sites from one q, then q; damping is halved until q has a covariance. Time 2 C n m^2 + C m^3 / 3.
+
+        Parameters
+        ----------
+        damping : float    in (0, 1]
+        """
+        target = np.empty_like(np.asarray(self.sites))
+        precision, shift = self._empty()
+        residual, improper = 0.0, 0
+        for block in self.data.blocks(self.points):
+            old = self.of(block.part)
+            found = self.factors.visit(block.y, self.law.project(block.view), block.view.cond_var, old)
+            for table, part in zip(target, found.target, strict=True):
+                table[block.part] = part
+            residual, improper = max(residual, found.gap), improper + found.n_improper
+            add_projected(precision, shift, block.view, *self.factors.totals(block.y, found.target))
+        damping, halvings = self._settle(precision - self.law.precision, shift - self.law.shift, damping)
+        for table, part in zip(self.sites, target, strict=True):
+            table[...] = damped(table, part, damping)
+        return Swept(residual, improper + halvings)
+
+    def step(self, batch: IntArray, damping: float) -> Swept:
+        """The sites of a batch from one q, then q, damping halved as in a sweep. Time 3 C b m^2 + C m^3 / 3.
+
+        Parameters
+        ----------
+        batch : (b,)       indices, none twice
+        damping : float    in (0, 1]
+        """
+        view, y, old = self.data.take(self.points, batch), self.data.labels(batch), self.of(batch)
+        found = self.factors.visit(y, self.law.project(view), view.cond_var, old)
+        before, after = self.factors.totals(y, old), self.factors.totals(y, found.target)
+        precision, shift = np.zeros_like(self.law.precision), np.zeros_like(self.law.shift)
+        add_projected(precision, shift, view, after.delta - before.delta, after.mu_tilde - before.mu_tilde)
+        damping, halvings = self._settle(precision, shift, damping)
+        for table, start, end in zip(self.sites, old, found.target, strict=True):
+            table[batch] = damped(start, end, damping)
+        return Swept(found.gap, found.n_improper + halvings)
+
+    def _settle(self, by_precision: FloatArray, by_shift: FloatArray, damping: float) -> tuple[float, int]:
+        """Move q by the largest damping 2^-j times the given one that leaves it a distribution; j is counted."""
+        for halvings in range(_HALVINGS + 1):
+            try:
+                law = ClassLaw.of(self.law.precision + damping * by_precision, self.law.shift + damping * by_shift)
+            except NotPositiveDefiniteError:
+                if halvings == _HALVINGS:
+                    raise
+                damping *= 0.5
+                continue
+            self.law = law
+            return damping, halvings
+        raise AssertionError("unreachable")
+
+    @equation("villacampa2020", "A.28")
+    def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
+        """Gradient of log Z_q: "28", villacampa2020 (A.28) with sites held as matrices, or "exact", held as numbers.
+
+        Both are one at a fixed point. Time O(C b m (m + d) + C m^3); "exact" meets all data.
+
+        Parameters
+        ----------
+        batch : (b,)           indices; None: all data
+        gradient_rule : str    "28", "exact", or whatever else a schedule says: then that of the run
+        """
+        if gradient_rule not in RULES:
+            gradient_rule = self.gradient_rule
+        if gradient_rule == "exact":
+            return super().gradient(batch, "exact")
+        points, law, C = self.points, self.law, self.points.n_classes
+        spread = [law.spread(k) for k in range(C)]
+        scale = 1.0 if batch is None else self.data.n / batch.size
+        pull = PullBack(points)
+        by_mean, by_second = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
+        for indices, view, y in self._chunks(batch, with_cross=True):
+            sites = self.of(slice(indices[0], indices[-1] + 1) if batch is None else indices)
+            moments = law.project(view)
+            cot = Cotangents(
+                *(scale * part for part in self.factors.cotangents(y, moments, view.cond_var, sites, "28"))
+            )
+            t, x = self.power.moved_moments(y, moments, view.cond_var, sites)
+            add_projected(by_second, by_mean, view, 0.5 * scale * x, scale * t)
+            pull.add_law(view, law, spread, *cot)
+
+        def by_K(k: int) -> FloatArray:
+            moved = law_cotangent(spread[k], law.weights[k], by_mean[k], by_second[k])
+            return prior_cotangent(spread[k], law.weights[k]) + moved
+
+        return pull.finish(by_K)

@@ -1,0 +1,623 @@
+"""Schedules of sweeps and of steps on the priors of several classes: villacampa2017, section 2.3 and supplement G.
+
+A run (`fast.sparse_classes.ep.SiteRun`, `fast.sparse_classes.sep.TiedRun`) refreshes its factors, says log Z_q and its
+gradient, and moves to other priors. What is learned is one vector: logarithms of variance, lengthscales and noise, Z as
+it is, class by class within a field, one row of each if the classes share them.
+
+    outer                sweeps to the tolerance, then one step by (10)
+    inner-approximate    one sweep, or one mini-batch, then one step by (10)
+    inner-exact          the same with the exact gradient
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from fast.core import checkpoint as checkpoints
+from fast.core import inputs
+from fast.core.checks import shown
+from fast.core.errors import NotPositiveDefiniteError
+from fast.core.hyper import ClassHyper, class_hyper
+from fast.core.inputs import one_of
+from fast.core.types import FloatArray, IntArray
+from fast.ledger import equation
+from fast.solve.adam import LEARNABLE, AdamState, adam_arrays, adam_restored, adam_step
+from fast.solve.minibatch import index_lists
+from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.ep import ImproperCavityError, Swept
+from fast.sparse_classes.mixing import mix, worth_mixing
+from fast.sparse_classes.projections import InducingClasses, PointGradients
+
+SCHEMES = ("outer", "inner-approximate", "inner-exact")
+RULES = ("10", "exact")
+_LARGEST_FACTOR = float(np.log(1e4))  # how far L-BFGS-B moves a logarithm
+_FIRST_RADIUS, _FIRST_ITERATIONS = 0.2, 15  # share of that in the first of two rounds
+_GROW, _SHRINK = 1.02, 0.5
+
+
+class Run(Protocol):
+    """Factors, q and the priors that they stand on."""
+
+    data: ClassData
+    points: InducingClasses
+
+    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
+        """Visit the factors of a batch, or of all data."""
+
+    def log_evidence(self) -> float | None:
+        """log Z_q of all data."""
+
+    def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
+        """Of log Z_q."""
+
+    def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
+        """Other priors."""
+
+    def rebuild(self) -> None:
+        """q from the factors at the present priors."""
+
+    def state(self) -> dict[str, Any]:
+        """Arrays of a checkpoint."""
+
+    def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
+        """Continue where `state` was taken."""
+
+
+class Progress(NamedTuple):
+    """What a callback sees after every sweep or step."""
+
+    iteration: int
+    log_evidence: float  # NaN where it was not asked for
+    residual: float
+    n_improper: int
+    hyper: ClassHyper
+    run: Any
+
+
+_BLURRED = 1e-12  # below, rounding blurs ratios of changes
+_ALLOWED = 100.0  # distance from the optimum of an energy, over the tolerance on its direction
+_LAST = 8  # changes from which their fall is read
+
+
+class Settings(NamedTuple):
+    """What `train` does."""
+
+    damping: float = 0.5
+    tolerance: float = 1e-10
+    max_iterations: int = 1000
+    batches: tuple[IntArray, ...] | None = None
+    batch_size: int | None = None
+    n_steps: int = 0
+    learn: tuple[str, ...] = ()
+    scheme: str = "inner-approximate"
+    optimizer: str = "adam"
+    rate: float = 1e-3
+    learn_tolerance: float = 1e-5
+    seed: int = 0
+    trace: bool = False
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 100
+    mark: str = ""
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether steps see batches."""
+        return self.batches is not None or self.batch_size is not None
+
+
+class Trained(NamedTuple):
+    """How a run ended."""
+
+    trace: FloatArray
+    residual: float
+    converged: bool
+    iterations: int
+    n_improper: int
+    diverged: bool
+    reason: str
+
+
+class ClassPacking:
+    """Learned parameters of all classes as one vector."""
+
+    def __init__(self, learn: Iterable[str], hyper: ClassHyper, Z: FloatArray, shared: bool) -> None:
+        chosen = inputs.names("learn", learn)
+        foreign = [name for name in chosen if name not in LEARNABLE]
+        if foreign or len(set(chosen)) != len(chosen):
+            raise ValueError(f"learn: found {chosen}, expected different names of {', '.join(LEARNABLE)}")
+        if "noise" in chosen and (hyper.noise == 0.0).any():
+            raise ValueError("noise: found 0.0, expected > 0 when it is learned: its logarithm moves")
+        self.names = tuple(name for name in LEARNABLE if name in chosen)
+        self.n_classes, self.rows = Z.shape[0], 1 if shared else Z.shape[0]
+        shapes = {"Z": Z.shape[1:], "variance": (), "noise": (), "lengthscales": hyper.lengthscales.shape[1:]}
+        self.shapes = {name: (self.rows, *shapes[name]) for name in self.names}
+        edges = np.cumsum([0, *(int(np.prod(self.shapes[name])) for name in self.names)])
+        self.parts = {name: slice(edges[k], edges[k + 1]) for k, name in enumerate(self.names)}
+        self.size = int(edges[-1])
+
+    def vector(self, hyper: ClassHyper, Z: FloatArray) -> FloatArray:
+        """Parameters to a vector (p,)."""
+        values = np.empty(self.size)
+        for name, part in self.parts.items():
+            values[part] = (Z if name == "Z" else np.log(getattr(hyper, name)))[: self.rows].ravel()
+        return values
+
+    def parameters(self, vector: FloatArray, hyper: ClassHyper, Z: FloatArray) -> tuple[ClassHyper, FloatArray]:
+        """A vector back to parameters; ValueError, by name, where they leave the range that a prior may have."""
+        changed: dict[str, Any] = {}
+        for name, part in self.parts.items():
+            value = vector[part].reshape(self.shapes[name])
+            with np.errstate(over="ignore", under="ignore"):
+                value = value if name == "Z" else np.exp(value)
+            full = np.repeat(value, self.n_classes, axis=0) if self.rows < self.n_classes else value.copy()
+            if name == "Z":
+                Z = full
+                if not np.isfinite(Z).all():
+                    raise ValueError("Z: found a value that is not finite, expected finite numbers")
+            else:
+                changed[name] = full
+        merged = hyper._replace(**changed)
+        return class_hyper(*merged, self.n_classes, merged.lengthscales.shape[1]), Z
+
+    def slope(self, gradients: PointGradients, hyper: ClassHyper) -> FloatArray:
+        """A gradient with respect to the parameters, in the coordinates of the vector."""
+        values = np.empty(self.size)
+        for name, part in self.parts.items():
+            slope = getattr(gradients, name)[: self.rows]
+            values[part] = (slope if name == "Z" else slope * getattr(hyper, name)[: self.rows]).ravel()
+        return values
+
+
+class AdaptiveState(NamedTuple):
+    """Rates of all coordinates, and the gradient before."""
+
+    rates: FloatArray  # (p,)
+    previous: FloatArray  # (p,); NaN before the first step
+
+
+@equation("villacampa2017", "u28-adaptive-learning-rate")
+def adaptive_step(gradient: FloatArray, state: AdaptiveState) -> tuple[FloatArray, AdaptiveState]:
+    """Rates grow by 2 % where the sign of the gradient stays and are halved elsewhere: villacampa2017, supplement G.
+
+    Parameters
+    ----------
+    gradient : (p,)    of what is maximised
+    state              before the step
+
+    Returns
+    -------
+    step (p,) to be added, state after
+    """
+    rates = state.rates
+    if not np.isnan(state.previous).any():
+        rates = rates * np.where(np.sign(gradient) == np.sign(state.previous), _GROW, _SHRINK)
+    return rates * gradient, AdaptiveState(rates, gradient)
+
+
+def drawn(n: int, batch_size: int, rng: np.random.Generator) -> IntArray:
+    """A batch without repetition, sorted. Time O(batch) for large n.
+
+    Parameters
+    ----------
+    n : int             data
+    batch_size : int    wanted
+    rng                 source
+    """
+    return np.unique(rng.choice(n, min(batch_size, n), replace=False))
+
+
+def settings_of(
+    n: int,
+    *,
+    damping: float = 0.5,
+    tolerance: float = 1e-10,
+    max_iterations: int = 1000,
+    batches: Sequence[Any] | None = None,
+    batch_size: int | None = None,
+    n_steps: int | None = None,
+    learn: Iterable[str] = (),
+    scheme: str | None = None,
+    optimizer: str | None = None,
+    rate: float | None = None,
+    learn_tolerance: float = 1e-5,
+    seed: int = 0,
+    trace: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 100,
+    lbfgs: bool = True,
+) -> Settings:
+    """Options checked by name, defaults filled in.
+
+    Parameters
+    ----------
+    n : int                   data
+    damping : float           in (0, 1]
+    tolerance : float         > 0
+    max_iterations : int      sweeps of one run of EP
+    batches : sequence        index lists, an index listed twice counts once
+    batch_size : int          data of a drawn batch
+    n_steps : int             default: all of `batches`, else 250 (200 for L-BFGS-B)
+    learn                     names out of variance, lengthscales, noise, Z
+    scheme : str              "outer", "inner-approximate", "inner-exact"
+    optimizer : str           "lbfgs", "adaptive", "adam"
+    rate : float              of the first step: default 0.01 for "adaptive", 0.001 for "adam"
+    learn_tolerance : float   on the projected gradient of L-BFGS-B
+    seed : int                of drawn batches
+    trace : bool              log Z_q of all data after each sweep or step
+    checkpoint : path         state of steps, to be continued from by a run of the same data and settings
+    checkpoint_every : int    steps between two checkpoints
+    lbfgs : bool              whether the method has an objective that its gradient belongs to
+    """
+    damping = inputs.scalar("damping", damping, positive=True)
+    if damping > 1.0:
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
+    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
+    max_iterations = inputs.count("max_iterations", max_iterations)
+    learn = inputs.names("learn", learn)
+    lists = None
+    if batches is not None:
+        if isinstance(batches, str) or not isinstance(batches, Iterable):
+            raise ValueError(f"batches: found {shown(batches)}, expected a sequence of index lists")
+        lists = tuple(np.unique(batch) for batch in index_lists("batches", batches, n))
+    size = None if batch_size is None else inputs.count("batch_size", batch_size)
+    if lists is not None and size is not None:
+        raise ValueError("batch_size: found a number beside batches, expected one of the two")
+    by_steps = lists is not None or size is not None or n_steps is not None
+    names = ("lbfgs", "adaptive", "adam") if lbfgs else ("adaptive", "adam")
+    if optimizer is None:
+        optimizer = "lbfgs" if lbfgs and not by_steps and scheme in (None, "outer") else "adam"
+    one_of("optimizer", optimizer, names)
+    stochastic = lists is not None or size is not None
+    if optimizer == "lbfgs" and stochastic and learn:
+        raise ValueError("optimizer: found 'lbfgs' with batches, expected 'adaptive' or 'adam'")
+    if scheme is None:
+        scheme = "outer" if optimizer == "lbfgs" else "inner-approximate"
+    one_of("scheme", scheme, SCHEMES)
+    if scheme != "outer" and optimizer == "lbfgs" and learn:
+        raise ValueError(f"scheme: found {shown(scheme)} with 'lbfgs', expected 'outer'")
+    if scheme == "outer" and stochastic and learn:
+        raise ValueError("scheme: found 'outer' with batches, expected 'inner-approximate' or 'inner-exact'")
+    if rate is not None:
+        rate = inputs.scalar("rate", rate, positive=True)
+    if n_steps is not None:
+        steps = inputs.count("n_steps", n_steps)
+    else:
+        steps = len(lists) if lists is not None else 200 if optimizer == "lbfgs" else 250
+    if lists is not None and steps > len(lists):
+        raise ValueError(f"n_steps: found {steps}, expected at most {len(lists)}, the number of batches")
+    if size is None and n_steps is not None and lists is None and not learn:
+        raise ValueError("n_steps: found a number without batches or learn, expected one of them; see max_iterations")
+    return Settings(
+        damping,
+        tolerance,
+        max_iterations,
+        lists,
+        size,
+        steps,
+        learn,
+        scheme,
+        optimizer,
+        {"adaptive": 0.01, "adam": 0.001}.get(optimizer, 1.0) if rate is None else rate,
+        inputs.scalar("learn_tolerance", learn_tolerance, positive=True),
+        inputs.whole("seed", seed),
+        inputs.flag("trace", trace),
+        inputs.file_to_write("checkpoint", checkpoint),
+        inputs.count("checkpoint_every", checkpoint_every),
+    )
+
+
+def converge(
+    run: Any,
+    settings: Settings,
+    callback: Callable[[Progress], None] | None = None,
+) -> Trained:
+    """Sweeps until an undamped one would change nothing, priors held.
+
+    Mixing comes first where that pays; where it does not lead to a point that sweeps certify, sweeps start over. The
+    reason of the end then says why they are plain ones.
+
+    Parameters
+    ----------
+    run                  factors and q; changed
+    settings             damping, tolerance, max_iterations, trace
+    callback : callable  called with a Progress after every sweep
+    """
+    if not settings.trace and worth_mixing(run, settings.max_iterations):
+        before = {name: np.array(part) for name, part in run.state().items()}
+        priors = run.points.hyper, run.points.Z
+        mixed = mix(
+            run, tolerance=settings.tolerance, max_iterations=settings.max_iterations - 1, damping=settings.damping
+        )
+        found = _plain(run, settings, callback, mixed.iterations, mixed.n_improper, mixed.rate)
+        why = mixed.why
+        if not found.converged:
+            why = why or "mixing led to no point that sweeps certify"
+            run.restore(before, *priors, True)
+            found = _plain(run, settings, callback, 0, 0)
+        return found._replace(reason=f"{found.reason}; plain sweeps alone: {why}") if why else found
+    return _plain(run, settings, callback, 0, 0)
+
+
+class SweepDistance:
+    """How far sweeps of damping d still are from their fixed point, from undamped changes that fall by r a sweep.
+
+    The slowest direction has the eigenvalue 1 - (1 - r)/d of an undamped sweep, from r or as mixing has seen it; of a
+    change g there is g/(1 - eigenvalue) to go before the sweep and 1 - d (1 - eigenvalue) of it after.
+    """
+
+    def __init__(self, damping: float, rate: float) -> None:
+        self.damping, self.rate = damping, rate
+        self._changes: list[float] = []
+
+    def __call__(self, change: float) -> float:
+        """Take in one more change: the distance after its sweep, never below the change; inf while none falls.
+
+        Parameters
+        ----------
+        change : float    largest standardised change of an undamped sweep
+        """
+        if change > _BLURRED:
+            self._changes = [*self._changes, change][-_LAST:]
+        rate = self.rate
+        if len(self._changes) > 2:
+            fall = (self._changes[-1] / self._changes[0]) ** (1.0 / (len(self._changes) - 1))
+            rate = max(rate, 1.0 - (1.0 - float(fall)) / self.damping)
+        if change == 0.0:
+            return 0.0
+        return change * max(1.0, 1.0 / (1.0 - rate) - self.damping) if rate < 1.0 else np.inf
+
+
+def _plain(
+    run: Any,
+    settings: Settings,
+    callback: Callable[[Progress], None] | None,
+    iteration: int,
+    improper: int,
+    rate: float = 0.0,
+) -> Trained:
+    """Sweeps as printed, after those that were made already, which saw the slowest direction move at some rate."""
+    trace: list[float] = []
+    residual, left, converged, why = np.inf, np.inf, False, ""
+    distance = SweepDistance(settings.damping, rate) if getattr(run, "sweeps_contract", False) else float
+    while iteration < settings.max_iterations and not converged:
+        swept = run.refresh(None, settings.damping)
+        iteration += 1
+        residual, improper, why = swept.residual, improper + swept.n_improper, swept.why
+        left = distance(residual)
+        converged = left <= settings.tolerance and swept.n_improper == 0
+        value = _evidence(run) if settings.trace else np.nan
+        if np.isfinite(value):
+            trace.append(value)
+        if callback is not None:
+            callback(Progress(iteration, value, residual, improper, run.points.hyper, run))
+        if not np.isfinite(residual):
+            break
+    if converged and hasattr(run, "distance") and (left := run.distance()) > _ALLOWED * settings.tolerance:
+        converged = False
+        why = (
+            f"found an estimated distance of {left:.1e} from the optimum, expected {_ALLOWED * settings.tolerance:.1e}"
+        )
+    reason = "tolerance reached" if converged else why or f"{iteration} sweeps made"
+    return Trained(np.array(trace), residual, converged, iteration, improper, False, reason)
+
+
+def _evidence(run: Run) -> float:
+    value = run.log_evidence()
+    return np.nan if value is None else value
+
+
+def train(run: Run, settings: Settings, callback: Callable[[Progress], None] | None = None) -> Trained:
+    """What the settings ask for: sweeps, steps on batches, or steps with a move of the priors after each.
+
+    A step that leaves the range of the priors, or the finite numbers, ends the run at the last good state, diverged and
+    with a reason.
+
+    Parameters
+    ----------
+    run                  factors and q; changed
+    settings             see `settings_of`
+    callback : callable  called with a Progress after every sweep or step
+    """
+    callback = inputs.calls_back("callback", callback)
+    if not settings.learn and not settings.stochastic:
+        return converge(run, settings, callback)
+    packing = ClassPacking(settings.learn, run.points.hyper, run.points.Z, run.points.shared)
+    if settings.learn and settings.optimizer == "lbfgs":
+        return search(run, settings, packing, callback)
+    return _Steps(run, settings, packing).all(callback)
+
+
+class _Steps:
+    """Steps of a stochastic run or of gradient ascent."""
+
+    def __init__(self, run: Run, settings: Settings, packing: ClassPacking) -> None:
+        self.run, self.settings, self.packing = run, settings, packing
+        self.rng = np.random.default_rng(settings.seed)
+        self.adam = AdamState.start(packing.size)
+        self.adaptive = AdaptiveState(np.full(packing.size, settings.rate), np.full(packing.size, np.nan))
+        self.trace: list[float] = []
+        self.iteration, self.improper, self.residual = 0, 0, np.inf
+        self.inner = settings._replace(trace=False)
+
+    def _batch(self) -> IntArray | None:
+        settings = self.settings
+        if settings.batches is not None:
+            return settings.batches[self.iteration]
+        if settings.batch_size is not None:
+            return drawn(self.run.data.n, settings.batch_size, self.rng)
+        return None
+
+    def step(self) -> float:
+        """Factors, log Z_q if asked for, gradient, move."""
+        run, settings = self.run, self.settings
+        batch = self._batch()
+        if settings.scheme == "outer" and settings.learn:
+            found = converge(run, self.inner)
+            residual, improper = found.residual, found.n_improper
+        else:
+            residual, improper, _ = run.refresh(batch, settings.damping)
+        self.improper += improper
+        self.residual = residual
+        value = _evidence(run) if settings.trace else np.nan
+        if np.isfinite(value):  # no entry where a cavity is improper
+            self.trace.append(value)
+        self.iteration += 1
+        if self.packing.size:
+            self._move(batch)
+        return value
+
+    def _move(self, batch: IntArray | None) -> None:
+        run, packing = self.run, self.packing
+        hyper, Z = run.points.hyper, run.points.Z
+        rule = "exact" if self.settings.scheme == "inner-exact" else "10"
+        try:
+            slope = packing.slope(run.gradient(batch, rule), hyper)
+        except ImproperCavityError:
+            return  # the priors wait
+        if not np.isfinite(slope).all():
+            raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
+        if self.settings.optimizer == "adam":
+            move, self.adam = adam_step(slope, self.adam, self.settings.rate)
+        else:
+            move, self.adaptive = adaptive_step(slope, self.adaptive)
+        run.move(*packing.parameters(packing.vector(hyper, Z) + move, hyper, Z))
+
+    def all(self, callback: Callable[[Progress], None] | None) -> Trained:
+        settings, run = self.settings, self.run
+        self._resume()
+        diverged, reason = False, f"{settings.n_steps} steps made"
+        while self.iteration < settings.n_steps:
+            try:
+                with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
+                    value = self.step()
+            except (ValueError, NotPositiveDefiniteError) as error:
+                diverged, reason = True, f"step {self.iteration}: {error}"
+                break
+            if settings.checkpoint is not None and self.iteration % settings.checkpoint_every == 0:
+                self._save()
+            if callback is not None:
+                callback(Progress(self.iteration, value, self.residual, self.improper, run.points.hyper, run))
+        return Trained(np.array(self.trace), self.residual, False, self.iteration, self.improper, diverged, reason)
+
+    def _arrays(self) -> dict[str, Any]:
+        """What a checkpoint holds."""
+        points = self.run.points
+        return {
+            **{f"hyper_{name}": value for name, value in points.hyper._asdict().items()},
+            "Z": points.Z,
+            "rng": np.array(json.dumps(self.rng.bit_generator.state)),
+            "trace": np.array(self.trace),
+            "numbers": np.array([self.iteration, self.improper]),
+            "residual": np.array(self.residual),
+            "adaptive": np.array(self.adaptive),
+            **adam_arrays(self.adam),
+            **self.run.state(),
+        }
+
+    def _save(self) -> None:
+        assert self.settings.checkpoint is not None
+        checkpoints.save(self.settings.checkpoint, self.settings.mark, self._arrays())
+
+    def _resume(self) -> None:
+        if self.settings.checkpoint is None:
+            return
+        like = self._arrays()
+        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing=("trace",))
+        if arrays is None:
+            return
+        hyper = ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))
+        self.run.restore(arrays, hyper, arrays["Z"], bool(self.packing.size))
+        self.rng.bit_generator.state = json.loads(str(arrays["rng"]))
+        self.trace, self.residual = arrays["trace"].tolist(), float(arrays["residual"])
+        self.iteration, self.improper = (int(value) for value in arrays["numbers"])
+        self.adaptive, self.adam = AdaptiveState(*arrays["adaptive"]), adam_restored(arrays)
+
+
+def search(
+    run: Run, settings: Settings, packing: ClassPacking, callback: Callable[[Progress], None] | None = None
+) -> Trained:
+    """L-BFGS-B on log Z_q, EP converged at every evaluation, from the sites of the best one so far.
+
+    Logarithms move by at most a factor 1e4. Parameters that the prior refuses, or at which EP does not converge to
+    proper cavities, count as worse than all; the start itself raises.
+
+    Parameters
+    ----------
+    run                  factors and q; left at the best parameters
+    settings             damping, tolerance, max_iterations of EP; n_steps, learn_tolerance of the search
+    packing              learned parameters
+    callback : callable  called with a Progress after every evaluation
+    """
+    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+
+    hyper, Z = run.points.hyper, run.points.Z
+    start = packing.vector(hyper, Z)
+    inner = settings._replace(trace=False)
+    best: tuple[float, FloatArray, dict[str, Any], Trained, FloatArray] | None = None
+    worst, evaluations, improper = np.inf, 0, 0
+    trace: list[float] = []
+
+    def objective(vector: FloatArray) -> tuple[float, FloatArray]:
+        nonlocal best, worst, evaluations, improper
+        evaluations += 1
+        try:
+            here = packing.parameters(vector, hyper, Z)
+            if best is not None:
+                run.restore(best[2], *here, True)
+                run.rebuild()
+            found = converge(run, inner)
+            improper += found.n_improper
+            value = run.log_evidence()
+            if not np.isfinite(found.residual):
+                raise ValueError(f"log_evidence: found {found.reason}; expected an optimum of q: lower alpha, move Z")
+            if value is None:
+                raise ValueError("log_evidence: found an improper cavity, expected a number; lower damping")
+            slope = packing.slope(run.gradient(None, "10"), here[0])
+            if not (np.isfinite(value) and np.isfinite(slope).all()):
+                raise ValueError("log_evidence: found a value that is not finite, expected a number")
+        except (ValueError, NotPositiveDefiniteError):
+            if best is None:
+                raise
+            return -worst + 1e3 * (1.0 + abs(worst)), np.zeros(vector.size)
+        worst = min(worst, value)
+        if best is None or value > best[0]:
+            kept = {name: np.array(part) for name, part in run.state().items()}
+            best = (value, vector.copy(), kept, found, slope)
+        if callback is not None:
+            callback(Progress(evaluations, value, found.residual, improper, here[0], run))
+        return -value, -slope
+
+    box = np.full(start.size, np.inf)
+    for name, part in packing.parts.items():
+        if name != "Z":
+            box[part] = _LARGEST_FACTOR
+    # without curvature a first step may leap to where the noise, or the kernel, is no longer felt: near the start first
+    for radius, most in ((_FIRST_RADIUS, _FIRST_ITERATIONS), (1.0, settings.n_steps)):
+        if len(trace) >= settings.n_steps:
+            break
+        near = np.where(np.isfinite(box), radius * box, np.inf)
+        end = minimize(
+            objective,
+            start if best is None else best[1],
+            jac=True,
+            method="L-BFGS-B",
+            bounds=list(zip(start - near, start + near, strict=True)),
+            callback=lambda _: trace.append(best[0] if best is not None else np.nan),
+            options={
+                "maxiter": min(most, settings.n_steps - len(trace)),
+                "gtol": settings.learn_tolerance,
+                "ftol": 1e-15,
+                "maxls": 40,
+            },
+        )
+    assert best is not None
+    run.restore(best[2], *packing.parameters(best[1], hyper, Z), True)
+    residual = float(np.abs(np.clip(best[1] + best[4], start - box, start + box) - best[1]).max())
+    converged = residual <= settings.learn_tolerance and best[3].converged
+    values = np.array(trace if settings.trace else [])
+    return Trained(values, residual, converged, len(trace), improper, False, str(end.message))
