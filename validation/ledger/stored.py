@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from validation.ledger.collection import Claim, MarkedTest
 from validation.ledger.inventory import Equation
+from validation.quoting import shown
 
 if TYPE_CHECKING:
     from validation.ledger.audit import Row
@@ -96,7 +97,7 @@ def restored(rows: tuple[Row, ...], page: str) -> tuple[tuple[Row, ...], list[st
 def _test(equation: Equation, cell: str) -> MarkedTest:
     match = _TEST.match(cell)
     if match is None:
-        raise ValueError(f"{FILE}: found {cell[:60]!r}, expected package: `test` (route)")
+        raise ValueError(f"{FILE}: found {shown(cell)}, expected package: `test` (route)")
     package, name, route = match[1] or "", match[2], _plain(match[3])
     folder = f"tests/{package}" if package else "tests"
     return MarkedTest(f"{folder}::{name}", package, folder, 0, name, 1, False, (Claim(*equation, route),))

@@ -94,18 +94,18 @@ def test_the_bound_is_its_definition_and_the_family_its_covariance(rng):
 
 
 def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bound():
-    fast, plain = vb_probit.fit(*toy()), vb_probit.fit(*toy(), accelerate=False)
-    assert fast.converged
+    mixed, plain = vb_probit.fit(*toy()), vb_probit.fit(*toy(), accelerate=False)
+    assert mixed.converged
     assert plain.converged
     # residual 1e-10 in a sweep, contraction of the plain sweep about 0.95
-    np.testing.assert_allclose(fast.latent_mean, plain.latent_mean, rtol=0, atol=5e-9)
-    np.testing.assert_allclose(fast.elbo, plain.elbo, rtol=1e-12)
+    np.testing.assert_allclose(mixed.latent_mean, plain.latent_mean, rtol=0, atol=5e-9)
+    np.testing.assert_allclose(mixed.elbo, plain.elbo, rtol=1e-12)
     assert (np.diff(plain.trace) > -1e-12).all()
-    prior = fast.prior
+    prior = mixed.prior
     for k in range(3):
         K = prior.K(k)
-        image = K @ np.linalg.solve(K + np.eye(9), fast.expected_auxiliary[:, k])
-        np.testing.assert_allclose(image, fast.latent_mean[:, k], rtol=0, atol=1e-9)
+        image = K @ np.linalg.solve(K + np.eye(9), mixed.expected_auxiliary[:, k])
+        np.testing.assert_allclose(image, mixed.latent_mean[:, k], rtol=0, atol=1e-9)
     # two plain sweeps from zero, by hand
     two = vb_probit.fit(*toy(), accelerate=False, max_iterations=2)
     m = np.zeros((9, 3))

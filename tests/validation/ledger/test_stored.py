@@ -43,7 +43,7 @@ def test_what_is_read_back_gives_the_lines_of_the_page_again(monkeypatch):
 
 
 def test_an_entry_with_other_functions_than_the_page_names_is_a_problem(monkeypatch):
-    changed = PAGE.replace("`fast.polya_gamma.update_local`", "`fast.polya_gamma.renamed`")
+    changed = PAGE.replace("`fast.likelihood.polya_gamma.update_local`", "`fast.likelihood.polya_gamma.renamed`")
     assert changed != PAGE
     ledger = without_repository(monkeypatch, changed)
     assert any("wenzel2019:11: found other functions" in line for line in ledger.failures(ledger.rows))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fast import _inputs
+from fast.core import inputs
 from fast.estimators import XGPClassifier
 
 LONG = np.dtype(np.longdouble)
@@ -14,11 +14,11 @@ beyond_float64 = pytest.mark.skipif(LONG.itemsize == 8, reason="long double is f
 
 @beyond_float64
 def test_long_doubles_become_float64():
-    assert _inputs.real_numbers("X", np.ones((2, 1), LONG)).dtype == np.float64
+    assert inputs.real_numbers("X", np.ones((2, 1), LONG)).dtype == np.float64
 
 
 @beyond_float64
-@pytest.mark.parametrize("look", [lambda X: _inputs.real_numbers("X", X), lambda X: _inputs.inputs("X", X)])
+@pytest.mark.parametrize("look", [lambda X: inputs.real_numbers("X", X), lambda X: inputs.inputs("X", X)])
 def test_a_memmap_of_long_doubles_stays_on_disk(tmp_path, look):
     stored = np.memmap(tmp_path / "X", LONG, "w+", shape=(5, 2))
     stored[:] = 1.0
@@ -32,7 +32,7 @@ def test_a_long_double_beyond_float64_is_refused_in_a_memmap_too(tmp_path):
     stored = np.memmap(tmp_path / "X", LONG, "w+", shape=(5, 2))
     stored[3] = np.longdouble("1e400")
     with pytest.raises(ValueError, match=r"X: found a value that is not finite in row 3"):
-        _inputs.inputs("X", stored)
+        inputs.inputs("X", stored)
 
 
 @beyond_float64
