@@ -215,7 +215,7 @@ FAULTS = (
         "laplace",
         "map-prior-downhill",
         "the gradient of type-II MAP takes the log prior with the wrong sign, its value does not",
-        "fast.multiclass_learning:map_objective",
+        "fast.full_classes.learning:map_objective",
         _prior_downhill,
         "identity/laplace/map_objective",
         witness="fast",

@@ -58,7 +58,7 @@ def _rows_alone(original: Any) -> Any:
 
 def _factor_stays(original: Any) -> Any:
     def stand_for(self: Any, seen: Any) -> None:
-        from fast.class_sep import TiedRun
+        from fast.sparse_classes.sep import TiedRun
 
         self.run = TiedRun(seen, self.run.points, self.run.count, self.run.law)
         self.started = True
@@ -142,7 +142,7 @@ FAULTS = (
         "x-gpc",
         "default-lengthscale-of-no-input",
         "every input has the mean of the default lengthscales",
-        ("fast.defaults:default_lengthscales", "fast.estimators._base:default_lengthscales"),
+        ("fast.kernel.defaults:default_lengthscales", "fast.estimators._base:default_lengthscales"),
         _one_unit,
         ("identity/x-gpc/median_lengthscales", "identity/x-gpc/classifier_starts"),
     ),
@@ -174,7 +174,7 @@ FAULTS = (
         "svgpc",
         "brought-sites-stay",
         "sites that stood for fewer rows keep their size as the rows grow",
-        "fast.online:Online._stand_for",
+        "fast.one_latent.online:Online._stand_for",
         _rows_alone,
         ("identity/svgpc/brought_batches", "identity/svgpc/brought_after_fit"),
     ),
@@ -182,7 +182,7 @@ FAULTS = (
         "sep",
         "tied-factor-stays",
         "the tied factor of fewer rows keeps its size as the rows grow",
-        "fast.class_stream:TiedStream._stand_for",
+        "fast.sparse_classes.stream:TiedStream._stand_for",
         _factor_stays,
         ("identity/sep/brought_batches", "identity/sep/brought_after_fit"),
     ),
@@ -190,7 +190,7 @@ FAULTS = (
         "x-gpc-svi",
         "refused-batch-leaves-points",
         "inducing points of a batch that is refused stay",
-        "fast.online:Online.whole",
+        "fast.one_latent.online:Online.whole",
         lambda original: lambda self: nullcontext(),
         "identity/x-gpc-svi/brought_*",
     ),

@@ -54,7 +54,7 @@ _STEPS = (
             method,
             "learning-slope-halved",
             "half of the slope in the logarithms is forgotten: Adam hardly sees it, a search does",
-            "fast.class_training:ClassPacking.slope",
+            "fast.sparse_classes.training:ClassPacking.slope",
             _halved,
             f"identity/{method}/paths",
         )
@@ -64,7 +64,7 @@ _STEPS = (
         "sep",
         "adaptive-rate-only-grows",
         "the adaptive rates take every slope for one of the same sign, so that they only grow",
-        "fast.class_training:adaptive_step",
+        "fast.sparse_classes.training:adaptive_step",
         _grows_always,
         "identity/sep/paths",
     ),
@@ -72,7 +72,7 @@ _STEPS = (
         "label-regression",
         "noise-not-learned",
         "the noise has no slope, so it stays where it is",
-        "fast.class_training:ClassPacking.slope",
+        "fast.sparse_classes.training:ClassPacking.slope",
         _unlearned_noise,
         ("identity/label-regression/paths", "limit/label-regression/search_end"),
     ),
@@ -81,7 +81,7 @@ _STEPS = (
             method,
             "joint-steps-without-bias-correction",
             "Adam's steps of q and prior together are nine tenths of what they should be",
-            "fast.alpha_joint:adam_step",
+            "fast.sparse_classes.alpha_joint:adam_step",
             _no_bias,
             f"identity/{method}/paths",
         )
@@ -91,7 +91,7 @@ _STEPS = (
         "laplace",
         "law-of-root-doubled",
         "where the law sits on the root its slope in the logarithm is taken twice",
-        "fast.multiclass_learning:log_hyperprior",
+        "fast.full_classes.learning:log_hyperprior",
         _root_of_all,
         ("identity/laplace/paths", "limit/laplace/search_end"),
     ),
@@ -169,16 +169,16 @@ _FILES = (
             f"invariance/{method}/interrupted",
         )
         for method, module in (
-            ("ep", "fast.class_training"),
-            ("apep", "fast.alpha_joint"),
-            ("x-gpc-svi", "fast.stochastic"),
+            ("ep", "fast.sparse_classes.training"),
+            ("apep", "fast.sparse_classes.alpha_joint"),
+            ("x-gpc-svi", "fast.one_latent.stochastic"),
         )
     ),
     seeded(
         "x-gpc-svi",
         "every-epoch-alike",
         "rows come in the order of the first epoch again and again",
-        "fast.minibatch:Shuffled._rng",
+        "fast.solve.minibatch:Shuffled._rng",
         _same_epoch,
         "invariance/x-gpc-svi/shuffling",
     ),
@@ -186,7 +186,7 @@ _FILES = (
         "x-gpc-svi",
         "bound-falls-unseen",
         "a bound that falls without end is not noticed",
-        "fast.stopping:Falling.add",
+        "fast.solve.stopping:Falling.add",
         lambda original: lambda self, estimate: False,
         "identity/x-gpc-svi/stopping",
     ),
@@ -194,7 +194,7 @@ _FILES = (
         "x-gpc-svi",
         "orphans-of-others-removed",
         "temporary files are taken for nobody's whoever holds them",
-        "fast.checkpoint:_remove_orphans",
+        "fast.core.checkpoint:_remove_orphans",
         lambda original: lambda path: [entry.unlink() for entry in path.parent.glob("*.part")],
         "invariance/x-gpc-svi/files",
     ),
@@ -202,7 +202,7 @@ _FILES = (
         "vi-robust",
         "last-block-left-out",
         "the last block of the data is left out of a pass",
-        "fast.class_data:block_edges",
+        "fast.sparse_classes.data:block_edges",
         _last_left,
         "invariance/vi-robust/reading",
     ),
@@ -210,7 +210,7 @@ _FILES = (
         "pep",
         "divergence-clipped",
         "parameters beyond their range are clipped: a run that diverges goes on",
-        "fast.class_training:ClassPacking.parameters",
+        "fast.sparse_classes.training:ClassPacking.parameters",
         _keeps_bad,
         "invariance/pep/diverging",
     ),
@@ -219,7 +219,7 @@ _FILES = (
 
 def _hides_errors(original: Any) -> Any:
     def mix(run: Any, **options: Any) -> Any:
-        from fast.class_mixing import Mixed
+        from fast.sparse_classes.mixing import Mixed
 
         try:
             return original(run, **options)
@@ -234,7 +234,7 @@ _FALLBACKS = tuple(
         method,
         "mixing-hides-errors",
         "whatever goes wrong in the mixing is taken for a matrix without a factor",
-        "fast.class_training:mix",
+        "fast.sparse_classes.training:mix",
         _hides_errors,
         f"invariance/{method}/fallback",
     )
@@ -254,7 +254,7 @@ _SETTINGS = (
         "vi-taylor",
         "matern-of-one-order",
         "the Matérn kernel is that of order 3/2 whatever is asked",
-        "fast.prior:matern",
+        "fast.one_latent.prior:matern",
         _unit_smoothness,
         "identity/vi-taylor/settings",
     ),
