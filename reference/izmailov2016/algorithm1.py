@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._iteration import change
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Matrices, Prior
@@ -20,9 +21,9 @@ from reference.izmailov2016.jaakkola_jordan import (
 )
 from reference.izmailov2016.sparse import marginal_moments
 from reference.izmailov2016.taylor import (
-    expansion,
     taylor_collapsed_bound,
     taylor_collapsed_gradient,
+    taylor_log_likelihood,
     taylor_optimal_covariance,
     taylor_optimal_mean,
     taylor_xi,
@@ -57,6 +58,7 @@ class Alternation(NamedTuple):
     residual: float  # relative change of the bound in the last iteration
     converged: bool
     iterations: int
+    moves: tuple[float, ...] = ()  # relative changes of μ and Σ from iteration to iteration
 
 
 class AlternationState(NamedTuple):
@@ -66,6 +68,8 @@ class AlternationState(NamedTuple):
     elbo: float
     residual: float
     hyper: Prior
+    inducing_mean: Array
+    inducing_cov: Array
 
 
 StageOne = Callable[[Variational, Matrices], Variational]
@@ -123,9 +127,13 @@ def vi_jj_stage_one(
     """
     mu, Sigma = inducing_mean, inducing_cov
     xi = np.zeros(len(y_sign))
+    # fmt: off
     for _ in range(n_upd):
-        xi = jj_optimal_xi(*marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx))
-        mu, Sigma = jj_optimal_mean(xi, y_sign, K_ZZ, K_XZ), jj_optimal_covariance(xi, K_ZZ, K_XZ)
+        m, S2 = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                        # (10)
+        xi = jj_optimal_xi(m, S2)                                                    # (15)
+        mu = jj_optimal_mean(xi, y_sign, K_ZZ, K_XZ)                                 # (13)
+        Sigma = jj_optimal_covariance(xi, K_ZZ, K_XZ)                                # (12)
+    # fmt: on
     return Variational(mu, Sigma, xi)
 
 
@@ -161,29 +169,25 @@ def taylor_stage_one(
     """
 
     def height(at: Array) -> float:
-        log_likelihood = float(np.sum(expansion(moments(at, Sigma).latent_mean, y_sign, likelihood).value))
+        f = marginal_moments(at, Sigma, K_ZZ, K_XZ, k_xx).latent_mean
+        log_likelihood = float(np.sum(taylor_log_likelihood(f, f, y_sign, likelihood)))  # exact where it is expanded
         return log_likelihood - kl_gaussian(at, K_ZZ, K_ZZ)  # ½ atᵀK_mm⁻¹at
-
-    def moments(at: Array, cov: Array) -> _Moments:
-        return _Moments(*marginal_moments(at, cov, K_ZZ, K_XZ, k_xx))
 
     mu, Sigma = inducing_mean, inducing_cov
     xi = np.zeros(len(y_sign))
     for _ in range(n_upd):
-        xi = taylor_xi(moments(mu, Sigma).latent_mean)
-        new = taylor_optimal_mean(xi, y_sign, K_ZZ, K_XZ, likelihood)
-        Sigma = taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood)
+        # fmt: off
+        m, _ = marginal_moments(mu, Sigma, K_ZZ, K_XZ, k_xx)                         # (10)
+        xi = taylor_xi(m)                                                            # below (18)
+        new = taylor_optimal_mean(xi, y_sign, K_ZZ, K_XZ, likelihood)                # (18)
+        Sigma = taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood)        # (17)
+        # fmt: on
         now, step = height(mu), 1.0
         # at the mode the height changes by rounding only
         while step > 1e-6 and not height(mu + step * (new - mu)) >= now - 1e-10 * (1.0 + abs(now)):
             step *= 0.5
         mu = new if step == 1.0 else mu + step * (new - mu)
     return Variational(mu, Sigma, xi)
-
-
-class _Moments(NamedTuple):
-    latent_mean: Array
-    latent_var: Array
 
 
 @equation("izmailov2016", "alg1-stage2")
@@ -219,6 +223,8 @@ def vi_jj_stage_two(
     names = tuple(learn)
     size = len(_prior.coordinates(hyper, names))
     objective = _jj_objective(X, y_sign, hyper, xi, names, joint)
+    if not (names or joint):  # θ held: there is nothing to search
+        return Adapted(hyper, xi, jj_collapsed_bound(xi, y_sign, *_prior.matrices(X, hyper)), 1)
     start = np.concatenate([_prior.coordinates(hyper, names), xi if joint else np.zeros(0)])
     reach = np.concatenate([np.full(size, REACH), np.full(len(start) - size, np.inf)])
     found = maximise(objective, start, reach, n_fun)
@@ -231,11 +237,12 @@ def _jj_objective(
 ) -> Callable[[Array], tuple[float, Array]]:
     """Ĵ and its gradient at logarithms of θ, followed by ξ if it moves too."""
     size = len(_prior.coordinates(hyper, learn))
+    held = None if learn else _prior.matrices(X, hyper)
 
     def objective(where: Array) -> tuple[float, Array]:
         there = _prior.moved(hyper, learn, where[:size])
         at = where[size:] if joint else xi
-        K = _prior.matrices(X, there)
+        K = _prior.matrices(X, there) if held is None else held
         gradient = jj_collapsed_gradient(at, y_sign, *K)
         of_theta = _prior.log_slopes(there, learn, _prior.through_kernel(gradient.slopes, X, there, learn))
         parts = [of_theta, gradient.xi] if joint else [of_theta]
@@ -273,9 +280,11 @@ def alternate(
     K = _prior.matrices(X, hyper)
     q = Variational(*vi_jj_init(len(K.K_ZZ)), np.zeros(len(X)))
     trace: list[float] = []
+    moves: list[float] = []
     residual, converged = np.inf, False
     while not converged and len(trace) < max_iterations:
-        q = first_stage(q, K)
+        before, q = q, first_stage(q, K)
+        moves.append(max(change(new, old) for new, old in zip(q[:2], before[:2], strict=True)))
         adapted = second_stage(hyper, q.xi)
         hyper, q = adapted.hyper, q._replace(xi=adapted.xi)
         K = _prior.matrices(X, hyper)
@@ -284,8 +293,8 @@ def alternate(
             residual = abs(trace[-1] - trace[-2]) / max(abs(trace[-1]), abs(trace[-2]), 1.0)
             converged = residual < tolerance
         if callback is not None:
-            callback(AlternationState(len(trace), trace[-1], residual, hyper))
-    return Alternation(hyper, q, np.array(trace), residual, converged, len(trace))
+            callback(AlternationState(len(trace), trace[-1], residual, hyper, q.inducing_mean, q.inducing_cov))
+    return Alternation(hyper, q, np.array(trace), residual, converged, len(trace), tuple(moves))
 
 
 @equation("izmailov2016", "alg1")
@@ -430,7 +439,7 @@ def vi_jj_full(
     q = Variational(jj_optimal_mean(xi, y_sign, K.K_ZZ, K.K_XZ), jj_optimal_covariance(xi, K.K_ZZ, K.K_XZ), xi)
     trace = found.trace if len(found.trace) else np.array([found.value])
     if callback is not None:
-        callback(AlternationState(found.iterations, found.value, found.slope, hyper))
+        callback(AlternationState(found.iterations, found.value, found.slope, hyper, q.inducing_mean, q.inducing_cov))
     last = abs(trace[-1] - trace[-2]) / max(1.0, abs(trace[-1])) if len(trace) > 1 else 0.0
     converged = found.iterations < max_iterations
     return Alternation(hyper, q, trace, float(last), converged, found.iterations)
@@ -475,6 +484,9 @@ def vi_taylor(
     names = tuple(learn)
 
     def second_stage(at: Prior, xi: Array) -> Adapted:
+        if not names:  # θ held: there is nothing to search
+            return Adapted(at, xi, taylor_collapsed_bound(xi, y_sign, *_prior.matrices(X, at), likelihood), 1)
+
         def objective(where: Array) -> tuple[float, Array]:
             there = _prior.moved(at, names, where)
             K = _prior.matrices(X, there)

@@ -11,12 +11,13 @@ from reference.common import _check
 from reference.common._iteration import Arrival, change
 from reference.common._neighbours import Answer, rounding_doubt
 from reference.common._options import shown
-from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Inputs, Matrices, Prior
 from reference.izmailov2016.algorithm1 import (
+    Alternation,
     Variational,
     taylor_stage_one,
     vi_jj,
@@ -26,12 +27,20 @@ from reference.izmailov2016.algorithm1 import (
     vi_jj_stage_one,
     vi_taylor,
 )
-from reference.izmailov2016.bound import LIKELIHOODS, elbo, elbo_slopes_at_maximum, expectations
-from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound, jj_collapsed_gradient
-from reference.izmailov2016.model import REMEDY_Z, predictive_probability
+from reference.izmailov2016.bound import (
+    LIKELIHOODS,
+    ElboGradient,
+    elbo,
+    elbo_gradient,
+    elbo_slopes_at_maximum,
+    expectations,
+    gauss_hermite_expectation,
+)
+from reference.izmailov2016.jaakkola_jordan import jj_bound, jj_collapsed_bound, jj_collapsed_gradient
+from reference.izmailov2016.model import REMEDY_Z, latent_predictive, predictive_probability
 from reference.izmailov2016.sparse import marginal_moments, predict_latent
 from reference.izmailov2016.svi import StepState, svi_adadelta, svi_lbfgs
-from reference.izmailov2016.taylor import taylor_collapsed_bound, taylor_collapsed_gradient
+from reference.izmailov2016.taylor import taylor_bound, taylor_collapsed_bound, taylor_collapsed_gradient
 
 Array = NDArray[np.float64]
 
@@ -53,6 +62,8 @@ class VIFit(NamedTuple):
     iterations: int
     hyper: Prior  # as learned
     reason: str = ""  # why it is not converged, where the distance is not what keeps it from that
+    slopes: ElboGradient | None = None  # svi: derivatives of (11) at the end
+    quadrature_gap: float | None = None  # svi, logit: what 20 Gauss-Hermite nodes add to the data term of (11)
 
 
 class VIState(NamedTuple):
@@ -90,16 +101,20 @@ def _fixed_point(
     tolerance: float,
     max_iterations: int,
     callback: Callable[[VIState], None] | None,
+    moves: Sequence[float] = (),
 ) -> _Ascent:
-    """Updates until the estimated distance of μ and Σ to the fixed point is below tolerance.
+    """Updates, at least one, until the estimated distance of μ and Σ to the fixed point is below tolerance.
 
     An update gives the new q and the rate of its step: the distance is measured as if that had been whole. μ is
-    measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way.
+    measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way. The
+    moves of an algorithm that came before are part of the estimate: Newton's may have left nothing but rounding.
     """
     kappa = K.K_XZ @ factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
     q, arrival = start, Arrival(tolerance)
+    for moved in moves:
+        arrival.see(moved)
     trace: list[float] = []
-    while not arrival.converged and len(trace) < max_iterations and not arrival.stalled:
+    while not (trace and arrival.converged) and len(trace) < max_iterations and not arrival.stalled:
         new, rate = update(q)
         uncancelled = 0.5 * float(np.max(np.sum(np.abs(new.inducing_cov @ kappa.T), axis=1)))
         moved = max(
@@ -165,8 +180,9 @@ def _settle(
     max_iterations: int,
     callback: Callable[[VIState], None] | None,
     start: Variational | None = None,
+    moves: Sequence[float] = (),
 ) -> VIFit:
-    """The fixed point of a method at given hyper-parameters."""
+    """The fixed point of a method at given hyper-parameters; start, moves: where and how its own algorithm ended."""
     X, y_sign, hyper = given
     K = _prior.matrices(X, hyper)
     if start is None:
@@ -185,20 +201,39 @@ def _settle(
         return vi_jj_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, 1), 1.0
 
     pair = _svi_update(K, y_sign, likelihood) if method == "svi" else (update, value)
-    found = _fixed_point(K, start, *pair, tolerance, max_iterations, callback)
-    q = found.q
-    return VIFit(
-        q.inducing_mean,
-        q.inducing_cov,
-        None if method == "svi" else q.xi,
-        *marginal_moments(q.inducing_mean, q.inducing_cov, *K),
-        float(found.trace[-1]),
+    found = _fixed_point(K, start, *pair, tolerance, max_iterations, callback, moves)
+    mu, Sigma, xi = found.q
+    if method == "svi":
+        bound = elbo(mu, Sigma, y_sign, *K, likelihood)
+    elif method == "vi-taylor":
+        bound = taylor_bound(mu, Sigma, xi, y_sign, *K, likelihood)
+    else:
+        bound = jj_bound(mu, Sigma, xi, y_sign, *K)
+    fit = VIFit(
+        mu,
+        Sigma,
+        None if method == "svi" else xi,
+        *marginal_moments(mu, Sigma, *K),
+        bound,
         found.trace,
         found.residual,
         found.converged,
         found.iterations,
         hyper,
     )
+    if method != "svi":
+        return fit
+    return fit._replace(
+        slopes=elbo_gradient(mu, cholesky(Sigma, "inducing_cov", REMEDY_Z), y_sign, *K, 1.0, likelihood),
+        quadrature_gap=_quadrature_gap(fit, y_sign) if likelihood == "logit" else None,
+    )
+
+
+def _quadrature_gap(fit: VIFit, y_sign: Array) -> float:
+    """Data term of (11) by 20 nodes, section 3.2, minus what it is."""
+    var = np.maximum(fit.latent_var, 0.0)
+    there = gauss_hermite_expectation(fit.latent_mean, var, y_sign, 20)
+    return float(np.sum(there - expectations(fit.latent_mean, var, y_sign).value))
 
 
 def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit: VIFit, X_test: Array | None) -> VIFit:
@@ -265,10 +300,12 @@ def fit_vi(
 ) -> VIFit:
     """A method of izmailov2016 on all data: its fixed point, after learning hyper-parameters if asked to.
 
-    svi maximises (11) over μ and Σ (natural gradients; with learn first L-BFGS-B over μ, L and θ); vi-jj, vi-jj-full
-    and vi-jj-hybrid iterate (15), (12), (13), which is the maximum of (14) for each of them; vi-taylor iterates ξ =
-    m, (17), (18). With learn, the method's own algorithm finds θ; then q(u) and ξ are brought to the fixed point at
-    that θ.
+    vi-jj, vi-jj-full, vi-jj-hybrid and vi-taylor run their own algorithm until the bound stands still. Without learn
+    its second stage has no θ to move, and q(u) and ξ are then polished where it ended; with learn they are brought to
+    the fixed point at the θ that it found. The first three iterate (15), (13), (12) there, by which all of them
+    maximise (14); vi-taylor iterates ξ = m, (18), (17). svi maximises (11) over μ and Σ by natural gradients; with
+    learn, L-BFGS-B over μ, L and θ comes first. `elbo` is the method's bound of μ, Σ and ξ: (11), J, or the
+    approximate one of section 4.2.
 
     Parameters
     ----------
@@ -280,12 +317,12 @@ def fit_vi(
                               kernel, smoothness
     likelihood : str          "logit"; "probit" for svi and vi-taylor
     learn : names             of "variance", "lengthscales", "noise"
-    n_upd : int               rounds of the first stage of algorithm 1
+    n_upd : int               rounds of the first stage of algorithm 1; one in vi-jj and vi-taylor without learn
     n_fun : int               evaluations of its second stage
     tolerance : float         wanted relative distance to the fixed point; with learn also the relative change of the
                               bound at which learning ends
     max_iterations : int      iterations at which either loop gives up; `converged` is then False
-    callback : callable       called after every iteration
+    callback : callable       called with an AlternationState or, while polishing, a VIState after every iteration
     X_test : (t, d)           points whose predictions belong to the answer: where rounding leaves more than 1e-8 of it
                               open, or 100 eps times the condition number, `converged` is False and `reason` says so
 
@@ -307,29 +344,47 @@ def fit_vi(
     tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
     max_iterations = _check.count(max_iterations, "max_iterations")
     stopping = tolerance, max_iterations
-    if not names:
-        start = None
-        if name == "vi-jj-full":  # its own search first
-            start = vi_jj_full(*given, (), tolerance, max_iterations).q
-        fit = _settle(name, given, likelihood, *stopping, callback, start)
+
+    def algorithm() -> Alternation:
+        if name == "vi-jj-full":
+            return vi_jj_full(*given, names, *stopping, callback if names else None)
+        if name == "vi-jj-hybrid":
+            return vi_jj_hybrid(*given, names, n_upd, n_fun, *stopping, callback)
+        # where the second stage has nothing to move, each round of the first is an iteration
+        rounds = n_upd if names else 1
+        if name == "vi-taylor":
+            return vi_taylor(*given, names, rounds, n_fun, *stopping, callback, likelihood)
+        return vi_jj(*given, names, rounds, n_fun, *stopping, callback)
+
+    if not names and name == "svi":
+        fit = _settle(name, given, likelihood, *stopping, callback)
         return _certain(name, given, likelihood, tolerance, fit, X_test)
+    if not names:
+        found = algorithm()
+        rounds = 0 if name == "vi-jj-full" else found.iterations  # steps of a search are no rounds
+        later, left = _later(callback, rounds), max(max_iterations - rounds, 0)
+        fit = _settle(name, given, likelihood, tolerance, left, later, found.q, found.moves)
+        fit = _certain(name, given, likelihood, tolerance, fit, X_test)
+        trace = np.append(found.trace[:rounds], fit.trace)
+        return fit._replace(trace=trace, iterations=rounds + fit.iterations)
     if name == "svi":
         search = svi_lbfgs(*given, names, likelihood, *stopping)
         learned, trace, iterations = search.parameters.hyper, search.trace, search.iterations
         arrived = search.iterations < max_iterations
     else:
-        if name == "vi-jj-full":
-            found = vi_jj_full(*given, names, *stopping, callback)
-        elif name == "vi-taylor":
-            found = vi_taylor(*given, names, n_upd, n_fun, *stopping, callback, likelihood)
-        else:
-            algorithm = vi_jj if name == "vi-jj" else vi_jj_hybrid
-            found = algorithm(*given, names, n_upd, n_fun, *stopping, callback)
+        found = algorithm()
         learned, trace, iterations, arrived = found.hyper, found.trace, found.iterations, found.converged
     given = given._replace(hyper=learned)
     fit = _settle(name, given, likelihood, tolerance, 10_000, None)
     fit = _certain(name, given, likelihood, tolerance, fit, X_test)
     return fit._replace(trace=trace, iterations=iterations, converged=bool(fit.converged and arrived))
+
+
+def _later(callback: Callable[[VIState], None] | None, iterations: int) -> Callable[[VIState], None] | None:
+    """The callback with iterations counted from those before."""
+    if callback is None:
+        return None
+    return lambda state: callback(state._replace(iteration=iterations + state.iteration))
 
 
 @checked_options("svi")
@@ -452,7 +507,10 @@ def predict(fit: VIFit, X: Array, X_test: Array, likelihood: str = "logit") -> V
         raise ValueError(f"fit: found inducing_mean of shape {fit.inducing_mean.shape}, expected ({len(K_ZZ)},)")
     K_TZ = _prior.cross(tests, X, hyper)
     k_tt = np.full(len(tests), hyper.variance + hyper.noise)
-    latent = predict_latent(fit.inducing_mean, fit.inducing_cov, K_ZZ, K_TZ, k_tt)
+    if hyper.Z is None:  # u = f
+        latent = latent_predictive(fit.inducing_mean, fit.inducing_cov, K_ZZ, K_TZ, k_tt)  # (4)
+    else:
+        latent = predict_latent(fit.inducing_mean, fit.inducing_cov, K_ZZ, K_TZ, k_tt)  # end of 3.1
     if np.any(latent.latent_var < 0.0):
         matrix, advice = _prior.remedy(hyper)
         raise NotPositiveDefiniteError(

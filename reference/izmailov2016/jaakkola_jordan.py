@@ -91,9 +91,9 @@ def lambda_matrix(xi: Array) -> Array:
 
     Notes
     -----
-    λ as corrected in `jaakkola_jordan_bound`.
+    λ is the coefficient in `jaakkola_jordan_bound`, as corrected there.
     """
-    return jj_lambda(xi)
+    return jaakkola_jordan_bound(xi, xi).lam
 
 
 @equation("izmailov2016", "u4.1-J")
@@ -133,9 +133,8 @@ def jj_bound(
 
 
 def jj_constant(xi: Array) -> float:
-    """Σ_i (log σ(ξ_i) - ξ_i/2 + λ(ξ_i)ξ_i²), the terms that depend on xi (n,) alone."""
-    size = np.abs(xi)  # an even function; ξ/2 - λξ² = ξ/2 - ξ tanh(ξ/2)/4 = ξ/4 (1 + σ(-|ξ|)·2)
-    return float(np.sum(log_sigmoid(size) - 0.25 * size * (1.0 + 2.0 * np.exp(log_sigmoid(-size)))))
+    """Σ_i (log σ(ξ_i) - ξ_i/2 + λ(ξ_i)ξ_i²), the terms that depend on xi (n,) alone: the bounds on log σ(0)."""
+    return float(np.sum(jaakkola_jordan_bound(np.zeros_like(xi), np.abs(xi)).value))
 
 
 @equation("izmailov2016", "12")
@@ -154,14 +153,9 @@ def jj_optimal_covariance(xi: Array, K_ZZ: Array, K_XZ: Array) -> Array:
     ------
     NotPositiveDefiniteError  if K_ZZ is singular
     """
-    return optimal_covariance(lambda_matrix(xi), K_ZZ, K_XZ)
-
-
-def optimal_covariance(weights: Array, K_ZZ: Array, K_XZ: Array) -> Array:
-    """(2 K_mm⁻¹K_mn W K_nm K_mm⁻¹ + K_mm⁻¹)⁻¹ with the diagonal weights (n,) of W; K_ZZ (m, m), K_XZ (n, m)."""
     K_inverse = factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
-    kappa = K_XZ @ K_inverse
-    precision = 2.0 * (kappa.T * weights) @ kappa + K_inverse
+    kappa = K_XZ @ K_inverse  # K_nm K_mm⁻¹
+    precision = 2.0 * (kappa.T * lambda_matrix(xi)) @ kappa + K_inverse
     return factorise(0.5 * (precision + precision.T), "precision of q(u)", REMEDY_Z).inverse
 
 
@@ -183,22 +177,20 @@ def jj_optimal_mean(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array) -> Array
     NotPositiveDefiniteError  if K_ZZ is singular
     """
     K_inverse = factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
-    return 0.5 * optimal_covariance(jj_lambda(xi), K_ZZ, K_XZ) @ K_inverse @ (K_XZ.T @ y_sign)
+    return 0.5 * jj_optimal_covariance(xi, K_ZZ, K_XZ) @ K_inverse @ (K_XZ.T @ y_sign)
 
 
 class Collapsed(NamedTuple):
-    """The terms of (14) and (19) that depend on the kernel, and what their derivatives need."""
+    """Derivatives of (14) or (19) in the prior's matrices, and what else is read off them."""
 
-    value: float
     slopes: Slopes
-    latent_mean: Array  # (n,)  m_i at the maximising μ
     second_moment: Array  # (n,)  m_i² + S_i² at the maximising μ, Σ
 
 
-def collapsed(weights: Array, response: Array, K_ZZ: Array, K_XZ: Array, k_xx: Array) -> Collapsed:
-    """What (14) and (19) share: ½ rᵀK_nm B⁻¹K_mn r + ½ log|K_mm| - ½ log|B| - tr(W K̃),  B = 2 K_mn W K_nm + K_mm.
+def collapsed(inducing_cov: Array, weights: Array, response: Array, K_ZZ: Array, K_XZ: Array, k_xx: Array) -> Collapsed:
+    """Derivatives of what (14) and (19) share, ½ rᵀK_nm B⁻¹K_mn r + ½ log|K_mm| - ½ log|B| - tr(W K̃), by hand.
 
-    r = y/2 and W = Λ(ξ) in (14), r = v(ξ) and W = Ψ(ξ) in (19). With a = B⁻¹K_mn r its derivatives are, by hand,
+    r = y/2 and W = Λ(ξ) in (14), r = v(ξ) and W = Ψ(ξ) in (19), B = 2 K_mn W K_nm + K_mm. With a = B⁻¹K_mn r
 
         in K_nm: r aᵀ - 2 W K_nm (a aᵀ + B⁻¹ - K_mm⁻¹)
         in K_mm: ½ (K_mm⁻¹ - B⁻¹ - a aᵀ) - K_mm⁻¹K_mn W K_nm K_mm⁻¹
@@ -210,6 +202,7 @@ def collapsed(weights: Array, response: Array, K_ZZ: Array, K_XZ: Array, k_xx: A
 
     Parameters
     ----------
+    inducing_cov : (m, m)     Σ = Σ̂(ξ) of (12) or (17)
     weights : (n,)            diagonal of W
     response : (n,)           r
     K_ZZ : (m, m)             K_mm
@@ -220,25 +213,22 @@ def collapsed(weights: Array, response: Array, K_ZZ: Array, K_XZ: Array, k_xx: A
     ------
     NotPositiveDefiniteError  if K_ZZ is singular
     """
-    K = factorise(K_ZZ, "K_ZZ", REMEDY_Z)
+    K_inverse = factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
     scaled = weights[:, None] * K_XZ  # W K_nm
-    B = factorise(2.0 * K_XZ.T @ scaled + K_ZZ, "B", REMEDY_Z)
-    kappa = K_XZ @ K.inverse
+    kappa = K_XZ @ K_inverse
     cond_var = k_xx - np.sum(kappa * K_XZ, axis=1)
-    Sigma = optimal_covariance(weights, K_ZZ, K_XZ)
-    mu = Sigma @ (kappa.T @ response)
+    mu = inducing_cov @ (kappa.T @ response)
     latent_mean = kappa @ mu
-    value = 0.5 * response @ latent_mean + 0.5 * K.log_det - 0.5 * B.log_det - weights @ cond_var
-    a = K.inverse @ mu
-    past = kappa @ Sigma @ K.inverse  # K_nm B⁻¹
+    a = K_inverse @ mu
+    past = kappa @ inducing_cov @ K_inverse  # K_nm B⁻¹
     D = 2.0 * kappa @ (scaled.T @ past)
     slopes = Slopes(
         -0.5 * np.outer(a, a) - (kappa.T * weights) @ D,
         np.outer(response - 2.0 * weights * latent_mean, a) + 2.0 * weights[:, None] * D,
         -weights,
     )
-    spread = np.sum((kappa @ Sigma) * kappa, axis=1)
-    return Collapsed(float(value), slopes, latent_mean, latent_mean**2 + cond_var + spread)
+    spread = np.sum((kappa @ inducing_cov) * kappa, axis=1)
+    return Collapsed(slopes, latent_mean**2 + cond_var + spread)
 
 
 @equation("izmailov2016", "14")
@@ -268,8 +258,15 @@ def jj_collapsed_bound(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_xx:
     Notes
     -----
     The paper says that terms which depend on neither θ nor ξ are omitted. There are none: -tr(ΣΣ⁻¹)/2 + m/2 cancels.
+    B is worse conditioned than K_mm, so that K_nm B⁻¹K_mn is worked out as κΣ̂κᵀ with Σ̂ = K_mm B⁻¹K_mm of (12).
     """
-    return jj_constant(xi) + collapsed(lambda_matrix(xi), 0.5 * y_sign, K_ZZ, K_XZ, k_xx).value
+    lam = lambda_matrix(xi)
+    K = factorise(K_ZZ, "K_ZZ", REMEDY_Z)
+    B = factorise(2.0 * K_XZ.T @ (lam[:, None] * K_XZ) + K_ZZ, "B", REMEDY_Z)
+    kappa = K_XZ @ K.inverse
+    K_tilde = k_xx - np.sum(kappa * K_XZ, axis=1)  # diagonal of K̃
+    quadratic = y_sign @ (kappa @ (jj_optimal_covariance(xi, K_ZZ, K_XZ) @ (kappa.T @ y_sign)))
+    return float(jj_constant(xi) + 0.125 * quadratic + 0.5 * K.log_det - 0.5 * B.log_det - lam @ K_tilde)
 
 
 @equation("izmailov2016", "u4.1-Jhat-gradient")
@@ -297,7 +294,8 @@ def jj_collapsed_gradient(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_
     ------
     NotPositiveDefiniteError  if K_ZZ is singular
     """
-    found = collapsed(jj_lambda(xi), 0.5 * y_sign, K_ZZ, K_XZ, k_xx)
+    Sigma = jj_optimal_covariance(xi, K_ZZ, K_XZ)
+    found = collapsed(Sigma, lambda_matrix(xi), 0.5 * y_sign, K_ZZ, K_XZ, k_xx)
     return CollapsedGradient(found.slopes, jj_lambda_slope(xi) * (xi**2 - found.second_moment))
 
 

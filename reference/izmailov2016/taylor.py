@@ -12,7 +12,7 @@ from reference.common.logistic import log_sigmoid
 from reference.common.probit import mills_slope
 from reference.izmailov2016._prior import Slopes
 from reference.izmailov2016.bound import kl_gaussian
-from reference.izmailov2016.jaakkola_jordan import collapsed, optimal_covariance
+from reference.izmailov2016.jaakkola_jordan import collapsed
 from reference.izmailov2016.model import REMEDY_Z
 
 Array = NDArray[np.float64]
@@ -169,7 +169,10 @@ def taylor_optimal_covariance(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array
     ------
     NotPositiveDefiniteError  if K_ZZ is singular
     """
-    return optimal_covariance(expansion(xi, y_sign, likelihood).psi, K_ZZ, K_XZ)
+    K_inverse = factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
+    kappa = K_XZ @ K_inverse  # K_nm K_mm⁻¹
+    precision = 2.0 * (kappa.T * expansion(xi, y_sign, likelihood).psi) @ kappa + K_inverse
+    return factorise(0.5 * (precision + precision.T), "precision of q(u)", REMEDY_Z).inverse
 
 
 @equation("izmailov2016", "18")
@@ -192,7 +195,8 @@ def taylor_optimal_mean(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, like
     """
     at = expansion(xi, y_sign, likelihood)
     K_inverse = factorise(K_ZZ, "K_ZZ", REMEDY_Z).inverse
-    return optimal_covariance(at.psi, K_ZZ, K_XZ) @ K_inverse @ (K_XZ.T @ taylor_v(at.phi, at.psi, xi))
+    Sigma = taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood)
+    return Sigma @ K_inverse @ (K_XZ.T @ taylor_v(at.phi, at.psi, xi))
 
 
 @equation("izmailov2016", "u4.2-xi")
@@ -264,11 +268,18 @@ def taylor_collapsed_bound(
 
     Notes
     -----
-    The second line does not depend on θ; the paper omits it, and says so.
+    The second line does not depend on θ; the paper omits it, and says so. K_nm B⁻¹K_mn is worked out as κΣ̂κᵀ with
+    Σ̂ = K_mm B⁻¹K_mm of (17), which is better conditioned than B.
     """
     at = expansion(xi, y_sign, likelihood)
+    v = taylor_v(at.phi, at.psi, xi)
+    K = factorise(K_ZZ, "K_ZZ", REMEDY_Z)
+    B = factorise(2.0 * K_XZ.T @ (at.psi[:, None] * K_XZ) + K_ZZ, "B", REMEDY_Z)
+    kappa = K_XZ @ K.inverse
+    K_tilde = k_xx - np.sum(kappa * K_XZ, axis=1)  # diagonal of K̃
+    quadratic = v @ (kappa @ (taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood) @ (kappa.T @ v)))
     constant = float(np.sum(at.value - at.phi * xi - at.psi * xi**2))
-    return constant + collapsed(at.psi, taylor_v(at.phi, at.psi, xi), K_ZZ, K_XZ, k_xx).value
+    return float(0.5 * quadratic + 0.5 * K.log_det - 0.5 * B.log_det - at.psi @ K_tilde + constant)
 
 
 def taylor_collapsed_gradient(
@@ -286,4 +297,5 @@ def taylor_collapsed_gradient(
     likelihood : str          "logit" or "probit"
     """
     at = expansion(xi, y_sign, likelihood)
-    return collapsed(at.psi, taylor_v(at.phi, at.psi, xi), K_ZZ, K_XZ, k_xx).slopes
+    Sigma = taylor_optimal_covariance(xi, y_sign, K_ZZ, K_XZ, likelihood)
+    return collapsed(Sigma, at.psi, taylor_v(at.phi, at.psi, xi), K_ZZ, K_XZ, k_xx).slopes

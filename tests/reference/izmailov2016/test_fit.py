@@ -6,7 +6,10 @@ import pytest
 from reference.common.errors import NotPositiveDefiniteError
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Prior
+from reference.izmailov2016.algorithm1 import vi_jj, vi_taylor
+from reference.izmailov2016.bound import elbo
 from reference.izmailov2016.fit import METHODS, fit_vi, gradients, predict
+from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound
 from reference.izmailov2016.taylor import taylor_collapsed_bound
 
 CASES = [(name, "logit") for name in METHODS] + [("svi", "probit"), ("vi-taylor", "probit")]
@@ -25,6 +28,54 @@ def test_the_three_jj_methods_have_one_fixed_point(model, sparse):
         assert fit.elbo == pytest.approx(fits[0].elbo, rel=1e-12, abs=0)
         assert fit.converged
     np.testing.assert_allclose(fits[0].xi ** 2, fits[0].latent_mean ** 2 + fits[0].latent_var, rtol=1e-8, atol=0)
+
+
+@pytest.mark.parametrize("name", ["vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"])
+def test_the_bound_of_what_is_returned_is_the_compact_one_at_its_local_parameters(model, name):
+    s = model
+    fit = fit_vi(name, s.X, s.y, s.hyper)
+    compact = taylor_collapsed_bound if name == "vi-taylor" else jj_collapsed_bound
+    # mu and Sigma maximise the bound at that xi; sums of n + m terms below 10, a condition below 1e4
+    assert fit.elbo == pytest.approx(compact(fit.xi, s.y, *s.K), rel=1e-11, abs=0)
+
+
+@pytest.mark.parametrize("name", ["vi-jj", "vi-taylor"])
+def test_with_held_parameters_the_algorithm_comes_first_and_its_rounds_count(model, name):
+    s = model
+    algorithm = vi_jj if name == "vi-jj" else vi_taylor
+    seen = []
+    fit = fit_vi(name, s.X, s.y, s.hyper, callback=lambda state: seen.append(state.iteration))
+    alone = algorithm(s.X, s.y, s.hyper, (), n_upd=1)
+    assert alone.converged
+    assert alone.hyper == s.hyper
+    np.testing.assert_array_equal(fit.trace[: alone.iterations], alone.trace)
+    assert seen == list(range(1, fit.iterations + 1))
+    assert fit.iterations == len(fit.trace) > alone.iterations
+
+
+@pytest.mark.parametrize("likelihood", ["logit", "probit"])
+@pytest.mark.parametrize("sparse", [True, False])
+def test_where_svi_ends_the_bound_is_flat_in_its_gaussian(model, likelihood, sparse):
+    s = model
+    fit = fit_vi("svi", s.X, s.y, s.hyper if sparse else s.hyper._replace(Z=None), likelihood)
+    size = np.max(np.abs(np.linalg.inv(fit.inducing_cov)))
+    # q(u) is known to 1e-10, and the curvature of the bound is its precision
+    assert np.max(np.abs(fit.slopes.inducing_mean)) < 1e-8 * size * np.max(np.abs(fit.inducing_mean))
+    assert np.max(np.abs(fit.slopes.inducing_cov)) < 1e-8 * size
+    assert np.max(np.abs(fit.slopes.inducing_chol)) < 1e-8 * size
+    early = fit_vi("svi", s.X, s.y, s.hyper, likelihood, max_iterations=1)
+    assert np.max(np.abs(early.slopes.inducing_mean)) > 1e-4
+    assert np.max(np.abs(early.slopes.inducing_cov)) > 1e-4
+
+
+def test_twenty_nodes_are_exact_for_narrow_latent_values_and_not_for_wide_ones(model):
+    s = model
+    narrow, wide = (fit_vi("svi", s.X, s.y, s.hyper._replace(variance=v)) for v in (0.3, 3000.0))
+    # poles of log sigma at pi i lie six standard deviations off, or a twentieth of one
+    assert abs(narrow.quadrature_gap) < 1e-10
+    assert 1e-6 < abs(wide.quadrature_gap) < 1.0
+    assert fit_vi("svi", s.X, s.y, s.hyper, "probit").quadrature_gap is None
+    assert narrow.elbo == elbo(narrow.inducing_mean, narrow.inducing_cov, s.y, *_prior.matrices(s.X, narrow.hyper))
 
 
 @pytest.mark.parametrize(("name", "likelihood"), [case for case in CASES if case[0] != "vi-taylor"])
