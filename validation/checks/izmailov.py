@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks import bound, identity, invariance
-from validation.checks.apart import apart, fields
+from validation.checks.apart import apart, fields, gradients_apart
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.subjects import SUBJECTS, TINY, Subject, as_probit, truth
 from validation.compare import identity_limit, relative_difference
@@ -71,21 +71,9 @@ def variants(context: Context, subject: Subject, asked: Iterable[Problem]) -> It
 def gradient(context: Context, subject: Subject, problem: Problem, name: str) -> Iterable[Outcome]:
     """One derivative of both witnesses, on the scale of the objective where it nearly vanishes."""
     left, right = (context.solve(witness, subject.method, problem) for witness in _WITNESSES)
-    slopes = [(solution.gradients or {}).get(name) for solution in (left, right)]
-    assert left.log_evidence is not None
-    # what a derivative is taken by; noise adds to the variance
-    unit = {"noise": problem.variance + problem.noise, "Z": problem.lengthscales}.get(name)
-    size = float(np.min(getattr(problem, name) if unit is None else unit))
-    floor = 0.01 * abs(left.log_evidence) / size
     limit, why = identity_limit(problem)
-    yield Compared(
-        np.inf if any(slope is None for slope in slopes) else relative_difference(slopes[0], slopes[1], floor),
-        limit,
-        f"gradient in {name}, {problem.name}: measured against at least 1 % of the objective over the parameter, for "
-        f"terms of that size cancel; {why}",
-        *_WITNESSES,
-        f"relative difference of the gradient in {name}",
-    )
+    told = f"{problem.name}, by its unit: against 1 % of the objective at least, terms of that size cancel; {why}"
+    yield gradients_apart(left, right, name, limit, told)
 
 
 def steps(context: Context, problem: Problem, learn: tuple[str, ...]) -> Iterable[Outcome]:

@@ -15,11 +15,11 @@ from scipy.stats import multivariate_normal, norm
 
 from validation import premises
 from validation.checks import bound, identity
-from validation.checks.apart import apart, unconverged
+from validation.checks.apart import apart, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, check
 from validation.checks.predictive_integrals import own_integral, rule_error
 from validation.checks.subjects import Subject, exact
-from validation.compare import identity_limit, relative_difference
+from validation.compare import gradient_limit, identity_limit
 from validation.problem import Problem
 from validation.solution import Solution
 from validation.truth import withheld
@@ -44,20 +44,7 @@ def gradient(context: Context, subject: Subject, problem: Problem, name: str) ->
     """One derivative of both witnesses at their fixed points."""
     left, right = identity.pair(context, subject, problem)
     yield from unconverged((left, right))
-    slopes = [(solution.gradients or {}).get(name) for solution in (left, right)]
-    assert left.log_evidence is not None
-    # what a derivative is taken by; noise adds to the variance
-    unit = problem.variance + problem.noise if name == "noise" else getattr(problem, name)
-    floor = 0.01 * abs(left.log_evidence) / float(np.min(unit))
-    limit, why = identity_limit(problem)
-    yield Compared(
-        np.inf if any(slope is None for slope in slopes) else relative_difference(slopes[0], slopes[1], floor),
-        max(1e-7, 10.0 * limit),
-        f"gradient in {name}: terms of the size of 1 % of log Z over the parameter and more cancel, at fixed points "
-        f"known to 1e-10; {why}",
-        *_WITNESSES,
-        f"relative difference of the gradient in {name}",
-    )
+    yield gradients_apart(left, right, name, *gradient_limit(*identity_limit(problem)))
 
 
 # -- limit: two classes --------------------------------------------------------------------------------------------
