@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 from validation import arguments
 from validation.quoting import shown
 
-_TABLES = {"reference": "reference.common.options", "fast": "fast.core.options", "gibbs": "gibbs.options"}
+_TABLES = {"reference": "reference.common.options", "fast": "fast.core.options", "gibbs": "gibbs.core.options"}
 
 
 class Option(Protocol):

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, ndtri
 
-from gibbs._options import shown
-from gibbs.errors import Array
-from gibbs.generators import chunk, rows_per_chain, subset
+from gibbs.core.checks import shown
+from gibbs.core.errors import Array
+from gibbs.core.generators import chunk, rows_per_chain, subset
 from gibbs.ledger import equation
 
 _T = 0.64  # truncation point: both forms of a_n fall in n there
@@ -159,7 +159,7 @@ def sample_polya_gamma(rng: np.random.Generator, c: ArrayLike, b: int | np.ndarr
     """Independent exact draws ω ~ PG(b, c): wenzel2019, sections 3.1 and 5.1; Polson, Scott & Windle (2013).
 
     rng: source of randomness; how many numbers it gives depends on the draws and is not fixed. Streams of chains
-    (`gibbs.generators.ChainStreams`) serve the rows of c.
+    (`gibbs.core.generators.ChainStreams`) serve the rows of c.
     c: tilts of any shape, finite; the law depends on |c| only. |c| up to 1e15 keeps full relative accuracy.
     b: integers >= 1, broadcast against c; PG(b, c) is the sum of b independent PG(1, c), so time grows with b.
 

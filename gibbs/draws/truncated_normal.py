@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, erfcx, log_ndtr, ndtr, ndtri
 
-from gibbs.errors import Array, NotPositiveDefiniteError, _array, _count, _scalar
-from gibbs.linalg import smallest_and_largest, solve
+from gibbs.core.errors import Array, NotPositiveDefiniteError, _array, _count, _scalar
+from gibbs.core.linalg import smallest_and_largest, solve
 
 Order = NDArray[np.int_]
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import erfcx, log_ndtr, ndtri_exp
 
-from gibbs.errors import Array
+from gibbs.core.errors import Array
 
 _FAR = 4.0  # standard deviations above the mean from where the excess is solved for directly
 _NEWTON_STEPS = 5  # from a start within 10 % of the root; each step doubles the digits, four are enough at _FAR

@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from gibbs._options import shown
-from gibbs.errors import _numbers
+from gibbs.core.checks import shown
+from gibbs.core.errors import _numbers
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky
-from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 _KEEP = 0.9  # effective fraction kept from one power to the next

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, logsumexp
 
-from gibbs.errors import _numbers
+from gibbs.core.errors import _numbers
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky
-from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 

@@ -12,10 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import log_expit, logsumexp
 
-from gibbs.errors import _numbers
+from gibbs.core.errors import _numbers
+from gibbs.core.linalg import cholesky, solve
+from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky, solve
-from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 _LOG_2PI = float(np.log(2.0 * np.pi))

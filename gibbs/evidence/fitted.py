@@ -16,11 +16,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 
-from gibbs.errors import Array, _array, _plain, _scalar
+from gibbs.core.errors import Array, _array, _plain, _scalar
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky
-from gibbs.options import checked_options
 
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))

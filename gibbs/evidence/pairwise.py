@@ -12,11 +12,11 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_ndtr
 
-from gibbs.errors import Array, _array, _scalar
+from gibbs.core.errors import Array, _array, _scalar
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky
-from gibbs.options import checked_options
 
 
 @checked_options("gibbs-pairwise")

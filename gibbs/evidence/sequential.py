@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from gibbs.errors import Array, _array, _count, _plain, _scalar
+from gibbs.core.errors import Array, _array, _count, _plain, _scalar
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky
-from gibbs.options import checked_options
 
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))

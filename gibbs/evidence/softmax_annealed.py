@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
-from gibbs._options import shown
-from gibbs.errors import _plain
+from gibbs.core.checks import shown
+from gibbs.core.errors import _plain
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky
-from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 

@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_softmax
 
-from gibbs.errors import _plain
+from gibbs.core.errors import _plain
+from gibbs.core.linalg import cholesky, contrasts
+from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
 from gibbs.evidence.result import LogEvidence
-from gibbs.linalg import cholesky, contrasts
-from gibbs.options import checked_options
 
 Array = NDArray[np.float64]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-MODULES = {"fast": "fast/core/linalg.py", "gibbs": "gibbs/linalg.py"}  # the one of each package that factorises
+MODULES = {"fast": "fast/core/linalg.py", "gibbs": "gibbs/core/linalg.py"}  # the one of each package that factorises
 PACKAGES = tuple(MODULES)
 
 # what may be called anywhere, by module: nothing here factorises

@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 
 import fast.core.checks
-import gibbs._options
+import gibbs.core.checks
 import reference.common._options
 import validation.quoting
 
 ROOT = Path(__file__).resolve().parents[2]
-SHOWN = [package.shown for package in (fast.core.checks, gibbs._options, reference.common._options, validation.quoting)]
+SHOWN = [
+    package.shown for package in (fast.core.checks, gibbs.core.checks, reference.common._options, validation.quoting)
+]
 
 
 def deep():

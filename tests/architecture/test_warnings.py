@@ -5,7 +5,14 @@ import warnings
 import numpy as np
 import pytest
 
-OURS = ["reference", "reference.common.product", "fast.kernel", "gibbs.chain", "validation.cli", "tests.fast.test_x"]
+OURS = [
+    "reference",
+    "reference.common.product",
+    "fast.kernel",
+    "gibbs.chains.chain",
+    "validation.cli",
+    "tests.fast.test_x",
+]
 THEIRS = ["sklearn.base", "typer.main", "matplotlib", "fastapi", "gibbsite.model", "reference_data", "numpy.lib"]
 DEPRECATIONS = [DeprecationWarning, PendingDeprecationWarning, FutureWarning]
 

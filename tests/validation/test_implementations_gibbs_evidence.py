@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gibbs import multinomial_probit, threshold
+from gibbs.models import multinomial_probit, threshold
 from validation import Problem, solve
 from validation.implementations.gibbs.evidence import probit_routes
 

@@ -78,7 +78,12 @@ def test_the_fit_functions_are_doors():
             module = {"arpep": "apep", "rpapep": "apep", "bb_alpha": "apep"}.get(module, module)
             module = {"vi_jj_full": "vi_jj", "vi_jj_hybrid": "vi_jj"}.get(module, module)
             assert any(name.startswith(f"fast.methods.{module}.fit") for name in names), method
-    wanted = {"gibbs.softmax.sample", "gibbs.sampling.sample_full", "gibbs.hyper.sample", "gibbs.threshold.sample"}
+    wanted = {
+        "gibbs.models.softmax.sample",
+        "gibbs.models.sampling.sample_full",
+        "gibbs.models.hyper.sample",
+        "gibbs.models.threshold.sample",
+    }
     wanted |= {"reference.wenzel2019.fit.fit_xgpc", "reference.villacampa2017.training.fit_ep"}
     assert wanted <= names
 

@@ -7,10 +7,10 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import fast.core.threads
-import gibbs.threads
+import gibbs.core.threads
 import validation.threads
 from fast.estimators import LaplaceClassifier, SVGPClassifier, XGPClassifier
-from gibbs.chain import Record, run, spawn_generators
+from gibbs.chains.chain import Record, run, spawn_generators
 from validation import Problem, problems, solve
 from validation.compare import compare
 from validation.threads import step_rows
@@ -34,7 +34,7 @@ SMALL, LARGE = (30, None), (1000, None)
 ENTER = {
     "validation": lambda small: validation.threads.blas_threads(*(SMALL if small else LARGE)),
     "fast": lambda small: fast.core.threads._blas_threads(*(SMALL if small else LARGE)),
-    "gibbs": lambda small: gibbs.threads._blas_threads(30 if small else 1000),
+    "gibbs": lambda small: gibbs.core.threads._blas_threads(30 if small else 1000),
 }
 
 

@@ -238,7 +238,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs import pairwise
+    from gibbs.models import pairwise
 
     wrong = 0
     for k, scale in enumerate(np.geomspace(0.5, 60.0, 24)):

@@ -75,7 +75,7 @@ def _fitc_rows(few: Few) -> tuple[Array, Array]:
 def _logit(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
     from gibbs.draws.polya_gamma import sample_polya_gamma
     from gibbs.evidence import annealed
-    from gibbs.logit import draw_inducing, draw_latent, draw_residual, ellipse_move, scale_move
+    from gibbs.models.logit import draw_inducing, draw_latent, draw_residual, ellipse_move, scale_move
 
     few = Few("logit")
     cov, sign = few.cov[0], _sign(few)
@@ -110,8 +110,8 @@ def _logit(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
 
 
 def _softmax(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
-    from gibbs import softmax_moves as moves
     from gibbs.evidence import softmax_annealed
+    from gibbs.moves import softmax as moves
 
     few = Few("softmax")
     f = few.draws(rng, size)
@@ -139,8 +139,8 @@ def _softmax(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
 
 
 def _threshold(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
-    from gibbs.cone import bounce_move, log_step
-    from gibbs.threshold import draw_components, draw_indicator
+    from gibbs.models.threshold import draw_components, draw_indicator
+    from gibbs.moves.cone import bounce_move, log_step
 
     for epsilon in (0.0, 0.3):
         few = Few("threshold", epsilon)
@@ -157,8 +157,8 @@ def _threshold(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]
 
 
 def _probit(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
-    from gibbs.cone import bounce_move
-    from gibbs.multinomial_probit import draw_auxiliary, draw_auxiliary_binary, draw_latent, smoother, sweep
+    from gibbs.models.multinomial_probit import draw_auxiliary, draw_auxiliary_binary, draw_latent, smoother, sweep
+    from gibbs.moves.cone import bounce_move
 
     few = Few("multinomial-probit")
     h = few.draws(rng, size)
@@ -177,7 +177,7 @@ def _probit(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
 
 
 def _pairwise(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
-    from gibbs import pairwise
+    from gibbs.models import pairwise
 
     kept, count = [], 0
     while count < size:
@@ -197,8 +197,8 @@ def _pairwise(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]
 
 
 def _parameters(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
-    from gibbs.hyper_moves import hamiltonian_move, slice_move
-    from gibbs.hyperpriors import LogDensity
+    from gibbs.core.hyperpriors import LogDensity
+    from gibbs.moves.hyper import hamiltonian_move, slice_move
 
     cov = np.array([[1.0, 0.6], [0.6, 0.8]])
     precision, mean = np.linalg.inv(cov), np.array([0.4, -1.0])

@@ -114,7 +114,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.quadrature import logistic_normal_mean
+    from gibbs.models.quadrature import logistic_normal_mean
 
     mean, sd = (grid.ravel() for grid in np.meshgrid([-6.0, -0.3, 0.0, 2.0, 30.0], [1e-3, 0.3, 1.0, 4.0, 20.0, 300.0]))
     x = np.linspace(-8.5, 8.5, 200_001)
@@ -133,7 +133,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.kernels import covariance
+    from gibbs.core.kernels import covariance
 
     rng = np.random.default_rng(14)
     A, B, scales = rng.standard_normal((4, 2)), rng.standard_normal((3, 2)), np.array([0.7, 1.6])
@@ -157,8 +157,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.multinomial_probit import likelihood
-    from gibbs.pairwise import moments_of_margins, pairwise_probability, prepare
+    from gibbs.models.multinomial_probit import likelihood
+    from gibbs.models.pairwise import moments_of_margins, pairwise_probability, prepare
 
     rng = np.random.default_rng(15)
     mean, var, y = rng.standard_normal((5, 4)), rng.uniform(0.2, 2.0, (5, 4)), np.array([0, 3, 1, 2, 2])
@@ -221,11 +221,11 @@ def numbers_apart(used: np.random.Generator, seed: int, normals: int, uniforms: 
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from gibbs.chains.starts import start_factors
+    from gibbs.core.hyperpriors import LogDensity
     from gibbs.evidence import bridge, pairwise, softmax_bridge
-    from gibbs.hyper_moves import hamiltonian_move
-    from gibbs.hyperpriors import LogDensity
-    from gibbs.logit import draw_latent
-    from gibbs.starts import start_factors
+    from gibbs.models.logit import draw_latent
+    from gibbs.moves.hyper import hamiltonian_move
 
     found: dict[str, float] = {}
     draws = np.random.default_rng(16)

@@ -185,7 +185,7 @@ def kept_numbers(capacity: int, n: int) -> tuple[int, list[int]]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.store import ThinnedStore
+    from gibbs.chains.store import ThinnedStore
 
     wrong = 0
     for n_draws, budget in ((700, 1 << 20), (700, 2 * 8 * 8), (700, 2 * 8 * 301), (600, 2 * 8 * 300), (5, 2 * 8 * 5)):
@@ -228,7 +228,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.moments import BatchSums, batch_average, batch_covariance, batches_per_chain, widening
+    from gibbs.chains.moments import BatchSums, batch_average, batch_covariance, batches_per_chain, widening
 
     rng, wrong = np.random.default_rng(3), 0
     for r, s in ((4, 1000), (40, 333), (3, 7), (1, 600), (300, 40)):
@@ -336,7 +336,7 @@ def watched(values: dict[str, Array], max_warmup: int) -> tuple[int, bool]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.warmup import Watch
+    from gibbs.chains.warmup import Watch
 
     rng, wrong, ends = np.random.default_rng(4), 0, []
     for trial in range(48):
@@ -379,7 +379,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.export import to_inference_data
+    from gibbs.models.export import to_inference_data
 
     calls: list[dict[str, Any]] = []
 

@@ -123,8 +123,8 @@ def _stack() -> tuple[Array, NDArray[np.bool_]]:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.core import linalg
     from fast.core.errors import NotPositiveDefiniteError
-    from gibbs import linalg as chains
-    from gibbs.errors import NotPositiveDefiniteError as NoFactorError
+    from gibbs.core import linalg as chains
+    from gibbs.core.errors import NotPositiveDefiniteError as NoFactorError
 
     matrices, good = _stack()
     wanted = np.array(

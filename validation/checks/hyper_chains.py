@@ -81,8 +81,8 @@ ONE_DATUM = (
 
 
 def chains(model: Model, X: Array, y: NDArray[np.int64], laws: Mapping[str, own.Law], n_draws: int) -> Any:
-    """What `gibbs.hyper` says of a data set of this model."""
-    from gibbs.hyper import sample
+    """What `gibbs.models.hyper` says of a data set of this model."""
+    from gibbs.models.hyper import sample
 
     return sample(
         model.likelihood, X, y, model.n_classes, 1.0, [1.0], NOISE, JITTER, Z1 if model.fitc else None,
@@ -329,7 +329,7 @@ def statistics(model: Model, theta: Array, v: Array, y: NDArray[np.int64]) -> tu
 
 
 def _held(model: Model) -> Any:
-    from gibbs.hyper import make_model
+    from gibbs.models.hyper import make_model
 
     held, _ = make_model(
         model.likelihood, X2, np.array([0, 1]), model.n_classes, 1.2, [0.9], NOISE, JITTER, Z1 if model.fitc else None,

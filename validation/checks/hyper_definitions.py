@@ -86,7 +86,7 @@ def _labels(case: Case) -> NDArray[np.int64]:
 
 
 def _model(case: Case) -> Any:
-    from gibbs.hyper import make_model
+    from gibbs.models.hyper import make_model
 
     theta = np.array([1.3, 0.8, 1.1, 0.4])
     model, _ = make_model(
@@ -126,8 +126,8 @@ def _log_prior(w: Array, case: Case) -> float:
 
 def densities(case: Case) -> Iterable[tuple[str, float, float]]:
     """(what, difference, limit) of log densities and their gradients."""
-    from gibbs.hyper import log_joint
-    from gibbs.hyper_covariance import log_normal_density
+    from gibbs.models.hyper import log_joint
+    from gibbs.models.hyper_covariance import log_normal_density
 
     rng, model = np.random.default_rng(5), _model(case)
     hyper, values, state = _state(rng, case)
@@ -192,7 +192,7 @@ def likelihoods(case: Case) -> Iterable[tuple[str, float, float]]:
 
 def moments(case: Case) -> Iterable[tuple[str, float, float]]:
     """(what, difference, limit) of moments given the parameters and the auxiliary, and of class probabilities."""
-    from gibbs.hyper import class_probabilities, conditional_moments
+    from gibbs.models.hyper import class_probabilities, conditional_moments
 
     rng, model = np.random.default_rng(7), _model(case)
     hyper, values, state = _state(rng, case)
@@ -284,8 +284,8 @@ for _method in dict.fromkeys(entry[0] for entry in METHODS):
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.hyperpriors import Law, log_density
-    from gibbs.hyperpriors import draw as drawn
+    from gibbs.core.hyperpriors import Law, log_density
+    from gibbs.core.hyperpriors import draw as drawn
 
     w = np.linspace(-6.0, 6.0, 13)
     for law in (("half-student-t", 4.0, 3.0), ("half-student-t", 1.5, 0.2), ("log-normal", 0.8, 0.7)):

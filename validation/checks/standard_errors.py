@@ -95,7 +95,7 @@ def widening(n_batches: int) -> float:
 
 def _mean_in_batches(draws: Array, n_batches: int) -> tuple[Any, int]:
     """Running sums as a run makes them, block by block, then joined."""
-    from gibbs.moments import BatchSums, batch_average
+    from gibbs.chains.moments import BatchSums, batch_average
 
     r, s = draws.shape[:2]
     sums, at = BatchSums(r), 0
@@ -114,7 +114,7 @@ def _mean_in_batches(draws: Array, n_batches: int) -> tuple[Any, int]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.diagnostics import convergence, standard_error, variance_influence
+    from gibbs.chains.diagnostics import convergence, standard_error, variance_influence
 
     # 300 columns of 4 chains of 640 draws: their mean squared error is known to 8 % and less
     r, s, size = 4, 640, 300
@@ -252,7 +252,7 @@ def _softmax_bridge(rng: np.random.Generator, few: Few, **options: Any) -> Any:
 
 
 def _tilted(rng: np.random.Generator, few: Few) -> Any:
-    from gibbs.exact_probit import log_evidence
+    from gibbs.models.exact_probit import log_evidence
 
     given = {name: value for name, value in few.arguments().items() if name != "X_test"}
     seed = int(rng.integers(1 << 30))
@@ -389,7 +389,7 @@ def _lengths(**more: Any) -> dict[str, Any]:
 
 def sampled(entry: Sampler, seed: int, given: Mapping[str, Any] | None = None, **more: Any) -> Any:
     """One run of the sampler, fields of `gibbs` as they are; given: inputs in place of those of the data."""
-    from gibbs import exact_probit, hyper, multinomial_probit, pairwise, sampling, softmax, threshold
+    from gibbs.models import exact_probit, hyper, multinomial_probit, pairwise, sampling, softmax, threshold
 
     few, given = entry.few, {**entry.few.arguments(), **(given or {})}
     options = {**entry.options, **more, "seed": seed}

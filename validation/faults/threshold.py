@@ -35,43 +35,43 @@ FAULTS = (
     _fault(
         "epsilon-ignored",
         "labelling errors are forgotten: every label binds",
-        "gibbs.threshold:log_step",
+        "gibbs.models.threshold:log_step",
         lambda original: lambda epsilon, n_classes: original(0.0, n_classes),
     ),
     _fault(
         "epsilon-of-other-classes-only",
         "(1 - ε) against ε/(C - 1), as if an error never gave the right label: 18 for 28 at ε = 0.1, C = 3",
-        "gibbs.threshold:log_step",
+        "gibbs.models.threshold:log_step",
         _height(lambda epsilon, n_classes: (1.0 - epsilon) * (n_classes - 1) / epsilon),
     ),
     _fault(
         "epsilon-for-each-class",
         "the floor is ε in place of ε/C",
-        "gibbs.threshold:log_step",
+        "gibbs.models.threshold:log_step",
         _height(lambda epsilon, n_classes: (1.0 - epsilon) / epsilon + 1.0),
     ),
     _fault(
         "prior-in-place-of-joint",
         "the walls have no height: the latent values are those of the prior",
-        "gibbs.threshold:log_step",
+        "gibbs.models.threshold:log_step",
         _height(lambda epsilon, n_classes: 1.0 + 1e-9),
     ),
     _fault(
         "wrong-truncation-side",
         "the walls keep the next class up in place of the label's",
-        "gibbs.threshold:bounce_move",
+        "gibbs.models.threshold:bounce_move",
         _other_label,
     ),
     _fault(
         "residual-variance-dropped",
         "test latents are taken for determined by those at the data",
-        "gibbs.threshold:conditionals",
+        "gibbs.models.threshold:conditionals",
         lambda original: lambda *arguments: _without_residual(original(*arguments)),
     ),
     _fault(
         "indicator-ignored",
         "the univariate draws hold every label, whatever its indicator says",
-        "gibbs.threshold:draw_components",
+        "gibbs.models.threshold:draw_components",
         lambda original: (
             lambda rng, latent, precision, y, indicator: original(rng, latent, precision, y, np.zeros_like(indicator))
         ),
@@ -80,7 +80,7 @@ FAULTS = (
     _fault(
         "stale-class",
         "the first class keeps the values that it had before the move",
-        "gibbs.threshold:bounce_move",
+        "gibbs.models.threshold:bounce_move",
         lambda original: lambda rng, latent, *rest, **options: _stale(original(rng, latent, *rest, **options), latent),
     ),
 )

@@ -277,14 +277,14 @@ _PAIRWISE = (
     _chains(
         "one-conditional-variance",
         "Phi is of a difference over the root of the mean of two variances, not of their sum",
-        "gibbs.pairwise:prepare",
+        "gibbs.models.pairwise:prepare",
         _steeper,
         ("importance", "orthant"),
     ),
     _chains(
         "prior-half-as-sharp",
         "the density that paths and slices know has half of the prior's exponent",
-        "gibbs.pairwise:_Sampler.log_density",
+        "gibbs.models.pairwise:_Sampler.log_density",
         _flat,
         ("importance",),
     ),
@@ -302,7 +302,7 @@ _PAIRWISE = (
     _chains(
         "margins-without-noise",
         "margins of the sequential route have half of their independent noise",
-        "gibbs.pairwise:moments_of_margins",
+        "gibbs.models.pairwise:moments_of_margins",
         lambda original: lambda model: original(model) - 0.5 * np.eye(len(model.loadings)),
         ("orthant", "log_evidence_routes"),
     ),

@@ -356,7 +356,7 @@ def _plain_door(function: Callable[..., Any], weight: float, base: Arguments, **
 def _data_doors() -> Iterator[Door]:
     synthetic = importlib.import_module("validation.datasets.synthetic")
     splits = importlib.import_module("validation.datasets.splits")
-    generators = importlib.import_module("gibbs.generators")
+    generators = importlib.import_module("gibbs.core.generators")
     loading = importlib.import_module("validation.datasets.loading")
     any_of = dict.fromkeys(
         ("rng", "n", "d", "n_classes", "likelihood", "variance", "lengthscales", "noise", "epsilon", "X"), "any"

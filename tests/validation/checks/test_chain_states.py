@@ -37,7 +37,7 @@ def test_leaves_leave_out_clocks_and_see_a_bit():
 
 
 def test_a_resume_that_repeats_its_stream_is_seen(monkeypatch):
-    monkeypatch.setattr("gibbs.chain.restore", lambda rngs, held: None)
+    monkeypatch.setattr("gibbs.chains.chain.restore", lambda rngs, held: None)
     found = list(_interruptions(RUNS[1]))
     assert any(outcome.observed > outcome.limit for outcome in found)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import digamma, expit, polygamma
 
-from gibbs import hyper_models
-from gibbs.hyperpriors import LogDensity
+from gibbs.core.hyperpriors import LogDensity
+from gibbs.models import hyper_models
 from validation.checks import hyper_model as own
 from validation.checks.core import Compared, Tested
 from validation.checks.hyper_chains import JOINT, LAWS, Model, binary_posterior, joint, joint_draws, statistics, z_of

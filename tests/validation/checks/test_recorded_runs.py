@@ -27,7 +27,7 @@ def test_an_answer_is_taken_apart_into_its_numbers_and_clocks_are_left_out():
 
 
 def test_rows_of_one_kind_are_stacked_field_by_field():
-    from gibbs.chain import Progress
+    from gibbs.chains.chain import Progress
 
     found = recorded_runs.leaves({"told": [Progress(k, 9, 0, 0.1) for k in range(3)]})
     np.testing.assert_array_equal(found["told.sweep"], [0.0, 1.0, 2.0])

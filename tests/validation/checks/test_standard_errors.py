@@ -91,7 +91,7 @@ def test_averages_are_what_the_draws_say(entry):
 
 
 def test_an_average_that_forgets_the_spread_of_means_is_seen(monkeypatch):
-    from gibbs import multilatent
+    from gibbs.models import multilatent
 
     right = multilatent.batch_covariance
     monkeypatch.setattr(

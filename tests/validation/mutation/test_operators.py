@@ -84,7 +84,7 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
 
 def test_every_change_of_every_statement_gives_a_program_that_is_another():
     # a file with Greek letters, line breaks inside expressions and comments between operands
-    for module in ("fast.one_latent.sites", "reference.riihimaki2013.sites", "gibbs.exact_probit"):
+    for module in ("fast.one_latent.sites", "reference.riihimaki2013.sites", "gibbs.models.exact_probit"):
         text = statements.source_of(module)
         source = Source(text)
         healthy = ast.dump(source.tree)

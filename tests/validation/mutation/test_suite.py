@@ -9,7 +9,7 @@ from validation.cli import app
 from validation.mutation import statements, suite
 from validation.mutation.trial import Outcome
 
-CHEAP = "tests/gibbs/test_diagnostics.py"
+CHEAP = "tests/gibbs/chains/test_diagnostics.py"
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def tests(folder):
 def test_the_healthy_run_says_which_tests_execute_a_line(tests):
     assert tests.seconds
     assert all(name.startswith(CHEAP) and seconds >= 0.0 for name, seconds in tests.seconds.items())
-    touched = tests.touched("gibbs.diagnostics", tests.tests["gibbs.diagnostics"])
+    touched = tests.touched("gibbs.chains.diagnostics", tests.tests["gibbs.chains.diagnostics"])
     assert touched
     assert set(touched) <= set(tests.seconds)
     assert [tests.seconds[name] for name in touched] == sorted(tests.seconds[name] for name in touched)
@@ -39,13 +39,13 @@ def test_a_healthy_run_is_not_made_twice(tests, folder):
 
 
 def test_a_mistake_that_tests_see_is_red_and_files_stay_as_they_are(tests, folder):
-    entries = statements.statements("gibbs.diagnostics")
+    entries = statements.statements("gibbs.chains.diagnostics")
     wrong = next(statements.make(entry, entry.changes[0]) for entry in entries if entry.function == "standard_error")
-    before = statements.source_of("gibbs.diagnostics")
+    before = statements.source_of("gibbs.chains.diagnostics")
     (found,) = suite.run([wrong], tests, folder, jobs=1)
     assert found.state in ("red", "crash")
     assert found.by.startswith(CHEAP)
-    assert statements.source_of("gibbs.diagnostics") == before
+    assert statements.source_of("gibbs.chains.diagnostics") == before
     assert sorted(path.name for path in folder.iterdir()) == ["suite.json"]
 
 

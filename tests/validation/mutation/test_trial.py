@@ -44,7 +44,7 @@ def test_the_healthy_run_says_who_executes_what(healthy):
     assert {key[0] for key in problem.solved} == {"reference", "fast"}
     touched = healthy.touched("fast.likelihood.polya_gamma", healthy.executed("fast.likelihood.polya_gamma"))
     assert len(touched["two-points"][0]) == 2
-    assert healthy.touched("gibbs.logit", range(1000)) == {}
+    assert healthy.touched("gibbs.models.logit", range(1000)) == {}
 
 
 def test_a_healthy_run_is_not_made_twice(healthy):
@@ -157,7 +157,7 @@ def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
 def test_a_changed_default_is_held_against_the_record_of_defaults(tmp_path):
     selection = runner.select(check=["discrepancy/x-gpc/defaults_of_gibbs"])
     known = baseline.measure(selection, tmp_path, jobs=1)
-    found = outcome(mutant("gibbs.diagnostics", "convergence", "thin: int = 1", "thin: int = 2"), known)
+    found = outcome(mutant("gibbs.chains.diagnostics", "convergence", "thin: int = 1", "thin: int = 2"), known)
     assert (found.state, found.by) == ("red", "discrepancy/x-gpc/defaults_of_gibbs on -")
-    inside = next(entry for entry in statements.statements("gibbs.diagnostics") if entry.first > 50)
+    inside = next(entry for entry in statements.statements("gibbs.chains.diagnostics") if entry.first > 50)
     assert trial.readers(statements.make(inside, inside.changes[0])) == frozenset()

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import log_loss, zero_one_loss
 
-from gibbs import threshold
+from gibbs.models import threshold
 from reference.villacampa2017.fit import Prior
 from validation import Problem, solve
 from validation.datasets.dataset import Dataset

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gibbs.diagnostics import Convergence
+from gibbs.chains.diagnostics import Convergence
 from validation.premises import chain_gate
 
 

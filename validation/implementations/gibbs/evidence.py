@@ -6,7 +6,7 @@ import numpy as np
 
 from gibbs.evidence import fitted, sequential
 from gibbs.evidence.result import LogEvidence
-from gibbs.multilatent import MultiLatentChains, check
+from gibbs.models.multilatent import MultiLatentChains, check
 from validation.problem import Problem
 
 # "chains": the bridge from the draws; "all": particles besides, which never see them

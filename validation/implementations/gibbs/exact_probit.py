@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gibbs import exact_probit
+from gibbs.models import exact_probit
 from validation import arguments
 from validation.problem import Problem
 from validation.quoting import shown

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gibbs import hyper
-from gibbs.hyperpriors import FIELDS
+from gibbs.core.hyperpriors import FIELDS
+from gibbs.models import hyper
 from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.problem import Problem

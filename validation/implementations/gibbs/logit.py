@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gibbs import sampling
-from gibbs.ensemble import sample_ensemble
 from gibbs.evidence import annealed, bridge, chib
 from gibbs.evidence.result import LogEvidence
+from gibbs.models import sampling
+from gibbs.models.ensemble import sample_ensemble
 from validation import arguments
 from validation.implementations.common import two_columns
 from validation.implementations.gibbs.diagnosis import diagnosed

@@ -6,10 +6,10 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gibbs import multinomial_probit, threshold
 from gibbs.evidence.result import LogEvidence
-from gibbs.multilatent import MultiLatentChains
-from gibbs.sampling import LogitChains
+from gibbs.models import multinomial_probit, threshold
+from gibbs.models.multilatent import MultiLatentChains
+from gibbs.models.sampling import LogitChains
 from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import EVIDENCE, probit_routes

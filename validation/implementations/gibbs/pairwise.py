@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from gibbs import pairwise
 from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.evidence.result import LogEvidence
+from gibbs.models import pairwise
 from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import EVIDENCE

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from gibbs import softmax
 from gibbs.evidence import softmax_annealed, softmax_bridge
 from gibbs.evidence.result import LogEvidence
-from gibbs.multilatent import check
-from gibbs.softmax import SoftmaxChains
+from gibbs.models import softmax
+from gibbs.models.multilatent import check
+from gibbs.models.softmax import SoftmaxChains
 from validation import arguments
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning

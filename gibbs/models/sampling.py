@@ -1,0 +1,524 @@
+"""Entry points of the binary logit truth: chains for the full GP and for FITC, with averages and their errors."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.linalg import solve_triangular
+
+from gibbs.chains.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
+from gibbs.chains.diagnostics import (
+    Convergence,
+    chain_movement,
+    convergence,
+    least_ess,
+    long_enough,
+    slowest_time,
+    variance_influence,
+)
+from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.chains.starts import start_factors
+from gibbs.core.checks import shown
+from gibbs.core.errors import Array, _count, _inputs, _lengthscales, _scalar, _signs
+from gibbs.core.generators import Generators, spawn_streams
+from gibbs.core.kernels import covariance
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
+from gibbs.models.logit import (
+    Moments,
+    _each,
+    draw_inducing,
+    draw_latent,
+    draw_omega,
+    draw_residual,
+    ellipse_move,
+    inducing_moments,
+    latent_moments,
+    log_likelihood,
+    scale_move,
+)
+from gibbs.models.quadrature import QUADRATURE_ERROR, logistic_normal_mean
+
+PURPOSES = ("start", "auxiliary", "latent", "scale", "ellipse")
+MOVES = ("scale", "ellipse")
+
+
+class LogitChains(NamedTuple):
+    """Averages over all chains and draws, Rao-Blackwellised over f (and u) given ω; each `_se` is a Monte Carlo s.e."""
+
+    latent_mean: Array  # (n,) E[f_i | y], noise included in f
+    latent_mean_se: Array
+    latent_var: Array  # (n,)
+    latent_var_se: Array
+    inducing_mean: Array | None  # (m,), FITC only
+    inducing_mean_se: Array | None
+    inducing_cov: Array | None  # (m, m)
+    inducing_cov_se: Array | None
+    test_latent_mean: Array  # (t,)
+    test_latent_mean_se: Array
+    test_latent_var: Array
+    test_latent_var_se: Array
+    probabilities: Array  # (t,) p(y* = 1)
+    probabilities_se: Array
+    quadrature_error: float  # absolute, of each probability given ω
+    convergence: dict[str, Convergence]  # "latent", "latent_square", "log_joint"; "inducing", "inducing_square" (FITC)
+    # >= 4 chains, all moving, >= 100 autocorrelation times per chain, Convergence.gate of all; warm-up and target met
+    gate: bool
+    latent_draws: Array  # (r, s, n), every keep_every-th draw
+    omega_draws: Array  # (r, s, n), the ω the moments were conditioned on; drawn given the latent draw before
+    inducing_draws: Array | None  # (r, s, m)
+    log_joint: (
+        Array  # (r, s) log p(y|f) + log N(white; 0, I), white the standardised latent (FITC: inducing and residual)
+    )
+    n_sweeps: int  # per chain, warm-up included
+    seconds: float
+    sweeps_per_second: float  # of all chains together advancing one sweep
+    movement: Array  # (r,) least share of kept draws in which a latent value differs from the draw before
+    settled: bool  # False: a chain stands still in at least one latent value
+    n_draws: int  # per chain; the averages are over all of them
+    n_warmup: int  # sweeps
+    keep_every: int  # draws per kept draw
+    warmed_up: bool  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+    target_reached: bool  # False: max_draws came before target_ess
+
+
+class _Full(NamedTuple):
+    K_XX: Array
+    factor: Array
+    K_TX: Array
+    k_tt: Array
+    y_sign: Array
+    moves: tuple[str, ...]
+
+    def start(self, rng: np.random.Generator, n_chains: int) -> State:
+        white = _overdispersed(rng, (n_chains, self.y_sign.size))
+        latent = _each(self.factor, white)
+        return {"latent": latent, "omega": draw_omega(rng, latent)}
+
+    def white(self, latent: Array) -> Array:
+        return solve_triangular(self.factor, latent.T, lower=True, check_finite=False).T
+
+    def step(self, state: State, rngs: Generators) -> State:
+        omega = draw_omega(rngs["auxiliary"], state["latent"])
+        latent = draw_latent(rngs["latent"], self.K_XX, self.factor, self.y_sign, omega)
+        if "scale" in self.moves:
+            latent = latent * scale_move(rngs["scale"], self.white(latent), latent, self.y_sign)[:, None]
+        if "ellipse" in self.moves:
+            prior = _each(self.factor, rngs["ellipse"].standard_normal(latent.shape))
+            cos, sin = ellipse_move(rngs["ellipse"], latent, prior, self.y_sign)
+            latent = cos[:, None] * latent + sin[:, None] * prior
+        return {"latent": latent, "omega": omega}
+
+    def monitor(self, state: State) -> State:
+        log_joint = log_likelihood(state["latent"], self.y_sign) + _log_normal(self.white(state["latent"]))
+        return {"latent": state["latent"], "log_joint": log_joint}
+
+    def record(self, state: State) -> Record:
+        latent, test = latent_moments(self.K_XX, self.K_TX, self.k_tt, self.y_sign, state["omega"])
+        return Record({**self.monitor(state), "omega": state["omega"]}, {}, _terms(latent, test))
+
+
+class _Fitc(NamedTuple):
+    factor: Array
+    white_rows: Array
+    cond_var: Array
+    white_rows_test: Array
+    cond_var_test: Array
+    y_sign: Array
+    moves: tuple[str, ...]
+
+    def latent(self, inducing: Array, residual: Array) -> Array:
+        return _each(self.white_rows, inducing) + np.sqrt(self.cond_var) * residual
+
+    def start(self, rng: np.random.Generator, n_chains: int) -> State:
+        n, m = self.white_rows.shape
+        white = _overdispersed(rng, (n_chains, m + n))
+        omega = draw_omega(rng, self.latent(white[:, :m], white[:, m:]))
+        return {"inducing": white[:, :m], "residual": white[:, m:], "omega": omega}
+
+    def step(self, state: State, rngs: Generators) -> State:
+        omega = draw_omega(rngs["auxiliary"], self.latent(state["inducing"], state["residual"]))
+        inducing = draw_inducing(rngs["latent"], self.white_rows, self.cond_var, self.y_sign, omega)
+        projected = _each(self.white_rows, inducing)
+        residual = draw_residual(rngs["latent"], projected, self.cond_var, self.y_sign, omega)
+        white = np.concatenate([inducing, residual], axis=1)
+        m = inducing.shape[1]
+        if "scale" in self.moves:
+            latent = self.latent(white[:, :m], white[:, m:])
+            white = white * scale_move(rngs["scale"], white, latent, self.y_sign)[:, None]
+        if "ellipse" in self.moves:
+            prior = rngs["ellipse"].standard_normal(white.shape)
+            latent, latent_prior = (self.latent(w[:, :m], w[:, m:]) for w in (white, prior))
+            cos, sin = ellipse_move(rngs["ellipse"], latent, latent_prior, self.y_sign)
+            white = cos[:, None] * white + sin[:, None] * prior
+        return {"inducing": white[:, :m], "residual": white[:, m:], "omega": omega}
+
+    def monitor(self, state: State) -> State:
+        latent = self.latent(state["inducing"], state["residual"])
+        white = _log_normal(state["inducing"]) + _log_normal(state["residual"])
+        return {
+            "latent": latent,
+            "inducing": state["inducing"] @ self.factor.T,
+            "log_joint": log_likelihood(latent, self.y_sign) + white,
+        }
+
+    def record(self, state: State) -> Record:
+        got = inducing_moments(
+            self.white_rows, self.cond_var, self.white_rows_test, self.cond_var_test, self.y_sign, state["omega"]
+        )
+        terms = _terms(got.latent, got.test)
+        second = got.white_mean[:, :, None] * got.white_mean[:, None, :]
+        terms |= {"white_mean": got.white_mean, "white_second": second, "white_cov": got.white_cov}
+        return Record({**self.monitor(state), "omega": state["omega"]}, {}, terms)
+
+
+def _terms(latent: Moments, test: Moments) -> State:
+    """What is averaged: E[f | ω], its square and Var(f | ω), at data and test points, and p(y* = 1 | ω)."""
+    return {
+        "latent_mean": latent.mean, "latent_second": np.square(latent.mean), "latent_var": latent.var,
+        "test_mean": test.mean, "test_second": np.square(test.mean), "test_var": test.var,
+        "probability": logistic_normal_mean(test.mean, test.var),
+    }  # fmt: skip
+
+
+def _add_up(terms: State) -> State:
+    return {name: value.sum(axis=0) for name, value in terms.items()}
+
+
+def _log_normal(white: Array) -> Array:
+    """log N(white; 0, I), (r, p) -> (r,)."""
+    return -0.5 * np.einsum("rp,rp->r", white, white) - 0.5 * white.shape[1] * np.log(2.0 * np.pi)
+
+
+def _overdispersed(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
+    """Start states: prior draws, those of each chain scaled by a factor of its own."""
+    return start_factors(shape[0])[:, None] * rng.standard_normal(shape)
+
+
+def _moves(moves: Sequence[str]) -> tuple[str, ...]:
+    unknown = [] if isinstance(moves, str) else [move for move in moves if move not in MOVES]
+    if isinstance(moves, str) or unknown:
+        raise ValueError(f"moves: found {shown(moves)}, expected a sequence out of {MOVES}")
+    return tuple(move for move in MOVES if move in moves)
+
+
+class _Common(NamedTuple):
+    X: Array
+    X_test: Array
+    y_sign: Array
+    variance: float
+    lengthscales: Array
+    noise: float
+    jitter: float
+    smoothness: float | None
+
+    def kernel(self, X1: Array, X2: Array) -> Array:
+        return covariance(X1, X2, self.variance, self.lengthscales, self.smoothness)
+
+
+def _common(
+    X: ArrayLike,
+    y_sign: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    X_test: ArrayLike | None,
+    smoothness: float | None,
+) -> _Common:
+    inputs = _inputs("X", X)
+    d = inputs.shape[1]
+    return _Common(
+        inputs,
+        np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True),
+        _signs(y_sign, inputs.shape[0]),
+        _scalar("variance", variance, positive=True),
+        _lengthscales(lengthscales, d),
+        _scalar("noise", noise, positive=False),
+        _scalar("jitter", jitter, positive=False),
+        None if smoothness is None else _scalar("smoothness", smoothness, positive=True),
+    )
+
+
+def full_covariance(
+    X: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    *,
+    smoothness: float | None = None,
+) -> Array:
+    """K_XX (n, n) = k(X, X) + (noise + jitter) I of the full GP.
+
+    X (n, d); variance > 0; lengthscales (d,) > 0; noise, jitter >= 0; smoothness > 0 of a Matérn kernel, None for the
+    squared exponential. Raises ValueError on bad input.
+    """
+    p = _common(X, np.ones(np.shape(X)[0]), variance, lengthscales, noise, jitter, None, smoothness)
+    return p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.X.shape[0])
+
+
+def _conditional_variance(prior: float, white_rows: Array, name: str) -> Array:
+    """prior - |white_row|², a variance: what rounding leaves below zero is zero, more is an error."""
+    var = prior - np.einsum("nm,nm->n", white_rows, white_rows)
+    if var.size and var.min() < -1e-6 * prior:
+        raise ValueError(f"jitter: found conditional variance {var.min():.3g} at {name}, expected >= 0; raise jitter")
+    return np.maximum(var, 0.0)
+
+
+@checked_options("gibbs-logit")
+def sample_full(
+    X: ArrayLike,
+    y_sign: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    X_test: ArrayLike | None = None,
+    *,
+    n_chains: int = 16,
+    n_draws: int,
+    n_warmup: int | str,
+    thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
+    seed: int,
+    moves: Sequence[str] = ("scale",),
+    callback: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
+    max_kept_bytes: int = 500_000_000,
+    smoothness: float | None = None,
+) -> LogitChains:
+    """Sample p(f, ω | y) of the full GP with binary logit likelihood: wenzel2019, section 5.1.
+
+    X (n, d), y_sign (n,) of -1 and +1, X_test (t, d) or None; k = variance · SE(lengthscales (d,)), or the Matérn
+    kernel of that smoothness; noise is part of every latent value at data and test points, jitter stands on K_XX
+    only. n_chains >= 1 run side by side from overdispersed starts; each gives n_draws draws, one every `thin` sweeps,
+    after n_warmup sweeps ("auto": until the chains agree, at most max_warmup), or more, up to max_draws, until bulk
+    and tail effective sizes of latents, their squares and the log joint reach target_ess. seed fixes all randomness,
+    one stream per purpose and chain: a chain is the same whatever n_chains.
+    moves: further exact moves after each Gibbs sweep, out of "scale" and "ellipse".
+    callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the averages): see
+    `gibbs.chains.chain.run`. Time O(r n³) per sweep and as much again per draw; memory O(n² + r (n + t)) and the
+    budget.
+
+    Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
+    """
+    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
+    K_XX = p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.y_sign.size)
+    chol_K = cholesky("K_XX", K_XX, "raise noise or jitter, or remove duplicate rows of X")
+    k_tt = np.full(p.X_test.shape[0], p.variance + p.noise)
+    model = _Full(K_XX, chol_K, p.kernel(p.X_test, p.X), k_tt, p.y_sign, _moves(moves))
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
+    return _sample(model, p, "full", None, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes)
+
+
+@checked_options("gibbs-logit")
+def sample_fitc(
+    X: ArrayLike,
+    y_sign: ArrayLike,
+    Z: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    X_test: ArrayLike | None = None,
+    *,
+    n_chains: int = 16,
+    n_draws: int,
+    n_warmup: int | str,
+    thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
+    seed: int,
+    moves: Sequence[str] = ("scale",),
+    callback: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
+    max_kept_bytes: int = 500_000_000,
+    smoothness: float | None = None,
+) -> LogitChains:
+    """Sample p(u, f, ω | y) of the model whose f_i are independent given u = f(Z): FITC with logit likelihood.
+
+    Z (m, d): inducing inputs, jitter on the diagonal of K_ZZ only. u is drawn with f integrated out, then f given u.
+    X (n, d), y_sign (n,), variance, lengthscales, noise, X_test, n_chains, n_draws, n_warmup, thin, target_ess,
+    max_draws, max_warmup, seed, moves, callback, checkpoint, checkpoint_every, max_kept_bytes, smoothness: as in
+    `sample_full`.
+    Time O(r n m²) per sweep.
+
+    Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
+    """
+    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
+    inducing = _inputs("Z", Z, p.X.shape[1])
+    kernel = (p.variance, p.lengthscales, p.noise, p.jitter)
+    white = fitc_white(p.X, inducing, *kernel, smoothness=smoothness)
+    test = fitc_white(p.X_test, inducing, *kernel, smoothness=smoothness)
+    model = _Fitc(
+        white.factor, white.white_rows, white.cond_var, test.white_rows, test.cond_var, p.y_sign, _moves(moves)
+    )
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
+    return _sample(
+        model, p, "fitc", inducing, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes
+    )
+
+
+class FitcWhite(NamedTuple):
+    """The FITC prior in white coordinates: u = factor v, f = white_rows v + √cond_var e."""
+
+    factor: Array  # (m, m) lower Cholesky factor of K_ZZ
+    white_rows: Array  # (n, m)
+    cond_var: Array  # (n,)
+
+
+def fitc_white(
+    X: ArrayLike,
+    Z: ArrayLike,
+    variance: float,
+    lengthscales: ArrayLike,
+    noise: float,
+    jitter: float,
+    *,
+    smoothness: float | None = None,
+) -> FitcWhite:
+    """White rows and conditional variances of f(X) given u = f(Z).
+
+    X (n, d), Z (m, d), variance, lengthscales (d,), noise in every f(x), jitter on K_ZZ, smoothness of a Matérn kernel
+    or None. A conditional variance that
+    rounding leaves below zero by less than 1e-6 of the prior variance is zero. Raises ValueError on bad input and
+    NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
+    """
+    inputs = _inputs("X", X, empty=True)
+    p = _common(np.zeros((1, inputs.shape[1])), np.ones(1), variance, lengthscales, noise, jitter, None, smoothness)
+    inducing = _inputs("Z", Z, inputs.shape[1])
+    K_ZZ = p.kernel(inducing, inducing) + p.jitter * np.eye(inducing.shape[0])
+    chol_ZZ = cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
+    rows = solve_triangular(chol_ZZ, p.kernel(inducing, inputs), lower=True).T
+    return FitcWhite(chol_ZZ, rows, _conditional_variance(p.variance + p.noise, rows, "X"))
+
+
+def _sample(
+    model: _Full | _Fitc,
+    p: _Common,
+    kind: str,
+    Z: Array | None,
+    n_chains: int,
+    plan: Plan,
+    seed: int,
+    callback: Callable[[Progress], object] | None,
+    checkpoint: str | os.PathLike[str] | None,
+    checkpoint_every: int,
+    max_kept_bytes: int,
+) -> LogitChains:
+    _count("n_chains", n_chains, 1)
+    _count("n_draws", plan.n_draws, 4)
+    check_plan(plan)
+    rngs = spawn_streams(seed, PURPOSES, n_chains)
+    arrays = {"X": p.X, "X_test": p.X_test, "y_sign": p.y_sign, "lengthscales": p.lengthscales}
+    if Z is not None:
+        arrays["Z"] = Z
+    if p.smoothness is not None:
+        arrays["smoothness"] = np.array(p.smoothness)
+    settings = {
+        "model": f"logit {kind}", "variance": p.variance, "noise": p.noise, "jitter": p.jitter, "moves": model.moves,
+        "n_chains": int(n_chains), "plan": [str(value) for value in plan], "seed": int(seed),
+        "max_kept_bytes": int(max_kept_bytes),
+    }  # fmt: skip
+
+    def effective(kept: State, keep_every: int) -> float:
+        return least_ess({name: convergence(draws) for name, draws in _columns(kept).items()})
+
+    finished = run(
+        model.start(rngs["start"], n_chains),
+        model.step,
+        model.record,
+        rngs,
+        **plan._asdict(),
+        accumulate=_add_up,
+        monitor=model.monitor,
+        effective=effective,
+        callback=callback,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        mark=fingerprint(settings, arrays),
+        max_kept_bytes=max_kept_bytes,
+    )
+    return _summary(model, finished, n_chains, plan.thin)
+
+
+def _columns(kept: State) -> State:
+    """What effective sizes are asked of."""
+    columns = {"latent": kept["latent"], "latent_square": np.square(kept["latent"]), "log_joint": kept["log_joint"]}
+    if "inducing" in kept:
+        columns |= {"inducing": kept["inducing"], "inducing_square": np.square(kept["inducing"])}
+    return columns
+
+
+def _variance(batches: Batches, name: str) -> Estimate:
+    """E[Var(f | ω)] + Var(E[f | ω]): within each batch the law of total variance, between them the influence terms."""
+    means = batches.means(f"{name}_mean")
+    within = batches.means(f"{name}_var") + (batches.means(f"{name}_second") - np.square(means))
+    return batch_average(variance_influence(means, within), batches.widths)
+
+
+def _summary(model: _Full | _Fitc, finished: Run, n_chains: int, thin: int) -> LogitChains:
+    kept = finished.kept
+    sweeps, keep_every = finished.n_draws * thin, finished.keep_every
+    trust = {name: convergence(draws, thin * keep_every) for name, draws in _columns(kept).items()}
+    assert finished.batches is not None
+    batches = finished.batches.joined(batches_per_chain(n_chains, finished.n_draws, slowest_time(trust) / thin))
+
+    def mean(name: str) -> Estimate:
+        return batch_average(batches.means(name), batches.widths)
+
+    inducing = inducing_cov = None
+    if isinstance(model, _Fitc):
+        factor = model.factor
+        means = batches.means("white_mean") @ factor.T  # E[u | ω, y]
+        second, cond = (factor @ batches.means(f"white_{name}") @ factor.T for name in ("second", "cov"))
+        inducing = batch_average(means, batches.widths)
+        inducing_cov = batch_covariance(means, second, cond, batches.widths)
+    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
+    latent_var, test_var = _variance(batches, "latent"), _variance(batches, "test")
+    movement = chain_movement(kept["latent"])
+    settled = bool(movement.min() > 0.0)
+    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
+    return LogitChains(
+        latent_mean=latent.mean,
+        latent_mean_se=latent.se,
+        latent_var=latent_var.mean,
+        latent_var_se=latent_var.se,
+        inducing_mean=None if inducing is None else inducing.mean,
+        inducing_mean_se=None if inducing is None else inducing.se,
+        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
+        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
+        test_latent_mean=test.mean,
+        test_latent_mean_se=test.se,
+        test_latent_var=test_var.mean,
+        test_latent_var_se=test_var.se,
+        probabilities=probability.mean,
+        probabilities_se=probability.se,
+        quadrature_error=QUADRATURE_ERROR,
+        convergence=trust,
+        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
+        latent_draws=kept["latent"],
+        omega_draws=kept["omega"],
+        inducing_draws=kept.get("inducing"),
+        log_joint=kept["log_joint"],
+        n_sweeps=finished.n_sweeps,
+        seconds=finished.seconds,
+        sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
+        movement=movement,
+        settled=settled,
+        n_draws=finished.n_draws,
+        n_warmup=finished.n_warmup,
+        keep_every=keep_every,
+        warmed_up=finished.warmed_up,
+        target_reached=finished.target_reached,
+    )

@@ -1,0 +1,411 @@
+"""Chains for the softmax likelihood, full and FITC: riihimaki2013 section 4.2.1 (Neal 1998), and what mixes better.
+
+The moves act on the differences between classes (gibbs.moves.softmax); the shift that all classes share is drawn
+exactly after them. Steps, and the Gaussian around which `flow` turns, are adapted in the warm-up and fixed after it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from gibbs.chains.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
+from gibbs.chains.diagnostics import Convergence, convergence, least_ess, long_enough, slowest_time
+from gibbs.chains.moments import Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.core.checks import shown
+from gibbs.core.errors import Array, _count
+from gibbs.core.generators import Generators, spawn_generators
+from gibbs.core.linalg import cholesky
+from gibbs.core.options import checked_options
+from gibbs.models.multilatent import Conditionals, check, conditionals, known_moves, overdispersed
+from gibbs.models.softmax_probability import QUADRATURE_ERROR, softmax_probability
+from gibbs.moves.cone import swap_to_label
+from gibbs.moves.softmax import (
+    Reference,
+    ShiftLaw,
+    Target,
+    draw_shift,
+    ellipse_move,
+    flow_move,
+    laplace,
+    make_reference,
+    make_target,
+    scaled_move,
+    shift_law,
+    shift_mean,
+    to_white,
+)
+
+PURPOSES = ("start", "scaled", "ellipse", "flow", "shift")
+MOVES = ("scaled", "ellipse", "flow")
+# random walks in many dimensions mix best near 0.234 (Roberts & Rosenthal 2001), Hamiltonian paths near 0.65 to 0.9
+TARGET_ACCEPTANCE = {"scaled": 0.25, "flow": 0.85}
+SCALED_STEPS, ELLIPSE_STEPS = 10, 2  # steps of a move in one sweep
+_TURN = 1.5  # angle of a whole path: nearly the quarter turn that forgets a Gaussian
+_MOST_KICKS = 150
+_LEAST_STEP = 1e-6
+ADAPTATION = 400  # sweeps of n_warmup "auto" in which steps and reference are adapted; chains are compared after them
+_REFITS = (0.1, 0.25, 0.5)  # shares of the warm-up after which the reference is fitted again to the draws since
+_PROBABILITY_DRAWS = 8192  # draws, evenly spread, are enough for class probabilities, which cost as much as sweeps
+
+
+class SoftmaxChains(NamedTuple):
+    """Averages over all chains and draws, Rao-Blackwellised over the common shift; each `_se` is a Monte Carlo s.e."""
+
+    latent_mean: Array  # (n, C) E[f_i | y], noise included in f
+    latent_mean_se: Array
+    latent_cov: Array  # (n, C, C)
+    latent_cov_se: Array
+    inducing_mean: Array | None  # (C, m), FITC only
+    inducing_mean_se: Array | None
+    inducing_cov: Array | None  # (C, m, m)
+    inducing_cov_se: Array | None
+    test_latent_mean: Array  # (t, C)
+    test_latent_mean_se: Array
+    test_latent_cov: Array  # (t, C, C)
+    test_latent_cov_se: Array
+    probabilities: Array  # (t, C) p(y* = c), over evenly spread draws, 8192 of those planned where these are more
+    probabilities_se: Array
+    probability_mass: Array  # (t,) sum over the classes before normalising
+    quadrature_error: float  # absolute, of each probability given f
+    convergence: dict[str, Convergence]  # "latent", its square, "contrast", "log_joint"; FITC: "inducing", its square
+    movement: Array  # (r,) share of kept draws before which the differences between classes moved
+    acceptance: dict[str, Array]  # (r,) per move after warm-up; of "ellipse" the mean |sin angle| of a step
+    step_size: dict[str, float]  # adapted; `scaled` 1 is an independent prior draw
+    collapsed: tuple[str, ...]  # moves whose step shrank to its least value, or that accepted less than a tenth of aim
+    # >= 4 chains, all moving, none collapsed, >= 100 autocorrelation times, Convergence.gate of all; warm-up and target
+    gate: bool
+    settled: bool  # False: a chain stands still, or a step collapsed
+    latent_draws: Array  # (r, s, n, C), every `keep_every`-th
+    log_joint: Array  # (r, s) log p(y | f) + log p(differences between classes)
+    n_kicks: int  # rotations of a path of `flow`, 0 without it
+    n_sweeps: int  # per chain, warm-up included
+    seconds: float
+    sweeps_per_second: float  # of all chains together advancing one sweep
+    n_draws: int  # per chain
+    n_warmup: int
+    keep_every: int  # draws per kept draw
+    target_reached: bool  # False: max_draws was reached before target_ess
+    warmed_up: bool = True  # False: n_warmup "auto" ended at max_warmup before the chains agreed
+
+
+class _Softmax:
+    """Start, step and record of a run. Everything adapted lives in the state, so that a resumed run is the same."""
+
+    def __init__(
+        self, laws: Conditionals, target: Target, law: ShiftLaw, moves: tuple[str, ...], n_warmup: int, stride: int
+    ) -> None:
+        self.laws, self.target, self.law, self.moves = laws, target, law, moves
+        self.n_warmup, self.stride = n_warmup, stride
+        self._built: tuple[Array, Array, Reference] | None = None
+
+    def start(self, rng: np.random.Generator, n_chains: int) -> State:
+        p = self.target.factor.shape[0]
+        latent = swap_to_label(overdispersed(rng, self.laws.chol_cov, n_chains), self.target.y)
+        white = to_white(latent, self.target)
+        # exchanging values makes them rough, far out under a smooth prior; towards the origin all is near
+        depth = 0.5 * np.square(white).sum(axis=1)
+        white *= np.sqrt(np.minimum(1.0, 0.5 * p / np.maximum(depth, 1e-300)))[:, None]
+        state: State = {
+            "white": white,
+            "latent": draw_shift(rng, self.target.latent(white), self.law),
+            "sweep": np.zeros(1),
+            "tuned": np.zeros(1),  # sweeps since the steps were last set
+            "moved": np.zeros(n_chains),
+        }
+        for move in self.moves:
+            state[f"acceptance.{move}"] = np.zeros(n_chains)
+            if move in TARGET_ACCEPTANCE:
+                state[f"log_step.{move}"] = np.log(np.full(1, 0.2))
+        if "flow" in self.moves:
+            mean, root = laplace(self.target)
+            state |= {"mean": mean, "root": root, "fit_count": np.zeros(1), "fit_sum": np.zeros(p)}
+            state["fit_square"] = np.zeros((p, p) if self._refits() else (0, 0))
+        return state
+
+    def _refits(self) -> list[int]:
+        found = [int(share * self.n_warmup) for share in _REFITS]
+        return [sweep for sweep in found if sweep > 0]
+
+    def reference(self, state: State) -> Reference:
+        mean, root = state["mean"], state["root"]
+        if self._built is None or self._built[0] is not mean or self._built[1] is not root:
+            self._built = (mean, root, make_reference(mean, root, self.target))
+        return self._built[2]
+
+    def step(self, state: State, rngs: Generators) -> State:
+        new = dict(state)
+        white = state["white"]
+        if "scaled" in self.moves:
+            size = float(np.exp(state["log_step.scaled"][0]))
+            white, new["acceptance.scaled"] = scaled_move(rngs["scaled"], white, self.target, size, SCALED_STEPS)
+        if "ellipse" in self.moves:
+            white, new["acceptance.ellipse"] = ellipse_move(rngs["ellipse"], white, self.target, ELLIPSE_STEPS)
+        if "flow" in self.moves:
+            size = float(np.exp(state["log_step.flow"][0]))
+            white, new["acceptance.flow"] = flow_move(
+                rngs["flow"], white, self.target, self.reference(state), size, n_kicks_of(size)
+            )
+        new["moved"] = np.any(white != state["white"], axis=1).astype(np.float64)
+        new["white"] = white
+        new["latent"] = draw_shift(rngs["shift"], self.target.latent(white), self.law)
+        new["sweep"] = state["sweep"] + 1.0
+        if new["sweep"][0] <= self.n_warmup:
+            self._adapt(new)
+        return new
+
+    def _adapt(self, new: State) -> None:
+        """Steps by Robbins and Monro's rule on the acceptance of all chains; the reference at its sweeps."""
+        new["tuned"] = new["tuned"] + 1.0
+        for move, aim in TARGET_ACCEPTANCE.items():
+            if move in self.moves:
+                gain = 2.0 * new["tuned"] ** -0.6
+                free = new[f"log_step.{move}"] + gain * (new[f"acceptance.{move}"].mean() - aim)
+                largest = 0.0 if move == "scaled" else np.log(0.5 * _TURN)
+                new[f"log_step.{move}"] = np.clip(free, np.log(_LEAST_STEP), largest)
+        if "flow" not in self.moves or not self._refits() or new["sweep"][0] > self._refits()[-1]:
+            return
+        white = new["white"]
+        new["fit_count"] = new["fit_count"] + 1.0
+        new["fit_sum"] = new["fit_sum"] + white.sum(axis=0)
+        new["fit_square"] = new["fit_square"] + white.T @ white
+        if int(new["sweep"][0]) in self._refits():
+            self._refit(new)
+
+    def _refit(self, new: State) -> None:
+        """The reference as the average of what the draws say and of the one before, which counts as 2 p draws.
+
+        A path of nearly a quarter turn forgets most, but the first ones do not: four sweeps count as one draw.
+        """
+        p = new["fit_sum"].size
+        count = new["fit_count"][0] * len(new["white"])
+        worth = 0.25 * count / (0.25 * count + 2.0 * p)
+        mean = new["fit_sum"] / count
+        cov = worth * (new["fit_square"] / count - np.outer(mean, mean)) + (1.0 - worth) * (new["root"] @ new["root"].T)
+        new["root"] = cholesky("covariance of the draws", 0.5 * (cov + cov.T), "lower variance or take more chains")
+        new["mean"] = worth * mean + (1.0 - worth) * new["mean"]
+        new["fit_count"], new["fit_sum"], new["fit_square"] = np.zeros(1), np.zeros(p), np.zeros((p, p))
+        new["tuned"] = np.zeros(1)
+
+    def monitor(self, state: State) -> State:
+        """What the end of an automatic warm-up is judged by; while steps are adapted the chains never agree."""
+        kept = self.record(state).kept
+        sweep = state["sweep"][0]
+        adapting = np.full(len(state["white"]), sweep if sweep <= self.n_warmup else 0.0)  # a trend, in every window
+        return {"contrast": kept["contrast"], "log_joint": kept["log_joint"], "adapting": adapting}
+
+    def record(self, state: State) -> Record:
+        white, latent = state["white"], state["latent"]
+        diagonal = np.log(np.diagonal(self.target.factor)).sum() + 0.5 * white.shape[1] * np.log(2.0 * np.pi)
+        log_joint = self.target.log_likelihood(white) - 0.5 * np.square(white).sum(axis=1) - diagonal
+        # the differences themselves: what is drawn for the shift cannot make a standing chain look alive
+        kept: State = {"contrast": white @ self.target.factor.T, "latent": latent, "log_joint": log_joint}
+        totals = {name: state[name] for name in state if name.startswith(("acceptance.", "log_step."))}
+        return Record(kept, {**totals, "moved": state["moved"]}, {"latent": latent})
+
+    def block_sums(self, terms: State) -> State:
+        """Sums (r, ...) over a block of draws (k, r, C, n): E[f | differences], of f* and u, and probabilities."""
+        draws, laws = terms["latent"], self.laws
+        k, r, C = draws.shape[:3]
+        centred = draws + shift_mean(draws, self.law)[:, :, None, :]
+        means = {"latent": np.moveaxis(centred, 2, 3)}
+        means["test"] = np.moveaxis(np.matmul(laws.test_gain, centred[..., None])[..., 0], 2, 3)
+        if laws.inducing_gain is not None:
+            means["inducing"] = np.matmul(laws.inducing_gain, centred[..., None])[..., 0]
+        sums = {f"{name}_mean": value.sum(axis=0) for name, value in means.items()}
+        for name, value in means.items():
+            last = np.moveaxis(value, 0, -1)
+            sums[f"{name}_second"] = np.matmul(last, np.swapaxes(last, -1, -2))
+        some = draws[:: self.stride]
+        test = np.matmul(laws.test_gain, some[..., None])[..., 0]  # (k', r, C, t)
+        raw = np.empty((len(some) * r, test.shape[3], C))
+        for i in range(test.shape[3]):
+            raw[:, i] = softmax_probability(test[..., i].reshape(-1, C), laws.test_var[:, i])
+        mass = raw.sum(axis=2)
+        share = k / len(some)
+        sums["probability"] = share * (raw / mass[..., None]).reshape(len(some), r, *raw.shape[1:]).sum(axis=0)
+        sums["mass"] = share * mass.reshape(len(some), r, mass.shape[1]).sum(axis=0)
+        return sums
+
+    def columns(self, kept: State) -> State:
+        """What effective sizes are asked of."""
+        draws = kept["latent"]
+        columns = {"latent": draws, "latent_square": np.square(draws)}
+        columns |= {name: kept[name] for name in ("contrast", "log_joint")}
+        if self.laws.inducing_gain is not None:
+            u = np.matmul(self.laws.inducing_gain, draws[..., None])[..., 0]
+            columns |= {"inducing": u, "inducing_square": np.square(u)}
+        return columns
+
+
+def n_kicks_of(step_size: float) -> int:
+    """Rotations of a path: enough steps of step_size for 1.5 radians, at most 150."""
+    return int(np.clip(np.ceil(_TURN / step_size), 1, _MOST_KICKS))
+
+
+@checked_options("mh-softmax")
+def sample(
+    X: ArrayLike,
+    y: ArrayLike,
+    n_classes: int,
+    variance: ArrayLike,
+    lengthscales: ArrayLike,
+    noise: ArrayLike,
+    jitter: ArrayLike,
+    Z: ArrayLike | None = None,
+    prior_model: str = "full",
+    X_test: ArrayLike | None = None,
+    *,
+    n_chains: int = 32,
+    n_draws: int,
+    n_warmup: int | str,
+    thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
+    seed: int,
+    moves: Sequence[str] = ("flow",),
+    callback: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
+    max_kept_bytes: int = 500_000_000,
+    smoothness: ArrayLike | None = None,
+) -> SoftmaxChains:
+    """Sample p(f | y) under p(y | f) = exp f_y / Σ_j exp f_j, riihimaki2013 (1).
+
+    X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
+    (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None.
+    noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
+    smoothness: None for the squared exponential, () or (C,) for Matérn kernels.
+    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": 400
+    of adaptation, then until the chains agree, at most max_warmup in all), or more, up to max_draws, until bulk and
+    tail effective sizes of latents, their squares, differences between classes and the log joint reach target_ess;
+    seed fixes all randomness. moves, one or more of: "scaled" (Neal's Metropolis-Hastings, ten steps a sweep, adapted
+    towards an acceptance of 0.25), "ellipse" (elliptical slice sampling, two steps a sweep) and "flow" (Hamiltonian
+    paths around a Gaussian fitted in the warm-up, adapted towards 0.85). Time O(r p²) a step and O(p³) for each of
+    four fits of the Gaussian, p = n (C - 1); memory O(p² + r s n C). callback, checkpoint, checkpoint_every,
+    max_kept_bytes: see `gibbs.chains.chain.run`.
+
+    Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.
+    """
+    _count("n_classes", n_classes, 2)
+    _count("n_chains", n_chains, 1)
+    _count("n_draws", n_draws, 4)
+    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
+    check_plan(plan)
+    chosen = known_moves(moves, MOVES)
+    if not chosen:
+        raise ValueError(f"moves: found {shown(moves)}, expected at least one out of {MOVES}")
+    setting = check(
+        X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
+    laws = conditionals(setting.prior, 0.0)
+    target, law = make_target(setting.prior.K_XX, setting.y), shift_law(setting.prior.K_XX)
+    stride = max(1, n_chains * n_draws // _PROBABILITY_DRAWS)
+    model = _Softmax(laws, target, law, chosen, ADAPTATION if isinstance(n_warmup, str) else n_warmup, stride)
+    settings = {
+        "model": f"softmax {prior_model}", "n_classes": int(n_classes), "moves": chosen, "n_chains": int(n_chains),
+        "plan": [str(value) for value in plan], "seed": int(seed), "max_kept_bytes": int(max_kept_bytes),
+    }  # fmt: skip
+    rngs = spawn_generators(seed, PURPOSES)
+
+    def effective(kept: State, keep_every: int) -> float:
+        return least_ess({name: convergence(draws) for name, draws in model.columns(kept).items()})
+
+    finished = run(
+        model.start(rngs["start"], n_chains),
+        model.step,
+        model.record,
+        rngs,
+        **plan._asdict(),
+        accumulate=model.block_sums,
+        monitor=model.monitor,
+        effective=effective,
+        callback=callback,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+        mark=fingerprint(settings, setting.arrays),
+        max_kept_bytes=max_kept_bytes,
+    )
+    return _summary(model, finished, n_chains, thin)
+
+
+def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> SoftmaxChains:
+    kept, laws, law, n_draws = finished.kept, model.laws, model.law, finished.n_draws
+    C = len(laws.cov)
+    sweeps, keep_every = n_draws * thin, finished.keep_every
+    trust = {name: convergence(values, thin * keep_every) for name, values in model.columns(kept).items()}
+    assert finished.batches is not None
+    batches = finished.batches.joined(batches_per_chain(n_chains, n_draws, slowest_time(trust) / thin))
+
+    def mean(name: str) -> Estimate:
+        return batch_average(batches.means(name), batches.widths)
+
+    def cov(name: str, conditional: Array) -> Estimate:
+        return batch_covariance(
+            batches.means(f"{name}_mean"), batches.means(f"{name}_second"), conditional, batches.widths
+        )
+
+    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
+    # what the shift adds given the differences: the same for all pairs of classes at the data
+    latent_cov = cov("latent", np.broadcast_to(np.diagonal(law.cov)[:, None, None], (len(law.cov), C, C)))
+    spread = np.einsum("atn,nm,btm->tab", laws.test_gain, law.cov, laws.test_gain, optimize=True)
+    test_cov = cov("test", spread + laws.test_var.T[:, :, None] * np.eye(C))
+    inducing = inducing_cov = None
+    if laws.inducing_gain is not None and laws.inducing_cov is not None:
+        spread = laws.inducing_gain @ law.cov @ np.swapaxes(laws.inducing_gain, 1, 2)
+        inducing, inducing_cov = mean("inducing_mean"), cov("inducing", laws.inducing_cov + spread)
+    acceptance = {move: finished.totals[f"acceptance.{move}"] / n_draws for move in model.moves}
+    steps = {
+        move: float(np.exp(finished.totals[f"log_step.{move}"][0] / n_draws))
+        for move in TARGET_ACCEPTANCE
+        if move in model.moves
+    }
+    movement = finished.totals["moved"] / n_draws
+    collapsed = tuple(
+        move
+        for move in steps
+        if steps[move] <= 10.0 * _LEAST_STEP or acceptance[move].min() < 0.1 * TARGET_ACCEPTANCE[move]
+    )
+    settled = bool(movement.min() > 0.0) and not collapsed
+    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
+    return SoftmaxChains(
+        latent_mean=latent.mean,
+        latent_mean_se=latent.se,
+        latent_cov=latent_cov.mean,
+        latent_cov_se=latent_cov.se,
+        inducing_mean=None if inducing is None else inducing.mean,
+        inducing_mean_se=None if inducing is None else inducing.se,
+        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
+        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
+        test_latent_mean=test.mean,
+        test_latent_mean_se=test.se,
+        test_latent_cov=test_cov.mean,
+        test_latent_cov_se=test_cov.se,
+        probabilities=probability.mean,
+        probabilities_se=probability.se,
+        probability_mass=mean("mass").mean,
+        quadrature_error=QUADRATURE_ERROR,
+        convergence=trust,
+        movement=movement,
+        acceptance=acceptance,
+        step_size=steps,
+        collapsed=collapsed,
+        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
+        settled=settled,
+        latent_draws=np.moveaxis(kept["latent"], 2, 3),
+        log_joint=kept["log_joint"],
+        n_kicks=n_kicks_of(steps["flow"]) if "flow" in model.moves else 0,
+        n_sweeps=finished.n_sweeps,
+        seconds=finished.seconds,
+        sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
+        n_draws=n_draws,
+        n_warmup=finished.n_warmup,
+        keep_every=keep_every,
+        target_reached=finished.target_reached,
+        warmed_up=finished.warmed_up,
+    )

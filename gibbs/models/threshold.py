@@ -1,0 +1,219 @@
+"""Gibbs sampling for the threshold likelihood with labelling errors, full and FITC: villacampa2017 (13), 2020 (2).
+
+p(y | f) = (1 - ε) [f_y is the largest] + ε/C. An indicator per datum says whether its label was drawn at random, from
+all C classes: given the indicators f is N(0, K) cut by the cones of the other data, given f they are independent
+coins. Gaussian noise is part of K. The plain moves draw one latent value at a time from its univariate truncated
+normal; the `bounce` move (gibbs.moves.cone) moves all of f at once with the indicators summed out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from gibbs.chains.chain import Progress, State
+from gibbs.core.checks import shown
+from gibbs.core.errors import Array, _count, _scalar
+from gibbs.core.generators import Replay
+from gibbs.core.linalg import solve_factored
+from gibbs.core.options import checked_options
+from gibbs.draws.univariate_truncated import draw_above, draw_below
+from gibbs.models.multilatent import (
+    Conditionals,
+    Generators,
+    MultiLatentChains,
+    argmax_probability,
+    check,
+    conditionals,
+    known_moves,
+    log_prior,
+    overdispersed,
+    sample_model,
+)
+from gibbs.moves.cone import Labels, bounce_move, inside, log_step, swap_to_label
+
+PURPOSES = ("start", "latent", "indicator", "bounce")
+MOVES = ("components", "bounce")
+
+
+def log_likelihood(latent_values: Array, y: Labels, epsilon: float) -> Array:
+    """Σ_i log[(1 - ε) [f_y is the largest] + ε/C], -inf where ε = 0 and a label is not the largest: (r,).
+
+    latent_values (r, C, n); y (n,); epsilon in [0, 1). villacampa2017 (13).
+    """
+    hit = inside(latent_values, y)
+    floor = epsilon / latent_values.shape[1]
+    with np.errstate(divide="ignore"):
+        return np.log(np.where(hit, 1.0 - epsilon + floor, floor)).sum(axis=1)
+
+
+def error_probability(latent_values: Array, y: Labels, epsilon: float) -> Array:
+    """P(the label was drawn at random | f, y): one outside its cone, (ε/C)/(1 - ε + ε/C) inside.
+
+    latent_values (r, C, n), y (n,), epsilon in [0, 1). Returns (r, n).
+    """
+    floor = epsilon / latent_values.shape[1]
+    return np.where(inside(latent_values, y), floor / (1.0 - epsilon + floor), 1.0)
+
+
+def draw_indicator(rng: np.random.Generator, latent_values: Array, y: Labels, epsilon: float) -> NDArray[np.bool_]:
+    """Draw the indicators | f, y: True where the label was drawn at random. rng gives exactly rn uniforms.
+
+    latent_values (r, C, n), y (n,), epsilon in [0, 1). Returns (r, n).
+    """
+    probability = error_probability(latent_values, y, epsilon)
+    found: NDArray[np.bool_] = rng.random(probability.shape) < probability
+    return found
+
+
+def draw_components(
+    rng: np.random.Generator, latent_values: Array, precision: Array, y: Labels, indicator: NDArray[np.bool_]
+) -> Array:
+    """Move f | indicators, y: each entry in turn from its normal given all others, cut where the label binds.
+
+    latent_values (r, C, n), inside the cones of the data with indicator (r, n) False; precision (C, n, n) inverse
+    prior covariances; y (n,). rng gives exactly r exponentials and r normals an entry. Returns new values.
+    Time O(r C n²).
+    """
+    f = latent_values.copy()
+    r, C, n = f.shape
+    sd = 1.0 / np.sqrt(np.einsum("lnn->ln", precision))
+    normals = rng.standard_normal((r, n, C))
+    drops = Replay(np.moveaxis(rng.standard_exponential((r, n, C)), 0, 2))
+    for i in range(n):
+        bound_here = ~indicator[:, i]
+        for c in range(C):
+            mean = f[:, c, i] - np.einsum("rn,n->r", f[:, c], precision[c, i]) * sd[c, i] ** 2
+            free = mean + sd[c, i] * normals[:, i, c]
+            if c == y[i]:
+                rival = np.delete(f[:, :, i], c, axis=1).max(axis=1)
+                cut = draw_above(drops, mean, sd[c, i], rival)
+            else:
+                cut = draw_below(drops, mean, sd[c, i], f[:, y[i], i])
+            f[:, c, i] = np.where(bound_here, cut, free)
+    return f
+
+
+class _Threshold(NamedTuple):
+    conditionals: Conditionals  # given f: h and f are the same here
+    precision: Array
+    y: Labels
+    epsilon: float
+    moves: tuple[str, ...]
+
+    def start(self, rng: np.random.Generator, n_chains: int) -> State:
+        latent = swap_to_label(overdispersed(rng, self.conditionals.chol_cov, n_chains), self.y)
+        # exchanging values makes them rough, far out under a smooth prior; towards the apex of the cones all is near
+        chol = self.conditionals.chol_cov
+        apex = log_prior(chol, np.zeros_like(latent[:1]))
+        depth = np.array([float((apex - log_prior(chol, one[None]))[0]) for one in latent])  # alone: same rounding
+        latent *= np.sqrt(np.minimum(1.0, 0.5 * latent[0].size / depth))[:, None, None]
+        return self._state(rng, latent, np.zeros(n_chains))
+
+    def _state(self, rng: np.random.Generator, latent: Array, events: Array) -> State:
+        return {
+            "auxiliary": latent,
+            "indicator": draw_indicator(rng, latent, self.y, self.epsilon),
+            "error": error_probability(latent, self.y, self.epsilon),
+            "events": events,
+        }
+
+    def step(self, state: State, rngs: Generators) -> State:
+        latent, events = state["auxiliary"], state["events"]
+        if "components" in self.moves:
+            latent = draw_components(rngs["latent"], latent, self.precision, self.y, state["indicator"])
+        if "bounce" in self.moves:  # the indicators are summed out here, so they are drawn again right after
+            height = log_step(self.epsilon, latent.shape[1])
+            found = bounce_move(
+                rngs["bounce"],
+                latent,
+                self.conditionals.cov,
+                self.conditionals.chol_cov,
+                self.y,
+                log_height=height,
+            )
+            latent, events = found.auxiliary, found.events.astype(np.float64)
+        return self._state(rngs["indicator"], latent, events)
+
+    def log_joint(self, auxiliary: Array) -> Array:
+        return log_prior(self.conditionals.chol_cov, auxiliary) + log_likelihood(auxiliary, self.y, self.epsilon)
+
+    def latent(self, auxiliary: Array) -> tuple[Array, Array]:
+        return auxiliary, np.zeros(auxiliary.shape[-2:])
+
+    def class_probabilities(self, latent_mean: Array, latent_var: Array) -> Array:
+        C = latent_mean.shape[1]
+        return (1.0 - self.epsilon) * argmax_probability(latent_mean, latent_var) + self.epsilon / C
+
+
+@checked_options("gibbs-threshold")
+def sample(
+    X: ArrayLike,
+    y: ArrayLike,
+    n_classes: int,
+    variance: ArrayLike,
+    lengthscales: ArrayLike,
+    noise: ArrayLike,
+    jitter: ArrayLike,
+    Z: ArrayLike | None = None,
+    prior_model: str = "full",
+    X_test: ArrayLike | None = None,
+    epsilon: float = 0.0,
+    *,
+    n_chains: int = 32,
+    n_draws: int,
+    n_warmup: int | str,
+    thin: int = 1,
+    target_ess: float | None = None,
+    max_draws: int | None = None,
+    max_warmup: int = 25_600,
+    seed: int,
+    moves: Sequence[str] = ("bounce",),
+    callback: Callable[[Progress], object] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint_every: int = 1000,
+    max_kept_bytes: int = 500_000_000,
+    smoothness: ArrayLike | None = None,
+) -> MultiLatentChains:
+    """Sample p(f | y) under p(y | f) = (1 - ε) [f_y is the largest] + ε/C: villacampa2017 (13), villacampa2020 (2).
+
+    X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
+    (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None; epsilon in [0, 1).
+    noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
+    smoothness: None for the squared exponential, () or (C,) for Matérn kernels.
+    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until
+    the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents,
+    their squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a
+    chain is the same whatever n_chains. moves: one or both of "components" (univariate conditionals, O(r C n²)) and
+    "bounce" (O(r C n) a wall, about n (C - 1) of them). callback, checkpoint, checkpoint_every, max_kept_bytes (thins
+    the kept draws, not the averages): see `gibbs.chains.chain.run`.
+
+    Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.
+    """
+    _count("n_classes", n_classes, 2)
+    error = _scalar("epsilon", epsilon, positive=False)
+    if error >= 1.0:
+        raise ValueError(f"epsilon: found {error:.6g}, expected a probability in [0, 1)")
+    chosen = known_moves(moves, MOVES)
+    if not chosen:
+        raise ValueError(f"moves: found {shown(moves)}, expected at least one out of {MOVES}")
+    setting = check(
+        X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    )
+    laws = conditionals(setting.prior, 0.0)
+    identity = np.eye(setting.y.size)
+    precision = np.stack([solve_factored(chol, identity) for chol in laws.chol_cov])
+    model = _Threshold(laws, precision, setting.y, error, chosen)
+    settings = {
+        "model": f"threshold {prior_model}", "n_classes": int(n_classes), "moves": chosen, "epsilon": error,
+    }  # fmt: skip
+    return sample_model(
+        model, setting.arrays, settings, PURPOSES, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
+        seed=seed, callback=callback, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
+        max_kept_bytes=max_kept_bytes, target_ess=target_ess, max_draws=max_draws, max_warmup=max_warmup,
+        per_chain=True,
+    )  # fmt: skip
