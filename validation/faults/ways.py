@@ -98,7 +98,7 @@ def _rounded(_original: Any) -> Any:
 
 FAULTS: tuple[Fault, ...] = (
     _fault("x-gpc", "step-for-distance", "the last step is taken for the distance from the fixed point",
-           "fast.fixed_point:_distance", _step_for_distance, "discrepancy/x-gpc/recorded", "fast"),
+           "fast.one_latent.fixed_point:_distance", _step_for_distance, "discrepancy/x-gpc/recorded", "fast"),
     _fault("mh-softmax", "steps-not-adapted", "the steps of the chains are never adapted",
            "gibbs.models.softmax:_Softmax._adapt", _fixed, "discrepancy/mh-softmax/recorded"),
     _fault("mh-softmax", "paths-one-kick-longer", "paths take one rotation more than their step size asks for",
