@@ -166,13 +166,13 @@ METHODS: dict[str, dict[str, Option]] = {
         stop="default", trace=False, gradients=True, callback=None,
     ),
     "ep": _row(
-        {"optimizer": _optimizers("lbfgs", "adaptive", "adam")}, factors="pairwise", schedule="parallel",
-        damping=0.5, tolerance=1e-10, max_iterations=1000, batches=None, batch_size=None, n_steps=None,
-        learn=(), scheme=None, optimizer=None, rate=None, learn_tolerance=1e-05, gradient_rule="10",
-        gradients=True, seed=0, trace=False, callback=None,
+        {"optimizer": _optimizers("lbfgs", "adaptive", "adam")}, form=None, factors="pairwise",
+        schedule="parallel", damping=0.5, tolerance=1e-10, max_iterations=1000, batches=None,
+        batch_size=None, n_steps=None, learn=(), scheme=None, optimizer=None, rate=None,
+        learn_tolerance=1e-05, gradient_rule="10", gradients=True, seed=0, trace=False, callback=None,
     ),
     "sep": _row(
-        {"optimizer": _optimizers("adaptive", "adam")}, count="all", damping=0.5, tolerance=1e-10,
+        {"optimizer": _optimizers("adaptive", "adam")}, form=None, count="all", damping=0.5, tolerance=1e-10,
         max_iterations=1000, batches=None, batch_size=None, n_steps=None, learn=(), scheme=None,
         optimizer=None, rate=None, learn_tolerance=1e-05, gradient_rule="10", gradients=True, seed=0,
         trace=False, callback=None,

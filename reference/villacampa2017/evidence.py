@@ -32,12 +32,6 @@ def gaussian_log_normaliser(mean: Array, cov: Array) -> float:
     return float(0.5 * len(mean) * np.log(2.0 * np.pi) + 0.5 * factor.log_det + 0.5 * mean @ factor.inverse @ mean)
 
 
-def _of_natural(theta: Natural) -> float:
-    """g of a Gaussian from its natural parameters."""
-    cov = factorise(theta.precision, "precision", "lower damping").inverse
-    return gaussian_log_normaliser(cov @ theta.shift, cov)
-
-
 @equation("villacampa2017", "9", "57")
 def ep_log_evidence(posterior: Sequence[Natural], prior: Sequence[Natural], log_scales: Array) -> float:
     """log Z_q = g(θ) - g(θ_prior) + Σ_i Σ_{k≠y_i} log s̃_{i,k}: (9) and (57) of villacampa2017.
@@ -52,8 +46,12 @@ def ep_log_evidence(posterior: Sequence[Natural], prior: Sequence[Natural], log_
     ------
     NotPositiveDefiniteError  if one of the laws is no distribution
     """
-    difference = sum(_of_natural(q) - _of_natural(p) for q, p in zip(posterior, prior, strict=True))
-    return float(difference + np.sum(log_scales))
+    total = float(np.sum(log_scales))
+    for sign, laws in ((1.0, posterior), (-1.0, prior)):
+        for theta in laws:
+            cov = factorise(theta.precision, "precision", "lower damping").inverse
+            total += sign * gaussian_log_normaliser(cov @ theta.shift, cov)  # (59)
+    return total
 
 
 @equation("villacampa2017", "56", "58", "u10-log-scale-inline")
@@ -72,7 +70,12 @@ def factor_log_scale(log_tilted_norm: float, cavities: Sequence[Natural], poster
     ------
     NotPositiveDefiniteError  if one of the laws is no distribution
     """
-    return log_tilted_norm + sum(_of_natural(c) - _of_natural(q) for c, q in zip(cavities, posterior, strict=True))
+    total = log_tilted_norm
+    for sign, laws in ((1.0, cavities), (-1.0, posterior)):
+        for theta in laws:
+            cov = factorise(theta.precision, "precision", "lower damping").inverse
+            total += sign * gaussian_log_normaliser(cov @ theta.shift, cov)  # (59)
+    return total
 
 
 @equation("villacampa2017", "60")

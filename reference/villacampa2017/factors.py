@@ -10,7 +10,8 @@ from reference.common._options import shown
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.probit import mills_slope
-from reference.villacampa2017.cavity import Cavity
+from reference.villacampa2017.cavity import Cavity, cavity, cavity_latent_mean, cavity_latent_variance
+from reference.villacampa2017.model import projection_vectors
 from reference.villacampa2017.posterior import (
     Coefficients,
     Gaussians,
@@ -18,16 +19,6 @@ from reference.villacampa2017.posterior import (
     aggregate_linear_coefficients,
     aggregate_precision_coefficients,
     posterior_moments,
-)
-from reference.villacampa2017.scalar import (
-    Cavities,
-    Projected,
-    Tilted,
-    own_columns,
-    pairwise_tilted,
-    projections,
-    scalar_cavities,
-    site_of,
 )
 
 Array = NDArray[np.float64]
@@ -41,12 +32,29 @@ class Ratio(NamedTuple):
     beta: float
 
 
+class Matched(NamedTuple):
+    """One factor refined, and the tilted moments that it has with its cavity."""
+
+    coefficients: tuple[float, float, float, float]  # in the order of Coefficients
+    log_norm: float  # log Z_{i,k}
+    tilted: tuple[Cavity, Cavity]  # of the label's class and of class k
+
+
 class Refined(NamedTuple):
     """Factors after a sweep."""
 
     coefficients: Coefficients
     log_norm: Array  # (n, C) log Z_{i,k}, zero in the columns of the labels and for factors that were skipped
     n_improper: int  # factors left as they were because a cavity was no distribution
+    mismatch: float = 0.0  # largest distance of q from the tilted moments of a factor, see `moment_mismatch`
+
+
+class Swept(NamedTuple):
+    """After one damped sweep over all factors."""
+
+    coefficients: Coefficients
+    posterior: Gaussians
+    refined: Refined  # the whole move, of which the coefficients made a part
 
 
 @equation("villacampa2017", "u23-beta-alpha-hat")
@@ -180,14 +188,10 @@ def update_c1(alpha: float, beta: float, b_sum: float, upsilon: Array, cavity_co
     With h for the bracket, [h⁻¹ - v]⁻¹ is written h/(1 - h v): h vanishes where the label is certain. For α̂ < -5 the
     sum β + α̂ cancels, and β² + β α̂ is taken from the second derivative of log Φ.
     """
-    h = float(_curvature(alpha, beta)) / b_sum
+    bracket = beta * (beta + alpha) if alpha >= -5.0 else -float(mills_slope(alpha)[1])
+    h = bracket / b_sum
     v = float(upsilon @ cavity_cov @ upsilon)
     return h / (1.0 - h * v)
-
-
-def _curvature(alpha: float, beta: float) -> float:
-    """β² + β α̂."""
-    return -float(mills_slope(alpha)[1]) if alpha < -5.0 else beta * (beta + alpha)
 
 
 @equation("villacampa2017", "51")
@@ -285,9 +289,91 @@ def damped_update(new: Array, old: Array, damping: float) -> Array:
     return damping * new + (1.0 - damping) * old
 
 
+def factor_cavities(
+    coefficients: Coefficients, posterior: Gaussians, upsilon: Array, i: int, y_i: int, k: int
+) -> tuple[Cavity, Cavity]:
+    """q without factor (i, k), of the label's class and of class k: appendix C of villacampa2017.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    upsilon : (C, n, m)           υ_i^k
+    i : int                       datum
+    y_i : int                     its label, 0..C-1
+    k : int                       the other class
+
+    Raises
+    ------
+    ValueError                    if what remains is no distribution
+    """
+    # fmt: off
+    q, (c1_label, c2_label, c1_other, c2_other) = posterior, (float(part[i, k]) for part in coefficients)
+    return (
+        cavity(q.mean[y_i], q.cov[y_i], upsilon[y_i, i], c1_label, c2_label),                      # (29), (31)
+        cavity(q.mean[k], q.cov[k], upsilon[k, i], c1_other, c2_other),                            # (30), (32)
+    )
+    # fmt: on
+
+
+def matched_factor(cavities: tuple[Cavity, Cavity], upsilon: Array, k_xx: Array, k_xZ: Array, K_ZZ: Array) -> Matched:
+    r"""The factor that has with its cavity the moments of cavity times Φ(α): appendices C and D of villacampa2017.
+
+    Parameters
+    ----------
+    cavities : pair           q\ of the label's class and of class k
+    upsilon : (2, m)          υ_i of both
+    k_xx : (2,)               κ, prior variances of f(x_i), noise included
+    k_xZ : (2, m)             covariances of f(x_i) and the inducing values
+    K_ZZ : (2, m, m)          prior covariances of the inducing values
+    """
+    # fmt: off
+    (m_y, V_y), (m_k, V_k) = cavities
+    u_y, u_k = upsilon
+    a_y = cavity_latent_mean(u_y, m_y)                                                             # (35)
+    a_k = cavity_latent_mean(u_k, m_k)                                                             # (36)
+    b_y = cavity_latent_variance(float(k_xx[0]), k_xZ[0], K_ZZ[0], V_y)                            # (37)
+    b_k = cavity_latent_variance(float(k_xx[1]), k_xZ[1], K_ZZ[1], V_k)                            # (38)
+    log_norm = pairwise_log_normaliser(a_y, a_k, b_y, b_k)                                         # (34)
+    alpha, beta = probit_ratio(a_y, a_k, b_y, b_k)                                                 # below (42)
+    b = b_y + b_k
+    g_y = dlogz_dmean_label(beta, b, u_y)                                                          # (39)
+    g_k = dlogz_dmean_other(beta, b, u_k)                                                          # (40)
+    G_y = dlogz_dcov(alpha, beta, b, u_y)                                                          # (41)
+    G_k = dlogz_dcov(alpha, beta, b, u_k)                                                          # (42)
+    tilted_y = Cavity(tilted_mean(m_y, V_y, g_y), tilted_covariance(V_y, g_y, G_y))                # (43), (45)
+    tilted_k = Cavity(tilted_mean(m_k, V_k, g_k), tilted_covariance(V_k, g_k, G_k))                # (44), (46)
+    c1_y = update_c1(alpha, beta, b, u_y, V_y)                                                     # (47), (48)
+    c1_k = update_c1(alpha, beta, b, u_k, V_k)                                                     # (49)
+    c2_y = update_c2_label(beta, b, c1_y, u_y, m_y, V_y)                                           # (51), (52)
+    c2_k = update_c2_other(beta, b, c1_k, u_k, m_k, V_k)                                           # (53)
+    # fmt: on
+    return Matched((c1_y, c2_y, c1_k, c2_k), log_norm, (tilted_y, tilted_k))
+
+
+def moment_mismatch(inducing_mean: Array, inducing_cov: Array, new: Cavity, upsilon: Array) -> float:
+    """How far q of one class is from the tilted moments along υ: max(|v/v̂ - 1|, |p̂ - p| √v/v̂); EP of villacampa2017.
+
+    p, v: moments of υᵀf̄ under q, p̂, v̂: tilted. The undamped factor differs from the present one by ΔC¹ and ΔC² with
+    |ΔC¹| v and |ΔC² - ΔC¹ p| √v equal to these two.
+
+    Parameters
+    ----------
+    inducing_mean : (m,)      m
+    inducing_cov : (m, m)     V
+    new : Cavity              m̂ and V̂
+    upsilon : (m,)            υ
+    """
+    v, v_hat = float(upsilon @ inducing_cov @ upsilon), float(upsilon @ new.cov @ upsilon)
+    if not v > 0.0:  # υ = 0: the factor does not touch the inducing values
+        return 0.0
+    gap = float(upsilon @ new.mean) - float(upsilon @ inducing_mean)
+    return max(abs(v / v_hat - 1.0), abs(gap) * np.sqrt(v) / v_hat)
+
+
 @equation("villacampa2017", "u8-ep-refinement")
 def ep_refine_factors(
-    coefficients: Coefficients, posterior: Gaussians, y: Labels, upsilon: Array, cond_var: Array
+    coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array
 ) -> Refined:
     """Remove each factor from q, match moments with the exact factor in its place, recover the factor: section 2.2.
 
@@ -298,85 +384,75 @@ def ep_refine_factors(
     coefficients : Coefficients   of all factors, each (n, C)
     posterior : Gaussians         q(f̄)
     y : (n,)                      labels, 0..C-1
-    upsilon : (C, n, m)           υ_i^k
-    cond_var : (C, n)             s_i^k
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
 
     Returns
     -------
-    Refined                       coefficients, undamped; log Z_{i,k}; number of improper cavities
+    Refined                       coefficients, undamped; log Z_{i,k}; number of improper cavities; mismatch of q
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular
     """
-    label, other = pair_cavities(coefficients, projections(posterior, upsilon), y)
-    own = own_columns(y, len(upsilon))
-    improper = ~own & ~((label.left > 0.0) & (other.left > 0.0))
-    new, tilted = refined_pairs(label, other, y, cond_var)
-    kept = Coefficients(*(np.where(improper, old, part) for part, old in zip(new, coefficients, strict=True)))
-    return Refined(kept, np.where(improper, 0.0, tilted.log_norm), int(np.sum(improper)))
-
-
-def pair_cavities(coefficients: Coefficients, projected: Projected, y: Labels) -> tuple[Cavities, Cavities]:
-    """Both cavities of all factors, each (n, C): of the label's class, and of class k.
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors of villacampa2017, each (n, C)
-    projected : Projected         moments of υᵀf̄ under q, each (n, C)
-    y : (n,)                      labels, 0..C-1
-    """
-    at = np.arange(len(y)), y
-    of_label = Projected(projected.mean[at][:, None], projected.var[at][:, None])
-    return (
-        scalar_cavities(of_label, coefficients.c1_label, coefficients.c2_label),
-        scalar_cavities(projected, coefficients.c1_other, coefficients.c2_other),
-    )
-
-
-def refined_pairs(label: Cavities, other: Cavities, y: Labels, cond_var: Array) -> tuple[Coefficients, Tilted]:
-    """The factors that have the tilted moments, and log Z_{i,k} with its derivatives; zero in the labels' columns.
-
-    Parameters
-    ----------
-    label : Cavities          of the label's class, (n, C) or (n, 1)
-    other : Cavities          of class k, (n, C)
-    y : (n,)                  labels of villacampa2017, 0..C-1
-    cond_var : (C, n)         s_i^k
-    """
-    keep = ~own_columns(y, len(cond_var))
-    s_label = cond_var[y, np.arange(len(y))][:, None]
-    tilted = pairwise_tilted(label.mean, label.var + s_label, other.mean, other.var + cond_var.T)
-    c1_label, c2_label = site_of(tilted.slope, tilted.curvature, label)
-    c1_other, c2_other = site_of(-tilted.slope, tilted.curvature, other)
-    parts = (np.where(keep, part, 0.0) for part in (c1_label, c2_label, c1_other, c2_other))
-    return Coefficients(*parts), Tilted(*(np.where(keep, part, 0.0) for part in tilted))
+    # fmt: off
+    q, upsilon = posterior, projection_vectors(K_XZ, K_ZZ)                                         # below (8)
+    new = Coefficients(*(part.copy() for part in coefficients))
+    log_norm, n_improper, mismatch = np.zeros(k_xx.T.shape), 0, 0.0
+    for i, y_i in enumerate(y):
+        for k in range(len(K_ZZ)):
+            if k == y_i:
+                continue
+            try:
+                cavities = factor_cavities(coefficients, q, upsilon, i, y_i, k)                    # (29) to (32)
+            except ValueError:  # no distribution: the factor stays
+                n_improper += 1
+                continue
+            pair = [y_i, k]
+            found = matched_factor(                                                                # (33) to (53)
+                cavities, upsilon[pair, i], k_xx[pair, i], K_XZ[pair, i], K_ZZ[pair])
+            for part, value in zip(new, found.coefficients, strict=True):
+                part[i, k] = value
+            log_norm[i, k] = found.log_norm
+            mismatch = max(mismatch, *(
+                moment_mismatch(q.mean[j], q.cov[j], tilted, upsilon[j, i])
+                for j, tilted in zip(pair, found.tilted, strict=True)))
+    # fmt: on
+    return Refined(new, log_norm, n_improper, mismatch)
 
 
 @equation("villacampa2017", "u11-parallel-updates")
 def parallel_ep_sweep(
-    coefficients: Coefficients, y: Labels, upsilon: Array, cond_var: Array, K_ZZ: Array, damping: float
-) -> tuple[Coefficients, Gaussians]:
+    coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, damping: float
+) -> Swept:
     """All factors refined at once, damped, and q rebuilt: sections 2.2 and E of villacampa2017.
 
     Parameters
     ----------
     coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄), which they and the prior make
     y : (n,)                      labels, 0..C-1
-    upsilon : (C, n, m)           υ_i^k
-    cond_var : (C, n)             s_i^k
-    K_ZZ : (C, m, m)              prior covariances
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
     damping : float               ρ in [0, 1]
 
     Raises
     ------
     NotPositiveDefiniteError      if one of K_ZZ is singular, or factors and prior leave no distribution
     """
-    q = posterior_of(coefficients, y, upsilon, K_ZZ)
-    refined = ep_refine_factors(coefficients, q, y, upsilon, cond_var)
-    new = Coefficients(
-        *(
-            damped_update(after, before, damping)
-            for after, before in zip(refined.coefficients, coefficients, strict=True)
-        )
+    # fmt: off
+    refined = ep_refine_factors(coefficients, posterior, y, k_xx, K_XZ, K_ZZ)                      # (29) to (53)
+    c1_label, c2_label, c1_other, c2_other = (
+        damped_update(after, before, damping)                                                      # appendix E
+        for after, before in zip(refined.coefficients, coefficients, strict=True)
     )
-    return new, posterior_of(new, y, upsilon, K_ZZ)
+    delta = aggregate_precision_coefficients(c1_label, c1_other, y)                                # (26)
+    mu_tilde = aggregate_linear_coefficients(c2_label, c2_other, y)                                # (27)
+    q = posterior_moments(delta, mu_tilde, projection_vectors(K_XZ, K_ZZ), K_ZZ)                   # (25)
+    # fmt: on
+    return Swept(Coefficients(c1_label, c2_label, c1_other, c2_other), q, refined)
 
 
 def posterior_of(coefficients: Coefficients, y: Labels, upsilon: Array, K_ZZ: Array) -> Gaussians:

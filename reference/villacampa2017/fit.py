@@ -35,6 +35,12 @@ class Matrices(NamedTuple):
     K_ZZ: Array  # (C, m, m)
     upsilon: Array  # (C, n, m)
     cond_var: Array  # (C, n)
+    K_XZ: Array  # (C, n, m)
+    k_xx: Array  # (C, n)  noise included
+
+    def rows(self, batch: NDArray[np.intp]) -> "Matrices":
+        """The same of the data of a batch (b,)."""
+        return Matrices(self.K_ZZ, *(part[:, batch] for part in self[1:]))
 
 
 class Run(NamedTuple):
@@ -66,7 +72,7 @@ def prior_matrices(X: Array, prior: Prior) -> Matrices:
     )
     upsilon = projection_vectors(K_XZ, K_ZZ)
     k_xx = add_latent_noise(np.repeat(prior.variance[:, None], len(X), axis=1), prior.noise)
-    return Matrices(K_ZZ, upsilon, np.maximum(k_xx - np.sum(K_XZ * upsilon, axis=2), 0.0))
+    return Matrices(K_ZZ, upsilon, np.maximum(k_xx - np.sum(K_XZ * upsilon, axis=2), 0.0), K_XZ, k_xx)
 
 
 def to_fixed_point(
@@ -95,7 +101,8 @@ def to_fixed_point(
     n_improper, iterations, sweeps = 0, 0, Sweeps(method.damping, tolerance)
     while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
         step = method.step(sites, q, K, everything)
-        sites, q = step.sites, method.posterior(step.sites, K)
+        sites = step.sites
+        q = method.posterior(sites, K) if step.posterior is None else step.posterior
         n_improper += step.n_improper
         iterations += 1
         if monitor is not None:

@@ -18,7 +18,7 @@ from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
-from reference.villacampa2017.factors import Refined, damped_update, pair_cavities, refined_pairs
+from reference.villacampa2017.factors import Refined, damped_update
 from reference.villacampa2017.fit import Prior, prior_matrices
 from reference.villacampa2017.gfitc_search import checked_input, class_gradients, fields_to_learn, search
 from reference.villacampa2017.methods import standardised_change
@@ -29,7 +29,7 @@ from reference.villacampa2017.posterior import (
     aggregate_precision_coefficients,
     posterior_moments,
 )
-from reference.villacampa2017.scalar import Cavities, Projected, own_columns
+from reference.villacampa2017.scalar import Cavities, Projected, own_columns, pair_cavities, refined_pairs
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]

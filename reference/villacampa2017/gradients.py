@@ -6,13 +6,15 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._learning import FIELDS
+from reference.common.algebra import solution
 from reference.common.errors import factorise
 from reference.common.kernels import derivative_inputs, derivative_lengthscales, derivative_variance
 from reference.common.ledger import equation
-from reference.villacampa2017.cavity import Cavity, cavity
-from reference.villacampa2017.factors import posterior_of, probit_ratio
-from reference.villacampa2017.model import REMEDY
-from reference.villacampa2017.posterior import Coefficients
+from reference.villacampa2017.cavity import Cavity
+from reference.villacampa2017.factors import factor_cavities, probit_ratio
+from reference.villacampa2017.model import REMEDY, fitc_conditional, projection_vectors
+from reference.villacampa2017.posterior import Coefficients, Gaussians
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -25,6 +27,15 @@ class Direction(NamedTuple):
     K_ZZ: Array  # (C, m, m)
     K_XZ: Array  # (C, n, m)
     k_xx: Array  # (C, n)
+
+
+class Laws(NamedTuple):
+    """What the gradient of log Z_q is evaluated on."""
+
+    posterior: Gaussians
+    cavities: dict[tuple[int, int], tuple[Cavity, Cavity]]  # of factor (i, k): for the label's class and class k
+    upsilon: Array  # (C, n, m)
+    cond_var: Array  # (C, n)
 
 
 class AdamState(NamedTuple):
@@ -54,15 +65,20 @@ def prior_term_matrix(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array) ->
 
 
 @equation("villacampa2017", "63")
-def prior_term_gradient(matrix: Array, dK: Array) -> float:
+def prior_term_gradient(matrix: Array, dK: Array) -> Array:
     """(η - η_prior)ᵀ ∂θ_prior/∂ξ = -½ trace(M_kᵀ ∂K_ZZ/∂ξ): (63) of villacampa2017, one class.
 
     Parameters
     ----------
     matrix : (m, m)           M_k
-    dK : (m, m)               ∂K_ZZ/∂ξ
+    dK : (..., m, m)          ∂K_ZZ/∂ξ, of one ξ or of several
+
+    Returns
+    -------
+    (...)                     a number for each ξ
     """
-    return float(-0.5 * np.sum(matrix * dK))
+    found: Array = -0.5 * np.sum(matrix * dK, axis=(-2, -1))
+    return found
 
 
 @equation("villacampa2017", "u27-trace-rotation")
@@ -85,8 +101,8 @@ def direct_dlogz_dhyper(
     upsilon: Sequence[Array],
     cond_var: Sequence[float],
     d_upsilon: Sequence[Array],
-    d_cond_var: Sequence[float],
-) -> float:
+    d_cond_var: Sequence[Array],
+) -> Array:
     r"""∂ log Z_{i,k}/∂ξ with m\ and V\ held: below (10) of villacampa2017. Pairs are (label's class, class k).
 
         β/√b (m\_yᵀ dυ_y - m\_kᵀ dυ_k) - ½ βα̂/b Σ (ds + 2 υᵀV\ dυ),   b = b_y + b_k
@@ -96,18 +112,21 @@ def direct_dlogz_dhyper(
     cavities : pair           moments m\ and V\
     upsilon : pair of (m,)    υ_i
     cond_var : pair           s_i
-    d_upsilon : pair of (m,)  ∂υ_i/∂ξ
-    d_cond_var : pair         ∂s_i/∂ξ
+    d_upsilon : pair of (..., m)    ∂υ_i/∂ξ, of one ξ or of several
+    d_cond_var : pair of (...)      ∂s_i/∂ξ
+
+    Returns
+    -------
+    (...)                     a number for each ξ
     """
     a = [float(u @ c.mean) for u, c in zip(upsilon, cavities, strict=True)]
     b = [float(s + u @ c.cov @ u) for u, s, c in zip(upsilon, cond_var, cavities, strict=True)]
     alpha, beta = probit_ratio(a[0], a[1], b[0], b[1])
-    d_a = [float(du @ c.mean) for du, c in zip(d_upsilon, cavities, strict=True)]
-    d_b = [
-        float(ds + 2.0 * u @ c.cov @ du) for u, du, ds, c in zip(upsilon, d_upsilon, d_cond_var, cavities, strict=True)
-    ]
+    d_a = [du @ c.mean for du, c in zip(d_upsilon, cavities, strict=True)]
+    d_b = [ds + 2.0 * du @ (c.cov @ u) for u, du, ds, c in zip(upsilon, d_upsilon, d_cond_var, cavities, strict=True)]
     b_sum = sum(b)
-    return float(beta / np.sqrt(b_sum) * (d_a[0] - d_a[1]) - 0.5 * beta * alpha / b_sum * sum(d_b))
+    found: Array = beta / np.sqrt(b_sum) * (d_a[0] - d_a[1]) - 0.5 * beta * alpha / b_sum * (d_b[0] + d_b[1])
+    return found
 
 
 @equation("villacampa2017", "u18-minibatch-ratio")
@@ -122,109 +141,129 @@ def minibatch_scale(n: int, batch_size: int) -> float:
     return n / batch_size
 
 
-def _gradient(
-    coefficients: Coefficients,
-    y: Labels,
-    k_xx: Array,
-    K_XZ: Array,
-    K_ZZ: Array,
-    direction: Direction,
-    batch: Batch,
-) -> tuple[float, float]:
-    """The two parts of (10): prior, and data of a batch with weight 1."""
-    inverse = [factorise(K, "K_ZZ", REMEDY).inverse for K in K_ZZ]
-    upsilon = np.stack([cross @ K_inv for cross, K_inv in zip(K_XZ, inverse, strict=True)])
-    cond_var = k_xx - np.einsum("kim,kim->ki", K_XZ, upsilon)
-    q = posterior_of(coefficients, y, upsilon, K_ZZ)
-    prior = sum(
-        prior_term_gradient(prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k]), direction.K_ZZ[k])
-        for k in range(len(K_ZZ))
-    )
-    data = 0.0
-    for i in batch:
-        label = int(y[i])
+def laws_of(coefficients: Coefficients, posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array) -> Laws:
+    """q, the cavities of all factors, υ and s: what (10) and (12) of villacampa2017 are evaluated on.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    k_xx : (C, n)                 prior variances, noise included
+    K_XZ : (C, n, m)              cross-covariances
+    K_ZZ : (C, m, m)              prior covariances of the inducing values
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of K_ZZ is singular
+    ValueError                    if a cavity is no distribution
+    """
+    # fmt: off
+    q, upsilon = posterior, projection_vectors(K_XZ, K_ZZ)                                         # below (8)
+    cond_var = fitc_conditional(q.mean, k_xx, K_XZ, K_ZZ).var                                      # (4), (5)
+    cavities = {}
+    for i, y_i in enumerate(y):
         for k in range(len(K_ZZ)):
-            if k == label:
+            if k == y_i:
                 continue
-            pair = (label, k)
-            sites = (
-                (coefficients.c1_label[i, k], coefficients.c2_label[i, k]),
-                (coefficients.c1_other[i, k], coefficients.c2_other[i, k]),
-            )
-            cavities = [
-                cavity(q.mean[j], q.cov[j], upsilon[j, i], float(c1), float(c2))
-                for j, (c1, c2) in zip(pair, sites, strict=True)
-            ]
-            d_upsilon = [inverse[j] @ (direction.K_XZ[j, i] - direction.K_ZZ[j] @ upsilon[j, i]) for j in pair]
-            d_cond_var = [
-                float(
-                    direction.k_xx[j, i]
-                    - 2.0 * upsilon[j, i] @ direction.K_XZ[j, i]
-                    + upsilon[j, i] @ direction.K_ZZ[j] @ upsilon[j, i]
-                )
-                for j in pair
-            ]
-            data += direct_dlogz_dhyper(
-                cavities,
-                [upsilon[j, i] for j in pair],
-                [float(cond_var[j, i]) for j in pair],
-                d_upsilon,
-                d_cond_var,
-            )
-    return float(prior), data
+            cavities[i, k] = factor_cavities(coefficients, q, upsilon, i, y_i, k)                  # (29) to (32)
+    # fmt: on
+    return Laws(q, cavities, upsilon, cond_var)
+
+
+def prior_changes(direction: Direction, upsilon: Array, K_ZZ: Array) -> tuple[Array, Array]:
+    """dυ = K⁻¹(dk - dK υ), (..., C, n, m), and ds = dκ - 2 υᵀdk + υᵀdK υ, (..., C, n): of (5) and υ of villacampa2017.
+
+    Parameters
+    ----------
+    direction : Direction     derivatives of the prior matrices, in one ξ or in several
+    upsilon : (C, n, m)       υ_i^k
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of K_ZZ is singular
+    """
+    dK, dk, d_kappa = direction
+    d_upsilon = solution(K_ZZ, np.swapaxes(dk - upsilon @ dK, -1, -2), "K_ZZ")
+    d_cond_var = d_kappa - 2.0 * np.sum(upsilon * dk, axis=-1) + np.sum((upsilon @ dK) * upsilon, axis=-1)
+    return np.swapaxes(d_upsilon, -1, -2), d_cond_var
 
 
 @equation("villacampa2017", "10", "62")
-def ep_log_evidence_gradient(
-    coefficients: Coefficients, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, direction: Direction
-) -> float:
+def ep_log_evidence_gradient(laws: Laws, y: Labels, K_ZZ: Array, direction: Direction) -> Array:
     """∂ log Z_q/∂ξ = (η - η_prior)ᵀ ∂θ_prior/∂ξ + Σ_i Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ: (10) and (62) of villacampa2017.
 
     The derivative of log Z_q where EP has converged; elsewhere an approximation of it.
 
     Parameters
     ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    y : (n,)                      labels, 0..C-1
-    k_xx : (C, n)                 prior variances, noise included
-    K_XZ : (C, n, m)              cross-covariances
-    K_ZZ : (C, m, m)              prior covariances of the inducing values
-    direction : Direction         derivatives of the last three with respect to ξ
+    laws : Laws               q and the cavities
+    y : (n,)                  labels, 0..C-1
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+    direction : Direction     derivatives of the prior matrices with respect to ξ, or to several in a first axis
+
+    Returns
+    -------
+    () or (h,)                a number for each ξ
 
     Raises
     ------
-    NotPositiveDefiniteError      if one of K_ZZ is singular
-    ValueError                    if a cavity is no distribution
+    NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    return sum(_gradient(coefficients, y, k_xx, K_XZ, K_ZZ, direction, np.arange(len(y))))
+    # fmt: off
+    q, total = laws.posterior, np.zeros(direction.K_ZZ.shape[:-3])
+    for k in range(len(K_ZZ)):
+        M = prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k])                                        # (64)
+        total = total + prior_term_gradient(M, direction.K_ZZ[..., k, :, :])                       # (63)
+    d_upsilon, d_cond_var = prior_changes(direction, laws.upsilon, K_ZZ)
+    for (i, k), cavities in laws.cavities.items():
+        pair = y[i], k
+        total = total + direct_dlogz_dhyper(                                                       # below (10)
+            cavities, [laws.upsilon[j, i] for j in pair], [float(laws.cond_var[j, i]) for j in pair],
+            [d_upsilon[..., j, i, :] for j in pair], [d_cond_var[..., j, i] for j in pair])
+    return total
+    # fmt: on
 
 
 @equation("villacampa2017", "12")
-def minibatch_log_evidence_gradient(
-    coefficients: Coefficients, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, direction: Direction, batch: Batch
-) -> float:
+def minibatch_log_evidence_gradient(laws: Laws, y: Labels, K_ZZ: Array, direction: Direction, batch: Batch) -> Array:
     """(η - η_prior)ᵀ ∂θ_prior/∂ξ + ρ Σ_{i∈M_j} Σ_{k≠y_i} ∂ log Z_{i,k}/∂ξ: (12) of villacampa2017.
 
     Parameters
     ----------
-    coefficients : Coefficients   of all factors, each (n, C)
-    y : (n,)                      labels, 0..C-1
-    k_xx : (C, n)                 prior variances, noise included
-    K_XZ : (C, n, m)              cross-covariances
-    K_ZZ : (C, m, m)              prior covariances of the inducing values
-    direction : Direction         derivatives of the last three with respect to ξ
-    batch : (b,)                  indices M_j, each once
+    laws : Laws               q and the cavities
+    y : (n,)                  labels, 0..C-1
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+    direction : Direction     derivatives of the prior matrices with respect to ξ
+    batch : (b,)              indices M_j, each once
 
     Raises
     ------
-    NotPositiveDefiniteError      if one of K_ZZ is singular
-    ValueError                    if a cavity is no distribution
+    NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    prior, data = _gradient(coefficients, y, k_xx, K_XZ, K_ZZ, direction, batch)
-    return prior + minibatch_scale(len(y), len(batch)) * data
+    # fmt: off
+    q, total = laws.posterior, np.zeros(direction.K_ZZ.shape[:-3])
+    for k in range(len(K_ZZ)):
+        M = prior_term_matrix(q.mean[k], q.cov[k], K_ZZ[k])                                        # (64)
+        total = total + prior_term_gradient(M, direction.K_ZZ[..., k, :, :])                       # (63)
+    rho = minibatch_scale(len(y), len(batch))                                                      # below (12)
+    d_upsilon, d_cond_var = prior_changes(direction, laws.upsilon, K_ZZ)
+    for i in batch:
+        for k in range(len(K_ZZ)):
+            if k == y[i]:
+                continue
+            pair = y[i], k
+            total = total + rho * direct_dlogz_dhyper(                                             # below (10)
+                laws.cavities[i, k], [laws.upsilon[j, i] for j in pair], [float(laws.cond_var[j, i]) for j in pair],
+                [d_upsilon[..., j, i, :] for j in pair], [d_cond_var[..., j, i] for j in pair])
+    return total
+    # fmt: on
 
 
-def hyper_directions(X: Array, Z: Array, variance: Array, lengthscales: Array) -> dict[str, list[Direction]]:
+def hyper_directions(
+    X: Array, Z: Array, variance: Array, lengthscales: Array, learn: Sequence[str] = FIELDS
+) -> dict[str, list[Direction]]:
     """Derivatives of the prior with respect to each hyper-parameter of villacampa2017, jitter held.
 
     Parameters
@@ -233,6 +272,7 @@ def hyper_directions(X: Array, Z: Array, variance: Array, lengthscales: Array) -
     Z : (C, m, d)             inducing inputs
     variance : (C,)           of each class
     lengthscales : (C, d)     of each class
+    learn : names             the fields
 
     Returns
     -------
@@ -244,30 +284,34 @@ def hyper_directions(X: Array, Z: Array, variance: Array, lengthscales: Array) -
     def still() -> Direction:
         return Direction(np.zeros((C, m, m)), np.zeros((C, n, m)), np.zeros((C, n)))
 
-    found: dict[str, list[Direction]] = {"variance": [], "lengthscales": [], "noise": [], "Z": []}
+    found: dict[str, list[Direction]] = {name: [] for name in learn}
     for k in range(C):
         kernel = float(variance[k]), lengthscales[k]
-        at = still()
-        at.K_ZZ[k] = derivative_variance(Z[k], Z[k], *kernel)
-        at.K_XZ[k] = derivative_variance(X, Z[k], *kernel)
-        at.k_xx[k] = 1.0
-        found["variance"].append(at)
-        at = still()
-        at.k_xx[k] = 1.0
-        found["noise"].append(at)
-        by_ZZ, by_XZ = (derivative_lengthscales(A, Z[k], *kernel) for A in (Z[k], X))
-        for j in range(d):
+        if "variance" in found:
             at = still()
-            at.K_ZZ[k], at.K_XZ[k] = by_ZZ[j], by_XZ[j]
-            found["lengthscales"].append(at)
-        by_ZZ, by_XZ = (derivative_inputs(A, Z[k], *kernel) for A in (Z[k], X))
-        for p in range(m):  # z_pj moves column p of K_XZ, and row and column p of K_ZZ
+            at.K_ZZ[k] = derivative_variance(Z[k], Z[k], *kernel)
+            at.K_XZ[k] = derivative_variance(X, Z[k], *kernel)
+            at.k_xx[k] = 1.0
+            found["variance"].append(at)
+        if "noise" in found:
+            at = still()
+            at.k_xx[k] = 1.0
+            found["noise"].append(at)
+        if "lengthscales" in found:
+            by_ZZ, by_XZ = (derivative_lengthscales(A, Z[k], *kernel) for A in (Z[k], X))
             for j in range(d):
                 at = still()
-                at.K_XZ[k][:, p] = by_XZ[j][:, p]
-                at.K_ZZ[k][:, p] = by_ZZ[j][:, p]
-                at.K_ZZ[k][p, :] += by_ZZ[j][:, p]
-                found["Z"].append(at)
+                at.K_ZZ[k], at.K_XZ[k] = by_ZZ[j], by_XZ[j]
+                found["lengthscales"].append(at)
+        if "Z" in found:
+            by_ZZ, by_XZ = (derivative_inputs(A, Z[k], *kernel) for A in (Z[k], X))
+            for p in range(m):  # z_pj moves column p of K_XZ, and row and column p of K_ZZ
+                for j in range(d):
+                    at = still()
+                    at.K_XZ[k][:, p] = by_XZ[j][:, p]
+                    at.K_ZZ[k][:, p] = by_ZZ[j][:, p]
+                    at.K_ZZ[k][p, :] += by_ZZ[j][:, p]
+                    found["Z"].append(at)
     return found
 
 

@@ -27,10 +27,7 @@ from reference.villacampa2017.evidence import (
 )
 from reference.villacampa2017.factors import (
     damped_update,
-    ep_refine_factors,
-    pair_cavities,
     posterior_of,
-    refined_pairs,
 )
 from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.posterior import Coefficients, Gaussians, per_class
@@ -39,7 +36,10 @@ from reference.villacampa2017.scalar import (
     Projected,
     Tilted,
     own_columns,
+    pair_cavities,
     projections,
+    refine_projected,
+    refined_pairs,
     scalar_cavities,
 )
 
@@ -54,6 +54,7 @@ class Step(NamedTuple):
     sites: Any
     residual: float  # largest undamped change of a factor, standardised
     n_improper: int
+    posterior: Gaussians | None = None  # q after it, where it was made
 
 
 class Value(NamedTuple):
@@ -112,10 +113,6 @@ def marginals(posterior: Gaussians, K: Matrices) -> Projected:
     return Projected(seen.mean, seen.var + K.cond_var.T)
 
 
-def _part(K: Matrices, batch: Batch) -> Matrices:
-    return Matrices(K.K_ZZ, K.upsilon[:, batch], K.cond_var[:, batch])
-
-
 class _Running:
     """q while factors are put in one after another."""
 
@@ -134,7 +131,7 @@ class _Running:
 
 
 class PairwiseEP:
-    """(8) of villacampa2017 as it stands."""
+    """(8) of villacampa2017, the form "projected": appendices C to F along υ, see `scalar`; `printed` has the other."""
 
     def __init__(self, y: Labels, n_classes: int, damping: float, schedule: str) -> None:
         """Labels y (n,) of n_classes classes, damping in (0, 1], schedule parallel or sequential."""
@@ -153,9 +150,9 @@ class PairwiseEP:
         new = Coefficients(*(part.copy() for part in sites))
         if self.schedule == "sequential":
             return self._one_by_one(new, posterior, K, batch)
-        here, y = _part(K, batch), self.y[batch]
+        here, y = K.rows(batch), self.y[batch]
         old = Coefficients(*(part[batch] for part in sites))
-        refined = ep_refine_factors(old, posterior, y, here.upsilon, here.cond_var)
+        refined = refine_projected(old, posterior, y, here.upsilon, here.cond_var)
         for after, target, before in zip(new, refined.coefficients, old, strict=True):
             after[batch] = damped_update(target, before, self.damping)
         change = [target - before for target, before in zip(refined.coefficients, old, strict=True)]
@@ -192,7 +189,7 @@ class PairwiseEP:
 
     def value(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Value:
         """log Z_q by (60) and the scales below (61), from sites, posterior and K."""
-        refined = ep_refine_factors(sites, posterior, self.y, K.upsilon, K.cond_var)
+        refined = refine_projected(sites, posterior, self.y, K.upsilon, K.cond_var)
         if refined.n_improper:
             return Value(None, refined.log_norm)
         scales = factor_log_scale_rank_one(refined.log_norm, sites, posterior, self.y, K.upsilon)
@@ -264,7 +261,7 @@ class DatumEP:
 
     def _refine(self, sites: DatumSites, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
         """Sites of a batch, moved where they are."""
-        here = _part(K, batch)
+        here = K.rows(batch)
         old = DatumSites(*(part[batch] for part in sites))
         refined = refine_datum_sites(old, posterior, self.y[batch], here.upsilon, here.cond_var)
         change = [target - was for target, was in zip(refined.sites, old, strict=True)]

@@ -87,20 +87,6 @@ def factor_linear(c2: float, upsilon: Array) -> Array:
     return c2 * upsilon
 
 
-def log_approximate_factor(site: Site, values_label: Array, values_other: Array) -> float:
-    """log s̃ and the two exponents of (18) of villacampa2017, added up.
-
-    Parameters
-    ----------
-    site : Site               log s̃, Ṽ^y, m̃^y, Ṽ, m̃
-    values_label : (m,)       f̄ of the label's class
-    values_other : (m,)       f̄ of class k
-    """
-    exponent = -0.5 * values_label @ site.precision_label @ values_label + values_label @ site.shift_label
-    exponent += -0.5 * values_other @ site.precision_other @ values_other + values_other @ site.shift_other
-    return float(site.log_scale + exponent)
-
-
 @equation("villacampa2017", "8", "18")
 def approximate_factor(site: Site, values_label: Array, values_other: Array) -> float:
     """φ̃_i^k = s̃ exp{-½ f̄_yᵀ Ṽ^y f̄_y + f̄_yᵀ m̃^y} exp{-½ f̄_kᵀ Ṽ f̄_k + f̄_kᵀ m̃}: (8), (18) of villacampa2017.
@@ -111,7 +97,9 @@ def approximate_factor(site: Site, values_label: Array, values_other: Array) -> 
     values_label : (m,)       f̄ of the label's class
     values_other : (m,)       f̄ of class k
     """
-    return float(np.exp(log_approximate_factor(site, values_label, values_other)))
+    of_label = -0.5 * values_label @ site.precision_label @ values_label + values_label @ site.shift_label
+    of_other = -0.5 * values_other @ site.precision_other @ values_other + values_other @ site.shift_other
+    return float(np.exp(site.log_scale + of_label + of_other))
 
 
 @equation("villacampa2017", "24")
@@ -129,7 +117,10 @@ def posterior_approximation(
     """
     total = inducing_prior(inducing_values, K_ZZ) - log_evidence
     for label, k, site in sites:
-        total += log_approximate_factor(site, inducing_values[label], inducing_values[k])
+        f_y, f_k = inducing_values[label], inducing_values[k]
+        total += site.log_scale
+        total += float(-0.5 * f_y @ site.precision_label @ f_y + f_y @ site.shift_label)
+        total += float(-0.5 * f_k @ site.precision_other @ f_k + f_k @ site.shift_other)
     return total
 
 
@@ -143,7 +134,9 @@ def aggregate_precision_coefficients(c1_label: Array, c1_other: Array, y: Labels
     c1_other : (n, C)         C¹_{i,k}; what stands in the label's column is not read
     y : (n,)                  labels, 0..C-1
     """
-    return per_class(c1_label, c1_other, y)
+    other = np.arange(c1_label.shape[1]) != y[:, None]  # 1(k ≠ y_i)
+    of_label = np.sum(np.where(other, c1_label, 0.0), axis=1)
+    return np.asarray(np.where(other, c1_other, of_label[:, None]).T)
 
 
 @equation("villacampa2017", "27")
@@ -156,7 +149,9 @@ def aggregate_linear_coefficients(c2_label: Array, c2_other: Array, y: Labels) -
     c2_other : (n, C)         C²_{i,k}; what stands in the label's column is not read
     y : (n,)                  labels, 0..C-1
     """
-    return per_class(c2_label, c2_other, y)
+    other = np.arange(c2_label.shape[1]) != y[:, None]  # 1(k ≠ y_i)
+    of_label = np.sum(np.where(other, c2_label, 0.0), axis=1)
+    return np.asarray(np.where(other, c2_other, of_label[:, None]).T)
 
 
 def per_class(of_label: Array, of_other: Array, y: Labels) -> Array:

@@ -1,6 +1,8 @@
 r"""Appendices C to E seen along υ: every factor acts on two projections υᵀf̄ alone, so all go through at once.
 
-Tests hold these scalars against `cavity` and `factors`, where the same equations stand for one factor with matrices.
+This is the form "projected" of EP: (29) to (32) and (35) to (38) contracted with υ, and (39) to (53) for all factors
+at once. `factors` has the form "printed", one factor after another with its matrices; tests and the judge's check
+identity/ep/forms hold the two equal.
 """
 
 from typing import NamedTuple
@@ -10,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from reference.common.probit import mills_slope
-from reference.villacampa2017.posterior import Gaussians
+from reference.villacampa2017.posterior import Coefficients, Gaussians
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -29,6 +31,14 @@ class Cavities(NamedTuple):
     mean: Array  # of no meaning where left is not positive
     var: Array
     left: Array  # 1 - C¹ υᵀVυ, the share of the projection's precision that stays
+
+
+class ProjectedFactors(NamedTuple):
+    """Factors after a sweep."""
+
+    coefficients: Coefficients
+    log_norm: Array  # (n, C) log Z_{i,k}, zero in the columns of the labels and for factors that were skipped
+    n_improper: int  # factors left as they were because a cavity was no distribution
 
 
 class Tilted(NamedTuple):
@@ -101,3 +111,64 @@ def site_of(slope: Array, curvature: Array, cavity: Cavities) -> tuple[Array, Ar
 def own_columns(y: Labels, n_classes: int) -> NDArray[np.bool_]:
     """(n, C), true in the columns of the labels y (n,) of n_classes classes: no factor stands there."""
     return np.arange(n_classes) == y[:, None]
+
+
+def refine_projected(
+    coefficients: Coefficients, posterior: Gaussians, y: Labels, upsilon: Array, cond_var: Array
+) -> ProjectedFactors:
+    """All factors of `factors.ep_refine_factors` at once, along υ: (29) to (53) of villacampa2017 contracted.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors, each (n, C)
+    posterior : Gaussians         q(f̄)
+    y : (n,)                      labels, 0..C-1
+    upsilon : (C, n, m)           υ_i^k
+    cond_var : (C, n)             s_i^k
+
+    Returns
+    -------
+    ProjectedFactors              coefficients, undamped; log Z_{i,k}; number of improper cavities
+    """
+    label, other = pair_cavities(coefficients, projections(posterior, upsilon), y)
+    own = own_columns(y, len(upsilon))
+    improper = ~own & ~((label.left > 0.0) & (other.left > 0.0))
+    new, tilted = refined_pairs(label, other, y, cond_var)
+    kept = Coefficients(*(np.where(improper, old, part) for part, old in zip(new, coefficients, strict=True)))
+    return ProjectedFactors(kept, np.where(improper, 0.0, tilted.log_norm), int(np.sum(improper)))
+
+
+def pair_cavities(coefficients: Coefficients, projected: Projected, y: Labels) -> tuple[Cavities, Cavities]:
+    """Both cavities of all factors, each (n, C): of the label's class, and of class k.
+
+    Parameters
+    ----------
+    coefficients : Coefficients   of all factors of villacampa2017, each (n, C)
+    projected : Projected         moments of υᵀf̄ under q, each (n, C)
+    y : (n,)                      labels, 0..C-1
+    """
+    at = np.arange(len(y)), y
+    of_label = Projected(projected.mean[at][:, None], projected.var[at][:, None])
+    return (
+        scalar_cavities(of_label, coefficients.c1_label, coefficients.c2_label),
+        scalar_cavities(projected, coefficients.c1_other, coefficients.c2_other),
+    )
+
+
+def refined_pairs(label: Cavities, other: Cavities, y: Labels, cond_var: Array) -> tuple[Coefficients, Tilted]:
+    """The factors that have the tilted moments, and log Z_{i,k} with its derivatives; zero in the labels' columns.
+
+    Parameters
+    ----------
+    label : Cavities          of the label's class, (n, C) or (n, 1)
+    other : Cavities          of class k, (n, C)
+    y : (n,)                  labels of villacampa2017, 0..C-1
+    cond_var : (C, n)         s_i^k
+    """
+    keep = ~own_columns(y, len(cond_var))
+    s_label = cond_var[y, np.arange(len(y))][:, None]
+    tilted = pairwise_tilted(label.mean, label.var + s_label, other.mean, other.var + cond_var.T)
+    c1_label, c2_label = site_of(tilted.slope, tilted.curvature, label)
+    c1_other, c2_other = site_of(-tilted.slope, tilted.curvature, other)
+    parts = (np.where(keep, part, 0.0) for part in (c1_label, c2_label, c1_other, c2_other))
+    return Coefficients(*parts), Tilted(*(np.where(keep, part, 0.0) for part in tilted))

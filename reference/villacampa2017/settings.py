@@ -44,6 +44,7 @@ class Options(NamedTuple):
     seed: int = 0
     trace: bool = False
     callback: Callable[[Seen], None] | None = None
+    form: str | None = None
 
 
 def check_choice(value: Any, names: Sequence[str], name: str) -> None:

@@ -8,12 +8,11 @@ from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.derivatives import Pull, Weights, tied_pull
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, gaussian_log_normaliser
-from reference.villacampa2017.factors import refined_pairs
 from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.methods import Step, Value, at_labels, marginals
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural, natural_parameter_sum, per_class
-from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections
+from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections, refined_pairs
 from reference.villacampa2017.sep import factor_counts, sep_batch_update, sep_cavity, sep_tied_factor
 
 Array = NDArray[np.float64]
@@ -43,7 +42,7 @@ def sep_refine_factors(cavities: Gaussians, y: Labels, upsilon: Array, cond_var:
 
 
 class TiedEP:
-    """SEP of villacampa2017: factors tied, one precision and one shift kept a class.
+    """SEP of villacampa2017: factors tied, one precision and one shift kept a class; the form "projected".
 
     A sweep replaces the part of the tied factor that its data stand for, r of it, by their refined factors:
     T ← T + ρ (Σ new - r T), where r is the share of the data; with the count "per-class", of the factors of a class.
@@ -70,15 +69,21 @@ class TiedEP:
         laws = [_moments(each) for each in self._natural(sites, K)]
         return Gaussians(np.array([law.mean for law in laws]), np.array([law.cov for law in laws]))
 
-    def _cavities(self, sites: list[Natural], K: Matrices) -> Gaussians:
+    def cavities(self, sites: list[Natural], K: Matrices) -> Gaussians:
+        """q without one n-th of the tied factor, from sites and K."""
         laws = [_moments(each) for each in sep_cavity(self._natural(sites, K), sites, self.counts)]
         return Gaussians(np.array([law.mean for law in laws]), np.array([law.cov for law in laws]))
 
+    def matched(self, cavities: Gaussians, y: Labels, K: Matrices) -> tuple[Coefficients, Array]:
+        """Coefficients and log Z of all factors of data, each (n, C), from cavities, the labels y and K of the data."""
+        refined, tilted = sep_refine_factors(cavities, y, K.upsilon, K.cond_var)
+        return refined, tilted.log_norm
+
     def step(self, sites: list[Natural], posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
         """One sweep from sites and posterior, with K, over batch."""
-        data = self.y[batch], K.upsilon[:, batch]
-        refined, _ = sep_refine_factors(self._cavities(sites, K), *data, K.cond_var[:, batch])
-        target = sep_tied_factor(refined, *data)
+        here, y = K.rows(batch), self.y[batch]
+        refined, _ = self.matched(self.cavities(sites, K), y, here)
+        target = sep_tied_factor(refined, y, here.upsilon)
         shares = factor_counts(self.y[batch], self.n_classes, self.count) / self.counts
         residual, new = 0.0, []
         for k, old in enumerate(sites):
@@ -97,14 +102,14 @@ class TiedEP:
 
         P + Σ_i Σ_{k≠y_i} log Z_{i,k} + Σ_k n_k [g(θ\) - g(θ)],   P as in (60)
         """
-        cavities = self._cavities(sites, K)
-        _, tilted = sep_refine_factors(cavities, self.y, K.upsilon, K.cond_var)
-        total = ep_log_evidence_from_moments(posterior, K.K_ZZ, tilted.log_norm)
+        cavities = self.cavities(sites, K)
+        _, log_norm = self.matched(cavities, self.y, K)
+        total = ep_log_evidence_from_moments(posterior, K.K_ZZ, log_norm)
         for k, count in enumerate(self.counts):
             gap = gaussian_log_normaliser(cavities.mean[k], cavities.cov[k])
             gap -= gaussian_log_normaliser(posterior.mean[k], posterior.cov[k])
             total += float(count) * gap
-        return Value(total, tilted.log_norm)
+        return Value(total, log_norm)
 
     def latents(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Projected:
         """(66) and (67) at the data, from posterior and K; sites are not looked at."""
@@ -114,7 +119,7 @@ class TiedEP:
         self, sites: list[Natural], posterior: Gaussians, K: Matrices, weights: Array, exact: bool
     ) -> list[Pull] | None:
         """(10), or the exact gradient, from sites, posterior and K; weights (n,) of the data's terms."""
-        cavities = self._cavities(sites, K)
+        cavities = self.cavities(sites, K)
         _, tilted = sep_refine_factors(cavities, self.y, K.upsilon, K.cond_var)
         spread = 0.5 * (tilted.slope**2 - tilted.curvature)
         mean = weights * per_class(tilted.slope, -tilted.slope, self.y)

@@ -24,6 +24,7 @@ from reference.villacampa2017.gfitc_search import (
 from reference.villacampa2017.gradients import AdamState, adam_step, adaptive_learning_rate, minibatch_scale
 from reference.villacampa2017.methods import DatumEP, Method, PairwiseEP
 from reference.villacampa2017.posterior import Gaussians
+from reference.villacampa2017.printed import PrintedEP, PrintedSEP, ep_form, printed_gradients, sep_form
 from reference.villacampa2017.settings import (
     SCHEMES,
     STEPS,
@@ -88,6 +89,7 @@ class Fit(NamedTuple):
     converged: bool
     n_improper: int
     iterations: int
+    form: str = "projected"  # of the equations that ran
 
 
 @equation("villacampa2017", "u13-inner-outer-schemes")
@@ -137,6 +139,8 @@ def log_evidence_gradients(
     -------
     dict or None              fields with shapes as in the prior; None if a cavity is no distribution
     """
+    if isinstance(method, PrintedEP | PrintedSEP) and not exact:
+        return printed_gradients(method, sites, posterior, X, prior, K, batch, learn)
     weights = np.ones(len(X))
     if batch is not None:
         weights = np.zeros(len(X))
@@ -203,7 +207,7 @@ def _after_factors(method: Method, state: State, batch: Batch) -> State:
     step = method.step(state.sites, state.posterior, state.K, batch)
     return state._replace(
         sites=step.sites,
-        posterior=method.posterior(step.sites, state.K),
+        posterior=method.posterior(step.sites, state.K) if step.posterior is None else step.posterior,
         residual=step.residual,
         n_improper=state.n_improper + step.n_improper,
     )
@@ -373,9 +377,11 @@ def fit_ep(
     X, y, prior = checked_input(X, y, prior)
     check_choice(factors, FACTORS, "factors")
     check_choice(schedule, SCHEDULES, "schedule")
-    kind = PairwiseEP if factors == "pairwise" else DatumEP
     checked = check_options(Options() if options is None else options, prior, tied=False)
-    return fit(kind(y, len(prior.Z), _damping(damping), schedule), X, prior, shared, checked)
+    form = ep_form(checked.form, factors, len(X), len(prior.Z))
+    kind = PrintedEP if form == "printed" else PairwiseEP if factors == "pairwise" else DatumEP
+    found = fit(kind(y, len(prior.Z), _damping(damping), schedule), X, prior, shared, checked)
+    return found._replace(form=form)
 
 
 @checked_options("sep")
@@ -407,4 +413,6 @@ def fit_sep(
     """
     X, y, prior = checked_input(X, y, prior)
     checked = check_options(Options() if options is None else options, prior, tied=True)
-    return fit(TiedEP(y, len(prior.Z), _damping(damping), count), X, prior, shared, checked)
+    form = sep_form(checked.form, len(X), len(prior.Z))
+    kind = PrintedSEP if form == "printed" else TiedEP
+    return fit(kind(y, len(prior.Z), _damping(damping), count), X, prior, shared, checked)._replace(form=form)

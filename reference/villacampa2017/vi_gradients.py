@@ -150,7 +150,7 @@ def vi_gradients(
             d_cond_var = dk - 2.0 * np.sum(upsilon * dK_XZ, axis=1) + np.sum((upsilon @ dK_ZZ) * upsilon, axis=1)
             d_var = d_cond_var + 2.0 * np.sum((upsilon @ S) * d_upsilon, axis=1)
             data = expected.by_mean[:, k] @ (d_upsilon @ m) + expected.by_var[:, k] @ d_var
-            return prior_term_gradient(M, dK_ZZ) + float(data)
+            return float(prior_term_gradient(M, dK_ZZ)) + float(data)
 
         return slope
 

@@ -322,7 +322,7 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
     answer = EP.solve(context, "fast", problem)
     yield from unconverged((answer,))
     K, q, sites, C = given(problem), law(answer), coefficients(answer), problem.n_classes
-    refined = factors.ep_refine_factors(sites, q, problem.y, K.upsilon, K.cond_var)
+    refined = factors.ep_refine_factors(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
     for name, found, kept in zip(sites._fields, refined.coefficients, sites, strict=True):
         yield held(f"refinement of {name}", found, kept, "fast's sites")
     yield held("log Z of factors", refined.log_norm, answer.local["log_tilted_norm"], "fast")
@@ -338,7 +338,8 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
             c1[i, k] = 1.0 / (b_sum / slope**2 - seen)
             c2[i, k] = sign * slope / np.sqrt(b_sum) * (1.0 + c1[i, k] * seen)
     start = posterior.Coefficients(*(np.zeros((problem.n, C)) for _ in range(4)))
-    new, there = factors.parallel_ep_sweep(start, problem.y, K.upsilon, K.cond_var, K.K_ZZ, 0.3)
+    prior = posterior.Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
+    new, there, _ = factors.parallel_ep_sweep(start, prior, problem.y, K.k_xx, K.K_XZ, K.K_ZZ, 0.3)
     for name, found, part in zip(sites._fields, new, expected, strict=True):
         yield held(f"first {name}, damped", found, 0.3 * part, DENSE)
     precision, shift = np.linalg.inv(K.K_ZZ), np.zeros((C, K.K_ZZ.shape[1]))
@@ -399,15 +400,16 @@ def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert answer.gradients is not None
     assert problem.Z is not None
     K, q, sites = given(problem), law(answer), coefficients(answer)
-    matrices = problem.y, K.k_xx, K.K_XZ, K.K_ZZ
+    laws = gradients.laws_of(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
+    at = laws, problem.y, K.K_ZZ
     directions = gradients.hyper_directions(problem.X, problem.Z, problem.variance, problem.lengthscales)
     scale = max(float(np.abs(answer.gradients[name]).max()) for name in PARAMETERS)
     for name in PARAMETERS:
         expected = answer.gradients[name].ravel()
-        found = [gradients.ep_log_evidence_gradient(sites, *matrices, along) for along in directions[name]]
+        found = [gradients.ep_log_evidence_gradient(*at, along) for along in directions[name]]
         yield held(f"(10) in {name}", np.append(found, scale), np.append(expected, scale), "fast")
         means = [
-            np.mean([gradients.minibatch_log_evidence_gradient(sites, *matrices, along, np.array([i]))
+            np.mean([gradients.minibatch_log_evidence_gradient(*at, along, np.array([i]))
                      for i in range(problem.n)])
             for along in directions[name]
         ]  # fmt: skip

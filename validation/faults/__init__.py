@@ -7,6 +7,7 @@ from validation.faults import (
     edges,
     estimators,
     evidence,
+    forms,
     hard_cases,
     iterations,
     izmailov,
@@ -50,6 +51,7 @@ def all_faults() -> tuple[Fault, ...]:
         + villacampa2020_baselines.FAULTS
         + print_villacampa2020.FAULTS
         + print_villacampa2017.FAULTS
+        + forms.FAULTS
         + print_izmailov2016.FAULTS
         + probit.FAULTS
         + threshold.FAULTS

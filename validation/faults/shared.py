@@ -204,11 +204,14 @@ _MODULES = {
 def _gradients() -> Iterable[Fault]:
     for method, address in _SLOPES.items():
         module = _MODULES.get(method, method.replace("-", "_"))
+        there: tuple[tuple[str, Make], ...] = ((address, _output("variance", change=_half)),)
+        if method in ("ep", "sep"):  # one for each form of the equations
+            there = (*there, ("reference.villacampa2017.printed:printed_gradients", there[0][1]))
         yield _shared(
             method,
             "gradient-in-variance-halved",
             "the derivative in the prior variance has half of its size",
-            (address, _output("variance", change=_half)),
+            there,
             (f"fast.methods.{module}:gradients", _output("variance", change=_half)),
             _gradient(method),
         )
@@ -414,13 +417,36 @@ def _less_open(original: Any) -> Any:
     return lambda law, view: (found := original(law, view))._replace(var=found.var - 0.5 * view.cond_var)
 
 
+def _less_open_pair(original: Any) -> Any:
+    return lambda cavities, upsilon, k_xx, k_xZ, K_ZZ: original(
+        cavities, upsilon, 0.5 * (k_xx + np.sum(k_xZ * upsilon, axis=1)), k_xZ, K_ZZ
+    )
+
+
+def _flat_factor(original: Any) -> Any:
+    def coefficient(alpha: float, beta: float, b_sum: float, upsilon: Any, cavity_cov: Any) -> float:
+        v = float(upsilon @ cavity_cov @ upsilon)
+        found = original(alpha, beta, b_sum, upsilon, cavity_cov)
+        h = 0.5 * found / (1.0 + found * v)
+        return h / (1.0 - h * v)
+
+    return coefficient
+
+
+def _flat_slope(_: Any) -> Any:
+    return lambda alpha, beta, b_sum, upsilon: -0.25 * beta * (alpha - beta) / b_sum * np.outer(upsilon, upsilon)
+
+
 def _sparse() -> Iterable[Fault]:
     for method in ("ep", "sep"):
         yield _shared(
             method,
             "conditional-variance-halved",
             "half of what inducing values leave open of a latent value",
-            ("reference.villacampa2017.factors:refined_pairs", _input(3, "cond_var", _half)),
+            (
+                ("reference.villacampa2017.scalar:refined_pairs", _input(3, "cond_var", _half)),
+                ("reference.villacampa2017.factors:matched_factor", _less_open_pair),
+            ),
             ("fast.sparse_classes.pairwise_factors:pair_tilt", _input(5, "cond_var", _half)),
             "limit/{}/definition",
         )
@@ -429,7 +455,11 @@ def _sparse() -> Iterable[Fault]:
             method,
             "curvature-halved",
             "the second derivative of a factor's normaliser has half of its size",
-            ("reference.villacampa2017.scalar:pairwise_tilted", _output("curvature", change=_half)),
+            (
+                ("reference.villacampa2017.scalar:pairwise_tilted", _output("curvature", change=_half)),
+                ("reference.villacampa2017.factors:update_c1", _flat_factor),
+                ("reference.villacampa2017.factors:dlogz_dcov", _flat_slope),
+            ),
             ("fast.sparse_classes.pairwise_factors:pair_tilt", _output("curvature", change=_half)),
             "limit/{}/definition",
         )

@@ -20,7 +20,7 @@ from reference.villacampa2017.evidence import (
     gaussian_log_normaliser,
 )
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep, posterior_of
-from reference.villacampa2017.posterior import Coefficients, Natural
+from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural
 
 CLOSE = {"rel": 1e-9, "abs": 1e-10}  # matrices of 3 x 3 with conditions below 1e3
 
@@ -125,10 +125,12 @@ def test_the_evidence_is_that_of_regression_on_pseudo_observations(model):
 
 def evidence_of_ep(upsilon, cond_var, y, K):
     """log Z_q of two classes with one inducing value each, by (60) and by its printed form."""
-    at = Coefficients(*(np.zeros((len(y), 2)) for _ in range(4)))
+    K_XZ = upsilon @ K
+    prior = y, cond_var + np.sum(K_XZ * upsilon, axis=2), K_XZ, K
+    at, q = Coefficients(*(np.zeros((len(y), 2)) for _ in range(4))), Gaussians(np.zeros(K.shape[:2]), K)
     for _ in range(80):
-        at, q = parallel_ep_sweep(at, y, upsilon, cond_var, K, 0.8)
-    log_norm = ep_refine_factors(at, q, y, upsilon, cond_var).log_norm
+        at, q, _ = parallel_ep_sweep(at, q, *prior, 0.8)
+    log_norm = ep_refine_factors(at, q, *prior).log_norm
     scales = factor_log_scale_rank_one(log_norm, at, q, y, upsilon)
     return ep_log_evidence_from_moments(q, K, scales), ep_log_evidence_from_moments_as_printed(q, K, scales)
 

@@ -35,7 +35,7 @@ from reference.villacampa2017.factors import (
     update_c2_label,
     update_c2_other,
 )
-from reference.villacampa2017.posterior import Coefficients
+from reference.villacampa2017.posterior import Coefficients, Gaussians
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # inverses of 3 x 3 matrices, conditions below 1e3
 DATUM, Y, K = 1, 1, 2  # the datum, its label, and the class it is compared with
@@ -250,7 +250,7 @@ def test_refinement_of_all_factors(model):
     s = model
     old = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
     q = posterior_of(old, s.y, s.upsilon, s.K_ZZ)
-    got = ep_refine_factors(old, q, s.y, s.upsilon, s.cond_var)
+    got = ep_refine_factors(old, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     assert got.n_improper == 0
     for i in range(s.n):
         y = s.y[i]
@@ -279,7 +279,7 @@ def test_improper_cavities_are_skipped_and_counted(model):
     zero = Coefficients(*(np.zeros((s.n, s.C)) for _ in range(4)))
     q = posterior_of(zero, s.y, s.upsilon, s.K_ZZ)
     wide = zero._replace(c1_label=np.where(s.c1_label > 0, 1e6, 0.0))  # not in q: removing it leaves nothing
-    got = ep_refine_factors(wide, q, s.y, s.upsilon, s.cond_var)
+    got = ep_refine_factors(wide, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     assert got.n_improper == s.n * (s.C - 1)
     for new, old in zip(got.coefficients, wide, strict=True):
         np.testing.assert_array_equal(new, old)
@@ -300,8 +300,11 @@ def test_a_damped_update_lies_between_old_and_new(rng):
 def test_a_sweep_refines_all_factors_from_one_posterior(model):
     s = model
     old = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
-    refined = ep_refine_factors(old, posterior_of(old, s.y, s.upsilon, s.K_ZZ), s.y, s.upsilon, s.cond_var)
-    new, q = parallel_ep_sweep(old, s.y, s.upsilon, s.cond_var, s.K_ZZ, 0.4)
+    prior = s.y, s.k_xx, s.K_XZ, s.K_ZZ
+    before_it = posterior_of(old, s.y, s.upsilon, s.K_ZZ)
+    refined = ep_refine_factors(old, before_it, *prior)
+    new, q, whole = parallel_ep_sweep(old, before_it, *prior, 0.4)
+    assert whole.mismatch == refined.mismatch
     for after, target, before in zip(new, refined.coefficients, old, strict=True):
         np.testing.assert_allclose(after - before, 0.4 * (target - before), rtol=1e-9, atol=1e-13)
     for k in range(s.C):
@@ -322,9 +325,9 @@ def test_damping_leaves_the_fixed_point_where_it_is(model):
     s = model
     ends = []
     for damping in (0.9, 0.4):
-        at = Coefficients(*(np.zeros((s.n, s.C)) for _ in range(4)))
+        at, q = Coefficients(*(np.zeros((s.n, s.C)) for _ in range(4))), Gaussians(np.zeros((s.C, s.m)), s.K_ZZ)
         for _ in range(int(35 / damping)):
-            at, q = parallel_ep_sweep(at, s.y, s.upsilon, s.cond_var, s.K_ZZ, damping)
+            at, q, _ = parallel_ep_sweep(at, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ, damping)
         ends.append(q)
     np.testing.assert_allclose(ends[0].mean, ends[1].mean, rtol=0, atol=1e-7)
     np.testing.assert_allclose(ends[0].cov, ends[1].cov, rtol=0, atol=1e-7)

@@ -33,7 +33,7 @@ def test_ep_ends_where_refinement_moves_nothing(model, prior):
     fit = fit_ep(s.X, s.y, prior)
     assert fit.converged
     assert fit.n_improper == 0
-    again = ep_refine_factors(fit.sites, fit.posterior, s.y, s.upsilon, s.cond_var)
+    again = ep_refine_factors(fit.sites, fit.posterior, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     for new, old in zip(again.coefficients, fit.sites, strict=True):
         np.testing.assert_allclose(new, old, **NEAR)
     scales = factor_log_scale_rank_one(again.log_norm, fit.sites, fit.posterior, s.y, s.upsilon)

@@ -7,11 +7,11 @@ from scipy.stats import multivariate_normal
 
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, factor_log_scale_rank_one
-from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep, posterior_of
+from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep
 from reference.villacampa2017.fit import Prior, prior_matrices
 from reference.villacampa2017.gfitc import fitc_covariance, gfitc_baseline, gfitc_gradients, latent_posterior
 from reference.villacampa2017.gfitc_search import predict
-from reference.villacampa2017.posterior import Coefficients
+from reference.villacampa2017.posterior import Coefficients, Gaussians
 from reference.villacampa2017.prediction import predictive_distribution
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
@@ -36,11 +36,11 @@ def test_with_two_classes_gfitc_is_the_scalable_method():
     X, y, prior = problem()
     got = gfitc_baseline(X, y, prior, damping=0.8)
     K = prior_matrices(X, prior)
-    at = Coefficients(*(np.zeros((6, 2)) for _ in range(4)))
+    given = y, K.k_xx, K.K_XZ, K.K_ZZ
+    at, q = Coefficients(*(np.zeros((6, 2)) for _ in range(4))), Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
     for _ in range(80):
-        at, q = parallel_ep_sweep(at, y, K.upsilon, K.cond_var, K.K_ZZ, 0.8)
-    q = posterior_of(at, y, K.upsilon, K.K_ZZ)
-    log_norm = ep_refine_factors(at, q, y, K.upsilon, K.cond_var).log_norm
+        at, q, _ = parallel_ep_sweep(at, q, *given, 0.8)
+    log_norm = ep_refine_factors(at, q, *given).log_norm
     scales = factor_log_scale_rank_one(log_norm, at, q, y, K.upsilon)
     wanted = ep_log_evidence_from_moments(q, K.K_ZZ, scales)
     # both stop at a residual of 1e-10 or below, the evidence is flat there
@@ -128,7 +128,7 @@ def test_two_data_are_near_the_orthant_probability():
     got = gfitc_baseline(X, y, prior)
     K = prior_matrices(X, prior)
     signs = np.array([1.0, -1.0])
-    cov = np.sum(fitc_covariance(*K[1:], K.K_ZZ), axis=0) * np.outer(signs, signs)
+    cov = np.sum(fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ), axis=0) * np.outer(signs, signs)
     exact = multivariate_normal.cdf(np.zeros(2), np.zeros(2), cov)
     # an estimate, not the integral: parts in a thousand are EP's error with two factors, a missing constant is more
     assert np.exp(got.log_evidence) == pytest.approx(exact, rel=5e-3, abs=0)
@@ -137,7 +137,7 @@ def test_two_data_are_near_the_orthant_probability():
 def test_dense_covariance_is_low_rank_plus_the_diagonal_that_keeps_the_prior_variance():
     X, _, prior = problem()
     K = prior_matrices(X, prior)
-    P = fitc_covariance(*K[1:], K.K_ZZ)
+    P = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
     np.testing.assert_allclose(
         np.einsum("kii->ki", P), (prior.variance + prior.noise)[:, None] * np.ones(6), rtol=1e-12, atol=0
     )
@@ -148,7 +148,7 @@ def test_dense_covariance_is_low_rank_plus_the_diagonal_that_keeps_the_prior_var
 def test_weight_and_determinant_of_the_latent_posterior():
     X, y, prior = problem()
     K = prior_matrices(X, prior)
-    P = fitc_covariance(*K[1:], K.K_ZZ)
+    P = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
     fit = gfitc_baseline(X, y, prior, max_iterations=3)
     q, weight, log_det = latent_posterior(P, fit.sites, y)
     delta = np.stack([1.0 / np.diag(np.linalg.inv(w) - p) for w, p in zip(weight, P, strict=True)])  # W = (P + Δ⁻¹)⁻¹

@@ -166,7 +166,7 @@ def test_log_evidence_of_tied_factors_is_the_integral_of_what_they_stand_for(mod
     """Each factor is exchanged for Z_ik q/cavity: at any point log Z_q = log p - log q + sum of log Z_ik q/cavity."""
     s = model
     tied = sep_tied_factor(Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other), s.y, s.upsilon)
-    K = Matrices(s.K_ZZ, s.upsilon, s.cond_var)
+    K = Matrices(s.K_ZZ, s.upsilon, s.cond_var, s.K_XZ, s.k_xx)
     method = TiedEP(s.y, s.C, 0.5, count)
     q = method.posterior(tied, K)
     value = method.value(tied, q, K)

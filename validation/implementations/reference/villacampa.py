@@ -87,6 +87,7 @@ def _solution(
         converged=fit.converged,
         n_improper=fit.n_improper,
         iterations=fit.iterations,
+        settings={"form": fit.form},
         **_moments(solved, fit),
     )
 
@@ -102,6 +103,7 @@ def _options(problem: Problem, who: str, **given: Any) -> Options:
 def _ep(
     problem: Problem,
     *,
+    form: str | None = None,
     factors: str = "pairwise",
     schedule: str = "parallel",
     damping: float = 0.5,
@@ -139,6 +141,7 @@ def _ep(
         seed=seed,
         trace=trace,
         callback=callback,
+        form=form,
     )
     fit = fit_ep(problem.X, problem.y, _prior(problem), factors, schedule, damping, problem.shared, options)
     target = "pairwise model" if factors == "pairwise" and problem.n_classes > 2 else "log p(y)"
@@ -148,6 +151,7 @@ def _ep(
 def _sep(
     problem: Problem,
     *,
+    form: str | None = None,
     count: str = "all",
     damping: float = 0.5,
     tolerance: float = 1e-10,
@@ -184,6 +188,7 @@ def _sep(
         seed=seed,
         trace=trace,
         callback=callback,
+        form=form,
     )
     fit = fit_sep(problem.X, problem.y, _prior(problem), count, damping, problem.shared, options)
     target = "pairwise model" if problem.n_classes > 2 else "log p(y)"
