@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -52,6 +52,7 @@ def verify(
     output: Annotated[Path, typer.Option("--output", help="folder for checks.csv and report.html")] = Path("results"),
     verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict; tracebacks")] = False,
     why: Annotated[bool, typer.Option("--why", help="the reason for its limit under each check")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="failures and the summary alone, no progress")] = False,
 ) -> None:
     """Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red."""
     errors = Console(stderr=True)
@@ -62,6 +63,8 @@ def verify(
             _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the faults do not depend on it")
         _self_test(errors, full=full, method=method or [], fault=fault or [], jobs=jobs, verbose=verbose)
         return
+    if quiet and (verbose or why):
+        _refuse(errors, "--quiet: found it with --verbose or --why, expected one or the other")
     if fault:
         _refuse(errors, "--fault: found it without --self-test, expected both")
     try:
@@ -82,10 +85,10 @@ def verify(
         # reading all tests takes longer than a narrow run itself; beside a wide one it costs nobody time
         narrow = bool(check or method or problem)
         reading = None if coverage is None or narrow else _aside.submit(coverage, stop)
-        with progress(errors, len(selection.pairs)) as listen:
+        with nullcontext(None) if quiet else progress(errors, len(selection.pairs)) as listen:
             found = runner.run(selection, jobs=jobs, listen=listen, threads=threads)
         console = Console()
-        table.print_run(console, found, why=why, verbose=verbose)
+        table.print_run(console, found, why=why, verbose=verbose, quiet=quiet)
         # who interrupts the run does not wait for the ledger
         known = None if reading is None or found.interrupted else reading.result()
         csv = table.csv_text(found.results).encode()

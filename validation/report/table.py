@@ -185,13 +185,15 @@ def _or_least(value: float) -> float:
     return -math.inf if math.isnan(value) else value
 
 
-def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = False) -> None:
+def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = False, quiet: bool = False) -> None:
     """The table, then each failure with its reason and how to see it again, then the summary.
 
-    One line for each check, with the problem on which it came nearest to its limit; one for each verdict if verbose.
-    On a terminal too narrow for one line a result takes two; the id of a check is never cut.
+    One line for each check, with the problem on which it came nearest to its limit; one for each verdict if verbose;
+    none but those of failures if quiet. What a terminal has no room for is left to failures, `--why` and the report;
+    the id of a check is never cut.
     """
-    _print_rows(console, lines(run.results, each=verbose), why=why)
+    if not quiet:
+        _print_rows(console, lines(run.results, each=verbose), why=why)
     failures = [result for result in run.results if result.failed]
     if failures:
         console.print()
@@ -205,17 +207,27 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
             console.print(Text("     reproduce: ", style="dim").append(result.reproduce, style="bold"), soft_wrap=True)
             if verbose and result.details:
                 console.print(Text(textwrap.indent(result.details.rstrip(), "     "), style="dim"), soft_wrap=True)
-    console.print()
+    if not quiet or failures:
+        console.print()
     style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
-    console.print(Text(summary(run), style=style), soft_wrap=True)
+    for part in _parts(summary(run)):
+        console.print(Text(_folded(part, columns_of(console)), style=style), soft_wrap=True)
     if not run.interrupted:
-        console.print(Text(power.sentence(asked(run)), style="dim"), soft_wrap=not console.is_terminal)
+        console.print(Text(_folded(power.sentence(asked(run)), columns_of(console)), style="dim"), soft_wrap=True)
+
+
+def _parts(line: str) -> list[str]:
+    """The summary in three lines: counts, the largest ratio, what was not judged."""
+    counts, *others = line.split("; ", 2)
+    return [counts, *others]
 
 
 _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")
 _ALIGN = (_LEFT, _LEFT, _RIGHT, _LEFT, _LEFT, _LEFT, _RIGHT, _RIGHT, _RIGHT, _RIGHT)
-# narrow: the second line holds what the first has no room for
-_FIRST, _SECOND = (0, 1, 2, 6, 7, 8, 9), (3, 4, 5)
+# what a line always has, and what it takes in while there is room, in this order; checks.csv and the report have all
+_ALWAYS, _IF_ROOM = (0, 1, 2, 6, 7, 8), (9, 3, 4, 5)
+_PIPED = 100  # columns where there is no terminal
+_NARROWEST_PROBLEM = 12  # characters of a problem that are worth a column; the rest of a longer name is cut
 
 
 def _cells(line: Line) -> tuple[str, ...]:
@@ -235,6 +247,27 @@ def _cells(line: Line) -> tuple[str, ...]:
     )
 
 
+def columns_of(console: Console) -> int:
+    """Columns to fill: those of the terminal, 100 in a pipe or a file."""
+    return console.width if console.is_terminal else _PIPED
+
+
+def _layout(widths: Sequence[int], room: int) -> tuple[tuple[int, ...], list[int]]:
+    """Columns that are shown and their widths: a problem may be cut, nothing else is."""
+    chosen, fitted = list(_ALWAYS), list(widths)
+    left = room - sum(widths[i] for i in chosen) - 2 * sum(widths[i] > 0 for i in chosen)
+    for i in _IF_ROOM:
+        need = widths[i] + 2
+        if widths[i] and i == 3 and need > left >= _NARROWEST_PROBLEM + 2:
+            fitted[i] = left - 2
+            need = left
+        if need > left:
+            break
+        chosen.append(i)
+        left -= need
+    return tuple(sorted(chosen)), fitted
+
+
 def _print_rows(console: Console, rows: Sequence[Line], *, why: bool, header: bool = True) -> None:
     if not rows:
         return
@@ -242,16 +275,16 @@ def _print_rows(console: Console, rows: Sequence[Line], *, why: bool, header: bo
     widths = [max(len(cells[i]) for _, cells in table) for i in range(len(_HEADER))]
     if header:  # a column that holds nothing needs no name
         widths = [max(width, len(name)) if width else 0 for width, name in zip(widths, _HEADER, strict=True)]
-    wide = not console.is_terminal or sum(widths) + 2 * sum(width > 0 for width in widths) <= console.width
-    columns = tuple(range(len(_HEADER))) if wide else _FIRST
+    columns, fitted = _layout(widths, columns_of(console))
     if header:
-        console.print(_line(_HEADER, widths, columns, style="dim"), soft_wrap=True)
+        console.print(_line(_HEADER, fitted, columns, style="dim"), soft_wrap=True)
     for line, cells in table:
         verdict = line.worst.verdict
-        console.print(_line(cells, widths, columns, verdict=verdict), soft_wrap=True)
-        if not wide:
-            rest = " · ".join(cells[i] for i in _SECOND if cells[i])
-            console.print(Text(f"     {rest}", style="dim"), soft_wrap=True)
+        console.print(_line(cells, fitted, columns, verdict=verdict), soft_wrap=True)
+        rest = [cells[i] for i in range(len(cells)) if cells[i] and (i not in columns or len(cells[i]) > fitted[i])]
+        # failures are told in full below the table
+        if rest and (why or verdict == "SKIP"):
+            _indented(console, "", " · ".join(rest))
         if why or verdict == "SKIP":
             _indented(console, "why", line.why)
 
@@ -261,7 +294,8 @@ def _line(
 ) -> Text:
     text = Text(style=style)
     for place, i in enumerate(i for i in columns if widths[i]):
-        padded = cells[i].rjust(widths[i]) if _ALIGN[i] == _RIGHT else cells[i].ljust(widths[i])
+        cell = cells[i] if len(cells[i]) <= widths[i] else f"{cells[i][: widths[i] - 3]}..."
+        padded = cell.rjust(widths[i]) if _ALIGN[i] == _RIGHT else cell.ljust(widths[i])
         text.append("  " if place > 1 else " " if place else "")
         text.append(padded, style=COLOURS.get(verdict, "") if i == 0 else "")
     text.rstrip()
@@ -269,11 +303,23 @@ def _line(
 
 
 def _indented(console: Console, label: str, content: str) -> None:
-    width = max(40, min(console.width, 120)) if console.is_terminal else 10_000
-    body = textwrap.fill(
-        f"{label}: {' '.join(content.split())}", width, initial_indent="     ", subsequent_indent="       "
+    text = " ".join(content.split())
+    console.print(
+        Text(_folded(f"{label}: {text}" if label else text, columns_of(console), 5), style="dim"), soft_wrap=True
     )
-    console.print(Text(body, style="dim"), soft_wrap=True)
+
+
+def _folded(text: str, width: int, indent: int = 0) -> str:
+    """Text in lines of at most 120 columns; a word longer than that (a path, a command) stays whole."""
+    first, later = " " * indent, " " * (indent + 2)
+    return textwrap.fill(
+        text,
+        max(40, min(width, 120)),
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 # -- the self-test -------------------------------------------------------------------------------------------

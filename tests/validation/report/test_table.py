@@ -50,19 +50,36 @@ def test_the_id_of_a_check_is_never_cut(run, width, terminal):
         assert any(result.check in line.split() for line in lines)
 
 
-def test_lines_fit_eighty_columns(run):
+@pytest.mark.parametrize(("width", "terminal", "columns"), [(80, True, 80), (100, True, 100), (80, False, 100)])
+@pytest.mark.parametrize("why", [False, True])
+def test_lines_fit_the_terminal_and_a_hundred_columns_of_a_file(run, width, terminal, columns, why):
     # reasons are folded; what is to be copied (a command) stays on its line, however long
-    lines = printed(run, width=80, terminal=True, why=True)
-    assert max(len(line) for line in lines if "reproduce:" not in line and "largest ratio" not in line) <= 80
+    lines = printed(run, width=width, terminal=terminal, why=why)
+    assert max(len(line) for line in lines if "reproduce:" not in line) <= columns
 
 
 def test_a_file_gets_one_line_for_a_check(run):
     lines = printed(run, width=80, terminal=False)
     (line,) = [line for line in lines if line.startswith("PASS  discrepancy/nested-ep/test_latent_cov")]
     assert line.split() == [
+        *("PASS", "discrepancy/nested-ep/test_latent_cov", "breast-cancer-full", "0.07", "0.1", "0.700", "0.4", "s"),
+    ]
+
+
+def test_a_wide_terminal_has_every_column(run):
+    lines = printed(run, width=200, terminal=True)
+    (line,) = [line for line in lines if line.startswith("PASS  discrepancy/nested-ep/test_latent_cov")]
+    assert line.split() == [
         *("PASS", "discrepancy/nested-ep/test_latent_cov", "breast-cancer-full", "reference", "vs", "fast"),
         *("relative", "difference", "0.07", "0.1", "0.700", "0.4", "s"),
     ]
+
+
+def test_quiet_leaves_failures_and_the_summary(run):
+    lines = printed(run, width=100, terminal=True, quiet=True)
+    assert not [line for line in lines if line.startswith(("PASS", "SKIP"))]
+    assert len([line for line in lines if line.startswith(("FAIL", "ERROR"))]) == 3
+    assert "1 passed, 2 failed, 1 error, 1 skipped in 48 s" in lines
 
 
 def test_failures_give_reason_question_and_command(run):
