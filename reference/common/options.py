@@ -128,7 +128,7 @@ METHODS: dict[str, dict[str, Option]] = {
         _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,
         damping=0.8, tolerance=1e-10, max_iterations=None, prediction="inner-ep", prediction_nodes=None,
         learn=(), learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", trace=False,
-        gradients=True, callback=None,
+        form=None, gradients=True, callback=None,
     ),
     "nested-iep": _row(
         _CLASSES, schedule="parallel", inner="converged", inner_schedule="sequential", inner_damping=1.0,

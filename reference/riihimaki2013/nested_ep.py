@@ -19,7 +19,11 @@ from reference.riihimaki2013.sites import (
     cavity,
     damp_inner_sites,
     iep_site_update,
+    match_moments,
     outer_site,
+    site_precision,
+    tilted_covariance_augmented,
+    tilted_mean_augmented,
 )
 
 Array = NDArray[np.float64]
@@ -131,6 +135,27 @@ class NestedEP:
         """log Z_q̂ of appendix A."""
         w = augmented_tilted(cavity_mean, cavity_cov, int(self.y[i]))
         return inner_log_normaliser(w, self.alpha[i], self.beta[i])
+
+    def pi(self) -> Array:
+        """π_i (n, c) of (12)."""
+        return np.stack([site_precision(alpha, int(y)).pi for alpha, y in zip(self.alpha, self.y, strict=True)])
+
+    def moment_gap(self, i: int, left: Moments) -> float:
+        """How far (12) and (15) are from matching the moments (9), (13) of datum i on its cavity, section 3.1.
+
+        Largest change of a site in units of the tilted distribution, as section 3.2.2 says zero but for rounding.
+        """
+        alpha, beta = self.alpha[i], self.beta[i]
+        # fmt: off
+        w = augmented_tilted(left.mean, left.cov, int(self.y[i]))                             # (7)
+        cov = tilted_covariance_augmented(w.Sigma_w, w.B_tilde, alpha)                        # (9)
+        mean = tilted_mean_augmented(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)               # (13)
+        matched = match_moments(mean, cov, left.mean, left.cov)                               # 3.1
+        site = self.site(i)                                                                   # (12), (15)
+        # fmt: on
+        sd = np.sqrt(np.diag(cov))
+        off = sd[:, None] * (matched.precision - site.precision) * sd
+        return max(float(np.max(np.abs(off))), float(np.max(np.abs(sd * (matched.location - site.location)))))
 
     def local(self) -> dict[str, Array]:
         """α̃ and β̃."""

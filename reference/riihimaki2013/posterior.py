@@ -248,9 +248,19 @@ class Swept(NamedTuple):
 Visit = Callable[[int, Array, Array], Site | None]
 """Datum, mean (c,) and covariance (c, c) of its marginal; its new site, or None to leave it."""
 
+Refresh = Callable[[Array, Array, Array], Posterior]
+"""Prior covariance (cn, cn), site precisions (n, c, c) and locations (n, c); the posterior, such as `ep_posterior`."""
+
 
 @equation("riihimaki2013", "u3.1-schedule")
-def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit: Visit, schedule: str) -> Swept:
+def outer_schedule(
+    K: Array,
+    site_precision: Array,
+    site_location: Array,
+    visit: Visit,
+    schedule: str,
+    refresh: Refresh = ep_posterior,
+) -> Swept:
     """One outer iteration: section 3.1 of riihimaki2013.
 
     "parallel": every site is updated from one posterior, which is then refreshed. "sequential": the posterior follows
@@ -263,6 +273,7 @@ def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit:
     site_location : (n, c)    ν_i before
     visit : callable          (i, mean, cov) of a marginal to the new Site, or None to leave the site as it is
     schedule : str            "parallel" or "sequential"
+    refresh : callable        K and the sites to the Posterior: (4), or the algebra of appendix B
 
     Raises
     ------
@@ -273,7 +284,7 @@ def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit:
         raise ValueError(f"schedule: found {shown(schedule)}, expected 'parallel' or 'sequential'")
     n, c = site_location.shape
     precision, location = site_precision.copy(), site_location.copy()
-    mean, cov, _ = ep_posterior(K, precision, location)
+    mean, cov, _ = refresh(K, precision, location)
     for i in range(n):
         mine = i + n * np.arange(c)
         site = visit(i, mean[mine], cov[np.ix_(mine, mine)])
@@ -286,4 +297,4 @@ def outer_schedule(K: Array, site_precision: Array, site_location: Array, visit:
             mean = mean + columns @ shrink @ (d_location - d_precision @ mean[mine])
             cov = cov - columns @ shrink @ d_precision @ columns.T
         precision[i], location[i] = site
-    return Swept(precision, location, ep_posterior(K, precision, location))
+    return Swept(precision, location, refresh(K, precision, location))

@@ -1,4 +1,4 @@
-"""Faults of riihimaki2013's printed equations that no loop runs, and of the sites that they are held against."""
+"""Faults of riihimaki2013's printed equations, of either form of nested EP, and of the sites they are held against."""
 
 from __future__ import annotations
 
@@ -24,7 +24,39 @@ def _smaller(original: Any) -> Any:
     return moments
 
 
+def _weaker(original: Any) -> Any:
+    return lambda pi, K: (1.0 - 1e-6) * original(pi, K)
+
+
+def _determinant_halved(original: Any) -> Any:
+    def posterior(K: Any, site_precision: Any, site_location: Any) -> Any:
+        found = original(K, site_precision, site_location)
+        return found._replace(log_det=0.5 * found.log_det)
+
+    return posterior
+
+
 FAULTS: tuple[Fault, ...] = (
+    Fault(
+        "form-riihimaki2013/appendix-b",
+        "reference",
+        "nested-ep",
+        "M of appendix B is a millionth too small",
+        ("reference.riihimaki2013.fit:posterior_m_matrix",),
+        _weaker,
+        _PROBLEMS,
+        ("identity/nested-ep/forms",),
+    ),
+    Fault(
+        "form-riihimaki2013/whole-matrix",
+        "reference",
+        "nested-ep",
+        "the posterior by a square root of the site matrix has half of its log-determinant",
+        ("reference.riihimaki2013.fit:ep_posterior",),
+        _determinant_halved,
+        _PROBLEMS,
+        ("identity/nested-ep/forms",),
+    ),
     Fault(
         "print-riihimaki2013/inner-precision",
         "reference",

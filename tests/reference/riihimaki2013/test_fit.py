@@ -119,6 +119,42 @@ def test_explicit_gradient_by_finite_differences(rng):
     np.testing.assert_allclose(ep_gradient(nu, M, K, directions), wanted, rtol=1e-6, atol=1e-8)  # differences
 
 
+@pytest.mark.parametrize("schedule", ["parallel", "sequential"])
+def test_appendix_b_and_the_whole_site_matrix_are_one_posterior(model, schedule):
+    s = model
+    printed, projected = (
+        fit_ep("nested-ep", s.X, s.y, 3, s.prior, schedule=schedule, form=form) for form in ("printed", "projected")
+    )
+    assert (printed.form, projected.form) == ("printed", "projected")
+    assert printed.pi is not None
+    assert projected.pi is None
+    assert printed.iterations == projected.iterations
+    # a norm of K below 100 leaves 1e-13
+    assert printed.log_evidence == pytest.approx(projected.log_evidence, rel=1e-11, abs=0)
+    np.testing.assert_allclose(printed.latent_mean, projected.latent_mean, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(printed.latent_cov, projected.latent_cov, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(printed.site_precision, projected.site_precision, rtol=0, atol=1e-11)
+
+
+def test_appendix_b_runs_unless_the_prior_is_too_large_for_its_digits(model):
+    s = model
+    assert fit_ep("nested-ep", s.X, s.y, 3, s.prior, max_iterations=1).form == "printed"
+    large = s.prior._replace(variance=np.array([1.0, 2e4, 1.0]))
+    assert fit_ep("nested-ep", s.X, s.y, 3, large, max_iterations=1).form == "projected"
+    for method in ("nested-iep", "qep", "qiep"):
+        assert fit_ep(method, s.X, s.y, 3, s.prior, max_iterations=1).form == "projected"
+        with pytest.raises(ValueError, match="form: found 'printed', expected 'projected' or None for"):
+            fit_ep(method, s.X, s.y, 3, s.prior, form="printed")
+
+
+def test_the_sites_match_the_moments_of_their_inner_approximation(model):
+    s = model
+    # an identity of section 3.2.2, at the fixed point and before it; inverses of conditions below 100
+    for steps in (1, 3, 1000):
+        assert fit_ep("nested-ep", s.X, s.y, 3, s.prior, max_iterations=steps).moment_gap < 1e-12
+    assert fit_ep("nested-iep", s.X, s.y, 3, s.prior, max_iterations=1).moment_gap is None
+
+
 def test_schedules_and_inner_runs_share_the_fixed_point(model):
     s = model
     X, y = s.X, s.y

@@ -142,7 +142,8 @@ def _ep(
         converged=fit.converged and (found is None or found.converged),
         n_improper=fit.n_improper,
         iterations=fit.iterations if found is None else found.iterations,
-        settings={"tolerance": settings["tolerance"], "damping": settings["damping"]},
+        settings={"tolerance": settings["tolerance"], "damping": settings["damping"]}
+        | ({"form": fit.form} if method == "nested-ep" else {}),
         **_predicted(predicted),
     )
 
@@ -166,10 +167,12 @@ def _nested(
     sits_on: str = "field",
     map_density: str = "value",
     trace: bool = False,
+    form: str | None = None,
     gradients: bool = True,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     settings = {
+        "form": form,
         "schedule": schedule,
         "inner": inner,
         "inner_schedule": inner_schedule,
@@ -397,20 +400,20 @@ def _vb(
     )
 
 
-def _bound(function: Callable[..., Solution], method: str) -> Callable[..., Solution]:
-    """The adapter for one method, without `method` among its options."""
+def _bound(function: Callable[..., Solution], method: str, *without: str) -> Callable[..., Solution]:
+    """The adapter for one method, without `method` and others among its options."""
     import inspect
 
     bound = partial(function, method=method)
     signature = inspect.signature(function)
-    kept = [p for name, p in signature.parameters.items() if name != "method"]
+    kept = [p for name, p in signature.parameters.items() if name not in ("method", *without)]
     bound.__signature__ = signature.replace(parameters=kept)  # type: ignore[attr-defined]
     return bound
 
 
 TABLE = {
     "nested-ep": _bound(_nested, "nested-ep"),
-    "nested-iep": _bound(_nested, "nested-iep"),
+    "nested-iep": _bound(_nested, "nested-iep", "form"),
     "qep": _qep,
     "qiep": _qiep,
     "laplace": _bound(_laplace, "laplace"),
