@@ -30,6 +30,10 @@ app = typer.Typer(
     name="triad",
     cls=Commands,
     help="Three independent witnesses for Gaussian process classification, and a judge that compares them.",
+    epilog=(
+        "Start here: triad verify (closes the triangle, two minutes); triad solve fast x-gpc toy (one answer); "
+        "triad audit wenzel2019:11 (one equation); triad methods (what there is)."
+    ),
     no_args_is_help=True,
     **STYLE,
 )

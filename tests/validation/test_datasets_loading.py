@@ -477,11 +477,11 @@ def test_command_shows_a_set_at_openml_without_fetching_it(triad):
     assert "BRICKFACE: 330" in text
 
 
-def test_command_suggests_near_misses_and_exits_one(triad):
+def test_command_suggests_near_misses_and_exits_two(triad):
     code, text = triad("glas")
-    assert code == 1
+    assert code == 2
     assert "did you mean glass?" in text
-    assert triad("qqqqqq")[0] == 1
+    assert triad("qqqqqq")[0] == 2
 
 
 def test_command_checks_what_is_at_hand_and_exits_one_on_a_bad_copy(triad, folder):

@@ -35,7 +35,7 @@ def data(
 ) -> None:
     """List the data sets known by name, show one, or load and check the copies at hand.
 
-    Exits 0, or 1 where a name is unknown or a copy is not what it should be.
+    Exits 0, 1 where a copy is missing or not what it should be, or 2 where a name is unknown.
     """
     console = Console(highlight=False)
     try:
@@ -43,16 +43,21 @@ def data(
         if name is not None and name not in names:
             close = near_misses(name, names)
             hint = f"; did you mean {' or '.join(close)}?" if close else "; `triad data` lists the known names"
-            raise DatasetNotFoundError(f"name: found {shown(name)}, expected a known data set{hint}")
+            _tell(f"name: found {shown(name)}, expected a known data set{hint}")
+            raise typer.Exit(2)
         if check:
             passed = _check(console, names if name is None else (name,), download=name is not None)
         else:
             passed = _list(console, names) if name is None else _show(console, name)
     except (DatasetCorruptError, DatasetNotFoundError) as error:
-        Console(stderr=True, highlight=False).print(escape(str(error)), style="red", soft_wrap=True)
+        _tell(str(error))
         raise typer.Exit(1) from error
     if not passed:
         raise typer.Exit(1)
+
+
+def _tell(message: str) -> None:
+    Console(stderr=True, highlight=False).print(escape(message), style="red", soft_wrap=True)
 
 
 def _list(console: Console, names: tuple[str, ...]) -> bool:
