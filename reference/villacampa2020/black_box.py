@@ -9,6 +9,7 @@ from reference.common import _check
 from reference.common._options import shown
 from reference.common.errors import cholesky
 from reference.common.options import checked_options
+from reference.villacampa2020.model import label_from_latents, robust_likelihood
 from reference.villacampa2020.posterior import SITES_REMEDY, Gaussians, natural_parameters, natural_prior
 from reference.villacampa2020.tied import tied_factor_parameters
 
@@ -68,9 +69,11 @@ def monte_carlo_log_norms(
     log_factor = np.einsum("ki,rki->r", factor.shift, values)
     log_factor -= 0.5 * np.einsum("rki,kij,rkj->r", values, factor.precision, values)
     latent = np.einsum("kim,rkm->rik", upsilon, values) + np.sqrt(cond_var.T) * extra
-    wins = np.argmax(latent, axis=2) == y
+    wins = label_from_latents(latent.reshape(-1, C)).reshape(n_draws, n) == y
+    first = np.eye(C)[0]
+    high, low = (robust_likelihood(first, label, epsilon) for label in (0, 1))  # (2) has two values
     with np.errstate(divide="ignore"):  # the logarithm of a likelihood that can be zero
-        log_p = np.log(np.where(wins, 1.0 - epsilon + epsilon / C, epsilon / C))
+        log_p = np.log(np.where(wins, high, low))
     log_ratio = log_p - log_factor[:, None]
     if alpha == 0.0:
         deviations = np.std(log_ratio, axis=0, ddof=1) / np.sqrt(n_draws)

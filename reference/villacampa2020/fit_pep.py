@@ -13,7 +13,12 @@ from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import checked_options
-from reference.villacampa2020.evidence import pep_log_evidence_from_moments, removed_normalisers
+from reference.villacampa2020.evidence import (
+    pep_log_evidence_from_moments,
+    removed_normalisers,
+    site_log_normaliser_from_moments,
+    site_log_normaliser_rank_one,
+)
 from reference.villacampa2020.forms import check_printed, form_of
 from reference.villacampa2020.gradients import (
     AdamState,
@@ -300,8 +305,25 @@ def log_evidence_of(
     log_norm = at.likelihood.log_expectation
     if not np.all(at.proper):
         return None, log_norm
-    each = log_norm + removed_normalisers(coefficients, posterior, K.upsilon, task.alpha)
+    if task.alpha > 0.0:
+        each = site_log_normaliser_rank_one(
+            task.alpha * log_norm, coefficients, posterior, K.upsilon, task.alpha
+        )  # below (A.27)
+        return pep_log_evidence_from_moments(posterior, K.K_ZZ, each, task.alpha), log_norm  # (A.26)
+    each = log_norm + removed_normalisers(coefficients, posterior, K.upsilon, 0.0)
     return pep_log_evidence_from_moments(posterior, K.K_ZZ, each, 1.0), log_norm
+
+
+def _traced(coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task) -> float | None:
+    """log Z_q after a sweep; as printed by (A.26) and (A.27), from the moments that are at hand."""
+    if task.form != "printed":
+        return log_evidence_of(coefficients, posterior, K, task)[0]
+    try:
+        laws = tilted_laws(coefficients, posterior, task.y, K, task.epsilon, task.alpha)
+    except ValueError:  # a cavity is no distribution
+        return None
+    each = [site_log_normaliser_from_moments(law.log_norm, law.cavity, posterior) for law in laws]  # (A.27)
+    return pep_log_evidence_from_moments(posterior, K.K_ZZ, np.array(each), task.alpha)  # (A.26)
 
 
 def log_evidence_gradients(
@@ -535,7 +557,8 @@ def fit_pep(
         raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     chosen = check_options(Options() if options is None else options, prior)
     searched = len(chosen.learn) > 0 and chosen.scheme == "outer"
-    form = form_of(chosen.form, len(X), inducing_covariances(prior), alpha or np.nan, searched)
+    searched = searched or alpha == 0.0  # a limit that the printed equations do not have
+    form = form_of(chosen.form, len(X), inducing_covariances(prior), alpha, searched)
     check_printed(form, alpha, "pep")
     task = Task(y, epsilon, alpha, float(damping), form)
     if len(chosen.learn) and chosen.optimizer == "lbfgs":
@@ -547,7 +570,7 @@ def fit_pep(
         nonlocal seen, improper
         seen, improper = seen + 1, improper + more
         if chosen.trace:
-            value = log_evidence_of(coefficients, posterior, K, task)[0]
+            value = _traced(coefficients, posterior, K, task)
             trace.extend([] if value is None else [value])
         if chosen.callback is not None:
             chosen.callback(Seen(seen, residual, improper))

@@ -14,15 +14,14 @@ from reference.common._options import shown
 Array = NDArray[np.float64]
 
 MOST = 200.0  # n C m: the four steps of n C factors, each some thirty products with (m, m), take 10 ms a sweep there
-_LEAST_POWER = 1e-2  # (1/α)[g(θ\) - g(θ)] of (8) cancels digits as α falls: two of sixteen are lost here
-_CONDITION = 1e5  # of K_ZZ: inverses then keep ten digits, as many as an answer is asked for
+_LOST = 1e4  # inverses lose a condition number, sums over n data of differences over α another n/α: four of 16 digits
 
 
 def form_of(form: str | None, n: int, K_ZZ: Array, alpha: float, searched: bool) -> str:
     """The form asked for, or "printed" where that takes a second or two and loses no digits that an answer needs.
 
-    That is up to n C m = 200, for α of at least 0.01 (or 0, a limit that has equations of its own in energies), K_ZZ of
-    conditions up to 1e5, and no search over hyper-parameters, which wants a fixed point at each of its steps.
+    That is up to n C m = 200, up to cond(K_ZZ) n/α = 1e4 (at α = 0, which energies have equations for, cond(K_ZZ) n),
+    and without a search over hyper-parameters, which wants a fixed point at each of its steps.
 
     Parameters
     ----------
@@ -33,7 +32,7 @@ def form_of(form: str | None, n: int, K_ZZ: Array, alpha: float, searched: bool)
     searched : bool           whether L-BFGS-B looks for hyper-parameters
     """
     C, m, _ = K_ZZ.shape
-    exact = (alpha == 0.0 or alpha >= _LEAST_POWER) and condition(list(K_ZZ)) <= _CONDITION
+    exact = condition(list(K_ZZ)) * n <= _LOST * (alpha or 1.0)
     return chosen_form(form, float(n * C * m) if exact and not searched else np.inf, MOST)
 
 

@@ -142,10 +142,11 @@ def log_expected_powers(
     return ExpectedPowers(*(alpha * part for part in scaled))
 
 
+@equation("villacampa2020", "u27-power-expectation")
 def scaled_log_expected_powers(
     latent_mean: Array, latent_var: Array, y: Labels, epsilon: float, alpha: float
 ) -> ExpectedPowers:
-    """`scaled_log_expected_power` of n observations of villacampa2020.
+    """(1/α) log E[p(y_i|f_i)^α] of n observations of villacampa2020, E as in `expected_power_likelihood`: A.4.
 
     Parameters
     ----------

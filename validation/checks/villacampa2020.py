@@ -223,7 +223,7 @@ def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
             apart[worst],
             1e-9,
             f"most apart is {worst}: both stop within {TOLERANCE:g} of one fixed point, or made the same steps, and "
-            "conditions up to 1e5 leave ten digits; a wrong term of either form shows in the third",
+            "conditions times n/alpha up to 1e4 leave twelve digits; a wrong term of either form shows in the third",
             "printed",
             "projected",
             f"relative difference {label}",
