@@ -93,6 +93,10 @@ def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(method)
     def suited(self: GPClassifier, X: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.pop("sample_weight", None) is not None:  # not in the signature: it is not supported
+            raise TypeError(
+                f"sample_weight: found it in {type(self).__name__}.{method.__name__}, expected None: rows weigh alike"
+            )
         with _blas_threads(*self._sizes(X)) as threads:
             found = method(self, X, *args, **kwargs)
         if found is self:
