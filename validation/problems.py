@@ -265,6 +265,9 @@ _RECIPES: dict[str, Recipe] = {
         lambda: _few(3, np.exp(2.0), 0.2, Z=[-1.0, 1.2]), "three data given two inducing values: the FITC prior", 5.0
     ),
     "toy": Recipe(lambda: _toy(24, 1, 1.0, 0.1, seed=4), "drawn from the model, log variance 1", 6.0),
+    "toy-probit": Recipe(
+        lambda: _toy(24, 1, 1.0, 0.1, seed=4).replace(likelihood="probit"), "toy with the probit link", 2.0
+    ),
     "toy-steep": Recipe(lambda: _toy(24, 2, 4.0, 0.05, seed=5), "drawn from the model, log variance 4", 3.0),
     "toy-sparse": Recipe(
         lambda: _toy(60, 2, 2.5, 0.05, seed=6, m=8), "drawn from the model, log variance 2.5, 8 inducing points", 3.0

@@ -175,8 +175,9 @@ def load_npz(
                 raise FileFormatError(f"{path}: found a file that is no .npz (or is cut off), expected {schema!r}")
             with archive:
                 _check_headers(archive, path, schema, known)
-                arrays = {key: archive[key] for key in archive.files}
-                members = len(archive.files)
+                files = [key for key in archive.files if not key.endswith("/")]  # zip programs add their folders
+                arrays = {key: archive[key] for key in files}
+                members = len(files)
     except FileFormatError:
         raise
     except PermissionError as error:
@@ -206,13 +207,14 @@ def _check_headers(
     """Refuse unknown names, headers that lie, and more than a gigabyte, from the first bytes of each member."""
     zipped = archive.zip
     assert zipped is not None
-    names = {info.filename.removesuffix(".npy") for info in zipped.infolist()}
+    members = [info for info in zipped.infolist() if not info.is_dir()]
+    names = {info.filename.removesuffix(".npy") for info in members}
     # a file of another schema is refused as that, not for its names; the member is a text of a few bytes
     short = "schema.npy" in zipped.namelist() and zipped.getinfo("schema.npy").file_size < _TEXT
     if known is not None and short and str(archive["schema"]) == schema:
         known(names - {"schema"})
     total = 0
-    for info in zipped.infolist():
+    for info in members:
         total += info.file_size
         if total > LARGEST:
             raise FileFormatError(

@@ -394,6 +394,15 @@ def test_more_than_the_largest_file_and_a_header_that_lies_are_refused(tmp_path,
         storage.load_npz(path, "s/1")
 
 
+def test_folders_that_a_zip_program_adds_are_passed_over(tmp_path):
+    path = tmp_path / "foreign.npz"
+    storage.save_npz(path, "s/1", {"problem/X": np.zeros(3)})
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("problem/", b"")
+    found = storage.load_npz(path, "s/1", lambda names: storage.check_keys(names, {"problem/X"}, set(), "foreign"))
+    assert list(found) == ["problem/X"]
+
+
 def test_files_that_belong_together_appear_both_or_not_at_all(tmp_path, monkeypatch):
     first, second = tmp_path / "a.csv", tmp_path / "b.html"
     storage.write_together({first: b"old", second: b"old"})
