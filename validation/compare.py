@@ -28,6 +28,7 @@ from validation.premises import is_truth as is_truth
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
+from validation.suspects.worst import worst_entry
 
 # quantities in the order of reports; `gradients/...` and `local/...` follow where both sides have them
 QUANTITIES = (
@@ -82,7 +83,7 @@ class Row(NamedTuple):
     """One compared quantity: PASS iff observed <= limit; INFO where no limit applies; SKIP where none was possible.
 
     A row of PREMISES is on how the solutions came about: `converged` is FAIL, `gate` and `target` SKIP, `method` and
-    `settings` INFO.
+    `settings` INFO. `worst` of a FAIL is the entry that differs most, left and right as they were given.
     """
 
     quantity: str
@@ -91,6 +92,7 @@ class Row(NamedTuple):
     limit: float
     verdict: str
     why: str
+    worst: str = ""
 
 
 def compare(
@@ -110,7 +112,30 @@ def compare(
     ValueError                 if the problems differ, a band names an unknown quantity, or a band or the limit has
                                nothing to judge here
     """
-    different = left.problem.differences(right.problem, ignore=("name", "prior_model", *_learned(left, right)))
+    return [
+        row._replace(worst=_worst(row.quantity, left, right)) if row.verdict == "FAIL" else row
+        for row in _judged(left, right, bands, limit)
+    ]
+
+
+def _worst(quantity: str, left: Solution, right: Solution) -> str:
+    """The entry in which two sides differ most, for a quantity that both have."""
+    name = "log_evidence" if quantity == "bound - log Z" else quantity
+    group, slash, field = name.partition("/")
+    if name not in QUANTITIES and group not in ("learned", "gradients", "local"):
+        return ""
+    if group == "learned":
+        values = [getattr(side.problem, field) for side in (left, right)]
+    elif slash:
+        values = [(getattr(side, group) or {}).get(field) for side in (left, right)]
+    else:
+        values = [getattr(side, name) for side in (left, right)]
+    return "" if any(value is None for value in values) else worst_entry(name, *values)
+
+
+def _judged(left: Solution, right: Solution, bands: Mapping[str, float] | None, limit: float | None) -> list[Row]:
+    """The rows of `compare`."""
+    different = left.problem.differences(right.problem, ignore=("name", "prior_model", *premises.learned(left, right)))
     if different:
         raise ValueError(f"right: found a solution of another problem (it differs in {different}), expected the same")
     for name, band in (bands or {}).items():
@@ -165,15 +190,8 @@ def unjudged(rows: list[Row], left: Solution, right: Solution) -> list[str]:
         keys = {key: None for side in (left, right) for key, value in (getattr(side, group) or {}).items()
                 if value.dtype.kind == "f"}  # fmt: skip
         names += [f"{group}/{key}" for key in keys]
-    names += [f"learned/{name}" for name in _learned(left, right)]
+    names += [f"learned/{name}" for name in premises.learned(left, right)]
     return [name for name in names if name not in reached]
-
-
-def _learned(left: Solution, right: Solution) -> tuple[str, ...]:
-    """Fields of the problem that both sides were asked to learn."""
-    names = [solution.settings.get("learn") or () for solution in (left, right)]
-    asked = [{entry} if isinstance(entry, str) else set(entry) for entry in names]
-    return tuple(sorted(asked[0] & asked[1]))
 
 
 def has_errors(solution: Solution) -> bool:
@@ -183,18 +201,20 @@ def has_errors(solution: Solution) -> bool:
 
 def prior_condition(problem: Problem) -> float:
     """Condition number of the matrix that is factorised: K_ZZ, or K_XX for a full GP (the worst latent)."""
-    worst = 1.0
-    for latent in range(1 if problem.shared else problem.n_latents):
-        points = problem.X if problem.Z is None else problem.Z[latent]
-        scaled = points / problem.lengthscales[latent]
-        if problem.smoothness is None:
-            correlation = np.exp(-0.5 * cdist(scaled, scaled, "sqeuclidean"))
-        else:
-            correlation = _matern(cdist(scaled, scaled), float(problem.smoothness[latent]))
-        diagonal = problem.jitter[latent] + (problem.noise[latent] if problem.Z is None else 0.0)
-        K = problem.variance[latent] * correlation + diagonal * np.eye(len(points))
-        worst = max(worst, float(np.linalg.cond(K)))
-    return worst
+    latents = range(1 if problem.shared else problem.n_latents)
+    return max(1.0, *(float(np.linalg.cond(prior_matrix(problem, latent))) for latent in latents))
+
+
+def prior_matrix(problem: Problem, latent: int) -> NDArray[np.float64]:
+    """(m, m) or (n, n) matrix of a latent that is factorised: K_ZZ with jitter, or K_XX with noise and jitter."""
+    points = problem.X if problem.Z is None else problem.Z[latent]
+    scaled = points / problem.lengthscales[latent]
+    if problem.smoothness is None:
+        correlation = np.exp(-0.5 * cdist(scaled, scaled, "sqeuclidean"))
+    else:
+        correlation = _matern(cdist(scaled, scaled), float(problem.smoothness[latent]))
+    diagonal = problem.jitter[latent] + (problem.noise[latent] if problem.Z is None else 0.0)
+    return np.asarray(problem.variance[latent] * correlation + diagonal * np.eye(len(points)))
 
 
 def _matern(distance: NDArray[np.float64], order: float) -> NDArray[np.float64]:
@@ -525,7 +545,7 @@ def _shared_arrays(left: Solution, right: Solution) -> list[tuple[str, NDArray[n
         a, b = getattr(left, name), getattr(right, name)
         if a is not None and b is not None and np.size(a):
             shared.append((name, np.asarray(a), np.asarray(b)))
-    for name in _learned(left, right):
+    for name in premises.learned(left, right):
         a, b = getattr(left.problem, name), getattr(right.problem, name)
         if a is not None and b is not None:
             shared.append((f"learned/{name}", a, b))

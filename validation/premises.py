@@ -168,6 +168,13 @@ def _tolerance(side: Solution) -> float:
     return float(value) if isinstance(value, (int, float)) else np.nan
 
 
+def learned(left: Solution, right: Solution) -> tuple[str, ...]:
+    """Fields of the problem that both sides were asked to learn."""
+    names = [solution.settings.get("learn") or () for solution in (left, right)]
+    asked = [{entry} if isinstance(entry, str) else set(entry) for entry in names]
+    return tuple(sorted(asked[0] & asked[1]))
+
+
 def different_settings(left: Solution, right: Solution) -> str:
     """Settings that both sides state, that matter, and that differ, as 'alpha 0.5 and 1.0'; empty if there are none.
 

@@ -1,0 +1,70 @@
+"""What a search for suspects says of sides, words, limits and time."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from validation import problems, solve
+from validation.compare import compare
+from validation.suspects.search import suspects
+from validation.suspects.worst import worst_entry
+
+
+@pytest.fixture(scope="module")
+def fair():
+    return solve("fast", "x-gpc", problems.get("toy"))
+
+
+def test_the_side_that_is_no_witness_is_held_suspect_wherever_it_stands(fair):
+    mine = replace(fair, implementation="mine", latent_cov=1.05 * fair.latent_cov)
+    (found,) = suspects(mine, fair, ["latent_cov"]).found
+    assert found.text == "left/right = 1.05 in every entry of latent_cov"
+    (found,) = suspects(fair, mine, ["latent_cov"]).found
+    assert found.text == "right/left = 1.05 in every entry of latent_cov"
+    assert found.explains == ("latent_cov",)
+    assert "difference 0.048 becomes" in found.sentence
+
+
+def test_against_a_truth_the_method_of_fast_stands_in():
+    problem = problems.get("two-points")
+    truth = solve("quadrature", "exact", problem)
+    right = solve("reference", "x-gpc", problem)
+    found = suspects(replace(right, implementation="mine"), truth)
+    assert found.same
+    assert found.model == "fast x-gpc"
+    wrong = replace(right, implementation="mine", log_evidence=right.log_evidence + 2 * np.log(2.0))
+    assert suspects(wrong, truth).found[0].name == "constant n log 2"
+
+
+def test_what_time_does_not_allow_is_named(fair):
+    found = suspects(replace(fair, implementation="mine", log_evidence=-1.0), fair, seconds=0.0)
+    assert found.left_out.startswith("not tried in 0 s: noise left out, ")
+    assert (
+        "changed problems"
+        in suspects(replace(fair, implementation="mine", method="own", log_evidence=-1.0), fair).left_out
+    )
+
+
+def test_arguments_are_refused_by_name(fair):
+    with pytest.raises(ValueError, match="limit: found 0, expected a number > 0"):
+        suspects(fair, fair, limit=0.0)
+    with pytest.raises(ValueError, match="seconds: found -1, expected a number >= 0"):
+        suspects(fair, fair, seconds=-1.0)
+    with pytest.raises(ValueError, match="right: found a solution of another problem"):
+        suspects(fair, solve("fast", "x-gpc", problems.get("two-points")))
+
+
+def test_a_failed_row_names_its_worst_entry(fair):
+    mean = fair.latent_mean.copy()
+    mean[3, 0] += 0.5
+    rows = {row.quantity: row for row in compare(replace(fair, implementation="mine", latent_mean=mean), fair)}
+    assert rows["latent_mean"].worst.startswith("latent_mean[3, 0]: left ")
+    assert rows["latent_mean"].worst.endswith("left - right +0.5")
+    assert rows["latent_cov"].worst == ""
+
+
+def test_the_worst_entry_of_log_z_is_in_nats_and_nan_is_worst():
+    assert worst_entry("log_evidence", -3.0, -2.5) == "log_evidence: left -3, right -2.5, left - right -0.5 nat"
+    assert worst_entry("x", [1.0, np.nan, 9.0], [1.0, 2.0, 3.0]).startswith("x[1]: left nan")
+    assert worst_entry("x", [1.0], [1.0, 2.0]) == ""
