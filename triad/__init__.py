@@ -7,6 +7,7 @@
 Problem, Solution      the question and an answer, as plain arrays: `validation.problem`, `validation.solution`
 solve                  ask a witness, or a program of your own, for its answer: `validation.solve`
 compare                two answers side by side, with limits and reasons: `validation.compare`
+judge                  a program of your own on every question that its method allows: `validation.judging`
 problems, truths       the built-in questions, and their stored posteriors: `validation.problems`, `validation.truth`
 datasets               data by name: `validation.datasets`
 XGPClassifier, ...     scikit-learn classifiers, one for each method that trains: `fast.estimators`
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from validation import problems as problems
     from validation import truth as truths
     from validation.compare import compare as compare
+    from validation.judging import judge as judge
     from validation.problem import Problem as Problem
     from validation.solution import Solution as Solution
     from validation.solve import solve as solve
@@ -74,6 +76,7 @@ __all__ = [
     "XGPClassifier",
     "compare",
     "datasets",
+    "judge",
     "problems",
     "solve",
     "truths",
@@ -85,6 +88,7 @@ _DOORS = {
     "Solution": ("validation.solution", "Solution"),
     "compare": ("validation.compare", "compare"),
     "datasets": ("validation.datasets", ""),
+    "judge": ("validation.judging", "judge"),
     "problems": ("validation.problems", ""),
     "solve": ("validation.solve", "solve"),
     "truths": ("validation.truth", ""),

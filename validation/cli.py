@@ -76,6 +76,12 @@ def _truth() -> Callable[..., Any]:
     return truth
 
 
+def _judge() -> Callable[..., Any]:
+    from validation.judge_command import judge
+
+    return judge
+
+
 def _reproduce() -> Callable[..., Any]:
     from validation.reproduce import command
 
@@ -96,11 +102,14 @@ later(app, "bench", "Measure speed and memory as ratios to a floor of the same r
       _bench)  # fmt: skip
 later(app, "truth", "Make a truth file with its evidence card; exit 1 if the gate is not met or the second route "
       "disagrees.", _truth)  # fmt: skip
+later(app, "judge", "Judge a program of your own on every question that its method allows; exit 1 if it disagrees.",
+      _judge)  # fmt: skip
 later(app, "reproduce", "Run an experiment of a paper again and set what it prints beside what comes out here.",
       _reproduce)  # fmt: skip
 
 
 EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
+MOST_SUSPECTS = 3  # that are listed
 
 OptionValues = Annotated[
     list[str] | None, typer.Option("--option", "-o", help="method option as name=value; repeatable")
@@ -119,10 +128,11 @@ def problems_command(
     if name is None:
         if output is not None:
             raise typer.BadParameter("--output: found it without a problem, expected the problem's name too")
-        table = Table("problem", "n", "d", "m", "prior", "what it is there for", box=None)
+        table = Table("problem", "likelihood", "n", "d", "C", "m", "prior", "what it is there for", box=None)
         for key in problems.names():
             p = problems.get(key)
-            table.add_row(key, str(p.n), str(p.d), str(p.m or "-"), p.prior_model, problems.purpose(key))
+            sizes = (str(p.n), str(p.d), str(p.n_classes), str(p.m or "-"))
+            table.add_row(key, p.likelihood, *sizes, p.prior_model, problems.purpose(key))
         console.print(table)
         return
     problem = load_problem(name)
@@ -174,6 +184,10 @@ def compare_command(
     limit: Annotated[float | None, typer.Option("--limit", help="identity limit in place of the derived one")] = None,
     why: Annotated[bool, typer.Option("--why", help="print the reason of every limit")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+    usual: Annotated[
+        bool,
+        typer.Option("--suspects/--no-suspects", help="if they disagree, try the usual suspects (20 s at most)"),
+    ] = True,
 ) -> None:
     """Judge two solutions of one problem; exit 1 if they disagree, 2 if nothing in them can be judged."""
     from validation import compare as comparing
@@ -200,6 +214,10 @@ def compare_command(
         for row in rows:
             if why or row.verdict in ("FAIL", "SKIP") or row.quantity in comparing.PREMISES:
                 console.print(f"  {row.quantity}: {row.why}", soft_wrap=True)
+            if row.worst:
+                console.print(f"    worst at {row.worst}", soft_wrap=True)
+        if usual:
+            print_suspects(console, rows, a, b)
         left_out = comparing.unjudged(rows, a, b)
         verdict = "DISAGREE" if failed else "UNDECIDED" if not passed else "AGREE IN PART" if left_out else "AGREE"
         named = f" ({', '.join(left_out)})" if left_out else ""
@@ -210,6 +228,27 @@ def compare_command(
         raise typer.Exit(EXIT_DIFFERENT)
     if not passed:
         raise ValueError("right: found no quantity that can be judged on both sides, expected at least one")
+
+
+def print_suspects(console: Console, rows: list[Row], left: Solution, right: Solution) -> None:
+    """Which well-known mistakes would make the sides agree on what failed; nothing where nothing did."""
+    from validation.suspects.search import QUANTITIES, SAME, suspects
+
+    failed = [row for row in rows if row.verdict == "FAIL"]
+    names = {"log_evidence" if row.quantity == "bound - log Z" else row.quantity for row in failed}
+    if not names.intersection(QUANTITIES):
+        return
+    limits = [row.limit for row in failed if row.kind == "identity" and row.quantity in QUANTITIES]
+    found = suspects(left, right, names.intersection(QUANTITIES), limit=max(limits, default=SAME))
+    if found.same:
+        console.print(f"{found.model} gives the same numbers: the distance is the method's own", soft_wrap=True)
+        return
+    against = "" if found.model in ("left", "right") else f", held against {found.model}"
+    console.print(f"usual suspects: {len(found.found)} of {found.tried} would explain it{against}", soft_wrap=True)
+    for place, suspect in enumerate(found.found[:MOST_SUSPECTS], start=1):
+        console.print(f"  {place}. {suspect.sentence}", soft_wrap=True)
+    if found.left_out:
+        console.print(f"  {found.left_out}", soft_wrap=True)
 
 
 @app.command("methods")
@@ -248,9 +287,10 @@ def _print_options(method: str | None) -> None:
 
 def _print_methods() -> None:
     console = plain_console()
-    table = Table("method", "paper", "likelihood", "prior on", box=None)
+    table = Table("method", "paper", "likelihood", "C", "prior on", box=None)
     for entry in catalogue.METHODS:
-        table.add_row(entry.method, entry.paper, ", ".join(entry.likelihoods), entry.points)
+        classes = "2" if set(entry.likelihoods) <= {"logit", "probit"} else ">= 2"
+        table.add_row(entry.method, entry.paper, ", ".join(entry.likelihoods), classes, entry.points)
     console.print(table)
     table = Table("truth", "likelihood", "log Z", box=None)
     for row in catalogue.TRUTHS:

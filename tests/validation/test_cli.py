@@ -452,7 +452,7 @@ def test_json_is_json_whatever_the_verdict(triad, files, left, right, code):
     assert got == code
     rows = strict(out)
     for row in rows:
-        assert set(row) == {"quantity", "kind", "observed", "limit", "verdict", "why"}
+        assert set(row) == {"quantity", "kind", "observed", "limit", "verdict", "why", "worst"}
         assert row["verdict"] in ("PASS", "FAIL", "INFO", "SKIP")
     if right in ("target", "surely-not"):
         assert rows[0]["observed"] is None

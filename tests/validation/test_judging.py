@@ -1,0 +1,78 @@
+"""`judge`: right programs agree, wrong ones are told what is wrong, and what was not judged is named."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from validation import Solution, solve
+from validation.judge_command import page
+from validation.judging import judge, questions_for
+
+TINY = ("two-points", "two-points-probit")
+
+
+def right(method, problem):
+    return replace(solve("fast", method, problem), implementation="mine")
+
+
+def twice(method, problem):
+    found = solve("fast", method, problem.replace(noise=2.0 * problem.noise))
+    return replace(found, problem=problem, implementation="mine")
+
+
+def own(method, problem):
+    """A method that nobody has, with too little to say."""
+    if problem.n > 2:
+        raise NotImplementedError("two data at most")
+    return Solution(problem, "mine", method, probabilities=np.full((problem.t, 2), 0.5))
+
+
+def test_a_right_program_agrees_and_is_told_what_the_run_could_have_seen():
+    found = judge(right, "x-gpc", problems=["two-points", "toy"])
+    assert found.verdict == "AGREE", list(found.failed)
+    assert {case.row.kind for case in found.passed} >= {"answer", "identity", "discrepancy", "invariance"}
+    expected = {"sd for variance", "constant n log 2", "lengthscale factor 2", "another link", "noise twice"}
+    assert expected | {"latent_cov 5 % off"} <= set(found.seen)
+    assert found.program.endswith("test_judging:right")
+
+
+def test_a_wrong_program_disagrees_and_its_mistake_is_suspected_first():
+    found = judge(twice, "x-gpc", problems=["toy", "toy-steep"], power=False)
+    assert found.verdict == "DISAGREE"
+    assert found.suspicions[0].name == "noise twice"
+    assert found.suspicions[0].problems == ("toy", "toy-steep")
+    assert any(case.row.worst.startswith("latent_mean[") for case in found.failed)
+    assert "noise is counted twice" in page(found)
+
+
+def test_what_a_program_refuses_or_leaves_out_is_not_judged_and_no_failure():
+    own.likelihoods = ("logit",)
+    found = judge(own, "coin", problems=["two-points", "toy"])
+    assert "refused: two data at most" in found.not_judged.values()
+    assert {case.problem for case in found.cases if case.row.verdict == "PASS"} == {"two-points"}
+
+
+def test_what_a_program_raises_is_a_failure_with_its_words():
+    def broken(method, problem):
+        return Solution(problem, "mine", method, probabilities=np.full((problem.t, 2), 0.6))
+
+    found = judge(broken, "x-gpc", problems=["two-points"])
+    (case,) = found.failed
+    assert "found a row that sums to 1 +0.2, expected 1" in case.row.why
+
+
+def test_only_problems_that_the_method_takes_are_asked():
+    (asked,) = questions_for(right, "ep")
+    assert asked.problems == ("toy-2-sparse-threshold", "toy-4-sparse-steep-threshold", "toy-3-sparse-errors",
+                              "toy-3-sparse-threshold")  # fmt: skip
+    (asked,) = questions_for(right, "vi-robust")
+    assert asked.problems == ("toy-3-sparse-errors",)
+    (asked,) = questions_for(right, "laplace")
+    assert "toy-3-softmax" in asked.problems
+    with pytest.raises(ValueError, match="problems: found wine, expected some of two-points, "):
+        questions_for(right, "x-gpc", problems=["wine"])
+    with pytest.raises(ValueError, match="method: found None and no attribute `methods`"):
+        questions_for(right)
+    with pytest.raises(TypeError, match="answer: found int, expected a callable"):
+        questions_for(3)

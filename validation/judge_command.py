@@ -1,0 +1,111 @@
+"""`triad judge module:function`: every question that a program's method allows, on the terminal or as a page."""
+
+from __future__ import annotations
+
+import html
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Column, Table
+
+from validation import storage
+from validation.judging import LARGEST, LIMIT, Verdict
+from validation.judging import judge as ask
+
+_DIFFERENT, _UNDECIDED = 1, 2
+_MOST = 5  # suspects that are listed
+
+
+def judge(
+    program: Annotated[str, typer.Argument(help="module:function, or the name of an entry point")],
+    method: Annotated[str | None, typer.Option("--method", help="one of its methods; by default all it lists")] = None,
+    problem: Annotated[list[str] | None, typer.Option("--problem", help="only this problem; repeatable")] = None,
+    largest: Annotated[int, typer.Option("--largest", min=2, help="data of a problem at most")] = LARGEST,
+    limit: Annotated[float, typer.Option("--limit", help="of identities")] = LIMIT,
+    power: Annotated[bool, typer.Option("--power/--no-power", help="what this run could have seen")] = True,
+    as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write the verdicts as a page")] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict, passed ones too")] = False,
+) -> None:
+    """Judge a program of your own on every question that its method allows; exit 1 if it disagrees.
+
+    Exits 2 if nothing could be judged.
+    """
+    if as_html is not None:
+        storage.check_writable(as_html)
+    errors = Console(stderr=True, markup=False, highlight=False)
+
+    def listen(what: str) -> None:
+        errors.print(f"asking {what}", soft_wrap=True)
+        sys.stderr.flush()
+
+    found = ask(program, method, problems=problem or None, largest=largest, limit=limit, power=power, listen=listen)
+    console = Console(markup=False, emoji=False, highlight=False)
+    table = Table("verdict", Column("question", overflow="fold"), "against", "observed", "limit", box=None)
+    for case in found.cases:
+        if verbose or case.row.verdict == "FAIL":
+            style = {"PASS": "green", "FAIL": "bold red"}.get(case.row.verdict, "yellow")
+            numbers = (f"{case.row.observed:.3g}", f"{case.row.limit:.3g}")
+            table.add_row(case.row.verdict, case.name, case.against, *numbers, style=style)
+    if table.row_count:
+        console.print(table)
+    for line in lines(found):
+        console.print(line, soft_wrap=True)
+    if as_html is not None:
+        storage.write_text(as_html, page(found))
+        console.print(str(as_html), soft_wrap=True)
+    if found.failed:
+        raise typer.Exit(_DIFFERENT)
+    if not found.passed:
+        raise typer.Exit(_UNDECIDED)
+
+
+def lines(found: Verdict) -> list[str]:
+    """What follows the table: worst entries, suspects, power, what was not judged, the verdict."""
+    told = [f"  {case.name}: worst at {case.row.worst}" for case in found.failed if case.row.worst]
+    told += [f"  {case.name}: {case.row.why}" for case in found.failed if not case.row.worst]
+    for place, suspicion in enumerate(found.suspicions[:_MOST], start=1):
+        told.append(f"suspect {place}: {suspicion.text} ({', '.join(suspicion.problems)})")
+    if found.failed and not found.suspicions:
+        told.append("no usual suspect would explain what failed")
+    if found.seen:
+        told.append(f"this run could have seen: {', '.join(found.seen)}")
+    if found.unseen:
+        told.append(f"this run could not have seen: {', '.join(found.unseen)}")
+    if found.not_judged:
+        told.append(f"not judged: {', '.join(found.not_judged)}")
+    told.append(f"{found.verdict}: {len(found.passed)} passed, {len(found.failed)} failed, "
+                f"{len(found.not_judged)} not judged ({found.program})")  # fmt: skip
+    return told
+
+
+def page(found: Verdict) -> str:
+    """One file of HTML without external parts: the verdict, suspects, power, every case with its reason."""
+    rows = "\n".join(
+        f'<tr class="{case.row.verdict}">'
+        + "".join(
+            f"<td>{html.escape(cell)}</td>"
+            for cell in (
+                case.row.verdict, case.name, case.against, f"{case.row.observed:.3g}", f"{case.row.limit:.3g}",
+                f"{case.row.why} {case.row.worst}".strip(),
+            )
+        )
+        + "</tr>"
+        for case in found.cases
+    )  # fmt: skip
+    notes = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines(found))
+    reasons = "\n".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in found.not_judged.items())
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(found.program)}: {found.verdict}</title>
+<style>body{{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}}
+table{{border-collapse:collapse;font-size:13px}}td,th{{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:left}}
+.FAIL{{background:#fde4e1}}.PASS td:first-child{{color:#176f2c}}.SKIP,.INFO{{color:#666}}</style></head>
+<body><h1>{html.escape(found.program)}: {found.verdict}</h1>
+{notes}
+<table><tr><th>verdict<th>question<th>against<th>observed<th>limit<th>reason</tr>
+{rows}
+</table>
+<h2>Not judged</h2><ul>{reasons}</ul></body></html>
+"""
