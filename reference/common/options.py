@@ -216,8 +216,8 @@ METHODS: dict[str, dict[str, Option]] = {
         trace=False, gradients=True, callback=None,
     ),
     "vi-robust": _row(
-        {"optimizer": _optimizers("lbfgs", "adam")}, tolerance=1e-10, max_iterations=10000, batches=None,
-        batch_size=None, n_steps=None, nat_rate=0.1, learn=(), optimizer=None, rate=0.001,
+        {"optimizer": _optimizers("lbfgs", "adam")}, form=None, tolerance=1e-10, max_iterations=10000,
+        batches=None, batch_size=None, n_steps=None, nat_rate=0.1, learn=(), optimizer=None, rate=0.001,
         learn_tolerance=1e-05, seed=0, trace=False, gradients=True, callback=None,
     ),
     "x-gpc": _row(

@@ -12,7 +12,11 @@ from reference.common.kernels import squared_exponential
 from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.model import add_latent_noise, inducing_covariances
 from reference.villacampa2017.posterior import Gaussians
-from reference.villacampa2017.prediction import predictive_class_probability, predictive_latent_distribution
+from reference.villacampa2017.prediction import (
+    predictive_class_probability,
+    predictive_distribution,
+    predictive_latent_distribution,
+)
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -153,7 +157,9 @@ def search(
 
 
 def predict(posterior: Gaussians, X_test: Array, prior: Prior, epsilon: float = 0.0) -> BaselinePrediction:
-    """Latent values by (66), (67) and labels by (68) of villacampa2017 at new inputs, normalised.
+    """Latent values by (65) to (67) and labels by (11) of villacampa2017 at new inputs, normalised.
+
+    With labelling errors labels are (68), of which each sum keeps 1 - ε.
 
     Parameters
     ----------
@@ -172,7 +178,10 @@ def predict(posterior: Gaussians, X_test: Array, prior: Prior, epsilon: float = 
         [squared_exponential(X_test, prior.Z[k], prior.variance[k], prior.lengthscales[k]) for k in range(len(K_ZZ))]
     )
     k_tt = add_latent_noise(np.repeat(prior.variance[:, None], len(X_test), axis=1), prior.noise)
-    latents = predictive_latent_distribution(posterior, k_tt, K_TZ, K_ZZ)
+    latents = predictive_latent_distribution(posterior, k_tt, K_TZ, K_ZZ)  # (65) to (67)
+    if epsilon == 0.0:
+        found = predictive_distribution(posterior, k_tt, K_TZ, K_ZZ)  # (11)
+        return BaselinePrediction(latents.mean, latents.var, found.probability, found.probability_mass)
     raw = (1.0 - epsilon) * predictive_class_probability(*latents) + epsilon / len(K_ZZ)
     mass = np.sum(raw, axis=1)
     return BaselinePrediction(latents.mean, latents.var, raw / mass[:, None], mass)

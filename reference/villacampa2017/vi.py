@@ -187,8 +187,16 @@ def variational_elbo(posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, 
     ------
     NotPositiveDefiniteError  if one of the matrices is no covariance
     """
-    data = expected_log_likelihood(*vi_latent_marginal(posterior, k_xx, K_XZ, K_ZZ), y, epsilon)
-    return float(np.sum(data)) - kl_to_prior(posterior, K_ZZ)
+    marginal = vi_latent_marginal(posterior, k_xx, K_XZ, K_ZZ)  # (16), (17)
+    wins = np.exp(log_largest(marginal.mean, marginal.var, y))
+    C = len(K_ZZ)
+    low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)  # the two values of log (13)
+    total = float(np.sum(low + (high - low) * wins))
+    for m, S, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
+        prior, own = factorise(K, "K_ZZ", REMEDY), factorise(S, "inducing_cov", "lower rate")
+        trace = np.sum(prior.inverse * S)
+        total -= 0.5 * float(trace + m @ prior.inverse @ m - len(m) + prior.log_det - own.log_det)
+    return total
 
 
 @equation("villacampa2017", "u41-jensen-record")

@@ -10,7 +10,7 @@ from reference.common.algebra import least_squares
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.villacampa2017.fit import Matrices, Prior, prior_matrices
 from reference.villacampa2017.posterior import Gaussians, Natural
-from reference.villacampa2017.vi import kl_to_prior
+from reference.villacampa2017.vi import kl_to_prior, variational_elbo, vi_latent_marginal
 from reference.villacampa2017.vi_gradients import Expected, expected_terms, latent_moments, natural_target
 
 Array = NDArray[np.float64]
@@ -47,6 +47,7 @@ class VIFit(NamedTuple):
     iterations: int
     prior: Prior  # as learned
     reason: str = ""  # why a q with a small residual is not called converged
+    form: str = "projected"  # of the equations of the bound that ran
 
 
 def gaussians_of(natural: Sequence[Natural]) -> Gaussians:
@@ -99,11 +100,16 @@ def step_size(natural: Sequence[Natural], target: Sequence[Natural], posterior: 
 
 
 class Data(NamedTuple):
-    """What does not change."""
+    """What does not change.
+
+    The form of the bound: "printed" has (15) to (17) datum by datum; "projected" contracts (16) and (17) along υ for
+    all data. The paper prints no derivatives of the bound: both forms take them from `vi_gradients`.
+    """
 
     X: Array
     y: Labels
     epsilon: float
+    form: str = "projected"
 
     def matrices(self, prior: Prior) -> Matrices:
         """What a prior says of the inputs."""
@@ -113,13 +119,26 @@ class Data(NamedTuple):
         """The data term of some rows, or of all."""
         return expected_terms(q, K, self.y, self.epsilon, np.arange(len(self.y)) if rows is None else rows)
 
+    def bound(self, q: Gaussians, K: Matrices, expected: Expected) -> float:
+        """(15) at q, given K and, in the form "projected", the expected data term at q of all data."""
+        if self.form == "printed":
+            return variational_elbo(q, self.y, K.k_xx, K.K_XZ, K.K_ZZ, self.epsilon)  # (15) to (17)
+        return expected.value - kl_to_prior(q, K.K_ZZ)
+
+    def marginals(self, q: Gaussians, K: Matrices) -> tuple[Array, Array]:
+        """Means and variances (n, C) of the latent values under q, given K."""
+        if self.form == "printed":
+            return vi_latent_marginal(q, K.k_xx, K.K_XZ, K.K_ZZ)  # (16), (17)
+        return latent_moments(q, K.upsilon, K.cond_var)
+
 
 def result(data: Data, K: Matrices, prior: Prior, posterior: Gaussians) -> VIFit:
     """What there is to say of q = posterior, given K, the matrices of the prior, and all data."""
     expected = data.expected(posterior, K)
-    elbo = expected.value - kl_to_prior(posterior, K.K_ZZ)
-    moments = latent_moments(posterior, K.upsilon, K.cond_var)
-    return VIFit(posterior, *moments, expected.probability, elbo, np.zeros(0), np.inf, False, 0, prior)
+    elbo = data.bound(posterior, K, expected)
+    moments = data.marginals(posterior, K)
+    found = VIFit(posterior, *moments, expected.probability, elbo, np.zeros(0), np.inf, False, 0, prior)
+    return found._replace(form=data.form)
 
 
 class _Memory:
@@ -197,7 +216,7 @@ def ascend(
     everything = np.arange(len(data.y))
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ) if start is None else start
     theta, expected = naturals_of(q), data.expected(q, K)
-    elbo = expected.value - kl_to_prior(q, K.K_ZZ)
+    elbo = data.bound(q, K, expected)
     memory = _Memory()
     values: list[float] = []
     rate, ceiling, length, residual = 1.0, 1.0, np.inf, np.inf
@@ -209,7 +228,7 @@ def ascend(
         try:
             new = gaussians_of(natural)
             there = data.expected(new, K)
-            value = there.value - kl_to_prior(new, K.K_ZZ)
+            value = data.bound(new, K, there)
         except NotPositiveDefiniteError:
             return None
         return (new, there, value) if value >= elbo - 1e-12 * (1.0 + abs(elbo)) else None

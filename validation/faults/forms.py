@@ -16,7 +16,7 @@ def _fault(method: str, name: str, description: str, target: str, make: Callable
         description,
         (f"reference.villacampa2017.{target}",),
         make,
-        ("two-points-3-sparse-threshold",),
+        ("two-points-3-sparse-errors" if method == "vi-robust" else "two-points-3-sparse-threshold",),
         checks or (f"identity/{method}/forms",),
     )
 
@@ -45,6 +45,18 @@ def _halved_curvature(original: Any) -> Any:
     return refined
 
 
+def _halved_variance(original: Any) -> Any:
+    def marginal(*args: Any) -> Any:
+        found = original(*args)
+        return found._replace(var=0.5 * found.var)
+
+    return marginal
+
+
+def _nothing_open(original: Any) -> Any:
+    return lambda posterior, upsilon, cond_var: original(posterior, upsilon, 0.0 * cond_var)
+
+
 FAULTS: tuple[Fault, ...] = (
     _fault(
         "ep",
@@ -59,6 +71,20 @@ FAULTS: tuple[Fault, ...] = (
         "the contracted cavity keeps the factor's linear part",
         "scalar:scalar_cavities",
         _without_shift,
+    ),
+    _fault(
+        "vi-robust",
+        "printed-marginals",
+        "(17) as printed has half of its size in the answer",
+        "vi_ascent:vi_latent_marginal",
+        _halved_variance,
+    ),
+    _fault(
+        "vi-robust",
+        "projected-marginals",
+        "the contracted marginals forget what the inducing values leave open",
+        "vi_ascent:latent_moments",
+        _nothing_open,
     ),
     _fault(
         "sep",

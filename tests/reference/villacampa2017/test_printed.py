@@ -1,4 +1,4 @@
-"""The form "printed" of EP and SEP: the same numbers as the form "projected", and the rule that chooses."""
+"""The form "printed" of EP, SEP and VI: the same numbers as the form "projected", and the rule that chooses."""
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from reference.villacampa2017.printed import MOST_FACTORS, PrintedEP, ep_form, p
 from reference.villacampa2017.scalar import Projected, refine_projected
 from reference.villacampa2017.settings import Options
 from reference.villacampa2017.training import fit_ep, fit_sep
+from reference.villacampa2017.vi_fit import vi_baseline
 
 ALL = ("variance", "lengthscales", "noise", "Z")
 STEPS = {"batches": [[0, 3], [1, 2, 4], [3, 0]], "learn": ALL, "optimizer": "adam", "rate": 0.05}
@@ -112,6 +113,20 @@ def test_projected_factors_are_the_printed_ones(model):
     for one, other in zip(a.coefficients, b.coefficients, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(a.log_norm, b.log_norm, rtol=1e-12, atol=0)
+
+
+def test_both_forms_of_the_variational_rival_have_one_maximum(model, prior):
+    s = model
+    a, b = (vi_baseline(s.X, s.y, prior, 0.05, form=form) for form in ("printed", "projected"))
+    assert (a.form, b.form) == ("printed", "projected")
+    assert a.converged
+    assert b.converged
+    assert a.elbo == pytest.approx(b.elbo, rel=1e-12, abs=0)  # flat at the maximum
+    for name in ("latent_mean", "latent_var", "probability"):
+        same(getattr(a, name), getattr(b, name), 1e-9)  # each ascent ends within 1e-10 of the maximum
+    assert vi_baseline(s.X, s.y, prior, 0.05, max_iterations=1).form == "printed"
+    with pytest.raises(ValueError, match="form: found 1, expected one of printed, projected"):
+        vi_baseline(s.X, s.y, prior, 0.05, form=1)
 
 
 def test_the_rule_of_size_counts_factors(model, prior):

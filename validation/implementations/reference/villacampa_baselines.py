@@ -138,6 +138,7 @@ def _gfitc(
 def _vi_robust(
     problem: Problem,
     *,
+    form: str | None = None,
     tolerance: float = 1e-10,
     max_iterations: int = 10_000,
     batches: Sequence[Any] | None = None,
@@ -180,6 +181,7 @@ def _vi_robust(
         seed=seed,
         trace=trace,
         callback=callback,
+        form=form,
     )
     solved = _as_learned(problem, fit.prior, learn)
     slopes = None
@@ -204,7 +206,8 @@ def _vi_robust(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"tolerance": tolerance, "epsilon": problem.epsilon} | ({"reason": fit.reason} if fit.reason else {}),
+        settings={"tolerance": tolerance, "epsilon": problem.epsilon, "form": fit.form}
+        | ({"reason": fit.reason} if fit.reason else {}),
         **_predicted(solved, fit.posterior),
     )
 
