@@ -220,7 +220,8 @@ def _apep(
     if len(_names(learn)) or stepwise:
         raise ValueError("tied_factor: found 'gaussian' with learn, mini-batches or n_steps, expected 'any'")
     X, y, prior = checked_input(problem.X, problem.y, _prior(problem))
-    form = form_of(form, problem.n, inducing_covariances(prior), alpha, searched=False)
+    # a search that ends at slopes of 1e-6: contracted unless asked, like one over hyper-parameters
+    form = form_of(form, problem.n, inducing_covariances(prior), alpha, searched=True)
     fit = fit_gaussian_factor(Data(X, y, "apep", problem.epsilon, alpha, form), prior, max_iterations)
     if not trace:
         fit = fit._replace(trace=np.zeros(0))
