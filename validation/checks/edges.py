@@ -6,6 +6,7 @@ What a problem of ordinary size never executes and a user with 10 000 rows, or a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -315,6 +316,43 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                    "fast", "definition", "sequences that end elsewhere")  # fmt: skip
 
 
+@check(
+    "identity/ep/slowest_factor",
+    paper="villacampa2017",
+    question="Is the slowest factor of a run's moves the largest that their map has below 1?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from reference.common._sweeps import _slowest
+
+    directions = np.random.default_rng(5).standard_normal((6, 3))
+    why = "an eigenvalue of three on the span of the moves, eight digits of which rounding leaves"
+    for factors in ((0.9, 0.5, -0.2), (0.3, -0.97, 0.6), (1.2, 0.8, 0.1)):  # what grows says nothing of what is left
+        moves = np.array([directions @ np.power(factors, j) for j in range(9)])
+        expected = max(abs(factor) for factor in factors if abs(factor) < 1.0)
+        yield _against(_slowest(moves), expected, 1e-8, why)._replace(left="reference")
+
+
+@check(
+    "identity/apep/distance",
+    paper="villacampa2020",
+    question="Is the distance that a run of energies states what is left of a geometric series of its steps?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.sparse_classes.alpha_runs import EnergyRun
+    from fast.sparse_classes.projections import ClassLaw
+
+    for rate in (0.0, 0.5, 0.99):
+        run = SimpleNamespace(
+            law=ClassLaw.prior(2, 2),
+            here=SimpleNamespace(change=SimpleNamespace(residual=3e-9)),
+            _mixing=SimpleNamespace(rate=lambda _, rate=rate: rate),
+        )
+        series = 3e-9 * np.sum(rate ** np.arange(4000.0))  # 0.99^4000 = 3e-18
+        yield _against(EnergyRun.distance(run), series, 1e-10, "a sum of 4000 terms")  # type: ignore[arg-type]
+
+
 # -- draws --------------------------------------------------------------------------------------------------------
 
 
@@ -335,3 +373,19 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     wrong = float((_series_accepts(x, uniform) != (uniform <= total)).sum())
     yield Compared(wrong, 0.0, "uniform numbers on either side of the sum of 40 terms", "gibbs", "definition",
                    "decisions")  # fmt: skip
+
+
+@check(
+    "identity/gibbs-pairwise/far_slopes",
+    paper="villacampa2017",
+    question="Is the slope of log Φ right where Φ itself is zero in float64?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from gibbs.models.pairwise import log_joint_gradient
+
+    x = np.array([30.0, 999.0, 1001.0, 2e4, 1e8])
+    slope = x + 1.0 / (x + 2.0 / (x + 3.0 / (x + 4.0 / (x + 5.0 / x))))  # Laplace's continued fraction of phi/Phi(-x)
+    why = "logarithms of 5e5 cancel to 1e-10 up to 1000, five terms of the fraction leave 1e-12 from 30 on"
+    found = log_joint_gradient(np.ones((1, 1)), -x[:, None])[:, 0]
+    yield _against(found / x, slope / x + 1.0, 1e-9, why)._replace(left="gibbs")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from validation.faults._seeded import seeded
 
 
 def _ties_win(original: Any) -> Any:
     def winner(mean: Any, var: Any, y: Any, *, moments: bool = True) -> Any:
-        import numpy as np
-
         moved = np.array(mean, dtype=float)
         index = np.arange(len(moved))
         exact = var[index, y] == 0.0
@@ -22,8 +22,6 @@ def _ties_win(original: Any) -> Any:
 
 def _neighbours_fail(original: Any) -> Any:
     def factors(matrices: Any) -> Any:
-        import numpy as np
-
         lower, good = original(matrices)
         if not good.all():
             lower, good = np.broadcast_to(np.eye(lower.shape[-1]), lower.shape).copy(), np.zeros_like(good)
@@ -34,8 +32,6 @@ def _neighbours_fail(original: Any) -> Any:
 
 def _takes_all(original: Any) -> Any:
     def accepts(x: Any, uniform: Any) -> Any:
-        import numpy as np
-
         return np.ones(x.size, dtype=bool)
 
     return accepts
@@ -55,6 +51,25 @@ def _of_one(original: Any) -> Any:
         return found._replace(standard_error=found.standard_error * (posterior.run.energy.alpha or 1.0))
 
     return energy
+
+
+def _fastest(original: Any) -> Any:
+    def slowest(moves: Any) -> float:
+        left, sizes, right = np.linalg.svd(moves[:-1].T, full_matrices=False)
+        kept = sizes > max(1e-8 * sizes[0], 1e-14)
+        factors = np.abs(np.linalg.eigvals(left[:, kept].T @ moves[1:].T @ right[kept].T / sizes[kept]))
+        return float(factors[factors < 1.0].min(initial=1.0))
+
+    return slowest
+
+
+def _alternating(original: Any) -> Any:
+    def distance(self: Any) -> float:
+        found, residual = original(self), self.here.change.residual
+        rate = 1.0 - residual / found if found > 0.0 else 0.0
+        return float(residual / (1.0 + rate))
+
+    return distance
 
 
 FAULTS = (
@@ -111,5 +126,31 @@ FAULTS = (
         _best_is_unbounded,
         "identity/x-gpc-svi/falling",
         witness="fast",
+    ),
+    seeded(
+        "ep",
+        "fastest-factor-for-slowest",
+        "the smallest factor of the moves is taken for the slowest, so that runs end early",
+        "reference.common._sweeps:_slowest",
+        _fastest,
+        "identity/ep/slowest_factor",
+        witness="reference",
+    ),
+    seeded(
+        "apep",
+        "distance-of-alternating-steps",
+        "the steps that are left are summed as if their signs alternated: 1 + the rate for 1 - the rate",
+        "fast.sparse_classes.alpha_runs:EnergyRun.distance",
+        _alternating,
+        "identity/apep/distance",
+    ),
+    seeded(
+        "gibbs-pairwise",
+        "far-slope-of-the-other-tail",
+        "far out the slope of log Phi is taken from the other tail, where it is 0",
+        "gibbs.models.pairwise:_hazard",
+        lambda original: lambda alpha: np.where(alpha < -1e3, 0.0, original(alpha)),
+        "identity/gibbs-pairwise/far_slopes",
+        witness="gibbs",
     ),
 )
