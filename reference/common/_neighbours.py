@@ -1,6 +1,6 @@
 """What rounding leaves open: answers at neighbouring hyper-parameters, a few units in the last place away."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,7 +39,34 @@ def condition(matrices: Sequence[Array]) -> float:
 
 def claimed(matrices: Sequence[Array]) -> float:
     """Relative error within which an answer is claimed: 1e-8, or 100 eps cond, and 1e-3 at most."""
-    return min(max(LEAST, _COST * _EPS * condition(matrices)), LARGEST)
+    return _claimed(condition(matrices))
+
+
+def _claimed(worst: float) -> float:
+    return min(max(LEAST, _COST * _EPS * worst), LARGEST)
+
+
+def moment_answers(deviation: float, **values: Any) -> dict[str, Answer]:
+    """Parts of an answer by name; in means below a millionth of the prior's deviation labels cancel."""
+    return {name: Answer(value, 1e-6 * deviation if name.endswith("_mean") else 0.0) for name, value in values.items()}
+
+
+def slope_answers(slopes: Mapping[str, Array], prior: Any, value: float) -> dict[str, Answer]:
+    """Derivatives of a value in fields of the prior, each by its unit; terms of the size of 1 % of the value cancel."""
+    lengths = prior.lengthscales
+    units = {"variance": prior.variance, "noise": prior.variance + prior.noise, "lengthscales": lengths,
+             "Z": lengths[..., None, :]}  # fmt: skip
+    floor = 0.01 * max(abs(value), 1e-6)
+    return {f"gradient by {name}": Answer(slope * units[name], floor, 10.0) for name, slope in slopes.items()}
+
+
+def neighbours(prior: Any, units: Sequence[tuple[int, int]]) -> Iterator[Any]:
+    """The prior with variances and lengthscales so many units in the last place away."""
+    for by_variance, by_lengthscale in units:
+        yield prior._replace(
+            variance=prior.variance * (1.0 + by_variance * _EPS),
+            lengthscales=prior.lengthscales * (1.0 + by_lengthscale * _EPS),
+        )
 
 
 def rounding_doubt(
@@ -67,16 +94,13 @@ def rounding_doubt(
     -------
     str                       names what moves, by how much, and what would help
     """
-    if not beside and condition(matrices) <= _SURE:
+    condition_number = condition(matrices)
+    if not beside and condition_number <= _SURE:
         return ""
     how = "a start beside the optimum and " if beside else ""
-    limit, here = 0.5 * max(claimed(matrices), 100.0 * tolerance), answers(prior)
+    limit, here = 0.5 * max(_claimed(condition_number), 100.0 * tolerance), answers(prior)
     worst, name = 0.0, ""
-    for by_variance, by_lengthscale in _NEIGHBOURS:
-        neighbour = prior._replace(
-            variance=prior.variance * (1.0 + by_variance * _EPS),
-            lengthscales=prior.lengthscales * (1.0 + by_lengthscale * _EPS),
-        )
+    for neighbour in neighbours(prior, _NEIGHBOURS):
         try:
             there = answers(neighbour)
         except (ValueError, NotPositiveDefiniteError) as error:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._iteration import Arrival, change
-from reference.common._neighbours import Answer, rounding_doubt
+from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import checked_options
@@ -249,23 +249,17 @@ def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit:
         if there is not hyper:
             found = _settle(method, Inputs(X, y_sign, there), likelihood, tolerance, 10_000, None, start)
         slopes = gradients(method, found, X, y_sign, likelihood)
-        # means no larger than a millionth of the prior's deviation are labels that cancel
-        answer = {
-            "elbo": Answer(found.elbo, 1.0),
-            "inducing_mean": Answer(found.inducing_mean, 1e-6 * sd),
-            "inducing_cov": Answer(found.inducing_cov),
-            "latent_mean": Answer(found.latent_mean, 1e-6 * sd),
-            "latent_cov": Answer(found.latent_var),
-        }
+        answer = {"elbo": Answer(found.elbo, 1.0)} | moment_answers(
+            sd,
+            inducing_mean=found.inducing_mean,
+            inducing_cov=found.inducing_cov,
+            latent_mean=found.latent_mean,
+            latent_cov=found.latent_var,
+        )
         if X_test is not None and len(X_test):
             latent = predict(found, X, X_test, likelihood)
-            answer["test_latent_mean"] = Answer(latent.latent_mean, 1e-6 * sd)
-            answer["test_latent_cov"] = Answer(latent.latent_var)
-        lengths = hyper.lengthscales
-        units = {"variance": hyper.variance, "noise": sd**2, "lengthscales": lengths, "Z": lengths}
-        for name, slope in slopes.items():
-            answer[f"gradient by {name}"] = Answer(slope * units[name], 0.01 * max(abs(fit.elbo), 1e-6), 10.0)
-        return answer
+            answer |= moment_answers(sd, test_latent_mean=latent.latent_mean, test_latent_cov=latent.latent_var)
+        return answer | slope_answers(slopes, hyper, fit.elbo)
 
     reason = rounding_doubt(answers, hyper, [_prior.matrices(X, hyper).K_ZZ], tolerance=tolerance)
     return fit._replace(converged=not reason, reason=reason)

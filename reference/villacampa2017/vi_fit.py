@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._forms import chosen_form
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
-from reference.common._neighbours import Answer, pushed, rounding_doubt
+from reference.common._neighbours import Answer, moment_answers, pushed, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -109,19 +109,16 @@ def _certain(data: Data, fit: VIFit, tolerance: float) -> VIFit:
             found = ascend(data, there, Gaussians(*pushed(*fit.posterior)), tolerance, _AGAIN, False, None)
             if not found.converged:
                 raise ValueError(f"residual: found {found.residual:.1e} again, expected at most {tolerance:.1e}")
-        answer = {
-            "elbo": Answer(found.elbo, 1.0),
-            "inducing_mean": Answer(found.posterior.mean, 1e-6 * sd),  # no larger, and labels cancel in it
-            "inducing_cov": Answer(found.posterior.cov),
-            "latent_mean": Answer(found.latent_mean, 1e-6 * sd),
-            "latent_cov": Answer(found.latent_var),
-            "probability": Answer(found.probability),
-        }
-        units = {"variance": prior.variance, "noise": prior.variance + prior.noise,
-                 "lengthscales": prior.lengthscales, "Z": prior.lengthscales[:, None]}  # fmt: skip
-        for name, slope in vi_gradients(*data[:2], there, found.posterior, data.epsilon, None, FIELDS).items():
-            answer[f"gradient by {name}"] = Answer(slope * units[name], 0.01 * max(abs(fit.elbo), 1e-6), 10.0)
-        return answer
+        answer = {"elbo": Answer(found.elbo, 1.0)} | moment_answers(
+            sd,
+            inducing_mean=found.posterior.mean,
+            inducing_cov=found.posterior.cov,
+            latent_mean=found.latent_mean,
+            latent_cov=found.latent_var,
+            probability=found.probability,
+        )
+        slopes = vi_gradients(*data[:2], there, found.posterior, data.epsilon, None, FIELDS)
+        return answer | slope_answers(slopes, prior, fit.elbo)
 
     reason = rounding_doubt(answers, prior, list(data.matrices(prior).K_ZZ), beside=True, tolerance=tolerance)
     return fit._replace(converged=not reason, reason=reason)

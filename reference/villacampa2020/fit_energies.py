@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
-from reference.common._neighbours import Answer, pushed, rounding_doubt
+from reference.common._neighbours import Answer, moment_answers, pushed, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common.algebra import eigenvalues, inverted, least_squares, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
@@ -286,23 +286,14 @@ def _certain(data: Data, fit: EnergyFit, tolerance: float) -> EnergyFit:
             q = found.posterior
         at = data.at(q, K)
         mean, var = latent_marginal(q, K.upsilon, K.cond_var)
-        answer = {
-            "energy": Answer(at.value, 1.0),
-            "inducing_mean": Answer(q.mean, 1e-6 * sd),  # no larger, and labels cancel in it
-            "inducing_cov": Answer(q.cov),
-            "latent_mean": Answer(mean, 1e-6 * sd),
-            "latent_cov": Answer(var),
-            "log_norm": Answer(at.data.log_norm),
-        }
+        answer = {"energy": Answer(at.value, 1.0)} | moment_answers(
+            sd, inducing_mean=q.mean, inducing_cov=q.cov, latent_mean=mean, latent_cov=var, log_norm=at.data.log_norm
+        )
         if data.method in ("apep", "bb-alpha"):
             theta = natural_parameters(q)
             answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
             answer["tied_shift"] = Answer(theta.shift)
-        units = {"variance": prior.variance, "noise": prior.variance + prior.noise,
-                 "lengthscales": prior.lengthscales, "Z": prior.lengthscales[:, None]}  # fmt: skip
-        for name, slope in energy_gradients(data.X, there, at, q).items():
-            answer[f"gradient by {name}"] = Answer(slope * units[name], 0.01 * max(abs(at.value), 1e-6), 10.0)
-        return answer
+        return answer | slope_answers(energy_gradients(data.X, there, at, q), prior, at.value)
 
     reason = rounding_doubt(answers, prior, list(prior_matrices(data.X, prior).K_ZZ), beside=True, tolerance=tolerance)
     return fit._replace(converged=not reason, reason=reason)

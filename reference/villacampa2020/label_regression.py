@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._neighbours import neighbours
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
@@ -296,14 +297,9 @@ def regression_rounding(X: Array, y: Labels, prior: Prior) -> float:
         return [np.array(regression_log_evidence(y, K)), *q, *latent_marginal(q, K.upsilon, K.cond_var)]
 
     here, worst = answers(prior), 0.0
-    for by_variance, by_lengthscale in _NEIGHBOURS:
+    for neighbour in neighbours(prior, _NEIGHBOURS):
         try:
-            there = answers(
-                prior._replace(
-                    variance=prior.variance * (1.0 + by_variance * _EPS),
-                    lengthscales=prior.lengthscales * (1.0 + by_lengthscale * _EPS),
-                )
-            )
+            there = answers(neighbour)
         except (ValueError, NotPositiveDefiniteError):
             return float("inf")
         for a, b in zip(there, here, strict=True):

@@ -12,7 +12,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import log_softmax, softmax
 
 from reference.common import _check
-from reference.common._neighbours import Answer, rounding_doubt
+from reference.common._neighbours import Answer, moment_answers, rounding_doubt
 from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
@@ -214,14 +214,14 @@ def laplace_baseline(
 
     def answers(there: Prior) -> dict[str, Answer]:
         found = fit if there is prior else _at_the_mode(X, y, there, tolerance, max_iterations)
-        return {
-            "log_evidence": Answer(found.log_evidence, 1.0),
-            "latent_mean": Answer(found.mode.latent_values, 1e-6 * sd),  # no larger, and labels cancel in it
-            "latent_cov": Answer(found.latent_cov),
-            "inducing_mean": Answer(found.inducing.mean, 1e-6 * sd),
-            "inducing_cov": Answer(found.inducing.cov),
-            "pi": Answer(found.pi),
-        }
+        return {"log_evidence": Answer(found.log_evidence, 1.0)} | moment_answers(
+            sd,
+            latent_mean=found.mode.latent_values,
+            latent_cov=found.latent_cov,
+            inducing_mean=found.inducing.mean,
+            inducing_cov=found.inducing.cov,
+            pi=found.pi,
+        )
 
     reason = rounding_doubt(answers, prior, list(prior_matrices(X, prior).K_ZZ), tolerance=tolerance)
     return fit._replace(mode=fit.mode._replace(converged=not reason), reason=reason)
