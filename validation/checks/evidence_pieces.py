@@ -383,15 +383,21 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             limits.append(found.standard_error <= target and found.n_proposals >= 5 * box._BLOCK)
     # a box of 10⁻³ and less, where proposals are accepted once in so many, is refused with what was seen
     hard = box.tilt(np.eye(40) * 0.02 + 0.98, np.full(40, -0.1), np.full(40, _INF))
-    for call in (
-        lambda: box.draw_truncated(np.random.default_rng(50), hard, 10**6, max_proposals=box._BLOCK),
-        lambda: box.log_probability(np.random.default_rng(50), _hopeless(box), max_proposals=2 * box._BLOCK),
+    far = _hopeless(box)
+    for most, seen, call in (
+        (box._BLOCK, 1, lambda rng, most: box.draw_truncated(rng, hard, 10**6, max_proposals=most)),
+        (2 * box._BLOCK, 2, lambda rng, most: box.log_probability(rng, far, max_proposals=most)),
+        # forty thousand proposals are enough to see that a million will not do
+        (10**6, 20, lambda rng, most: box.log_probability(rng, far, max_proposals=most)),
+        (10**6, 20, lambda rng, most: box.draw_truncated(rng, far, 100, max_proposals=most)),
     ):
         try:
-            call()
+            call(np.random.default_rng(50), most)
             limits.append(False)
         except ValueError as error:
-            limits.append("max_proposals: found" in str(error) and "acceptance" in str(error))
+            limits.append(
+                f"max_proposals: found {seen * 2048} proposals" in str(error) and f"within {most}" in str(error)
+            )
     yield Compared(float(sum(not holds for holds in limits)), 0.0, "proposals end at the limit or the error asked for",
                    "gibbs", "its documentation", "runs that end otherwise")  # fmt: skip
 

@@ -113,6 +113,7 @@ WAYS: tuple[Way, ...] = (
     *_run("x-gpc", "search", "logit", learn=ALL, learning_iterations=6, tolerance=_COARSE),
     *_run("svgpc", "search", "probit", learn=ALL, max_iterations=6),
     *_run("epgpc", "search", "probit", learn=ALL, max_iterations=6),
+    *_run("epgpc", "until it stops", "probit", batches=BATCHES * 12, window=2, stop=0.2, trace=True),
     *_run("epgpc", "in order", "probit steep", batches=BATCHES, parallel=False, learn=HYPER, trace=True),
     *_run("epgpc", "side by side", "probit steep", batches=BATCHES, damping=0.9, learn=ALL, rebuild_every=2,
           trace=True),
@@ -151,6 +152,8 @@ WAYS: tuple[Way, ...] = (
     *_run("vi-robust", "in turn", "threshold errors", learn=ALL, n_steps=4, optimizer="adam", rate=0.05, trace=True),
     *_searched("vi-robust", "threshold errors", n_steps=2, optimizer="lbfgs"),
     *_stops("pep", "threshold errors", damping=0.7, alpha=0.7),
+    *_run("pep", "undamped", "threshold errors steep", damping=1.0, alpha=0.9, max_iterations=4, trace=True),
+    *_run("pep", "undamped batches", "threshold errors steep", damping=1.0, alpha=0.9, batches=BATCHES, trace=True),
     *(
         way
         for method in ("apep", "arpep", "rpapep")
@@ -160,6 +163,8 @@ WAYS: tuple[Way, ...] = (
             *_begins(method, "threshold errors", "threshold errors steep", alpha=0.7, trace=True),
         )
     ),
+    *_ends("apep", "threshold errors steep", alpha=0.7),
+    *_ends("arpep", "threshold errors steep", alpha=0.7),
     *_stops("bb-alpha", "threshold errors", alpha=0.7),
     *_run("bb-alpha", "draws", "threshold errors", alpha=0.7, expectation="monte-carlo", n_draws=50, max_iterations=4),
     *_searched("label-regression", "threshold errors", n_steps=4, optimizer="lbfgs"),
@@ -167,6 +172,12 @@ WAYS: tuple[Way, ...] = (
     *_ends("nested-ep", _FULL, f"{_FULL} steep"),
     *_stops("nested-iep", _FULL, f"{_FULL} steep", trace=True),
     *_ends("nested-iep", _FULL, f"{_FULL} steep"),
+    *_run("nested-ep", "product rule", _FULL, prediction="quadrature", prediction_nodes=6, max_iterations=3),
+    *_run("nested-ep", "converged, in order", f"{_FULL} steep", schedule="sequential", max_iterations=5, trace=True),
+    *_run("qiep", "in order", f"{_FULL} steep", nodes=5, prediction_nodes=5, schedule="sequential",
+          max_iterations=4, trace=True),
+    *_run("laplace", "product rule", _SOFT, prediction_nodes=6),
+    *_run("laplace-sparse", "product rule", "softmax", prediction_nodes=6),
     *_run("nested-ep", "incremental, in order", f"{_FULL} steep", inner="incremental", schedule="sequential",
           inner_schedule="parallel", inner_damping=0.7, max_iterations=5, trace=True),
     *_searched("nested-ep", f"{_FULL} laws", max_iterations=3, learn_tolerance=0.05),
