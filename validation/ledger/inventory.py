@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ KINDS = (
     "sampler",
     "protocol",
 )
+_NUMBER = re.compile(r"(?:[A-Z]\.)?[0-9]{1,6}")  # (11) or (A.3), as papers number their displays
+SLIP = "slip"  # kind of an entry that is no formula: a slip of the paper, in words
 ALLOW_LIST = "not_executable.toml"
 
 # Keys of a table with the type each must have; those of the second group may be left out.
@@ -47,6 +50,7 @@ _ENTRY_KEYS: dict[str, type] = {
     "outputs": list,
     "function": str,
 }
+_SLIP_KEYS: dict[str, type] = {"id": str, "section": str, "printed": str, "meant": str}
 _ENTRY_OPTIONAL: dict[str, type] = {"note": str}
 
 
@@ -89,6 +93,20 @@ class Paper:
         """The ids of the entries, in printed order."""
         return tuple(entry.id for entry in self.entries)
 
+    @property
+    def numbers(self) -> str:
+        """What the paper numbers, in words: (1) to (28)."""
+        parts = [part.partition("-") for part in self.numbered.split(" and ") if part]
+        return " and ".join(f"({first}) to ({last})" if last else f"({first})" for first, _, last in parts)
+
+    def near(self, id: str, most: int = 3) -> tuple[str, ...]:
+        """Numbers of equations next to one that there is none of, in printed order."""
+        letter, _, number = id.rpartition(".")
+        same = [name for name in self.ids if _NUMBER.fullmatch(name) and name.rpartition(".")[0] == letter]
+        same = same or [name for name in self.ids if _NUMBER.fullmatch(name)]
+        closest = sorted(same, key=lambda name: abs(int(name.rpartition(".")[2]) - int(number)))[:most]
+        return tuple(name for name in self.ids if name in closest)
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
@@ -113,6 +131,10 @@ class Inventory:
         for entry in self.paper(paper).entries:
             if entry.id == id:
                 return entry
+        numbers = self.papers[paper].numbers
+        if numbers and _NUMBER.fullmatch(id):
+            near = ", ".join(map(repr, self.papers[paper].near(id)))
+            raise LookupError(f"id: found {shown(id)} in {paper}, which numbers {numbers}; near it are {near}")
         raise LookupError(f"id: found {shown(id)} in {paper}, expected {nearest(id, self.papers[paper].ids)}")
 
 
@@ -165,8 +187,8 @@ def read_paper(text: str, name: str) -> Paper:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name}.toml: found no valid TOML: {error}") from error
     for part in data:
-        if part not in ("paper", "symbols", "entry"):
-            raise ValueError(f"{name}.toml: found [{part}], expected [paper], [symbols] or [[entry]]")
+        if part not in ("paper", "symbols", "entry", "slip"):
+            raise ValueError(f"{name}.toml: found [{part}], expected [paper], [symbols], [[entry]] or [[slip]]")
     about = _table(f"{name}.toml [paper]", data.get("paper"), _PAPER_KEYS, _PAPER_OPTIONAL)
     if about["key"] != name:
         raise ValueError(f"{name}.toml [paper]: key: found {shown(about['key'])}, expected {name!r}, the file's name")
@@ -199,7 +221,22 @@ def read_paper(text: str, name: str) -> Paper:
                 note=row.get("note", ""),
             )
         )
+    entries += _slips(name, data.get("slip", []), seen)
     return Paper(**about, entries=tuple(entries), symbols=symbols)
+
+
+def _slips(name: str, listed: Any, seen: set[str]) -> Iterator[Entry]:
+    """Slips that change no number, as entries whose title says what is printed and what is meant."""
+    if not isinstance(listed, list):
+        raise ValueError(f"{name}.toml: slip: found {type(listed).__name__}, expected [[slip]]")  # noqa: TRY004 - see _table
+    for number, raw in enumerate(listed, start=1):
+        where = f"{name}.toml slip {number}"
+        row = _table(where, raw, _SLIP_KEYS, {})
+        if row["id"] in seen:
+            raise ValueError(f"{where}: id: found {shown(row['id'])} a second time, expected ids to be unique")
+        seen.add(row["id"])
+        title = f"printed: {row['printed']}; meant: {row['meant']}"
+        yield Entry(name, row["id"], row["section"], title, SLIP, (), (), "")
 
 
 def read_allow_list(text: str, papers: Mapping[str, Paper]) -> dict[Equation, str]:

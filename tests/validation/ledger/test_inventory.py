@@ -109,3 +109,30 @@ def test_an_unknown_address_is_answered_with_near_ones(paper, id, match):
 
 def test_nearest_of_nothing_says_so():
     assert re.search("none is known", nearest("x", []))
+
+
+SLIP = """
+[[slip]]
+id = "slip-1"
+section = "2"
+printed = "a"
+meant = "b"
+"""
+
+
+def test_a_slip_is_an_entry_in_words():
+    entry = read_paper(GOOD + SLIP, "toy").entries[-1]
+    assert (entry.id, entry.kind, entry.title) == ("slip-1", "slip", "printed: a; meant: b")
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        (SLIP + SLIP, "slip 2: id: found 'slip-1' a second time"),
+        (SLIP.replace('meant = "b"', ""), "slip 1: found no 'meant'"),
+        ('[slip]\nid = "slip-1"\n', "expected .*slip"),
+    ],
+)
+def test_a_fault_of_a_slip_is_an_error_that_names_it(text, match):
+    with pytest.raises(ValueError, match=match):
+        read_paper(GOOD + text, "toy")
