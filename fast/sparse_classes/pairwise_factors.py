@@ -144,6 +144,8 @@ def _side(mean: FloatArray, var: FloatArray, c1: FloatArray, c2: FloatArray) -> 
 def pair_cavities(y: IntArray, moments: ScalarMoments, sites: PairSites) -> PairCavities:
     """Both projections of every factor without its site; where D <= 0 the numbers mean nothing. Time O(b C).
 
+    Of the cavities (29) to (32) of villacampa2017 only the projections (35) to (38) are formed.
+
     Parameters
     ----------
     y : (b,)    labels
@@ -221,7 +223,8 @@ def site_integral(side: Side, c1: FloatArray, c2: FloatArray, alpha: float = 1.0
     """psi of every site, (g(theta) - g(theta less the site to the power alpha))/alpha: villacampa2020, A.6. (b, C)
 
     -log(1 + alpha c1 v)/(2 alpha) + (2 c2 e + alpha c2^2 v - c1 e^2)/(2 (1 + alpha c1 v)), with 1 + alpha c1 v = 1/D.
-    With whole sites the log of the integral of a site's exponential under its cavity. Time O(b C).
+    With whole sites the log of the integral of a site's exponential under its cavity: what (58) and (61) of
+    villacampa2017 have of one site, without a matrix. Time O(b C).
 
     Parameters
     ----------

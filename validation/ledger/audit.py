@@ -5,18 +5,19 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from validation.ledger import collection, inventory, kept, registry, stored
+from validation.ledger import collection, executed, inventory, kept, registry, static, stored
 from validation.ledger.collection import Collection, MarkedTest
+from validation.ledger.executed import ALGORITHM, COLUMNS, Executed, Record
 from validation.ledger.inventory import Entry, Equation, Inventory
 from validation.ledger.registry import PACKAGES, Function, Package, Registry
 
-VERIFIED, CORRECTED, NOT_EXECUTABLE, OPEN = "verified", "corrected", "not executable", "open"
-STATES = (VERIFIED, CORRECTED, NOT_EXECUTABLE, OPEN)
-SCHEMA = 1
+VERIFIED, CORRECTED, NOT_EXECUTABLE, SLIP, OPEN = "verified", "corrected", "not executable", "slip", "open"
+STATES = (VERIFIED, CORRECTED, NOT_EXECUTABLE, SLIP, OPEN)
+SCHEMA = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,13 +28,15 @@ class Sources:
     packages: tuple[Package, ...]
     root: Path | None
     without_tests: str = ""
+    record: Record = field(default_factory=Record)
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
     """One entry with its state, what it lacks for a better one, and what stands behind it.
 
-    missing: why an entry is open; gaps: packages that realise a verified entry without a test of their own.
+    missing: why an entry is open; gaps: packages that realise a verified entry without a test of their own;
+    executed: by whom, None for an entry without a corrected function and where nothing was measured.
     """
 
     entry: Entry
@@ -44,6 +47,12 @@ class Row:
     missing: tuple[str, ...]
     gaps: tuple[str, ...]
     note: str
+    executed: Executed | None = None
+
+    @property
+    def words(self) -> str:
+        """By whom it is executed, in words; empty where that is unknown."""
+        return "" if self.executed is None else self.executed.words
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,7 @@ class Ledger:
     rows: tuple[Row, ...]
     problems: tuple[str, ...]
     without_tests: str = ""
+    record: Record = field(default_factory=Record)
     stored: bool = False
 
     @property
@@ -76,21 +86,43 @@ class Ledger:
         return tuple(row for row in self.rows if row.entry.paper == paper and id in (None, row.entry.id))
 
     def failures(self, rows: Sequence[Row]) -> tuple[str, ...]:
-        """What makes the audit of these rows fail: every problem, and open entries of papers that are complete."""
+        """What makes the audit of these rows fail: every problem; open or never executed entries of complete papers.
+
+        So does a record of who executes what that does not fit the functions there are.
+        """
         still_open = [
             f"{row.entry.paper}:{row.entry.id}: open ({', '.join(row.missing)}), but the paper is complete"
             for row in rows
             if row.state == OPEN and self.inventory.papers[row.entry.paper].complete and not self.without_states
         ]
-        return (*self.problems, *still_open)
+        return (*self.problems, *still_open, *self._never_executed(rows))
+
+    def _never_executed(self, rows: Sequence[Row]) -> list[str]:
+        """Entries that no run of `triad verify` executes, or of which the record does not tell."""
+        if not self.record.known:
+            return []
+        functions = {item.address: item for row in rows for item in row.functions}
+        asked = {row.entry.equation for row in rows}
+        outdated = self.record.out_of_date(tuple(functions.values()), asked)
+        never = [
+            f"{row.entry.paper}:{row.entry.id}: found no check or solve of triad verify that executes it "
+            f"({', '.join(item.address for item in executed.printed_first(row.functions))}), but the paper is complete"
+            for row in rows
+            if row.executed is not None
+            and not row.executed.verified
+            and self.inventory.papers[row.entry.paper].complete
+        ]
+        if not outdated:
+            return never
+        return [f"{executed.FILE.name}: {'; '.join(outdated)}: triad audit [PAPER] --executed measures anew"]
 
 
 def default_sources() -> Sources:
     """The shipped inventories, the four packages, and the repository around them if there is one."""
     try:
-        return Sources(inventory.load(), PACKAGES, collection.find_root())
+        return Sources(inventory.load(), PACKAGES, collection.find_root(), record=executed.load())
     except collection.NoTestsError as error:
-        return Sources(inventory.load(), PACKAGES, None, str(error))
+        return Sources(inventory.load(), PACKAGES, None, str(error), executed.load())
 
 
 def split_target(target: str | None, known: Inventory) -> tuple[str | None, str | None]:
@@ -114,6 +146,10 @@ def state_of(
 
     A test counts for the functions of the package under whose folder it lies: it is rerun with those perturbed.
     """
+    if entry.kind == inventory.SLIP:
+        # what changes no number has nothing to compute: a number belongs to an entry with a printed form
+        claimed = functions or printed or tests
+        return (OPEN, ("found functions or tests of a slip, expected none",), ()) if claimed else (SLIP, (), ())
     packages = dict.fromkeys(function.package for function in functions)
     tested = {test.package for test in tests}
     gaps = tuple(f"{package}: no test" for package in packages if package not in tested) if tests else ()
@@ -176,8 +212,19 @@ def assemble(sources: Sources, functions: Registry, tests: Collection) -> Ledger
         if state == NOT_EXECUTABLE:
             notes.append(reason or "")
         note = "; ".join(part for part in [*notes, *missing, *gaps] if part)
-        rows.append(Row(entry, state, plain, printed, own_tests, missing, gaps, note))
-    return Ledger(known, sources.packages, tuple(rows), tuple(problems))
+        by = sources.record.of(plain) if plain and sources.record.known else None
+        rows.append(Row(entry, state, plain, printed, own_tests, missing, gaps, note, by))
+    return Ledger(known, sources.packages, tuple(rows), tuple(problems), record=sources.record)
+
+
+def look_up(sources: Sources, paper: str) -> Ledger:
+    """The ledger of one paper, from the text of the files alone: see `validation.ledger.static`.
+
+    The rows of other papers mean nothing. Without a repository the ledger has no tests and `without_tests` says why.
+    """
+    functions = static.functions(sources.packages, paper)
+    tests = Collection((), ()) if sources.root is None else static.marked_tests(sources.root, paper)
+    return _with_stored(replace(assemble(sources, functions, tests), without_tests=sources.without_tests))
 
 
 def build(sources: Sources, stop: threading.Event | None = None, paper: str | None = None) -> Ledger:
@@ -204,8 +251,12 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
         else:
             if key and kept.key(sources.root, sources.packages) == key:  # nothing moved meanwhile
                 kept.save(sources.root, key, functions, tests)
-    ledger = replace(assemble(sources, functions, tests), without_tests=reason)
-    page = stored.text() if reason else None
+    return _with_stored(replace(assemble(sources, functions, tests), without_tests=reason))
+
+
+def _with_stored(ledger: Ledger) -> Ledger:
+    """The ledger itself, or one without tests with the states of the page that came with the package."""
+    page = stored.text() if ledger.without_tests else None
     if page is None:
         return ledger
     rows, problems = stored.restored(ledger.rows, page)
@@ -226,6 +277,26 @@ def per_package(rows: Sequence[Row], packages: Sequence[Package]) -> dict[str, d
         tests = {item.key for row in rows for item in row.tests if item.package == package.name}
         entries = sum(any(item.package == package.name for item in row.functions) for row in rows)
         table[package.name] = {"entries": entries, "functions": len(functions), "tests": len(tests)}
+    return table
+
+
+def execution(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    """How many entries with a function are executed by whom: all of them, and those that say what an algorithm does.
+
+    default, option: by a solve with defaults, by one with some option or defaults; verify, full: by a quick run of
+    `triad verify`, by a full one alone; tests: by tests alone.
+    """
+    table = {}
+    for name, kinds in (("all", inventory.KINDS), ("algorithm", ALGORITHM)):
+        own = [row.executed for row in rows if row.executed is not None and row.entry.kind in kinds]
+        table[name] = {
+            "entries": len(own),
+            "default": sum(bool(by.default) for by in own),
+            "option": sum(by.solved for by in own),
+            "verify": sum(by.quick_run for by in own),
+            "full": sum(by.verified and not by.quick_run for by in own),
+            "tests": sum(not by.verified and not by.solved for by in own),
+        }
     return table
 
 
@@ -266,6 +337,9 @@ def _row_json(row: Row, root: Path | None, full: bool) -> dict[str, Any]:
         "state": row.state,
         "missing": list(row.missing),
         "gaps": list(row.gaps),
+        "executed": None
+        if row.executed is None
+        else {"by": row.words, **{name: list(getattr(row.executed, name)) for name in COLUMNS}},
         "note": row.note,
         "functions": [_function_json(item, root, full) for item in (*row.functions, *row.printed)],
         "tests": [
@@ -302,6 +376,7 @@ def as_json(ledger: Ledger, rows: Sequence[Row], root: Path | None = None, full:
                 "complete": papers[key].complete,
                 "counts": counts(own),
                 "packages": per_package(own, ledger.packages),
+                "executed": execution(own),
                 "entries": [_row_json(row, root, full) for row in own],
             }
             for key, own in by_paper.items()

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,7 +17,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from validation.ledger import audit as ledger_audit
-from validation.ledger import page, perturb, show
+from validation.ledger import executed, page, perturb, registry, show
+
+STORED = "states as they were when this package was built: its tests are not installed"
 
 
 def audit(
@@ -26,6 +29,12 @@ def audit(
     perturbed: Annotated[
         bool, typer.Option("--perturb", help="rerun the tests while the functions' outputs are perturbed")
     ] = False,
+    measured: Annotated[
+        bool, typer.Option("--executed", help="measure anew who executes each entry: solve, verify or tests alone")
+    ] = False,
+    rerun: Annotated[
+        bool, typer.Option("--run", help="run the tests and checks of one equation now, and print their numbers")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="write the page of the docs to stdout")] = False,
     output: Annotated[
@@ -34,20 +43,28 @@ def audit(
     check: Annotated[
         Path | None, typer.Option(metavar="FILE", help="exit 1 if FILE differs from the page (with --json: the JSON)")
     ] = None,
-    slow: Annotated[bool, typer.Option("--slow", help="with --perturb: run slow tests too")] = False,
+    slow: Annotated[bool, typer.Option("--slow", help="with --perturb or --run: run slow tests too")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option("--jobs", min=1, help="with --executed: processes; by default 2, or 1 on a single core"),
+    ] = None,
 ) -> None:
     """Show which equations of the papers are realised and tested.
 
-    Exits 1 for an open entry of a complete paper, a failed collection, an unknown id, a survivor of --perturb or a
-    page that differs; 2 for bad arguments.
+    Exits 1 for an open entry of a complete paper or one that triad verify never executes, a failed collection, an
+    unknown id, a survivor of --perturb, a failure of --run or a page that differs; 2 for bad arguments.
     """
     errors = Console(stderr=True)
     if as_json and as_markdown:
         raise typer.BadParameter("--json, --markdown: found both, expected one of them")
     if as_json and perturbed and check is not None:
         raise typer.BadParameter("--check: found it with --json --perturb, whose times differ from run to run")
-    if slow and not perturbed:
-        raise typer.BadParameter("--slow: found it alone, expected it with --perturb")
+    if slow and not (perturbed or rerun):
+        raise typer.BadParameter("--slow: found it alone, expected it with --perturb or --run")
+    if jobs is not None and not measured:
+        raise typer.BadParameter("--jobs: found it alone, expected it with --executed")
+    if measured and (perturbed or rerun):
+        raise typer.BadParameter("--executed: found it with --perturb or --run, expected it without")
     if output is not None:
         check_writable(output)  # before the work
     sources = ledger_audit.default_sources()
@@ -56,6 +73,15 @@ def audit(
     except LookupError as error:
         hint = ledger_audit.suggestion(target or "", sources.inventory)
         raise typer.BadParameter(f"{error.args[0]}{hint}") from error
+    if rerun and id is None:
+        raise typer.BadParameter(f"--run: found {target or 'no address'}, expected one equation, PAPER:EQ")
+    if measured:
+        if id is not None:
+            raise typer.BadParameter(f"--executed: found {target}, expected a paper, or none for all of them")
+        sources = _measure(errors, sources, paper, jobs)
+    if paper is not None and not (perturbed or measured or as_json or as_markdown or output or check):
+        _look_up(sources, paper, id, errors, rerun=rerun, slow=slow)
+        return
     with errors.status("reading functions and tests"):
         # one equation needs no tests of other papers
         ledger = ledger_audit.build(sources, paper=None if id is None else paper)
@@ -86,16 +112,18 @@ def audit(
         typer.echo(text, nl=False)
 
     quiet = as_json or as_markdown or output is not None or check is not None
-    console = errors if quiet else Console()
+    console = errors if quiet else show.console()
     if not quiet:
         if id is not None:
-            console.print(show.equation(ledger, rows[0]))
+            console.print(show.equation(ledger, rows[0], fold=console.is_terminal))
         else:
             console.print(show.coverage(ledger, rows))
             if paper is not None:
                 console.print(show.entries(rows))
     if ledger.stored and not quiet:
-        console.print("states as they were when this package was built: its tests are not installed", style="dim")
+        console.print(STORED, style="dim")
+    for note in _other_code(ledger, paper):
+        errors.print(note, markup=False, highlight=False, style="yellow", soft_wrap=True)
     if report is not None and not as_json:
         show.perturbation(console, report, detail=id is not None)
     for failure in failures:
@@ -107,6 +135,66 @@ def audit(
             errors.print(
                 f"FAIL {case}: fails unperturbed ({name})", markup=False, highlight=False, style="red", soft_wrap=True
             )
+    if failures:
+        raise typer.Exit(1)
+
+
+def _measure(
+    errors: Console, sources: ledger_audit.Sources, paper: str | None, jobs: int | None
+) -> ledger_audit.Sources:
+    """Measure who executes each entry, and keep the record."""
+    from validation.ledger import measure  # the checks take seconds to load
+
+    check_writable(executed.FILE)
+    functions = registry.collect(sources.packages)
+    with errors.status("measuring") as status:
+
+        def listen(text: str) -> None:
+            status.update(f"measuring: {text}")
+
+        record = measure.run(functions, sources.packages, paper, earlier=sources.record, jobs=jobs, listen=listen)
+    write(executed.FILE, executed.text(record))
+    return replace(sources, record=record)
+
+
+def _other_code(ledger: ledger_audit.Ledger, paper: str | None) -> list[str]:
+    """What to say if the code has changed since it was measured who executes it."""
+    if not ledger.record.code:
+        return []
+    here = executed.fingerprint(ledger.packages)
+    papers = [key for key, code in ledger.record.code.items() if code != here and paper in (None, key)]
+    if not papers:
+        return []
+    return [
+        f"NOTE who executes the entries of {', '.join(papers)} was measured with other code than this: "
+        "triad audit [PAPER] --executed measures it anew"
+    ]
+
+
+def _look_up(
+    sources: ledger_audit.Sources, paper: str, id: str | None, errors: Console, *, rerun: bool, slow: bool
+) -> None:
+    """A paper or one equation, from the text of the files; with `rerun` its tests and checks too."""
+    ledger = ledger_audit.look_up(sources, paper)
+    rows = ledger.select(paper, id)
+    if ledger.without_tests and (rerun or (id is None and ledger.without_states)):
+        errors.print(f"triad audit: {ledger.without_tests}", markup=False, style="red", soft_wrap=True)
+        raise typer.Exit(1)
+    console = show.console()
+    failures = list(ledger.failures(rows))
+    if id is None:
+        console.print(show.coverage(ledger, rows))
+        console.print(show.entries(rows))
+    elif rerun:
+        from validation.ledger import rerun as rerunning  # the checks take seconds to load
+
+        failures += rerunning.run(console, sources, rows[0], slow=slow)
+    else:
+        console.print(show.equation(ledger, rows[0], fold=console.is_terminal))
+    if ledger.stored:
+        console.print(STORED, style="dim")
+    for failure in failures:
+        errors.print(f"FAIL {failure}", markup=False, highlight=False, style="red", soft_wrap=True)
     if failures:
         raise typer.Exit(1)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from validation.ledger.audit import STATES, Ledger, Row, counts, per_package, routes
+from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package, routes
+from validation.ledger.executed import ALGORITHM
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>|$#~])")
 
@@ -36,12 +37,35 @@ def _line(row: Row) -> str:
         escape(entry.title),
         entry.kind,
         row.state,
+        escape(row.words),
         "<br>".join(functions),
         _tests(row),
         # A bare "no function, no test" on each of some hundred lines would say what the state has said.
         "" if row.missing == ("no function", "no test") else escape(row.note),
     ]
     return "| " + " | ".join(cells) + " |"
+
+
+def _executed(rows: Sequence[Row], papers: Sequence[str]) -> list[str]:
+    """The table of who executes the entries, if that was measured."""
+    if all(row.executed is None for row in rows):
+        return []
+    lines = [
+        "",
+        "*Executed by* says who calls the functions of `reference` that realise an entry (its only ones, where it has",
+        "none there): `solve` with the methods named, by their defaults or with options, `triad verify`, or tests",
+        "alone. It is measured by `triad audit --executed`. The second number of each pair counts the entries of the",
+        f"kinds {', '.join(ALGORITHM[:-1])} and {ALGORITHM[-1]} alone.",
+        "",
+        "| paper | entries with a function | solve, by defaults | solve, with some option | quick verify "
+        "| full verify alone | tests alone |",
+        "|---|" + "---:|" * 6,
+    ]
+    for key in [*papers, "all"]:
+        table = execution([row for row in rows if key in ("all", row.entry.paper)])
+        cells = [f"{table['all'][name]} / {table['algorithm'][name]}" for name in table["all"]]
+        lines.append(f"| {key} | " + " | ".join(cells) + " |")
+    return lines
 
 
 def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
@@ -55,8 +79,8 @@ def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
         "Every equation of the papers, the functions that realise it, the tests that could refute it and by which",
         "route. An entry is *verified* (a function and a test), *corrected* (the printed formula, or what the paper",
         "says of it, is wrong; it is kept as code beside the right one, and a test tells them apart), *not executable*",
-        "(prose and figures) or *open*. Slips of notation, which leave no number in doubt, are listed in words on each",
-        "method's page.",
+        "(prose and figures), a *slip* of the paper (a letter, a word or a sign that leaves no number in doubt; in",
+        "words) or *open*.",
         "",
         "| paper | entries | " + " | ".join(STATES) + " | complete |",
         "|---|" + "---:|" * (len(STATES) + 1) + "---|",
@@ -66,6 +90,7 @@ def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
         states = " | ".join(str(number) for number in counts(own).values())
         complete = "yes" if ledger.inventory.papers[key].complete else "no"
         lines.append(f"| {key} | {len(own)} | {states} | {complete} |")
+    lines += _executed(rows, papers)
     lines += ["", "| package | entries realised | functions | tests |", "|---|---:|---:|---:|"]
     for package, numbers in per_package(rows, ledger.packages).items():
         lines.append(f"| {package} | {numbers['entries']} | {numbers['functions']} | {numbers['tests']} |")
@@ -77,8 +102,8 @@ def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
             "",
             f"{escape(paper.authors)} ({paper.year}). {escape(paper.title)}. {escape(paper.venue)}.",
             "",
-            "| id | section | title | kind | state | functions | tests and routes | note |",
-            "|---|---|---|---|---|---|---|---|",
+            "| id | section | title | kind | state | executed by | functions | tests and routes | note |",
+            "|---|---|---|---|---|---|---|---|---|",
             *(_line(row) for row in rows if row.entry.paper == key),
         ]
     return "\n".join(lines) + "\n"

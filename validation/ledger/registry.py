@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from validation.ledger.inventory import Equation
 
@@ -31,6 +31,14 @@ PACKAGES = (
 )
 
 
+class Text(NamedTuple):
+    """What a function says of itself in its file: docstring and source without their indentation."""
+
+    docstring: str
+    signature: str
+    source: str
+
+
 @dataclass(frozen=True, slots=True)
 class Function:
     """A function that says which equations it realises; `as_printed` ones hold a misprint as it stands."""
@@ -43,6 +51,7 @@ class Function:
     line: int
     object: Callable[..., Any] | None = field(compare=False, repr=False)  # None where it was read from what was kept
     told: str | None = field(default=None, compare=False)  # the summary then
+    text: Text | None = field(default=None, compare=False, repr=False)  # where it was read from its file
 
     @property
     def summary(self) -> str:
@@ -54,17 +63,19 @@ class Function:
     @property
     def docstring(self) -> str:
         """The docstring, without its indentation."""
-        return inspect.getdoc(self._live()) or ""
+        return self.text.docstring if self.text is not None else inspect.getdoc(self._live()) or ""
 
     @property
     def signature(self) -> str:
         """Name and parameters, as one would write them."""
+        if self.text is not None:
+            return self.text.signature
         return f"{self.address.rpartition('.')[2]}{inspect.signature(self._live())}"
 
     @property
     def source(self) -> str:
         """The source text of what the markers wrap."""
-        return inspect.getsource(inspect.unwrap(self._live()))
+        return self.text.source if self.text is not None else inspect.getsource(inspect.unwrap(self._live()))
 
     def _live(self) -> Callable[..., Any]:
         if self.object is None:

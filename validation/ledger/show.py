@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TextIO
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
@@ -15,11 +16,15 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from validation.ledger.audit import STATES, Ledger, Row, counts, per_package
+from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package
+from validation.ledger.formula import formula
 from validation.ledger.perturb import Report
 from validation.ledger.registry import Function
 
-_STYLE = {"verified": "green", "corrected": "cyan", "not executable": "dim", "open": "yellow"}
+TERMINAL = 80  # columns
+ENDLESS = 100_000  # no line is as long
+
+_STYLE = {"verified": "green", "corrected": "cyan", "not executable": "dim", "slip": "dim", "open": "yellow"}
 
 
 def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
@@ -45,7 +50,8 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
         table = per_package(own, ledger.packages).values()
         cells = [f"{item['functions']} / {item['tests']}" if any(item.values()) else "-" for item in table]
         packages.add_row(key or "all", *cells, end_section=last)
-    return Group(states, packages)
+    executed = [executed_table(rows)] if any(row.executed is not None for row in rows) else []
+    return Group(states, packages, *executed)
 
 
 def entries(rows: Sequence[Row]) -> Table:
@@ -53,20 +59,31 @@ def entries(rows: Sequence[Row]) -> Table:
     table = Table(box=SIMPLE_HEAD)
     for column in ("id", "section", "title", "state"):
         table.add_column(column)
+    table.add_column("executed by")
     table.add_column("functions, tests; missing", style="dim")
     for row in rows:
         numbers = [len(row.functions) + len(row.printed), len(row.tests)]
         rest = "; ".join([", ".join(map(str, numbers)), *row.missing, *row.gaps]) if any(numbers) else ""
         entry = row.entry
         state = Text(row.state, style=_STYLE[row.state])
-        table.add_row(Text(entry.id), Text(entry.section), Text(entry.title), state, Text(rest))
+        table.add_row(Text(entry.id), Text(entry.section), Text(entry.title), state, Text(row.words), Text(rest))
     return table
 
 
-def equation(ledger: Ledger, row: Row) -> RenderableType:
-    """One entry: what the inventory says, each function with its source, each test with its routes, errata."""
+def console(stream: TextIO | None = None) -> Console:
+    """A console of 80 columns on a terminal; elsewhere nothing is folded, so that lines can be searched and copied."""
+    found = Console(file=stream)
+    return Console(file=stream, width=min(found.width, TERMINAL) if found.is_terminal else ENDLESS)
+
+
+def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
+    """One entry: what the inventory says, its formula, who executes it, functions with their source, tests, errata.
+
+    fold: at the width of the console; otherwise every line is as long as it is.
+    """
     entry = row.entry
     paper = ledger.inventory.papers[entry.paper]
+    printed = formula(row.printed, entry.id)
     head = Table.grid(padding=(0, 2))
     head.add_column(style="bold")
     head.add_column()
@@ -74,20 +91,22 @@ def equation(ledger: Ledger, row: Row) -> RenderableType:
         "paper": f"{paper.authors} ({paper.year}), {paper.title}",
         "section": entry.section,
         "kind": entry.kind,
+        "formula": formula(row.functions, entry.id),
+        "as printed": printed,
         "inputs": ", ".join(entry.inputs),
         "outputs": ", ".join(entry.outputs),
         "state": "unknown without tests" if ledger.without_states else row.state,
+        "executed": f"by {row.words}" if row.words else "",
         "note": row.note,
     }.items():
         if value:
             head.add_row(name, Text(value))
-    parts: list[RenderableType] = [
-        Panel(head, title=Text(f"{entry.paper}:{entry.id}  {entry.title}"), title_align="left")
-    ]
+    title = Text(f"{entry.paper}:{entry.id}  {entry.title}")
+    parts: list[RenderableType] = [Panel(head, title=title, title_align="left", expand=fold)]
     if row.printed:
         parts.append(Text("\nErratum: the form as printed, then the corrected form", style="bold cyan"))
     for function in (*row.printed, *row.functions):
-        parts += _source(function)
+        parts += _source(function, fold)
     parts.append(Text("\nTests" if row.tests else "\nNo tests" if not ledger.without_states else "", style="bold"))
     for test in row.tests:
         cases = f", {test.cases} cases" if test.cases > 1 else ""
@@ -97,20 +116,44 @@ def equation(ledger: Ledger, row: Row) -> RenderableType:
             if claim.equation == entry.equation:
                 extra = f" (resolves {claim.resolves:g})" if claim.resolves is not None else ""
                 extra += " (fails on the printed form, passes on the corrected one)" if claim.printed else ""
-                parts.append(Padding(Text(f"route: {claim.route}{extra}", style="dim"), (0, 0, 0, 4)))
+                route = Text(f"route: {claim.route}{extra}", style="dim")
+                parts.append(Padding(route, (0, 0, 0, 4), expand=False))
+    if row.executed is not None and (row.executed.quick or row.executed.full):
+        parts.append(Text("\nChecks", style="bold"))
+        parts += [Text(name) for name in row.executed.quick]
+        parts += [Text(f"{name} (full)") for name in row.executed.full if name not in row.executed.quick]
     return Group(*parts)
 
 
-def _source(function: Function) -> Iterator[RenderableType]:
+def _source(function: Function, fold: bool) -> Iterator[RenderableType]:
     """Address, place and source of a function; the source begins with its signature and docstring."""
     mark = "  (as printed)" if function.as_printed else ""
     yield Text(f"\n{function.address}{mark}", style="bold")
     # from the folder around the package: the same text wherever the repository stands
-    folder = Path(importlib.import_module(function.package).__file__ or "").parents[1]
+    spec = importlib.util.find_spec(function.package)
+    folder = Path((spec.origin if spec is not None else None) or "").parents[1]
     place = Path(function.file)
     shown = place.relative_to(folder) if place.is_relative_to(folder) else place
     yield Text(f"{shown.as_posix()}:{function.line}", style="dim")
-    yield Syntax(function.source, "python", background_color="default", word_wrap=True)
+    if fold:
+        yield Syntax(function.source, "python", background_color="default", word_wrap=True)
+    else:  # a Syntax fills its lines with blanks to the width
+        yield Text(function.source.rstrip("\n"))
+
+
+def executed_table(rows: Sequence[Row]) -> Table:
+    """By paper, who executes the entries: all that have a function, and those that say what an algorithm does."""
+    table = Table(title="Executed by: entries with a function / of the algorithm's kinds", title_justify="left",
+                  box=SIMPLE_HEAD)  # fmt: skip
+    table.add_column("paper", no_wrap=True)
+    for column in ("entries", "solve", "with options", "verify", "full alone", "tests alone"):
+        table.add_column(column, justify="right")
+    keys = list(dict.fromkeys(row.entry.paper for row in rows))
+    for key in [*keys, *([""] if len(keys) > 1 else [])]:
+        numbers = execution([row for row in rows if key in ("", row.entry.paper)])
+        cells = [f"{numbers['all'][name]} / {numbers['algorithm'][name]}" for name in numbers["all"]]
+        table.add_row(key or "all", *cells, end_section=key == keys[-1])
+    return table
 
 
 def perturbation(console: Console, report: Report, detail: bool = False) -> None:

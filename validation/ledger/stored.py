@@ -40,10 +40,10 @@ class Held:
     """One line of the page: its state, the addresses of its functions and its tests."""
 
     def __init__(self, equation: Equation, cells: list[str]) -> None:
-        """Cells of a line: id, section, title, kind, state, functions, tests and routes, note."""
+        """Cells of a line: id, section, title, kind, state, executed by, functions, tests and routes, note."""
         self.state = cells[4]
-        self.functions = frozenset(cell for cell in cells[5].split("<br>") if cell)
-        self.tests = tuple(_test(equation, cell) for cell in cells[6].split("<br>") if cell)
+        self.functions = frozenset(cell for cell in cells[6].split("<br>") if cell)
+        self.tests = tuple(_test(equation, cell) for cell in cells[7].split("<br>") if cell)
 
 
 def read(page: str) -> dict[Equation, Held]:
@@ -56,8 +56,8 @@ def read(page: str) -> dict[Equation, Held]:
     found = {}
     for paper, line in _lines(page):
         cells = [cell.strip() for cell in _CELLS.split(line)[1:-1]]
-        if len(cells) != 8:
-            raise ValueError(f"{FILE}: found a line of {len(cells)} cells, expected 8: {line[:60]}")
+        if len(cells) != 9:
+            raise ValueError(f"{FILE}: found a line of {len(cells)} cells, expected 9: {line[:60]}")
         equation = (paper, _plain(cells[0]))
         found[equation] = Held(equation, cells)
     return found

@@ -54,7 +54,7 @@ def test_each_entry_is_in_the_state_that_its_functions_and_tests_give_it(build):
         "6": ("open", ("no function", "no test")),
     }
     assert ledger.problems == ()
-    assert audit.counts(ledger.rows) == {"verified": 1, "corrected": 1, "not executable": 1, "open": 3}
+    assert audit.counts(ledger.rows) == {"verified": 1, "corrected": 1, "not executable": 1, "slip": 0, "open": 3}
     failures = ledger.failures(ledger.rows)
     assert [text.partition(" ")[0] for text in failures] == ["toy:2:", "toy:4:", "toy:6:"]
     assert ledger.failures(ledger.select("toy", "1")) == ()
@@ -123,14 +123,14 @@ def test_json_and_markdown_are_well_formed_and_the_same_each_time(build):
         texts.append((json.dumps(data), page.markdown(ledger, ledger.rows)))
     assert texts[0] == texts[1]
     data = json.loads(texts[0][0])
-    assert data["counts"] == {"verified": 1, "corrected": 1, "not executable": 0, "open": 3}
+    assert data["counts"] == {"verified": 1, "corrected": 1, "not executable": 0, "slip": 0, "open": 3}
     first = data["papers"][0]["entries"][0]
     assert (first["id"], first["state"], first["functions"][0]["summary"]) == ("1", "verified", "The first.")
     assert first["tests"][0]["claims"] == [{"route": "defin$ition", "resolves": None, "printed": False}]
     lines = texts[0][1].splitlines()
     tables = [line for line in lines if line.startswith("|")]
     widths = [line.replace(r"\|", "").count("|") for line in tables]
-    assert widths == [8] * 3 + [5] * 3 + [9] * 7
+    assert widths == [9] * 3 + [5] * 3 + [10] * 7
     assert r"Display 1, a \| b with f\_i" in texts[0][1]
     assert r"`test_one` (defin\$ition)" in texts[0][1]
     assert r"printed: Sign of x \| wrong" in texts[0][1]
@@ -166,7 +166,7 @@ def test_without_a_repository_functions_are_shown_and_states_are_not_judged(buil
 def test_the_ledger_of_this_repository_has_no_unknown_id_no_failed_import_and_no_faulty_marker():
     ledger = audit.build(audit.default_sources())
     assert ledger.problems == ()
-    assert len(ledger.rows) == 407
+    assert len(ledger.rows) == 423
     assert ledger.failures(ledger.rows) == ()
     root = find_root()
     assert root.joinpath("tests").is_dir()

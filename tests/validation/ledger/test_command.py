@@ -169,3 +169,52 @@ def test_without_a_repository_coverage_asks_for_a_clone_and_one_equation_is_show
     assert shown.exit_code == 0
     assert "return 2.0 * x" in shown.stdout
     assert "unknown without tests" in shown.stdout
+
+
+def test_run_reruns_the_tests_of_one_equation_and_prints_them(invoke):
+    result = invoke("toy:1", "--run", ids="1")
+    assert result.exit_code == 0, result.stderr
+    assert "PASS" in result.stdout
+    assert "test_f" in result.stdout
+
+
+def test_run_exits_1_where_a_test_fails(invoke):
+    result = invoke("toy:1", "--run", ids="1", tests=GOOD.replace("2.0", "3.0"))
+    assert result.exit_code == 1
+    assert "FAIL" in result.stdout
+    assert "toy:1: test" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--run"], "expected one equation"),
+        (["toy", "--run"], "expected one equation"),
+        (["toy:1", "--executed"], "expected a paper"),
+        (["--executed", "--perturb"], "expected it without"),
+        (["--jobs", "2"], "expected it with --executed"),
+    ],
+)
+def test_what_runs_is_told_how_it_is_asked(invoke, args, words):
+    result = invoke(*args, ids="1")
+    assert result.exit_code == 2
+    assert words in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_nothing_is_folded_in_a_pipe(invoke):
+    long = "x + " * 60 + "x"
+    result = invoke("toy:1", ids="1", functions=FUNCTIONS.replace("2.0 * x", long))
+    assert long in result.stdout
+    assert max(map(len, result.stdout.splitlines())) < 400  # nor filled up with blanks
+
+
+def test_measuring_writes_the_record(invoke, monkeypatch, tmp_path):
+    from validation.ledger import executed, measure
+
+    made = executed.Record({}, {"toy": "code"}, {})
+    monkeypatch.setattr(executed, "FILE", tmp_path / "executed.json")
+    monkeypatch.setattr(measure, "run", lambda *args, **options: made)
+    result = invoke("--executed", ids="1")
+    assert result.exit_code == 0, result.stderr
+    assert executed.load(tmp_path / "executed.json") == made
+    assert "measured with other code" in result.stderr

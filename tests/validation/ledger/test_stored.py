@@ -54,5 +54,5 @@ def test_without_a_page_nothing_is_said_about_states(monkeypatch):
 
 
 def test_a_page_of_another_form_is_refused():
-    with pytest.raises(ValueError, match="found a line of 2 cells, expected 8"):
+    with pytest.raises(ValueError, match="found a line of 2 cells, expected 9"):
         stored.read("## wenzel2019\n|---|\n| 1 | 2 |\n")

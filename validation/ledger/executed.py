@@ -1,0 +1,184 @@
+"""Who executes each entry: solves, the checks of `triad verify`, or tests alone; a record that a run has left.
+
+`executed.json` is made by `triad audit --executed` (`validation.ledger.measure`) and read here, so that the page and
+the card need no run. Functions that hold a misprint as it stands are left out: they are there to be wrong.
+
+    "functions"   address -> {"default": solves by defaults, "option": solves with some option, "quick": checks of the
+                  quick run that call it themselves, "full": those that a full run adds, "within": solves of the quick
+                  run that call it}; a solve is "witness method", what is empty is left out
+    "code"        paper -> fingerprint of the code that was measured
+    "known"       address -> equations of every function that there was, whether anything executes it or not
+
+Only functions that show an entry as the paper prints it are there (`shown`): those of `reference`, and those of others
+where it has none. What `fast` does with an entry that `reference` has may move without a new measurement.
+
+A record that does not know a function, or knows one that has gone, is out of date, and the audit fails; one of other
+code than that at hand is only said to be so, since most changes of code leave it true.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from validation.ledger.inventory import Equation
+from validation.ledger.registry import PACKAGES, Function, Package
+
+FILE = Path(__file__).parent / "executed.json"
+SCHEMA = 1
+COLUMNS = ("default", "option", "quick", "full", "within")
+SOLVES_OF = "reference"  # the witness whose solves are to be the papers' own equations
+# kinds of entries that say what an algorithm does, of which solves are to be made
+ALGORITHM = ("update", "objective", "gradient", "prediction", "bound", "approximation")
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What executes one function, or one entry: solves ("witness method") and checks by name, each sorted."""
+
+    default: tuple[str, ...] = ()
+    option: tuple[str, ...] = ()
+    quick: tuple[str, ...] = ()
+    full: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+
+    @property
+    def quick_run(self) -> bool:
+        """Whether a quick run of `triad verify` executes it."""
+        return bool(self.quick or self.within)
+
+    @property
+    def verified(self) -> bool:
+        """Whether `triad verify` executes it, in a quick or a full run."""
+        return self.quick_run or bool(self.full)
+
+    @property
+    def solved(self) -> bool:
+        """Whether a solve executes it, by defaults or with an option."""
+        return bool(self.default or self.option)
+
+    @property
+    def words(self) -> str:
+        """In the words of the ledger: solve, verify or tests alone."""
+        parts = []
+        if self.default:
+            parts.append(f"solve ({_methods(self.default)}; default)")
+        if other := [name for name in self.option if name not in self.default]:
+            parts.append(f"solve ({_methods(other)}; with options)")
+        if self.quick_run:
+            parts.append("verify")
+        elif self.full:
+            parts.append("verify --full")
+        return " | ".join(parts) or "tests alone"
+
+    def __or__(self, other: Executed) -> Executed:
+        """By either."""
+        return Executed(*(tuple(sorted({*getattr(self, name), *getattr(other, name)})) for name in COLUMNS))
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What was measured: by function, with the fingerprints of the code and the functions that there were."""
+
+    functions: Mapping[str, Executed] = field(default_factory=dict)
+    code: Mapping[str, str] = field(default_factory=dict)
+    known: Mapping[str, tuple[Equation, ...]] = field(default_factory=dict)
+
+    def of(self, functions: Iterable[Function]) -> Executed:
+        """What executes an entry: its functions in `reference`, or where it has none there, any that it has."""
+        found = Executed()
+        for function in printed_first(functions):
+            found |= self.functions.get(function.address, Executed())
+        return found
+
+    def out_of_date(self, functions: Sequence[Function], equations: Collection[Equation]) -> tuple[str, ...]:
+        """Functions of these equations that the record does not know as they are, or that it knows and are gone."""
+        there = {item.address: item.equations for item in shown(functions)}
+        new = sorted(name for name, marks in there.items() if self.known.get(name) != marks)
+        gone = sorted(
+            name for name, marks in self.known.items() if name not in there and any(mark in equations for mark in marks)
+        )
+        return (*(f"{name}: not measured" for name in new), *(f"{name}: measured, and gone" for name in gone))
+
+
+def printed_first(functions: Iterable[Function]) -> tuple[Function, ...]:
+    """The functions that show an entry as the paper prints it: those of `reference`, or all if there are none."""
+    listed = tuple(functions)
+    return tuple(item for item in listed if item.package == SOLVES_OF) or listed
+
+
+def shown(functions: Iterable[Function]) -> tuple[Function, ...]:
+    """The functions that show at least one of their entries as the paper prints it, misprints apart."""
+    entries: dict[Equation, list[Function]] = {}
+    for item in functions:
+        for equation in item.equations if not item.as_printed else ():
+            entries.setdefault(equation, []).append(item)
+    return tuple({item.address: item for listed in entries.values() for item in printed_first(listed)}.values())
+
+
+def _methods(solves: Iterable[str]) -> str:
+    """ep, sep of "reference ep", "reference sep"; other witnesses are named."""
+    return ", ".join(name.removeprefix(f"{SOLVES_OF} ") for name in solves)
+
+
+def load(file: Path = FILE) -> Record:
+    """The record; an empty one if nothing was measured, or what was cannot be read."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+        if held["schema"] != SCHEMA:
+            return Record()
+        rows = held["functions"].items()
+        return Record(
+            {name: Executed(**{key: tuple(value) for key, value in row.items()}) for name, row in rows},
+            held["code"],
+            {name: tuple((paper, id) for paper, id in marks) for name, marks in held["known"].items()},
+        )  # fmt: skip
+    except (OSError, ValueError, TypeError, KeyError):
+        return Record()
+
+
+def text(record: Record) -> str:
+    """The record as the file holds it: a line for each function, the same for the same measurement."""
+    functions = {
+        name: {key: list(getattr(row, key)) for key in COLUMNS if getattr(row, key)}
+        for name, row in sorted(record.functions.items())
+    }
+    known = {name: [list(mark) for mark in marks] for name, marks in sorted(record.known.items())}
+
+    def lines(table: Mapping[str, Any]) -> str:
+        return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items()) + "\n }"
+
+    return (
+        f'{{\n "schema": {SCHEMA},\n "code": {lines(dict(sorted(record.code.items())))},\n "functions": '
+        f'{lines(functions)},\n "known": {lines(known)}\n}}\n'
+    )
+
+
+def fingerprint(packages: Iterable[Package] = PACKAGES) -> str:
+    """Of the packages' code, without docstrings and comments: who executes what does not depend on those."""
+    found = hashlib.sha256()
+    for package in packages:
+        spec = importlib.util.find_spec(package.name)
+        for place in () if spec is None else spec.submodule_search_locations or ():
+            for file in sorted(Path(place).rglob("*.py")):
+                found.update(f"{package.name}/{file.relative_to(place).as_posix()}\n".encode())
+                found.update(_code(file.read_text(encoding="utf-8")).encode())
+    return found.hexdigest()[:16]
+
+
+def _code(source: str) -> str:
+    """What a module computes, as text: its syntax tree without docstrings."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list) and body and isinstance(body[0], ast.Expr):
+            held = body[0].value
+            if isinstance(held, ast.Constant) and isinstance(held.value, str):
+                held.value = ""
+    return ast.dump(tree)
