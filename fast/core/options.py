@@ -21,7 +21,10 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _PRIOR = ("variance", "lengthscales", "noise")
 _HYPERPRIORS = ("half-student-t", "half-student-t-absolute")
-_POSITIVE, _COUNT, _SHARE = "(0, inf)", "[1, inf)", "(0, 1]"
+_POSITIVE, _COUNT = "(0, inf)", "[1, inf)"
+# changes are differences of successive points: a share s leaves them eps / s of relative rounding, which must stay
+# below the s that an estimate of the contraction, a rate of 1 - s, resolves: s is at least the root of eps
+_SHARE = "[1e-8, 1]"
 
 OPTIONS: dict[str, Option] = {
     option.name: option

@@ -35,7 +35,7 @@ class EPClassifier(SteppingClassifier):
     Parameters
     ----------{POINTS}
     factors : str                        "pairwise": a factor for each other class; "datum": one for each row
-    damping : float                      of the sites, in (0, 1]{_TRAINING}{_ENDING}"""
+    damping : float                      of the sites, in [1e-8, 1]{_TRAINING}{_ENDING}"""
     _module = ep
 
     def __init__(
@@ -72,7 +72,7 @@ class SEPClassifier(SteppingClassifier):
     Parameters
     ----------{POINTS}
     count : str                          factors that share a tied one: "all", or those of the class, "per-class"
-    damping : float                      of the tied factors, in (0, 1]{_BY_ADAM}{ENDING.format(evidence="log Z_q")}"""
+    damping : float                      of tied factors, in [1e-8, 1]{_BY_ADAM}{ENDING.format(evidence="log Z_q")}"""
     _module = sep
     _stream_rows: int  # seen by `partial_fit`
 
@@ -175,7 +175,7 @@ class GFITCClassifier(ClassesClassifier):
 
     Parameters
     ----------{POINTS}
-    damping : float                      of the sites, in (0, 1]
+    damping : float                      of the sites, in [1e-8, 1]
     max_iter : int or None               iterations of L-BFGS-B; None: 30{_ENDING}"""
     _module = gfitc
 

@@ -114,7 +114,7 @@ def fit(
     shared : bool                    one parameter vector and one Z: kernels are computed once, gradients summed
     factors : str                    "pairwise" or "datum"
     schedule : str                   "parallel": q refreshed after all sites; "sequential": after each
-    damping : float                  in (0, 1]
+    damping : float                  in [1e-8, 1]
     tolerance : float                largest standardised change of a site in an undamped sweep
     max_iterations : int             sweeps of one run of EP
     batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`

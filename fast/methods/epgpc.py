@@ -242,7 +242,7 @@ def fit(
     variance, noise, jitter  of the prior: > 0, >= 0, >= 0
     lengthscales : (d,)      > 0
     Z : (m, d) or None       None: full GP
-    damping : float          in (0, 1]: share of the new site in a step; 1 = undamped
+    damping : float          in [1e-8, 1]: share of the new site in a step; 1 = undamped
     tolerance : float        scaled distance of the sites from the fixed point (see `fast.solve.site_iteration`)
     max_iterations : int     sweeps after which to give up; `converged` is False then
     block_size : int         data points handled at a time, at most
@@ -258,7 +258,7 @@ def fit(
     tolerance = inputs.scalar("tolerance", tolerance, positive=True)
     damping = inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in [1e-8, 1]")
     max_iterations = inputs.count("max_iterations", max_iterations)
     prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
     return converge(

@@ -326,7 +326,7 @@ def fit(
     noise : float            >= 0
     jitter : float           >= 0
     Z : (m, d)               m may exceed n
-    damping : float          in (0, 1]: share of the new site in a step
+    damping : float          in [1e-8, 1]: share of the new site in a step
     parallel : bool          all sites of a batch from one q, an index counted once; False: one after the other in list
                              order, q after each
     batch_size : int         data a step at most
@@ -361,7 +361,7 @@ def fit(
     Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, d)).copy()
     damping = inputs.scalar("damping", damping, positive=True)
     if damping > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in [1e-8, 1]")
     batch_size, window = inputs.count("batch_size", batch_size), inputs.count("window", window)
     rebuild_every, block_size = inputs.count("rebuild_every", rebuild_every), inputs.count("block_size", block_size)
     learning_rate = inputs.scalar("learning_rate", learning_rate, positive=True)

@@ -94,7 +94,7 @@ def fit(
     lengthscales : (C, d)            > 0; (d,) stands for all classes
     Z : (C, m, d)                    inducing points; (m, d) stands for all classes
     shared : bool                    one parameter vector and one Z
-    damping : float                  in (0, 1]
+    damping : float                  in [1e-8, 1]
     tolerance : float                largest standardised change of a site in an undamped sweep
     max_iterations : int             sweeps of one run of EP
     learn                            names out of variance, lengthscales, noise, Z

@@ -203,7 +203,7 @@ def converge(
         inner_schedule=inner_schedule,
     )
     if inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
-        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in (0, 1]")
+        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in [1e-8, 1]")
     others = other_classes(prior.y, prior.n_classes)
 
     def propose(state: State, pair: Pair) -> Proposal:
@@ -287,7 +287,7 @@ def fit(
     lengthscales : (C, d)            > 0; (d,) stands for all classes
     shared : bool                    one parameter vector: gradients are summed over the classes
     schedule : str                   "parallel": posterior refreshed after all sites; "sequential": after each
-    damping : float                  delta in (0, 1] on alpha and beta
+    damping : float                  delta in [1e-8, 1] on alpha and beta
     tolerance : float                largest standardised change of a site in an undamped step
     max_iterations : int             outer iterations; `converged` is False if they end the run
     inner : str                      "converged": inner EP to its end in every visit; "incremental": one sweep

@@ -160,7 +160,7 @@ def converge(
     )
     accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
     if inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
-        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in (0, 1]")
+        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in [1e-8, 1]")
     local = _Inner(prior.y, prior.n_classes, inner, inner_schedule, inner_damping)
     pair: Pair = (np.zeros((prior.n, prior.n_classes)), np.zeros((prior.n, prior.n_classes)))
     if start is not None:
@@ -250,7 +250,7 @@ def fit(
     lengthscales : (C, d)            > 0; (d,) stands for all classes
     shared : bool                    one parameter vector: gradients are summed over the classes
     schedule : str                   "parallel" or "sequential"
-    damping : float                  in (0, 1] on tau and nu
+    damping : float                  in [1e-8, 1] on tau and nu
     tolerance : float                largest standardised change of a site, or of an inner site, in an undamped step
     max_iterations : int             outer iterations
     inner : str                      "converged" or "incremental" (one sweep)

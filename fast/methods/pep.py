@@ -122,7 +122,7 @@ def fit(
     epsilon : float                  probability of a random label, in [0, 1); > 0 if alpha is 0
     alpha : float                    power, 0 or in [1e-8, 1]
     shared : bool                    one parameter vector and one Z: kernels are computed once, gradients summed
-    damping : float                  in (0, 1]; halved within a sweep until q is a distribution
+    damping : float                  in [1e-8, 1]; halved within a sweep until q is a distribution
     tolerance : float                largest standardised change of a site in an undamped sweep
     max_iterations : int             sweeps of one run of power EP
     batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`

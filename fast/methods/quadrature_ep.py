@@ -224,7 +224,7 @@ def fit_qep(
     lengthscales : (C, d)            > 0; (d,) stands for all classes
     shared : bool                    one parameter vector: gradients are summed over the classes
     schedule : str                   "parallel" or "sequential"
-    damping : float                  in (0, 1] on Lambda and xi
+    damping : float                  in [1e-8, 1] on Lambda and xi
     tolerance : float                largest standardised change of a site in an undamped step
     max_iterations : int             outer iterations
     nodes : int                      in each dimension; nodes^(C-1) at most a million

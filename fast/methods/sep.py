@@ -95,7 +95,7 @@ def fit(
     Z : (C, m, d)                    inducing points; (m, d) stands for all classes
     shared : bool                    one parameter vector and one Z: kernels are computed once, gradients summed
     count : str                      the n of the n-th root: "all" factors, or those that touch the class ("per-class")
-    damping : float                  in (0, 1]
+    damping : float                  in [1e-8, 1]
     tolerance : float                largest standardised change of a tied factor in an undamped sweep
     max_iterations : int             sweeps
     batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`

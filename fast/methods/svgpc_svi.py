@@ -113,7 +113,7 @@ def fit(
     n_steps : int            default: all of `batches`, else 10 000
     batches : sequence       index arrays, for a run to be followed step by step
     init_batches : sequence  index arrays that start the adaptive rate; default: the first ten batches
-    rate                     a number in (0, 1], "adaptive", or ("decay", rho_0, tau, kappa)
+    rate                     a number in [1e-8, 1], "adaptive", or ("decay", rho_0, tau, kappa)
     learn                    names out of variance, lengthscales, noise, Z: one step of Adam after each step of q(u)
     learning_rate : float    of Adam
     seed : int               order of the data

@@ -105,8 +105,8 @@ def fit(
     tolerance : float                standardised change of q in a full step
     max_iterations : int             natural-gradient steps
     batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
-    nat_rate : float                 size of natural-gradient steps on mini-batches, in (0, 1]; less where q would move
-                                     by more than half of its own scale
+    nat_rate : float                 size of natural-gradient steps on mini-batches, in [1e-8, 1]; less where q would
+                                     move by more than half of its own scale
     learn                            names out of variance, lengthscales, noise, Z
     optimizer : str                  "lbfgs" for all data, "adam" for mini-batches
     rate : float                     of Adam
@@ -128,7 +128,7 @@ def fit(
         raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in (0, 1)")
     nat_rate = inputs.scalar("nat_rate", nat_rate, positive=True)
     if nat_rate > 1.0:
-        raise ValueError(f"nat_rate: found {shown(nat_rate)}, expected a number in (0, 1]")
+        raise ValueError(f"nat_rate: found {shown(nat_rate)}, expected a number in [1e-8, 1]")
     learn = inputs.names("learn", learn)
     evaluate = inputs.flag("evaluate", evaluate)
     in_steps = batches is not None or batch_size is not None or (n_steps is not None and optimizer != "lbfgs")

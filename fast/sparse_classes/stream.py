@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
-from fast.core.checks import shown
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import class_labels
+from fast.core.options import OPTIONS
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.kernels import gram
 from fast.solve.adam import AdamState, adam_step
@@ -62,9 +62,7 @@ class TiedStream:
         class_counts: IntArray | None = None,
     ) -> None:
         C = points.n_classes
-        self.damping = inputs.scalar("damping", damping, positive=True)
-        if self.damping > 1.0:
-            raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
+        self.damping = OPTIONS["damping"].check(damping)
         self.rate = inputs.scalar("rate", rate, positive=True)
         self.packing = ClassPacking(learn, points.hyper, points.Z, points.shared)
         self.adam = AdamState.start(self.packing.size)

@@ -93,6 +93,17 @@ def _plain(name: str, value: Any) -> NDArray[Any]:
         raise ValueError(f"{name}: found rows of different lengths, expected integer labels") from error
 
 
+def _labels(y: ArrayLike, n: int, n_classes: int) -> NDArray[np.int64]:
+    labels = _plain("y", y)
+    if labels.shape != (n,):
+        raise ValueError(f"y: found shape {labels.shape}, expected ({n},)")
+    if not np.issubdtype(labels.dtype, np.integer):  # its extremes are not asked for: text has none
+        raise ValueError(f"y: found dtype {labels.dtype}, expected integers 0 to {n_classes - 1}")
+    if labels.size and (labels.min() < 0 or labels.max() >= n_classes):
+        raise ValueError(f"y: found labels {labels.min()} to {labels.max()}, expected 0 to {n_classes - 1}")
+    return labels.astype(np.int64)
+
+
 def _count(name: str, value: int, least: int) -> int:
     integer = isinstance(value, int | np.integer) and not isinstance(value, bool) and abs(int(value)) < 2**63
     if not integer or value < least:

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 
-from gibbs.core.errors import Array, _array, _plain, _scalar
+from gibbs.core.errors import Array, _array, _labels, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _log_bridge
@@ -184,20 +184,19 @@ def log_evidence(
     Raises ValueError on bad input, fewer than 64 draws per chain, or draws outside hard walls;
     NotPositiveDefiniteError for a singular covariance.
     """
-    S, draws, labels = _array("cov", cov, 3), _array("auxiliary", auxiliary, 4), _plain("y", y)
+    S, draws = _array("cov", cov, 3), _array("auxiliary", auxiliary, 4)
     L, n = S.shape[:2]
     C = max(L, 2)
-    if S.shape[2] != n or labels.shape != (n,) or draws.shape[2:] != (L, n) or draws.shape[1] < 64:
-        raise ValueError(
-            f"auxiliary: found shape {draws.shape}, expected (r, >= 64, {L}, {n}); cov {S.shape}, y {labels.shape}"
-        )
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= C:
-        raise ValueError(f"y: found {labels.dtype} {labels.min()} to {labels.max()}, expected 0 to {C - 1}")
+    if S.shape[2] != n or S.size == 0:
+        raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n)")
+    if draws.shape[2:] != (L, n) or draws.shape[1] < 64 or draws.shape[0] == 0:
+        raise ValueError(f"auxiliary: found shape {draws.shape}, expected (r, >= 64, {L}, {n})")
+    labels = _labels(y, n, C)
     error = _scalar("epsilon", epsilon, positive=False)
     if error >= 1.0:
         raise ValueError(f"epsilon: found {error:.6g}, expected a probability in [0, 1)")
     _scalar("target_error", target_error, positive=True)
-    A = _differences(labels.astype(np.int64), L)
+    A = _differences(labels, L)
     by_latent = A.reshape(len(A), L, n)
     G = np.sum([by_latent[:, k] @ S[k] @ by_latent[:, k].T for k in range(L)], axis=0)
     chol = cholesky("cov", G, "raise noise or jitter, or remove duplicate rows of X")

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from gibbs.core.errors import Array, _array, _count, _plain, _scalar
+from gibbs.core.errors import Array, _array, _count, _labels, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
@@ -199,13 +199,11 @@ def log_evidence(
     max_rounds and errors: as in `log_evidence_margins`.
     """
     S = _array("cov", cov, 3)
-    labels = _plain("y", y)
     n_classes = max(len(S), 2)
-    if S.shape[1] != S.shape[2] or labels.shape != (S.shape[1],):
-        raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n) with y of shape (n,)")
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= n_classes:
-        raise ValueError(f"y: found {labels.dtype} {labels.min()} to {labels.max()}, expected 0 to {n_classes - 1}")
+    if S.shape[1] != S.shape[2] or S.size == 0:
+        raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n)")
+    labels = _labels(y, S.shape[1], n_classes)
     return log_evidence_margins(
-        rng, _covariance(S, labels.astype(np.int64)), n_classes, epsilon, n_particles=n_particles,
+        rng, _covariance(S, labels), n_classes, epsilon, n_particles=n_particles,
         n_islands=n_islands, target_error=target_error, max_rounds=max_rounds,
     )  # fmt: skip

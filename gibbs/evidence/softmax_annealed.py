@@ -17,7 +17,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.core.checks import shown
-from gibbs.core.errors import _plain
+from gibbs.core.errors import _array, _labels
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.annealed import _next_power, _systematic
@@ -222,14 +222,9 @@ def log_evidence(
 
 
 def _model(cov: ArrayLike, y: ArrayLike) -> _Model:
-    K, labels = np.array(cov, dtype=np.float64), _plain("y", y)
-    if K.ndim != 3 or K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.shape[1] == 0:
+    K = _array("cov", cov, 3)
+    if K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.shape[1] == 0:
         raise ValueError(f"cov: found shape {K.shape}, expected (C, n, n) with C >= 2")
-    if not np.all(np.isfinite(K)):
-        raise ValueError("cov: found NaN or infinite entries, expected 0")
-    if labels.shape != K.shape[1:2] or not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"y: found shape {labels.shape} of {labels.dtype}, expected ({K.shape[1]},) integers")
-    if labels.min() < 0 or labels.max() >= len(K):
-        raise ValueError(f"y: found labels {labels.min()} to {labels.max()}, expected 0 to {len(K) - 1}")
+    labels = _labels(y, K.shape[1], len(K))
     joint = block_diag(*K[:-1]) + np.tile(K[-1], (len(K) - 1, len(K) - 1))
-    return _Model(labels.astype(np.int64), len(K), cholesky("differences of cov", joint, "raise noise or jitter"))
+    return _Model(labels, len(K), cholesky("differences of cov", joint, "raise noise or jitter"))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_softmax
 
-from gibbs.core.errors import _plain
+from gibbs.core.errors import _array, _labels
 from gibbs.core.linalg import cholesky, contrasts
 from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
@@ -87,17 +87,16 @@ def log_evidence(
     Raises ValueError on bad input or too few draws, NotPositiveDefiniteError if the covariance of the contrasts has no
     Cholesky factor.
     """
-    K, labels, draws = np.array(cov, dtype=np.float64), _plain("y", y), np.array(latent_values, dtype=np.float64)
-    if K.ndim != 3 or K.shape[0] < 2 or K.shape[1] != K.shape[2] or not np.all(np.isfinite(K)):
-        raise ValueError(f"cov: found shape {K.shape}, expected finite (C, n, n) with C >= 2")
+    K, draws = _array("cov", cov, 3), _array("latent_values", latent_values, 4)
+    if K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.size == 0:
+        raise ValueError(f"cov: found shape {K.shape}, expected (C, n, n) with C >= 2")
     C, n = K.shape[:2]
-    if labels.shape != (n,) or not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0 or labels.max() >= C:
-        raise ValueError(f"y: found shape {labels.shape} of {labels.dtype}, expected ({n},) integers 0 to {C - 1}")
-    if draws.ndim != 4 or draws.shape[2:] != (n, C) or not np.all(np.isfinite(draws)):
-        raise ValueError(f"latent_values: found shape {draws.shape}, expected finite (r, s, {n}, {C})")
+    labels = _labels(y, n, C)
+    if draws.shape[2:] != (n, C):
+        raise ValueError(f"latent_values: found shape {draws.shape}, expected (r, s, {n}, {C})")
     basis = contrasts(C)
     S = np.einsum("ac,bc,cnm->anbm", basis, basis, K, optimize=True).reshape((C - 1) * n, (C - 1) * n)
-    posterior = _Posterior(labels.astype(np.int64), basis, cholesky("contrasts of cov", S, "raise noise or jitter"))
+    posterior = _Posterior(labels, basis, cholesky("contrasts of cov", S, "raise noise or jitter"))
     contrast = np.einsum("ac,rsnc->rsan", basis, draws).reshape(*draws.shape[:2], -1)
     _enough("latent_values", contrast)
     half = contrast.shape[1] // 2

@@ -20,7 +20,7 @@ from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, l
 from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.chains.starts import start_factors
 from gibbs.core.checks import shown
-from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _plain
+from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _labels
 from gibbs.core.generators import Generators, spawn_generators, spawn_streams
 from gibbs.core.kernels import covariance
 from gibbs.core.linalg import cholesky, solve_factored, substitute
@@ -132,17 +132,6 @@ class Model(Protocol):
 
 
 # -- inputs ------------------------------------------------------------------------------------------------------
-
-
-def _labels(y: ArrayLike, n: int, n_classes: int) -> Labels:
-    labels = _plain("y", y)
-    if labels.shape != (n,):
-        raise ValueError(f"y: found shape {labels.shape}, expected ({n},)")
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise ValueError(f"y: found dtype {labels.dtype}, expected integers 0 to {n_classes - 1}")
-    if labels.min() < 0 or labels.max() >= n_classes:
-        raise ValueError(f"y: found labels {labels.min()} to {labels.max()}, expected 0 to {n_classes - 1}")
-    return labels.astype(np.int64)
 
 
 def _per_latent(name: str, value: ArrayLike, n_latents: int, *, positive: bool) -> Array:

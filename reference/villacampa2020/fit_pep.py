@@ -541,7 +541,7 @@ def fit_pep(
     prior : Prior             hyper-parameters and inducing inputs, where to start from
     epsilon : float           label-error probability in [0, 1), positive at alpha = 0
     alpha : float             α, 0 (variational inference) or in [1e-8, 1]
-    damping : float           in (0, 1], how much of each move is made
+    damping : float           in [1e-8, 1], how much of each move is made
     shared : bool             one vector of hyper-parameters for all classes
     options : Options         the rest; None: defaults
 
@@ -554,7 +554,7 @@ def fit_pep(
     alpha, epsilon = _check.scalar(alpha, "alpha", True), _check.scalar(epsilon, "epsilon", True)
     check_power(alpha, epsilon)
     if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {shown(damping)}, expected a number in [1e-8, 1]")
     chosen = check_options(Options() if options is None else options, prior)
     searched = len(chosen.learn) > 0 and chosen.scheme == "outer"
     searched = searched or alpha == 0.0  # a limit that the printed equations do not have

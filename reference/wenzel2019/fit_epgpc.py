@@ -122,7 +122,7 @@ def _propagate(
 def _check_damping(damping: Any) -> float:
     damping = _check.scalar(damping, "damping", zero_allowed=False)
     if damping > 1.0:
-        raise ValueError(f"damping: found {damping:.6g}, expected a number in (0, 1]")
+        raise ValueError(f"damping: found {damping:.6g}, expected a number in [1e-8, 1]")
     return damping
 
 
@@ -156,7 +156,7 @@ def fit_epgpc(
     Z : (m, d) or None        inducing inputs; None is the full GP
     tolerance : float         wanted relative distance of the sites to the fixed point
     max_iterations : int      sweeps after which the loop gives up; `converged` is then False
-    damping : float           in (0, 1]: how much of each move is made; 1 is undamped
+    damping : float           in [1e-8, 1]: how much of each move is made; 1 is undamped
     learn : names             of "variance", "lengthscales", "noise", "Z", by L-BFGS-B with EP converged each time
     callback : callable       called with an EPState after every sweep, not while hyper-parameters are searched
 
@@ -234,7 +234,7 @@ def fit_epgpc_batches(
     batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
     batch_size : int          at most n are taken
     n_steps : int or None     steps; None: as many as batches, or 1000
-    damping : float           in (0, 1]
+    damping : float           in [1e-8, 1]
     learn : names             of "variance", "lengthscales", "noise", "Z"
     learning_rate : float     Adam's
     seed : int                of the drawn mini-batches

@@ -71,7 +71,7 @@ def fit_xgpc_svi(
     batch_size : int          at most n are taken
     n_steps : int or None     steps; None: as many as batches, or 1000
     init_batches : lists      mini-batches that start the adaptive rate, without stepping; None: the first ten
-    rate : "adaptive", float in (0, 1], or ("decay", rho0, tau, kappa) for rho0 (t + tau)^(-kappa)
+    rate : "adaptive", float in [1e-8, 1], or ("decay", rho0, tau, kappa) for rho0 (t + tau)^(-kappa)
     learn : names             of "variance", "lengthscales", "noise", "Z"
     learning_rate : float     Adam's
     seed : int                of the drawn mini-batches

@@ -135,6 +135,20 @@ def test_any_kind_of_real_number_is_a_tolerance(value):
         assert found == float(value)
 
 
+def test_a_share_below_what_rounding_leaves_of_it_is_refused():
+    shares = {"damping", "inner_damping", "nat_rate"}
+    seen = set()
+    for witness, method in ROWS:
+        for name, option in options_of(witness, method).items():
+            if name in shares or option.kind == "rate":
+                seen.add(name)
+                assert option.check(1e-8) == 1e-8
+                for value in (5e-324, 1e-300, 9.9e-9):
+                    with pytest.raises(ValueError, match=rf"^{name}: found .*, expected .*in \[1e-8, 1\]"):
+                        checked(witness, method, {name: value}, 100)
+    assert seen == shares | {"rate"}
+
+
 def test_an_unused_option_is_refused_through_solve():
     toy = problems.get("toy")
     for implementation, method, given in [

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gibbs.core.kernels import squared_exponential
-from gibbs.evidence import fitted, sequential
+from gibbs.evidence import fitted, sequential, softmax_annealed, softmax_bridge
 from gibbs.models import multinomial_probit, threshold
 from gibbs.models.exact_probit import log_evidence as tilted
 from gibbs.models.multilatent import check
@@ -191,7 +191,7 @@ Y = np.array([0, 1, 2])
     [
         (lambda r: sequential.log_evidence(r, COV[:, :2], Y), r"cov: found shape \(3, 2, 3\)"),
         (lambda r: sequential.log_evidence(r, np.nan * COV, Y), r"cov: found 27 entries NaN"),
-        (lambda r: sequential.log_evidence(r, COV, Y + 1), r"y: found int64 1 to 3, expected 0 to 2"),
+        (lambda r: sequential.log_evidence(r, COV, Y + 1), r"y: found labels 1 to 3, expected 0 to 2"),
         (lambda r: sequential.log_evidence(r, COV, Y, 1.0), r"epsilon: found 1, expected a probability"),
         (lambda r: sequential.log_evidence(r, COV, Y, n_islands=2), r"n_islands: found 2, expected"),
         (lambda r: sequential.log_evidence_margins(r, np.eye(3), 3), r"covariance: found shape \(3, 3\)"),
@@ -204,3 +204,18 @@ Y = np.array([0, 1, 2])
 def test_bad_input_is_refused_by_name(rng, call, message):
     with pytest.raises((ValueError, np.linalg.LinAlgError), match=message):
         call(rng)
+
+
+@pytest.mark.parametrize("y", [["0", "1", "2"], [0.0, 1.0, 2.0], [None, 1, 2], [0, 1], [[0, 1, 2]], []])
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda r, y: sequential.log_evidence(r, COV, y),
+        lambda r, y: fitted.log_evidence(r, COV, y, np.zeros((2, 64, 3, 3))),
+        lambda r, y: softmax_annealed.log_evidence(r, COV, y),
+        lambda r, y: softmax_bridge.log_evidence(r, COV, y, np.zeros((2, 128, 3, 3))),
+    ],
+)  # fmt: skip
+def test_labels_of_any_type_but_integers_are_refused_before_their_extremes_are_asked_for(rng, call, y):
+    with pytest.raises(ValueError, match=r"^y: found (shape|dtype) .*, expected"):
+        call(rng, y)
