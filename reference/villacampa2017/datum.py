@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from reference.common._largest import largest
 from reference.common._probit_line import probit_line
@@ -15,6 +16,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 _POINT = 1e-10  # a point mass is widened to this part of the widest Gaussian: 5e-21 of the result
+_APART = 40.0  # widths between two walls at which the lower has no part
 _NEGLIGIBLE = 1e-30  # weights of nodes that no digit of a moment sees
 _FAR = -10.0  # log Z_i; squared slopes are below 20 in units of the curvature: two digits are lost
 
@@ -52,9 +54,24 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
     Returns
     -------
     Tilted                    log_norm a number, slope with the sign of each class, curvature (C,)
+
+    Notes
+    -----
+    Without a variance f_j = w, the largest of those, is a wall: Z is the mass beyond it, and with g(t) the logarithm of
+    N(t | mean_y, var_y) Π_k Φ(z_k) over the other classes, h = exp(g(w))/Z, means over t > w,
+
+        slope_j = -h,    curvature_j = h (g'(w) + h),    slope_y = h + Σ_k E r(z_k)/√var_k
+        curvature_y = h (slope_y - (w - mean_y)/var_y) - Σ_k Cov(r(z_k)/√var_k, t)/var_y
+
+    Lower ones have no part. Two that are equal, or a label without variance, are narrow Gaussians instead.
     """
     sd = np.sqrt(var)
+    points = np.flatnonzero((sd < _POINT * np.max(sd)) & (np.arange(len(mean)) != y_i))
     sd = np.maximum(sd, _POINT * np.max(sd))
+    if points.size and sd[y_i] > _POINT * np.max(sd):
+        wall = points[np.argmax(mean[points])]
+        if np.all(mean[wall] - mean[points[points != wall]] > _APART * sd[wall]):
+            return _beyond_wall(mean, sd, y_i, int(wall), points)
     others = np.delete(np.arange(len(mean)), y_i)
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
     seen = line.weights > _NEGLIGIBLE
@@ -69,6 +86,31 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
     curvature[others] = -bend - weights @ (scaled - centre) ** 2
     curvature[y_i] = -np.sum(bend) - weights @ (total - np.sum(centre)) ** 2
     # both are nonnegative; where the label is certain, rounding is all that is left
+    return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
+
+
+def _beyond_wall(mean: Array, sd: Array, y_i: int, wall: int, points: NDArray[np.intp]) -> Tilted:
+    """`datum_tilted` where the classes `points` have no variance; wall: that with the largest mean."""
+    behind = np.setdiff1d(np.arange(len(mean)), [y_i, *points])
+    others = np.append(behind, wall)
+    line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
+    seen = line.weights > _NEGLIGIBLE
+    weights, z = line.weights[seen], line.z[seen][:, :-1]
+    slope, curvature = np.zeros(len(mean)), np.zeros(len(mean))
+    away = (mean[wall] - mean[y_i]) / sd[y_i]
+    at_wall = (mean[wall] - mean[behind]) / sd[behind]
+    log_height = -0.5 * away * away - 0.5 * np.log(2.0 * np.pi) - np.log(sd[y_i]) + np.sum(log_ndtr(at_wall))
+    h = np.exp(log_height - line.log_norm)
+    rise = -away / sd[y_i] + np.sum(mills_slope(at_wall)[0] / sd[behind])  # g'(w)
+    slope[wall], curvature[wall] = -h, h * (rise + h)
+    first, second = mills_slope(z)
+    scaled = first / sd[behind]
+    centre = weights @ scaled
+    slope[behind], slope[y_i] = -centre, h + np.sum(centre)
+    curvature[behind] = -(weights @ (second / sd[behind] ** 2)) - weights @ (scaled - centre) ** 2
+    t = line.s[seen] / sd[y_i] ** 2
+    joint = weights @ ((scaled - centre) * (t - weights @ t)[:, None])
+    curvature[y_i] = h * (slope[y_i] - away / sd[y_i]) - np.sum(joint)
     return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
 
 

@@ -53,6 +53,44 @@ def test_the_probability_and_its_derivatives():
     assert two.slope == pytest.approx([norm.pdf(z) / norm.cdf(z) / np.sqrt(1.6) * c for c in (1, -1)], rel=1e-12, abs=0)
 
 
+@pytest.mark.parametrize(
+    ("mean", "var"),
+    [
+        ([0.3, -0.5, 0.2], [1.0, 0.0, 0.0]), ([0.3, -0.5, 0.2, 0.1], [1.0, 0.0, 0.0, 2.0]),
+        ([0.3, -0.5, 0.2], [1.0, 1.0, 0.0]), ([-3.0, -0.5, 0.2, 0.4], [0.5, 0.0, 0.0, 0.7]), ([0.3, -0.7], [2.0, 0.0]),
+    ],
+)  # fmt: skip
+def test_classes_without_variance_are_walls(mean, var):
+    wall = max(m for m, v in zip(mean, var, strict=True) if v == 0.0)
+    smooth = [k for k in range(1, len(mean)) if var[k] > 0.0]
+    got = datum_tilted(np.array(mean), np.array(var), 0)
+    with mpmath.workdps(40):
+
+        def log_norm(*moved):
+            at, low = moved, moved[mean.index(wall)]
+            sd = mpmath.sqrt(var[0])
+
+            def density(t):
+                value = mpmath.npdf(t, at[0], sd)
+                for k in smooth:
+                    value *= mpmath.ncdf((t - at[k]) / mpmath.sqrt(var[k]))
+                return value
+
+            return mpmath.log(mpmath.quad(density, [low, *(low + j * sd for j in (1, 2, 4, 8)), low + 16 * sd]))
+
+        at = [mpmath.mpf(m) for m in mean]
+        # working digits of 40, quadrature to 1e-30: what is left is the rounding of the function itself
+        assert got.log_norm == pytest.approx(float(log_norm(*at)), rel=0, abs=1e-13)
+        for k in [0, mean.index(wall), *smooth]:
+            order = tuple(int(j == k) for j in range(len(mean)))
+            assert got.slope[k] == pytest.approx(float(mpmath.diff(log_norm, at, order)), rel=1e-12, abs=0)
+            second = mpmath.diff(log_norm, at, tuple(2 * one for one in order))
+            assert got.curvature[k] == pytest.approx(-float(second), rel=1e-11, abs=0)
+    lower = [k for k in range(1, len(mean)) if var[k] == 0.0 and mean[k] < wall]
+    assert not np.any(got.slope[lower])
+    assert not np.any(got.curvature[lower])
+
+
 def test_far_tails_keep_their_digits():
     mean, var = np.array([-30.0, 10.0, 12.0]), np.array([0.5, 1.0, 2.0])
     got = datum_tilted(mean, var, 0)
