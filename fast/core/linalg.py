@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm, dtrsv
-from scipy.linalg.lapack import dlauum, dpocon, dpotrf, dtrtri
+from scipy.linalg.lapack import dlauum, dpocon, dpotrf, dtrcon, dtrtri
 
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.types import BoolArray, FloatArray
@@ -209,6 +209,16 @@ def factorise_in_place(matrix: FloatArray) -> FloatArray | None:
 def _succeeded(factor: FloatArray, info: int) -> bool:
     """LAPACK's info is 0 for a matrix with NaN in it, too."""
     return info == 0 and math.isfinite(factor.diagonal().sum())
+
+
+def reciprocal_condition(factor: FloatArray) -> float:
+    """LAPACK's estimate of 1 / (|R|_1 |R^-1|_1); 0 for a singular one. Time m^2.
+
+    Parameters
+    ----------
+    factor : (m, m)     R, lower triangular
+    """
+    return float(dtrcon(factor, uplo="L")[0])
 
 
 def invert_lower(factor: FloatArray, *, overwrite: bool = False) -> FloatArray:

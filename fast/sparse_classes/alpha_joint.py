@@ -28,7 +28,7 @@ from scipy.linalg.blas import dtrsm
 from fast.core import checkpoint as checkpoints
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassHyper
-from fast.core.linalg import factorise, invert_lower, solve_vector, squared_norms
+from fast.core.linalg import factorise, invert_lower, reciprocal_condition, solve_vector, squared_norms
 from fast.core.results import ScalarMoments
 from fast.core.types import FloatArray, IntArray
 from fast.likelihood.power import powered_labels
@@ -126,6 +126,17 @@ def law_of(white: White) -> ClassLaw:
         precision[k] = inverse.T @ inverse
         shift[k] = precision[k] @ white.mean[k]
     return ClassLaw.of(precision, shift)
+
+
+def _surely_positive(white: White) -> bool:
+    """Whether q and its cavities surely have factors of their precisions P = B^-T B^-1. Time C m^2.
+
+    cond_1 P <= m cond_2(B)^2 <= m^3 cond_1(B)^2, and the factorisation takes up to 1/eps; a tenth is the estimate's. A
+    cavity mixes P with the prior's precision, the unit matrix, and is conditioned no worse.
+    """
+    m = white.factor.shape[1]
+    limit = 10.0 * float(np.finfo(np.float64).eps) * m**3
+    return all(reciprocal_condition(B) ** 2 > limit for B in white.factor)
 
 
 class _Seen:
@@ -334,6 +345,8 @@ class JointSteps:
                 hyper, Z = self.packing.parameters(self.vector[self.edges[1] :], hyper, Z)
                 run.points = InducingClasses(hyper, Z, run.points.shared, in_a_step=True)
             self.white = whitened(run.points, self.coordinates)
+            if not _surely_positive(self.white):
+                run.energy.laws(law_of(self.white))  # raises: where a run ends, all of them must have factors
         except (ValueError, NotPositiveDefiniteError):
             run.points, self.vector, self.white = before
             raise

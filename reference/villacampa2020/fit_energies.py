@@ -439,32 +439,51 @@ def _stochastic(
     trace: bool,
     callback: Callable[[EnergyState], None] | None,
 ) -> EnergyFit:
-    """Adam's steps over q and what is learned of the prior, together, one a mini-batch."""
+    """Adam's steps over q and what is learned of the prior, together, one a mini-batch.
+
+    A step to where the energy is no number ends the run at one of the last places before it, with the reason.
+    """
     K = prior_matrices(data.X, prior)
     C, m = K.K_ZZ.shape[:2]
     of_q = _pack(Gaussians(np.zeros((C, m)), K.K_ZZ))
     size = len(of_q) + len(coordinates(cast(Any, first_row(prior, shared)), learn))
     adam = AdamState(np.zeros(size), np.zeros(size), 0)
     values: list[float] = []
+    places, reason = [(of_q, prior)], ""  # before the last steps, of a run that still has an energy there
     for t, rows in enumerate(plan):
-        q, roots = _unpack(of_q, C, m)
-        if trace:
-            values.append(data.at(q, K).value)
-        at = data.at(q, K, rows)
-        slopes, where = [_slopes(at, roots)], [of_q]
-        row = cast(Any, first_row(prior, shared))
-        if learn:
-            found = row_gradients(energy_gradients(data.X, prior, at, q, rows, learn), shared)
-            slopes.append(log_slopes(row, learn, found))
-            where.append(coordinates(row, learn))
-        new, adam = adam_step(np.concatenate(where), np.concatenate(slopes), adam, learning_rate)
-        of_q = new[: len(of_q)]
-        if learn:
-            prior = every_row(cast(Prior, moved(row, learn, new[len(of_q) :])), prior)
-            K = prior_matrices(data.X, prior)
+        try:
+            q, roots = _unpack(of_q, C, m)
+            if trace:
+                values.append(data.at(q, K).value)
+            at = data.at(q, K, rows)
+            slopes, where = [_slopes(at, roots)], [of_q]
+            row = cast(Any, first_row(prior, shared))
+            if learn:
+                found = row_gradients(energy_gradients(data.X, prior, at, q, rows, learn), shared)
+                slopes.append(log_slopes(row, learn, found))
+                where.append(coordinates(row, learn))
+            places = [*places[-1:], (of_q, prior)]
+            new, adam = adam_step(np.concatenate(where), np.concatenate(slopes), adam, learning_rate)
+            of_q = new[: len(of_q)]
+            if learn:
+                prior = every_row(cast(Prior, moved(row, learn, new[len(of_q) :])), prior)
+                K = prior_matrices(data.X, prior)
+        except (ValueError, NotPositiveDefiniteError) as error:
+            reason, steps = f"diverged at step {t + 1}: {error}", t
+            break
         if callback is not None:
             callback(EnergyState(t + 1, at.value, direction_length(at.direction, q)[0]))
-    return _result(data, prior, _unpack(of_q, C, m)[0])._replace(trace=np.array(values), iterations=len(plan))
+    else:
+        places, steps = [*places, (of_q, prior)], len(plan)
+    while True:
+        of_q, prior = places.pop()
+        try:
+            fit = _result(data, prior, _unpack(of_q, C, m)[0])
+            return fit._replace(trace=np.array(values), iterations=steps, reason=reason)
+        except (ValueError, NotPositiveDefiniteError) as error:  # a batch may have an energy where all data have none
+            if not places:
+                raise
+            reason = reason or f"diverged at step {steps}: {error}"
 
 
 @checked_options("apep", learning_rate="rate", learning_tolerance="learn_tolerance")

@@ -574,6 +574,20 @@ def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():
     np.testing.assert_allclose(moved, 1e-3 * np.sign(slope.by_mean), rtol=1e-4, atol=0.0)  # epsilon of Adam 1e-8
 
 
+@pytest.mark.parametrize("rate", [5.0, 13.0, 30.0])
+@pytest.mark.parametrize("energy", ["apep", "arpep", "rpapep"])
+def test_a_rate_that_is_too_large_ends_diverged_at_the_last_state_that_is_a_distribution(energy, rate):
+    p = problem(12, n=20)
+    found = apep.fit(**p, alpha=0.5, energy=energy, optimizer="adam", learn=("variance",), rate=rate, n_steps=40)
+    trained = found.trained
+    assert not trained.converged
+    assert np.isfinite(found.log_evidence)
+    assert trained.diverged == (trained.iterations < 40)
+    assert trained.diverged or rate < 30.0  # the variance moves by e^30 a step
+    if trained.diverged:
+        assert trained.reason.startswith(f"step {trained.iterations + 1}: ")
+
+
 def test_a_killed_run_of_adam_continues_identically(tmp_path):
     p = problem(13, n=20) | {
         "batch_size": 6,

@@ -135,6 +135,25 @@ def test_mini_batches_average_to_all_data_and_adam_first_moves_every_coordinate_
     assert more.value > more.trace[0] + 0.5
 
 
+@pytest.mark.parametrize("rate", [5.0, 13.0, 30.0])
+@pytest.mark.parametrize("batch_size", [None, 2])
+@pytest.mark.parametrize("method", ["apep", "arpep", "rpapep"])
+def test_a_rate_that_is_too_large_ends_diverged_at_the_last_energy_that_was_a_number(
+    model, prior, method, batch_size, rate
+):
+    s = model
+    found = fit_energy(
+        s.X, s.y, prior, method, 0.05, 0.5, optimizer="adam", learn="variance", n_steps=60, batch_size=batch_size,
+        learning_rate=rate,
+    )  # fmt: skip
+    assert not found.converged
+    assert np.isfinite(found.value)
+    if found.iterations < 60:
+        assert "diverged at step" in found.reason
+    if rate == 30.0:  # the variance moves by e^30 a step
+        assert found.iterations < 60
+
+
 @pytest.mark.slow
 def test_learning_on_all_data_ends_where_the_total_derivative_vanishes(model, prior):
     s = model
