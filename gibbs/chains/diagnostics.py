@@ -12,7 +12,7 @@ import numpy as np
 from arviz_stats.base import array_stats
 from numpy.typing import ArrayLike, NDArray
 
-from gibbs.core.errors import Array
+from gibbs.core.errors import Array, _count, _numbers
 
 
 class Convergence(NamedTuple):
@@ -29,7 +29,9 @@ class Convergence(NamedTuple):
 
 
 def _chains(draws: ArrayLike) -> Array:
-    array = np.asarray(draws, dtype=np.float64)
+    # what the samplers hand over may be gigabytes, and needs no copy
+    plain = type(draws) is np.ndarray and draws.dtype == np.float64
+    array: Array = np.asarray(draws) if plain else _numbers("draws", draws)
     if array.ndim < 2 or array.shape[0] < 1 or array.shape[1] < 4:
         raise ValueError(f"draws: found shape {array.shape}, expected (chains, >= 4 draws, ...)")
     if not np.all(np.isfinite(array)):
@@ -44,7 +46,7 @@ def convergence(draws: ArrayLike, thin: int = 1) -> Convergence:
     in halves by R-hat, which is infinite where no half moves. Raises ValueError for fewer than 4 draws or entries that
     are not finite.
     """
-    array = _chains(draws)
+    array, thin = _chains(draws), _count("thin", thin, 1)
     flat = np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0))
     found = np.full((3, flat.shape[0]), np.nan)
     for k, column in enumerate(flat):
@@ -69,7 +71,9 @@ def standard_error(draws: ArrayLike) -> Array:
     error = np.zeros(flat.shape[0])
     for k, column in enumerate(flat):
         if np.ptp(column) > 0.0:
-            error[k] = array_stats.mcse(column, chain_axis=0, draw_axis=1, method="mean")
+            # squares of large draws overflow: in units of a power of two nothing is rounded
+            unit = np.ldexp(1.0, int(np.frexp(np.abs(column).max())[1]) - 1)
+            error[k] = unit * array_stats.mcse(column / unit, chain_axis=0, draw_axis=1, method="mean")
     return error.reshape(array.shape[2:])
 
 

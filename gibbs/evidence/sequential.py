@@ -88,11 +88,13 @@ def _island(rng: np.random.Generator, chol: Array, walls: int, epsilon: float, n
         log_p = log_ndtr(-cut)
         if epsilon > 0.0 and t % walls == 0:
             # the odds of a random label, from the first wall alone: only a proposal, its weight makes it exact
-            log_odds = np.log(epsilon / n_classes) - np.log1p(-epsilon) - log_p
+            log_odds = (np.log(epsilon) - np.log(n_classes)) - np.log1p(-epsilon) - log_p
             log_wrong = -np.logaddexp(0.0, -log_odds)
             wrong = np.log(rng.random(size)) < log_wrong
             log_weight = log_weight + np.where(
-                wrong, np.log(epsilon / n_classes) - log_wrong, np.log1p(-epsilon) + np.logaddexp(0.0, log_odds)
+                wrong,
+                (np.log(epsilon) - np.log(n_classes)) - log_wrong,
+                np.log1p(-epsilon) + np.logaddexp(0.0, log_odds),
             )
         log_p = np.where(wrong, 0.0, log_p)
         log_weight = log_weight + log_p

@@ -220,7 +220,9 @@ def check(
 def _inducing(Z: ArrayLike | None, n_latents: int, d: int) -> Array:
     if Z is None:
         raise ValueError("Z: found None, expected inducing inputs for the prior model 'fitc'")
-    array = _array("Z", Z, 2 if np.ndim(Z) == 2 else 3)
+    array = _array("Z", Z, None)
+    if array.ndim not in (2, 3):
+        raise ValueError(f"Z: found shape {array.shape}, expected (m, d) or ({n_latents}, m, d)")
     if array.ndim == 2:
         array = np.broadcast_to(array, (n_latents, *array.shape)).copy()
     if array.shape[0] != n_latents or array.shape[1] == 0 or array.shape[2] != d:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr
 
-from gibbs.core.errors import Array
+from gibbs.core.errors import Array, _array
 
 # Absolute error of `logistic_normal_mean`, measured over means to 60 and standard deviations 1e-6 to 1e3.
 QUADRATURE_ERROR = 1e-10
@@ -33,11 +33,13 @@ def logistic_normal_mean(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array
     latent_mean, latent_var: any broadcastable shapes, latent_var >= 0. Returns values in [0, 1] of that shape.
     Raises ValueError for entries that are not finite or a negative variance.
     """
-    mean, var = np.broadcast_arrays(np.asarray(latent_mean, dtype=np.float64), np.asarray(latent_var, dtype=np.float64))
-    if not np.all(np.isfinite(mean)):
-        raise ValueError("latent_mean: found NaN or infinite entries, expected 0")
-    if not (np.all(np.isfinite(var)) and np.all(var >= 0.0)):
-        raise ValueError("latent_var: found negative, NaN or infinite entries, expected finite and >= 0")
+    mean, var = _array("latent_mean", latent_mean, None), _array("latent_var", latent_var, None)
+    if np.any(var < 0.0):
+        raise ValueError(f"latent_var: found {var.min():.6g}, expected entries >= 0")
+    try:
+        mean, var = np.broadcast_arrays(mean, var)
+    except ValueError:
+        raise ValueError(f"latent_var: found shape {var.shape}, expected one that goes with {mean.shape}") from None
     centre, sd = mean.ravel(), np.sqrt(var).ravel()
     out = np.empty(centre.size)
     narrow = np.flatnonzero(sd <= _SWITCH)

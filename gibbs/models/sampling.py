@@ -258,7 +258,7 @@ def full_covariance(
     X (n, d); variance > 0; lengthscales (d,) > 0; noise, jitter >= 0; smoothness > 0 of a Matérn kernel, None for the
     squared exponential. Raises ValueError on bad input.
     """
-    p = _common(X, np.ones(np.shape(X)[0]), variance, lengthscales, noise, jitter, None, smoothness)
+    p = _common(X, np.ones(len(_inputs("X", X))), variance, lengthscales, noise, jitter, None, smoothness)
     return p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.X.shape[0])
 
 

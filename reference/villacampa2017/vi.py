@@ -166,7 +166,7 @@ def expected_log_likelihood(latent_mean: Array, latent_var: Array, y: Labels, ep
     """
     C = latent_mean.shape[1]
     wins = np.exp(log_largest(latent_mean, latent_var, y))
-    low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)
+    low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     return low + (high - low) * wins
 
 

@@ -81,7 +81,7 @@ def expected_terms(posterior: Gaussians, K: Matrices, y: Labels, epsilon: float,
     C = len(K.K_ZZ)
     scale = len(y) / len(rows)
     found = label_probability(*latent_moments(posterior, K.upsilon[:, rows], K.cond_var[:, rows]), y[rows])
-    low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)
+    low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     gap = scale * (high - low)
     value = scale * float(np.sum(low + (high - low) * found.value))
     return Expected(value, gap * found.by_mean, gap * found.by_var, found.value)

@@ -173,7 +173,7 @@ def scaled_log_expected_powers(
     event = _largest.largest(latent_mean, latent_var, y)
     log_p, log_q = _both(event.log_p, latent_mean, latent_var, y)
     log_a = np.log1p(-epsilon * (1.0 - 1.0 / C))
-    gap = log_a - np.log(epsilon / C) if epsilon > 0.0 else np.inf  # L
+    gap = log_a - (np.log(epsilon) - np.log(C)) if epsilon > 0.0 else np.inf  # L
     if epsilon == 0.0:
         value, log_pi, rest = log_p / alpha, np.full(len(y), -np.log(alpha)), np.zeros(len(y))
     else:

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from validation.fuzz import run as fuzz
-from validation.fuzz.doors import Door, doors
+from validation.fuzz.door import Door
+from validation.fuzz.doors import doors
 from validation.fuzz.judge import outcome
 
 

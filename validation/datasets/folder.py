@@ -83,7 +83,7 @@ def read_manifest(folder: Path) -> tuple[dict[str, Mapping[str, Any]], dict[str,
         with open(where, "rb") as stream:
             table = tomllib.load(stream)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise DatasetCorruptError(f"{where}: found no readable TOML ({error})") from error
+        raise DatasetCorruptError(f"{where}: found no readable TOML ({error}), expected a manifest") from error
     rows: dict[str, Mapping[str, Any]] = {}
     for i, row in enumerate(_tables(table, "dataset", where)):
         name = require(row, "name", str, f"{where}, dataset {i + 1}")
@@ -147,14 +147,14 @@ def _csv_rows(content: bytes, where: str) -> Rows:
     try:
         text = gzip.decompress(content).decode("utf-8")
     except (EOFError, gzip.BadGzipFile, zlib.error, UnicodeDecodeError) as error:
-        raise DatasetCorruptError(f"{where}: found no complete gzip of UTF-8 text ({error})") from error
+        raise DatasetCorruptError(f"{where}: found a damaged file ({error}), expected a gzip of UTF-8 text") from error
     header, *lines = text.splitlines() or [""]
     d = header.count(",")
     expected = ",".join([*(f"x{j + 1}" for j in range(d)), "y"])
     if header != expected or d == 0:
         raise DatasetCorruptError(f"{where}: line 1: found {_short(header)}, expected the header x1,...,xd,y")
     if not lines:
-        raise DatasetCorruptError(f"{where}: found no rows after the header")
+        raise DatasetCorruptError(f"{where}: found no rows after the header, expected at least one")
     for i, line in enumerate(lines):
         if line.count(",") != d:
             raise DatasetCorruptError(f"{where}: line {i + 2}: found {line.count(',')} commas, expected {d}")
@@ -163,7 +163,7 @@ def _csv_rows(content: bytes, where: str) -> Rows:
         # NumPy's parser is exact to the last bit; the quick one of pandas 2 is not.
         X = np.loadtxt(lines, delimiter=",", usecols=range(d), comments=None, ndmin=2, dtype=np.float64)
     except ValueError as error:
-        raise DatasetCorruptError(f"{where}: found an entry that is no number ({error})") from error
+        raise DatasetCorruptError(f"{where}: found an entry that is no number ({error}), expected numbers") from error
     return Rows(X, labels, None)
 
 
@@ -172,7 +172,9 @@ def _npz_rows(content: bytes, where: str) -> Rows:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {key: archive[key] for key in archive.files}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, AttributeError) as error:
-        raise DatasetCorruptError(f"{where}: found no complete archive of plain arrays ({error})") from error
+        raise DatasetCorruptError(
+            f"{where}: found a damaged file ({error}), expected a .npz of plain arrays"
+        ) from error
     if set(arrays) == {"X", "y"}:
         parts, n_train = [(arrays["X"], arrays["y"])], None
     elif set(arrays) == {"x_train", "y_train", "x_test", "y_test"}:

@@ -214,7 +214,9 @@ def _from_openml(name: str, entry: Entry | None, looked: list[str]) -> Dataset |
     try:
         X = np.column_stack([np.asarray(frame[column].astype(np.float64)) for column in frame.columns])
     except (TypeError, ValueError) as error:
-        raise DatasetCorruptError(f"{name} from {source}: found an input that is no number ({error})") from error
+        raise DatasetCorruptError(
+            f"{name} from {source}: found an input that is no number ({error}), expected numbers"
+        ) from error
     raw = np.array([str(label).strip(" '\"") for label in bunch.target])
     labels = np.array([openml.labels.get(str(label), str(label)) for label in raw])
     if openml.drop_missing:

@@ -2,5 +2,6 @@
 
     python -m validation.fuzz --calls 20000 [--seed S] [--case K]
 
-`values` has what is put in the place of an argument, `doors` the calls that it is put into, `judge` what may come out.
+`values` has what is put in the place of an argument; `doors`, `files` and `commands` the calls that it is put into;
+`judge` what may come out.
 """

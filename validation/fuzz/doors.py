@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
-import io
-import sys
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from validation import arguments
+from validation.fuzz.commands import command_door
+from validation.fuzz.door import Arguments, Door
+from validation.fuzz.files import file_doors
 from validation.fuzz.values import HYPER
 from validation.options import options_of
 from validation.problem import BINARY_LIKELIHOODS, LIKELIHOODS, Problem
 from validation.solve import methods, solve
-
-Arguments = dict[str, Any]
 
 # how little is enough: sizes of what is not changed by a draw
 _SMALL: Arguments = {
@@ -29,16 +25,6 @@ _SMALL: Arguments = {
     "max_proposals": 20_000, "n_walkers": 16, "learning_iterations": 2, "evidence": "none", "n_particles": 4,
     "n_islands": 4, "max_rounds": 1, "prediction_nodes": 6, "digits": 3.0, "target_error": 0.5,
 }  # fmt: skip
-
-
-class Door(NamedTuple):
-    """A way in: `base` gives arguments that are right, `call` makes the call, `kinds` says what may be changed."""
-
-    name: str
-    weight: float
-    base: Callable[[np.random.Generator], Arguments]
-    call: Callable[[Arguments], Any]
-    kinds: Mapping[str, str]  # of arguments, those that the base leaves out too: array, labels, any
 
 
 def _data(rng: np.random.Generator, likelihood: str | None = None) -> Arguments:
@@ -132,23 +118,28 @@ def _for_method(rng: np.random.Generator, method: str) -> Arguments:
 
 
 def _solve_door(implementation: str, method: str) -> Door:
-    row = options_of(implementation, method)
+    row: dict[str, Any] = dict(options_of(implementation, method))
 
     def base(rng: np.random.Generator) -> Arguments:
         options = {name: _SMALL[name] for name in row if name in _SMALL}
         batches = "batch_size" in row and rng.random() < 0.3
-        learns = "learn" in row and rng.random() < 0.2
+        learns = "learn" in row and rng.random() < 0.3
         if "n_steps" in options and not (batches or learns or method.endswith("-svi") or implementation == "gibbs"):
             del options["n_steps"]
         if batches:
             options["batch_size"] = 2
         if learns:
-            options["learn"] = ("variance",)
+            options["learn"] = ("variance",) if rng.random() < 0.5 else row["learn"].choices
+            for name in ("optimizer", "scheme"):
+                if name in row and rng.random() < 0.5:
+                    options[name] = str(rng.choice(row[name].choices))
         return _for_method(rng, method) | {f"option {name}": value for name, value in options.items()}
 
     def call(given: Arguments) -> Any:
         fields = {name: value for name, value in given.items() if not name.startswith("option ")}
         options = {name[7:]: value for name, value in given.items() if name.startswith("option ")}
+        if "learn" in options and "n_steps" in row:
+            options.setdefault("n_steps", 2)  # a search to its end may take a minute, and is right to
         return solve(implementation, method, Problem(**fields), **options)
 
     kinds = {f"option {name}": "any" for name in row} | {
@@ -262,40 +253,75 @@ def _gibbs_doors() -> Iterator[Door]:
     def of(place: str) -> Any:
         return importlib.import_module(f"gibbs.{place}")
 
-    yield _fit_door(of("softmax").sample, "mh-softmax")
-    yield _fit_door(of("threshold").sample, "gibbs-threshold")
-    yield _fit_door(of("multinomial_probit").sample, "gibbs-probit")
-    yield _fit_door(of("pairwise").sample, "gibbs-pairwise")
-    yield _fit_door(of("sampling").sample_full, "gibbs-logit")
-    yield _fit_door(of("sampling").sample_fitc, "gibbs-logit")
-    yield _fit_door(of("exact_probit").sample_exact, "exact-probit")
+    yield _fit_door(of("models.softmax").sample, "mh-softmax")
+    yield _fit_door(of("models.threshold").sample, "gibbs-threshold")
+    yield _fit_door(of("models.multinomial_probit").sample, "gibbs-probit")
+    yield _fit_door(of("models.pairwise").sample, "gibbs-pairwise")
+    yield _fit_door(of("models.sampling").sample_full, "gibbs-logit")
+    yield _fit_door(of("models.sampling").sample_fitc, "gibbs-logit")
+    yield _fit_door(of("models.exact_probit").sample_exact, "exact-probit")
     hyperprior = {"variance": ("half-student-t", 4.0, 100.0)}
-    yield _fit_door(of("hyper").sample, "gibbs-logit", learn=("variance",), hyperprior=hyperprior)
-    for place, arrays in (("annealed", ()), ("bridge", ("latent_values",)), ("sequential", ())):
-        yield _evidence_door(of(f"evidence.{place}"), place, arrays)
+    yield _fit_door(of("models.hyper").sample, "gibbs-logit", learn=("variance",), hyperprior=hyperprior)
+    for place, name in _EVIDENCE:
+        yield _evidence_door(getattr(of(f"evidence.{place}"), name), place)
+    yield from _gibbs_plain_doors(of)
 
 
-def _evidence_door(module: Any, place: str, arrays: tuple[str, ...]) -> Door:
-    function = getattr(module, "log_evidence_full" if place == "bridge" else "log_evidence")
+_EVIDENCE = (
+    ("annealed", "log_evidence"), ("annealed", "log_evidence_fitc"), ("bridge", "log_evidence_full"),
+    ("bridge", "log_evidence_fitc"), ("chib", "log_evidence_full"), ("chib", "log_evidence_fitc"),
+    ("fitted", "log_evidence"), ("pairwise", "log_evidence"), ("sequential", "log_evidence"),
+    ("sequential", "log_evidence_margins"), ("softmax_annealed", "log_evidence"), ("softmax_bridge", "log_evidence"),
+)  # fmt: skip
+
+
+def _evidence_door(function: Callable[..., Any], place: str) -> Door:
     names, keywords = _positional(function), _keywords(function)
 
     def base(rng: np.random.Generator) -> Arguments:
-        n, C = 3, 3
+        n, C, m = 3, 3, 2
         root = rng.standard_normal((n, n))
         K = root @ root.T + np.eye(n)
+        K_XZ = 0.1 * rng.standard_normal((n, m))
+        shape = {"softmax_bridge": (2, 130, n, C), "bridge": (2, 130, n)}.get(place, (2, 64, n))
         found = {
             "rng": np.random.default_rng(int(rng.integers(2**31))),
             "K_XX": K,
+            "K_ZZ": np.eye(m),
+            "K_XZ": K_XZ,
+            "k_xx": np.diag(K).copy(),
             "y_sign": np.array([1.0, -1.0, 1.0]),
             "cov": np.stack([K] * C),
+            "covariance": np.eye(4),
+            "n_classes": C,
             "y": np.array([0, 1, 2]),
-            "epsilon": 0.0,
-            "latent_values": rng.standard_normal((2, 40, n)),
+            "omega": rng.random((2, 64, n)),
+            "loadings": rng.standard_normal((4, n)),
+            "white": rng.standard_normal((2, 64, n)),
+            "auxiliary": np.eye(n) + 0.1 * rng.random((2, 64, C, n)),
+            "latent_values": rng.standard_normal(shape),
         }
         return {name: found[name] for name in names} | {k: v for k, v in _SMALL.items() if k in keywords}
 
-    kinds = {name: "any" if name in ("rng", "epsilon") else "array" for name in names} | dict.fromkeys(keywords, "any")
-    return Door(f"gibbs.evidence.{place}.{function.__name__}", 0.2, base, lambda given: function(**given), kinds)
+    kinds = {name: "any" if name in ("rng", "n_classes") else "labels" if name == "y" else "array" for name in names}
+    name = f"gibbs.evidence.{place}.{function.__name__}"
+    return Door(name, 0.12, base, lambda given: function(**given), kinds | dict.fromkeys(keywords, "any"))
+
+
+def _gibbs_plain_doors(of: Callable[[str], Any]) -> Iterator[Door]:
+    draws = np.random.default_rng(0).standard_normal((4, 20, 2))
+    gauss = {"latent_mean": np.array([[0.5, -1.0, 0.0]]), "latent_var": np.array([[1.0, 0.5, 2.0]])}
+    both = {"latent_mean": "array", "latent_var": "array"}
+    yield _plain_door(of("chains.diagnostics").convergence, 0.15, {"draws": draws}, draws="array", thin="any")
+    yield _plain_door(of("chains.diagnostics").standard_error, 0.15, {"draws": draws}, draws="array")
+    yield _plain_door(of("models.quadrature").logistic_normal_mean, 0.15, gauss, **both)
+    gauss = gauss | {"latent_var": np.array([1.0, 0.5, 2.0])}
+    yield _plain_door(of("models.softmax_probability").softmax_probability, 0.15, gauss, **both)
+    yield _plain_door(of("models.multilatent").argmax_probability, 0.15, gauss, **both)
+    rows = {"X1": np.arange(4.0).reshape(2, 2), "X2": np.ones((3, 2)), "variance": 1.0, "lengthscales": np.ones(2)}
+    kinds = {"X1": "array", "X2": "array", "variance": "any", "lengthscales": "array"}
+    yield _plain_door(of("core.kernels").squared_exponential, 0.15, rows, **kinds)
+    yield _plain_door(of("core.kernels").matern, 0.15, rows | {"smoothness": 1.5}, **kinds, smoothness="any")
 
 
 # -- estimators ----------------------------------------------------------------------------------------------------
@@ -324,20 +350,40 @@ def _estimator_door(cls: Any, name: str) -> Door:
             found["n_inducing"] = 3
         if hasattr(cls, "partial_fit") and rng.random() < 0.3:
             found["classes"] = [0, 1]
+            found |= {"later X": rng.standard_normal((3, 2)), "later y": np.arange(3) % 2, "total_samples": 20}
         return found
 
     def call(given: Arguments) -> Any:
         given = dict(given)
         X, y, X_test = (given.pop(key) for key in ("X", "y", "X_test"))
         partial = "classes" in given
-        classes = given.pop("classes", None)
+        classes, later_X, later_y, total = (
+            given.pop(name, None) for name in ("classes", "later X", "later y", "total_samples")
+        )
         model = cls(**given)
-        model = model.partial_fit(X, y, classes=classes) if partial else model.fit(X, y)
-        return {"predict_proba": model.predict_proba(X_test)}
+        if not partial:
+            return _predictions(model.fit(X, y), X_test)
+        model = model.partial_fit(X, y, classes=classes)
+        before = model.predict_proba(X_test)
+        try:
+            model.partial_fit(later_X, later_y, total_samples=total)
+        except (ValueError, TypeError):
+            # a batch that is refused leaves the model as it was
+            assert np.array_equal(before, model.predict_proba(X_test)), "refused batch: the model has moved"
+            raise
+        return _predictions(model, X_test)
 
     kinds = dict.fromkeys(parameters, "any") | {"X": "array", "y": "labels", "X_test": "array"}
-    kinds |= {"classes": "any"} if hasattr(cls, "partial_fit") else {}
+    if hasattr(cls, "partial_fit"):
+        kinds |= {"classes": "any", "later X": "array", "later y": "labels", "total_samples": "any"}
     return Door(f"fast.estimators.{name}", 0.25, base, call, kinds)
+
+
+def _predictions(model: Any, X_test: Any) -> Arguments:
+    mean, var = model.latent_mean_and_variance(X_test)
+    found = {"predict_proba": model.predict_proba(X_test), "latent_mean": mean, "latent_var": var}
+    assert model.predict(X_test).shape[0] == mean.shape[0]
+    return found
 
 
 # -- data ----------------------------------------------------------------------------------------------------------
@@ -388,150 +434,11 @@ def _data_doors() -> Iterator[Door]:
     yield _plain_door(arguments.json_mapping, 0.2, {"value": {"a": 1}, "name": "settings"}, value="any")
 
 
-# -- files ---------------------------------------------------------------------------------------------------------
-
-
-@cache
-def _stored() -> bytes:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "p.npz"
-        Problem(**_data(np.random.default_rng(3), "logit")).save(path)
-        return path.read_bytes()
-
-
-def _file_door() -> Door:
-    """A problem's file with bytes changed, cut off or put in front."""
-
-    def base(rng: np.random.Generator) -> Arguments:
-        content = bytearray(_stored())
-        how = rng.integers(4)
-        if how == 0:
-            content = content[: int(rng.integers(len(content)))]
-        elif how == 1:
-            for _ in range(int(rng.integers(1, 20))):
-                content[int(rng.integers(len(content)))] = int(rng.integers(256))
-        elif how == 2:
-            content = bytearray(rng.bytes(int(rng.integers(200))))
-        return {"content": bytes(content)}
-
-    def call(given: Arguments) -> Any:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "p.npz"
-            path.write_bytes(given["content"])
-            return Problem.load(path)
-
-    return Door("Problem.load of a file", 1.0, base, call, {})
-
-
-def _path_door() -> Door:
-    return Door(
-        "Problem.load", 0.3, lambda rng: {"path": "none.npz"}, lambda given: Problem.load(**given), {"path": "any"}
-    )
-
-
-def _checkpoint_door() -> Door:
-    """A run that is to continue from a file that is damaged, or of another run."""
-
-    def base(rng: np.random.Generator) -> Arguments:
-        found = _for_method(rng, "sep")
-        keys = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z")
-        return {key: found[key] for key in keys} | {"damage": int(rng.integers(4)), "at": float(rng.random())}
-
-    def call(given: Arguments) -> Any:
-        given = dict(given)
-        damage, at = given.pop("damage"), given.pop("at")
-        fit = importlib.import_module("fast.methods.sep").fit
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "c.npz"
-            run = {"batch_size": 2, "n_steps": 2, "checkpoint": path, "checkpoint_every": 1}
-            fit(**given, **run)
-            content = bytearray(path.read_bytes())
-            if damage == 0:
-                content = content[: int(at * len(content))]
-            elif damage == 1:
-                content[int(at * len(content))] ^= 0xFF
-            elif damage == 2:
-                run["seed"] = 1
-            path.write_bytes(bytes(content))
-            return fit(**given, **run)
-
-    return Door("fast.methods.sep.fit from a checkpoint", 0.3, base, call, {})
-
-
-# -- the command line ----------------------------------------------------------------------------------------------
-
-_TEXTS = (
-    "nan", "1e400", "-1", "0", "[", "[0", "[[0]]", "null", "true", "", "text", "ü" * 3, "a" * 3000, '{"a": 1}', "1.5",
-    "NaN", "Infinity", "[" * 2000, "0.5", "/", "no/such/file.npz", "toy", "x-gpc", "fast", "a=b=c", "--", "-o", "\x00",
-)  # fmt: skip
-_COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("solve", "fast", "x-gpc", "toy", "-o", "{option}"),
-    ("solve", "reference", "vi-jj", "toy", "-o", "max_iterations=3", "-o", "{option}"),
-    ("solve", "fast", "ep", "toy-3-sparse-threshold", "-o", "max_iterations=3", "-o", "{option}"),
-    ("solve", "gibbs", "gibbs-logit", "toy", *("-o", "evidence=none", "-o", "n_draws=8", "-o", "n_warmup=2"),
-     "-o", "{option}"),
-    ("solve", "{text}", "x-gpc", "toy"),
-    ("solve", "fast", "{text}", "toy"),
-    ("solve", "fast", "x-gpc", "{text}"),
-    ("solve", "fast", "x-gpc", "toy", "-o", "max_iterations=3", "--output", "{text}"),
-    ("solve", "fast", "x-gpc", "toy", "-o", "{text}"),
-    ("compare", "{text}", "{text}"),
-    ("problems", "{text}"),
-    ("methods", "{text}"),
-    ("methods", "{text}", "--markdown"),
-    ("data", "{text}"),
-    ("verify", "--check", "no {text}"),
-    ("verify", "--method", "no {text}"),
-    ("{text}",),
-    ("{text}", "{text}"),
-)  # fmt: skip
-_OPTION_NAMES = (
-    "tolerance", "max_iterations", "learn", "seed", "rate", "callback", "batch_size", "wibble", "checkpoint", "n_draws",
-    "moments", "damping", "optimizer",
-)  # fmt: skip
-
-
-def _command_door() -> Door:
-    def base(rng: np.random.Generator) -> Arguments:
-        words = []
-        for word in _COMMANDS[int(rng.integers(len(_COMMANDS)))]:
-            text = str(rng.choice(np.array(_TEXTS, dtype=object)))
-            name = str(rng.choice(_OPTION_NAMES))
-            words.append(word.replace("{text}", text).replace("{option}", f"{name}={text}"))
-        return {"words": words}
-
-    return Door("triad", 1.0, base, lambda given: _command(given["words"]), {})
-
-
-def _command(words: list[str]) -> None:
-    cli = importlib.import_module("validation.cli")
-    out, err, before = io.StringIO(), io.StringIO(), sys.argv
-    code: Any = 0
-    try:
-        sys.argv = ["triad", *words]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), _elsewhere():
-            cli.main()
-    except SystemExit as error:
-        code = error.code
-    finally:
-        sys.argv = before
-    said = err.getvalue()
-    if code not in (0, 1, 2, None) or "Traceback" in said or (code == 2 and not said.strip()):
-        raise AssertionError(f"triad {words}: exit code {code}, {said[-300:]!r}")
-
-
-@contextlib.contextmanager
-def _elsewhere() -> Iterator[None]:
-    """In an empty folder: what a command writes is gone afterwards."""
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-        yield
-
-
 @cache
 def doors() -> tuple[Door, ...]:
     """All of them, in an order that does not depend on anything."""
     known = methods()
-    found = [_problem_door(), _file_door(), _path_door(), _checkpoint_door(), _command_door()]
+    found = [_problem_door(), *file_doors(_fit_door), command_door()]
     found += [_solve_door(name, method) for name in known for method in known[name]]
     found += [*_fast_doors(), *_reference_doors(), *_gibbs_doors(), *_estimator_doors(), *_data_doors()]
     return tuple(found)

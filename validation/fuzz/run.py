@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from validation.fuzz.doors import Arguments, Door, doors
+from validation.fuzz.door import Arguments, Door
+from validation.fuzz.doors import doors
 from validation.fuzz.judge import Finding, outcome
-from validation.fuzz.values import ANY, ARRAYS, LABELS, SCALARS
+from validation.fuzz.values import ANY, ARRAYS, LABELS, SCALARS, extremes
 from validation.options import options_of
 
 SECONDS = 20.0  # of one call, on a machine that is busy too
@@ -63,6 +64,10 @@ def _change(rng: np.random.Generator, door: Door, name: str, base: Arguments) ->
     if name.startswith("option ") and rng.random() < 0.25:
         _, implementation, method = door.name.split()
         choices = getattr(options_of(implementation, method)[name[7:]], "choices", ())
+        ends = extremes(getattr(options_of(implementation, method)[name[7:]], "interval", ""))
+        if ends and rng.random() < 0.7:
+            end = ends[int(rng.integers(len(ends)))]
+            return Change(name, repr(end), lambda _: end)
         if choices:
             choice = str(rng.choice(choices))
             return Change(name, repr(choice), lambda _: choice)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import decimal
 import fractions
 import itertools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -123,6 +124,19 @@ OTHERS: dict[str, Maker] = {
 }
 
 ANY = SCALARS | OTHERS
+
+_INTERVAL = re.compile(r"([\[(])([^\s,]+), (\S+)([\])])")
+
+
+def extremes(interval: str) -> list[float]:
+    """The least and the largest numbers that an interval such as "(0, 1]" has; of floats, not of counts."""
+    bounds = _INTERVAL.search(interval)
+    if bounds is None or float(bounds[2]) >= 1.0:  # sizes and counts: what is large takes as long as it says
+        return []
+    low, high = float(bounds[2]), min(float(bounds[3]), np.finfo(np.float64).max)
+    ends = [low if bounds[1] == "[" else float(np.nextafter(low, high))]
+    return [*ends, high if bounds[4] == "]" or high > 1e300 else float(np.nextafter(high, low))]
+
 
 _Array = NDArray[Any]
 

@@ -12,7 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from validation import arguments, storage
+from validation.quoting import shown
 
 GATE = ("met", "not met")
 
@@ -61,6 +64,21 @@ class EvidenceCard:
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for name in ("problem", "problem_sha256", "model", "route", "gate_reason", "second_route", "date"):
+            arguments.string(getattr(self, name), name)
+        for name in ("chains", "draws", "seed"):
+            arguments.integer(getattr(self, name), name, at_least=0)
+        for name in ("target_ess", "seconds", "ess", "r_hat", "second_z", "second_limit"):
+            value = getattr(self, name)
+            # NaN and infinity are what a chain that stands still has
+            number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+            if not number and (value is not None or name in ("target_ess", "seconds")):
+                raise ValueError(f"{name}: found {shown(value)}, expected a number")
+        if self.second_count is not None:
+            arguments.integer(self.second_count, "second_count", at_least=0)
+        if self.moments_sha256 is not None:
+            arguments.string(self.moments_sha256, "moments_sha256")
+        arguments.mapping(self.versions, "versions")
         arguments.choice(self.gate, GATE, "gate")
         if self.second_route != "none" and (self.second_z is None or self.second_limit is None):
             raise ValueError(f"second_z: found None, expected the largest |z| against {self.second_route}")
@@ -133,7 +151,11 @@ class EvidenceCard:
         path = Path(path)
         if not path.is_file():
             raise FileNotFoundError(f"{path}: found no file, expected the card of a truth")
-        return cls.from_toml(path.read_text(encoding="utf-8"), where=str(path))
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise storage.FileFormatError(f"{path}: found a damaged card ({error}), expected TOML in UTF-8") from error
+        return cls.from_toml(text, where=str(path))
 
 
 def _value(value: Any) -> str:

@@ -57,6 +57,18 @@ def test_bad_draws_are_refused():
         convergence(np.zeros((2, 3)))
     with pytest.raises(ValueError, match=r"draws: found NaN"):
         standard_error(np.full((2, 8), np.nan))
+    for draws in ("text", {"a": 1}, 10**400, [[1j] * 8] * 2, [[0.0], [0.0, 1.0]]):
+        with pytest.raises(ValueError, match=r"^draws: found .*, expected"):
+            standard_error(draws)
+    for thin in ([], "text", 0.5, None, 0):
+        with pytest.raises(ValueError, match=r"^thin: found .*, expected"):
+            convergence(np.zeros((2, 8)), thin)
+
+
+def test_the_standard_error_of_draws_whose_squares_overflow_is_that_of_scaled_ones(rng):
+    draws = rng.standard_normal((4, 100))
+    for factor in (2.0**900, 2.0**-900):  # powers of two: nothing is rounded
+        assert standard_error(factor * draws) == factor * standard_error(draws)
 
 
 @pytest.mark.parametrize("sd", [0.0, 1e-6, 0.3, 1.0, 1.599, 1.601, 2.5, 8.0, 100.0, 1e3])
@@ -90,10 +102,14 @@ def test_mirrored_means_have_complementary_probabilities(rng):
 
 
 def test_negative_variances_and_nan_are_refused():
-    with pytest.raises(ValueError, match=r"latent_var: found negative"):
+    with pytest.raises(ValueError, match=r"latent_var: found -1, expected"):
         logistic_normal_mean([0.0], [-1.0])
-    with pytest.raises(ValueError, match=r"latent_mean: found NaN"):
+    with pytest.raises(ValueError, match=r"latent_mean: found 1 entries NaN"):
         logistic_normal_mean([np.nan], [1.0])
+    with pytest.raises(ValueError, match=r"latent_var: found shape \(2,\), expected one that goes with \(3,\)"):
+        logistic_normal_mean(np.zeros(3), np.ones(2))
+    with pytest.raises(ValueError, match=r"latent_mean: found str"):
+        logistic_normal_mean("text", 1.0)
 
 
 def test_the_ensemble_sampler_agrees_with_quadrature(rng, assert_z, quadrature_posterior):

@@ -81,6 +81,25 @@ def test_what_is_no_card_is_refused(old, new, message):
         EvidenceCard.from_toml(text.replace(old, new))
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"second_route": float("nan")}, {"chains": 2.5}, {"draws": -1}, {"seconds": "long"}, {"ess": True},
+        {"target_ess": None}, {"second_count": "many"}, {"moments_sha256": 3}, {"versions": 3}, {"date": 20260131},
+    ],
+)  # fmt: skip
+def test_a_field_of_another_type_is_refused_by_name(changes):
+    with pytest.raises((ValueError, TypeError), match=rf"^{next(iter(changes))}: found .*, expected"):
+        replace(CARD, **changes)
+
+
+def test_a_card_that_is_no_text_is_refused(tmp_path):
+    path = tmp_path / "card.toml"
+    path.write_bytes(b"\xa3" + CARD.to_toml().encode())
+    with pytest.raises(FileFormatError, match=r"found a damaged card \(.*, expected TOML in UTF-8"):
+        EvidenceCard.load(path)
+
+
 def test_a_second_route_without_its_z_is_refused():
     with pytest.raises(ValueError, match="second_z: found None, expected the largest"):
         replace(CARD, second_z=None)
