@@ -2,7 +2,9 @@
 
 import gzip
 import hashlib
+import importlib
 import io
+import json
 import tomllib
 import urllib.error
 from importlib import resources
@@ -335,6 +337,62 @@ def answer(monkeypatch, frame, target, asked=None):
         return SimpleNamespace(data=frame, target=pd.Series(target, dtype="category"))
 
     monkeypatch.setattr(sklearn.datasets, "fetch_openml", fetch)
+
+
+class Response(io.BytesIO):
+    """What `urlopen` gives."""
+
+    def info(self):
+        return {}
+
+
+def served_iris(monkeypatch, tmp_path, content):
+    """scikit-learn's own client over a server of four pages, which publishes the digest of Fisher's file."""
+    bunch = sklearn.datasets.load_iris()
+    X = bunch.data.copy()
+    X[34], X[37] = [4.9, 3.1, 1.5, 0.1], [4.9, 3.1, 1.5, 0.1]  # the misprints of UCI's copy
+    names = ["sepallength", "sepalwidth", "petallength", "petalwidth"]
+    head = ["@RELATION iris", *(f"@ATTRIBUTE {name} REAL" for name in names)]
+    head += ["@ATTRIBUTE class {Iris-setosa,Iris-versicolor,Iris-virginica}", "@DATA"]
+    rows = [f"{','.join(map(str, x))},Iris-{bunch.target_names[c]}" for x, c in zip(X, bunch.target, strict=True)]
+    file = ("\n".join([*head, *rows]) + "\n").encode()
+    described = {"id": "61", "name": "iris", "version": "1", "format": "ARFF", "status": "active", "file_id": "61",
+                 "url": "https://www.openml.org/data/v1/download/61/iris.arff", "default_target_attribute": "class",
+                 "description": "none", "md5_checksum": hashlib.md5(file).hexdigest()}  # fmt: skip
+    of_all = {"is_ignore": "false", "is_row_identifier": "false", "number_of_missing_values": "0"}
+    features = [
+        {"index": str(j), "name": name, "data_type": "numeric", "is_target": "false"} | of_all
+        for j, name in enumerate(names)
+    ]
+    features.append({"index": "4", "name": "class", "data_type": "nominal", "is_target": "true"} | of_all)
+    features[-1]["nominal_value"] = ["Iris-setosa", "Iris-versicolor", "Iris-virginica"]
+    pages = {
+        "/features/61": {"data_features": {"feature": features}},
+        "/qualities/61": {"data_qualities": {"quality": [{"name": "NumberOfInstances", "value": "150"}]}},
+        "/json/data/61": {"data_set_description": described},
+    }
+
+    def urlopen(request, *_, **__):
+        url = request if isinstance(request, str) else request.full_url
+        page = next((page for end, page in pages.items() if url.endswith(end)), None)
+        return Response(content(file) if page is None else json.dumps(page).encode())
+
+    module = importlib.import_module("sklearn.datasets._openml")
+    monkeypatch.setattr(module, "urlopen", urlopen)
+    monkeypatch.setattr(sklearn.datasets, "fetch_openml", module.fetch_openml)
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
+    return X
+
+
+def test_a_file_with_the_digest_that_openml_publishes_is_read(monkeypatch, tmp_path):
+    X = served_iris(monkeypatch, tmp_path, lambda file: file)
+    assert np.array_equal(datasets.load("iris", source="openml").X, X)
+
+
+def test_a_file_of_other_content_and_the_same_counts_is_refused_by_name(monkeypatch, tmp_path):
+    served_iris(monkeypatch, tmp_path, lambda file: file.replace(b"5.1,3.5,1.4,0.2", b"5.1,3.5,1.4,0.3", 1))
+    with pytest.raises(DatasetCorruptError, match=r"^iris from OpenML data id 61 \(iris\): .*md5 checksum.* expected"):
+        datasets.load("iris", source="openml")
 
 
 def glass_target():

@@ -199,6 +199,8 @@ def _from_openml(name: str, entry: Entry | None, looked: list[str]) -> Dataset |
         with warnings.catch_warnings():
             # What fails is said once, by the error below.
             warnings.filterwarnings("ignore", message="A network error occurred", category=UserWarning)
+            warnings.filterwarnings("ignore", message="Invalid cache", category=RuntimeWarning)
+            # the file's MD5 is held against the one that OpenML publishes, also where it comes from the cache
             bunch = sklearn.datasets.fetch_openml(data_id=openml.data_id, as_frame=True, parser="auto", n_retries=1)
     except (OSError, http.client.HTTPException) as error:
         looked.append(f"{source}: not reached ({type(error).__name__}: {error})")
