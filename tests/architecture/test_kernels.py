@@ -78,6 +78,8 @@ def test_the_kernel_that_is_loaded_now_is_loaded_when_it_is_named():
     own = kernels.probe(None, 1)
     if not set(map(kernels.canonical, own.kernels)) & set(kernels.CLASSES):
         pytest.skip(f"this machine loads {kernels.loaded(own)}, expected one of {', '.join(kernels.CLASSES)}")
+    if len(set(map(kernels.canonical, own.kernels))) > 1:
+        pytest.skip(f"two libraries load {kernels.loaded(own)} here, expected one name: theirs are of different years")
     name = kernels.canonical(own.kernels[0])
     assert kernels.obstacle(name, 1, kernels.probe(name, 1)) == ""
     assert kernels.obstacle(name, 2, kernels.probe(name, 2)) == ""
