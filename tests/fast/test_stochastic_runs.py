@@ -196,7 +196,7 @@ X4, Y4 = np.arange(8.0).reshape(4, 2), np.array([0, 1, 0, 1])
     ("change", "text"),
     [
         ({"Z": None}, "Z: found None, expected inducing points"),
-        ({"rate": 1.5}, r"rate: found 1.5, expected 'adaptive', a number in \(0, 1\] or \('decay', rho_0"),
+        ({"rate": 1.5}, r"rate: found 1.5, expected 'adaptive', a number in \[1e-8, 1\] or \('decay', rho_0"),
         ({"rate": 0.0}, "rate: found 0.0"),
         ({"rate": "fast"}, "rate: found 'fast', expected 'adaptive'"),
         ({"rate": ("decay", 1.0)}, r"rate: found \('decay', 1.0\), expected .* or \('decay', rho_0, tau, kappa\)"),

@@ -224,7 +224,7 @@ def look_up(sources: Sources, paper: str) -> Ledger:
     """
     functions = static.functions(sources.packages, paper)
     tests = Collection((), ()) if sources.root is None else static.marked_tests(sources.root, paper)
-    return _with_stored(replace(assemble(sources, functions, tests), without_tests=sources.without_tests))
+    return _with_stored(replace(assemble(sources, functions, tests), without_tests=sources.without_tests), paper)
 
 
 def build(sources: Sources, stop: threading.Event | None = None, paper: str | None = None) -> Ledger:
@@ -251,15 +251,21 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
         else:
             if key and kept.key(sources.root, sources.packages) == key:  # nothing moved meanwhile
                 kept.save(sources.root, key, functions, tests)
-    return _with_stored(replace(assemble(sources, functions, tests), without_tests=reason))
+    return _with_stored(replace(assemble(sources, functions, tests), without_tests=reason), paper)
 
 
-def _with_stored(ledger: Ledger) -> Ledger:
-    """The ledger itself, or one without tests with the states of the page that came with the package."""
+def _with_stored(ledger: Ledger, paper: str | None) -> Ledger:
+    """The ledger itself, or one without tests with the states of the page that came with the package.
+
+    Of one paper alone nothing is said about rows of the others: their functions may not have been read.
+    """
     page = stored.text() if ledger.without_tests else None
     if page is None:
         return ledger
-    rows, problems = stored.restored(ledger.rows, page)
+    own = tuple(row for row in ledger.rows if paper in (None, row.entry.paper))
+    restored, problems = stored.restored(own, page)
+    known = {row.entry.equation: row for row in restored}
+    rows = tuple(known.get(row.entry.equation, row) for row in ledger.rows)
     return replace(ledger, rows=rows, problems=(*ledger.problems, *problems), stored=True)
 
 

@@ -201,7 +201,7 @@ def test_drawn_batches_stop_by_the_rule_and_repeat_with_the_seed(rng):
     np.testing.assert_array_equal(a.inducing_mean, b.inducing_mean)
 
 
-RATES = r"'adaptive' or \('decay', rho0, tau, kappa\) or a number in \(0, 1\]"
+RATES = r"'adaptive' or \('decay', rho0, tau, kappa\) or a number in \[1e-8, 1\]"
 BAD = [
     ({"batches": [[]]}, r"batches\[0\]: found shape \(0,\), expected a list of at least one index"),
     ({"batches": []}, r"batches: found an empty list"),
