@@ -225,7 +225,7 @@ def _parts(line: str) -> list[str]:
 _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")
 _ALIGN = (_LEFT, _LEFT, _RIGHT, _LEFT, _LEFT, _LEFT, _RIGHT, _RIGHT, _RIGHT, _RIGHT)
 # what a line always has, and what it takes in while there is room, in this order; checks.csv and the report have all
-_ALWAYS, _IF_ROOM = (0, 1, 2, 6, 7, 8), (9, 3, 4, 5)
+_ALWAYS, _IF_ROOM = (0, 1, 2, 6, 7, 8), (3, 9, 4, 5)
 _PIPED = 100  # columns where there is no terminal
 _NARROWEST_PROBLEM = 12  # characters of a problem that are worth a column; the rest of a longer name is cut
 
@@ -256,15 +256,16 @@ def _layout(widths: Sequence[int], room: int) -> tuple[tuple[int, ...], list[int
     """Columns that are shown and their widths: a problem may be cut, nothing else is."""
     chosen, fitted = list(_ALWAYS), list(widths)
     left = room - sum(widths[i] for i in chosen) - 2 * sum(widths[i] > 0 for i in chosen)
-    for i in _IF_ROOM:
-        need = widths[i] + 2
-        if widths[i] and i == 3 and need > left >= _NARROWEST_PROBLEM + 2:
+    whole = widths[3] + 2 <= left  # a problem that fits as it is comes before the time, a cut one after it
+    for i in _IF_ROOM if whole else (9, 3):
+        if i == 3 and not whole and left >= _NARROWEST_PROBLEM + 2:
             fitted[i] = left - 2
-            need = left
-        if need > left:
+        if not widths[i]:
+            continue
+        if fitted[i] + 2 > left:
             break
         chosen.append(i)
-        left -= need
+        left -= fitted[i] + 2
     return tuple(sorted(chosen)), fitted
 
 
