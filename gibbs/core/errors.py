@@ -11,6 +11,7 @@ from gibbs.core.checks import shown
 
 Array = NDArray[np.float64]
 _LARGEST = 1e50
+_REACH = 1e100  # products of three such numbers are finite
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -31,6 +32,14 @@ def _numbers(name: str, value: ArrayLike) -> Array:
         return np.array(array, dtype=np.float64, subok=False)  # a copy: the caller's array is never written to
 
 
+def _in_reach(name: str, array: Array) -> Array:
+    """The array itself, if squares and products of its entries stay finite."""
+    largest = float(np.abs(array).max(initial=0.0))
+    if largest > _REACH:
+        raise ValueError(f"{name}: found an entry of size {largest:.3g}, expected at most {_REACH:g}")
+    return array
+
+
 def _array(name: str, value: ArrayLike, ndim: int | None) -> Array:
     """Finite numbers with so many axes; None: with any."""
     array = _numbers(name, value)
@@ -39,6 +48,11 @@ def _array(name: str, value: ArrayLike, ndim: int | None) -> Array:
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name}: found {np.count_nonzero(~np.isfinite(array))} entries NaN or infinite, expected 0")
     return array
+
+
+def _reachable(name: str, value: ArrayLike, ndim: int) -> Array:
+    """Finite numbers with so many axes, squares and products of which stay finite."""
+    return _in_reach(name, _array(name, value, ndim))
 
 
 def _inputs(name: str, value: ArrayLike, d: int | None = None, *, empty: bool = False) -> Array:

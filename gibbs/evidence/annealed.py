@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.core.checks import shown
-from gibbs.core.errors import _numbers
+from gibbs.core.errors import _in_reach, _numbers
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
@@ -261,7 +261,7 @@ def _checked(name: str, value: ArrayLike, shape: tuple[int, ...] | None) -> Arra
         raise ValueError(f"{name}: found shape {array.shape}, expected {shape}")
     if not np.all(np.isfinite(array)):
         raise ValueError(f"{name}: found NaN or infinite entries, expected 0")
-    return array
+    return _in_reach(name, array)
 
 
 def _checked_signs(y_sign: ArrayLike) -> Array:

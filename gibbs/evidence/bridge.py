@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, logsumexp
 
-from gibbs.core.errors import _numbers
+from gibbs.core.errors import _in_reach, _numbers
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
@@ -30,7 +30,10 @@ def _log_bridge(log_ratio_post: Array, log_ratio_fit: Array, share_post: float) 
         if abs(new - log_z) < 1e-11 * (1.0 + abs(new)):
             return new
         log_z = new
-    raise ArithmeticError("latent_values: found no fixed point of the bridge in 10000 steps; the halves do not overlap")
+    raise ValueError(
+        "latent_values: found halves that do not overlap (no fixed point of the bridge in 10000 steps), expected draws "
+        "of one posterior"
+    )
 
 
 def _batch_error(values: Array) -> float:
@@ -96,7 +99,7 @@ def _checked(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
         raise ValueError(f"{name}: found shape {array.shape}, expected {shape} (-1: any)")
     if array.size == 0 or not np.all(np.isfinite(array)):
         raise ValueError(f"{name}: found NaN, infinite or no entries, expected finite ones")
-    return array
+    return _in_reach(name, array)
 
 
 def _checked_signs(y_sign: ArrayLike) -> Array:

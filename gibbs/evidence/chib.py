@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import log_expit, logsumexp
 
-from gibbs.core.errors import _numbers
+from gibbs.core.errors import _in_reach, _numbers
 from gibbs.core.linalg import cholesky, solve
 from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
@@ -73,7 +73,7 @@ def _checked(name: str, value: ArrayLike, shape: tuple[int, ...]) -> Array:
         raise ValueError(f"{name}: found shape {array.shape}, expected {shape} (-1: any)")
     if array.size == 0 or not np.all(np.isfinite(array)):
         raise ValueError(f"{name}: found NaN, infinite or no entries, expected finite ones")
-    return array
+    return _in_reach(name, array)
 
 
 def _checked_chain(y_sign: ArrayLike, omega: ArrayLike) -> tuple[Array, Array]:

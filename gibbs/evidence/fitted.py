@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 
-from gibbs.core.errors import Array, _array, _labels, _scalar
+from gibbs.core.errors import Array, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _log_bridge
@@ -184,7 +184,7 @@ def log_evidence(
     Raises ValueError on bad input, fewer than 64 draws per chain, or draws outside hard walls;
     NotPositiveDefiniteError for a singular covariance.
     """
-    S, draws = _array("cov", cov, 3), _array("auxiliary", auxiliary, 4)
+    S, draws = _reachable("cov", cov, 3), _reachable("auxiliary", auxiliary, 4)
     L, n = S.shape[:2]
     C = max(L, 2)
     if S.shape[2] != n or S.size == 0:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_ndtr
 
-from gibbs.core.errors import Array, _array, _scalar
+from gibbs.core.errors import Array, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _log_bridge
@@ -29,7 +29,7 @@ def log_evidence(
     chains, at least 64 per chain and 20 p in all. target_error: `trusted` needs a standard error within it, an overlap
     of at least 0.02, and halves that agree. Raises ValueError on bad input or too few draws.
     """
-    B, draws = _array("loadings", loadings, 2), _array("white", white, 3)
+    B, draws = _reachable("loadings", loadings, 2), _reachable("white", white, 3)
     _scalar("target_error", target_error, positive=True)
     r, s, p = draws.shape
     if p != B.shape[1] or s < 64 or r * s < 20 * p:

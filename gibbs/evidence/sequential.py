@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
-from gibbs.core.errors import Array, _array, _count, _labels, _scalar
+from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.result import LogEvidence
@@ -140,7 +140,7 @@ def log_evidence_margins(
     _scalar("target_error", target_error, positive=True)
     if not 0.0 <= _scalar("epsilon", epsilon, positive=False) < 1.0:
         raise ValueError(f"epsilon: found {epsilon:.6g}, expected a probability in [0, 1)")
-    G, walls = _array("covariance", covariance, 2), n_classes - 1
+    G, walls = _reachable("covariance", covariance, 2), n_classes - 1
     if G.shape[0] != G.shape[1] or G.shape[0] == 0 or G.shape[0] % walls:
         raise ValueError(f"covariance: found shape {G.shape}, expected a square of a multiple of {walls}")
     remedy = "raise noise or jitter, or remove duplicate rows of X"
@@ -200,7 +200,7 @@ def log_evidence(
     model, h positive for y = 1. y (n,) ints; epsilon in [0, 1). rng, n_particles, n_islands, target_error,
     max_rounds and errors: as in `log_evidence_margins`.
     """
-    S = _array("cov", cov, 3)
+    S = _reachable("cov", cov, 3)
     n_classes = max(len(S), 2)
     if S.shape[1] != S.shape[2] or S.size == 0:
         raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n)")

@@ -17,7 +17,7 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.core.checks import shown
-from gibbs.core.errors import _array, _labels
+from gibbs.core.errors import _labels, _reachable
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.annealed import _next_power, _systematic
@@ -222,7 +222,7 @@ def log_evidence(
 
 
 def _model(cov: ArrayLike, y: ArrayLike) -> _Model:
-    K = _array("cov", cov, 3)
+    K = _reachable("cov", cov, 3)
     if K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.shape[1] == 0:
         raise ValueError(f"cov: found shape {K.shape}, expected (C, n, n) with C >= 2")
     labels = _labels(y, K.shape[1], len(K))

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_softmax
 
-from gibbs.core.errors import _array, _labels
+from gibbs.core.errors import _labels, _reachable
 from gibbs.core.linalg import cholesky, contrasts
 from gibbs.core.options import checked_options
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
@@ -87,7 +87,7 @@ def log_evidence(
     Raises ValueError on bad input or too few draws, NotPositiveDefiniteError if the covariance of the contrasts has no
     Cholesky factor.
     """
-    K, draws = _array("cov", cov, 3), _array("latent_values", latent_values, 4)
+    K, draws = _reachable("cov", cov, 3), _reachable("latent_values", latent_values, 4)
     if K.shape[0] < 2 or K.shape[1] != K.shape[2] or K.size == 0:
         raise ValueError(f"cov: found shape {K.shape}, expected (C, n, n) with C >= 2")
     C, n = K.shape[:2]

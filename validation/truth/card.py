@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -74,6 +75,8 @@ class EvidenceCard:
             number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
             if not number and (value is not None or name in ("target_ess", "seconds")):
                 raise ValueError(f"{name}: found {shown(value)}, expected a number")
+        if self.second_limit is not None and not 0.0 < self.second_limit < math.inf:
+            raise ValueError(f"second_limit: found {shown(self.second_limit)}, expected a finite number > 0")
         if self.second_count is not None:
             arguments.integer(self.second_count, "second_count", at_least=0)
         if self.moments_sha256 is not None:
