@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from joblib.externals.loky import get_reusable_executor
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -18,6 +19,13 @@ MODELS = (
     LaplaceClassifier(hyperparameters="fixed"),
 )
 each = pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def processes_end():
+    """joblib keeps its processes for whoever comes next: here nobody does."""
+    yield
+    get_reusable_executor().shutdown(wait=True)
 
 
 @each
