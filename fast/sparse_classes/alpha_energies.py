@@ -147,7 +147,8 @@ class Energy:
         left, share = 1.0 - a, 1.0 / (self.n + 1)
         for k in range(law.shift.shape[0]):
             w, p = law.shift[k], law.weights[k]
-            s = eigenvalues(law.spread(k), "covariance of q(v)")
+            # P has a factor, so what is below zero here is rounding of the largest eigenvalue
+            s = np.maximum(eigenvalues(law.spread(k), "covariance of q(v)"), 0.0)
             if laws.prior is not None:
                 data = (1.0 - share) * (-squared[k] - m * float(log1p_quotient(a, np.array([-1.0]))[0]))
                 # b: G(b) - G(q) over alpha, twice
