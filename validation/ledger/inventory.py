@@ -153,8 +153,11 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return "one of " + ", ".join(map(repr, close)) if len(close) > 1 else repr(close[0])
 
 
-def _table(where: str, table: Any, required: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
-    """Check the keys of a TOML table and the types of its values, and hand it back."""
+def check_table(where: str, table: Any, required: dict[str, type], optional: dict[str, type]) -> dict[str, Any]:
+    """Check the keys of a TOML table and the types of its values (a float may be an int), and return it.
+
+    Raises ValueError that starts with `where`.
+    """
     if not isinstance(table, dict):
         raise ValueError(f"{where}: found {type(table).__name__}, expected a table")  # noqa: TRY004 - the contents of a file are no type
     for name in table:
@@ -167,7 +170,8 @@ def _table(where: str, table: Any, required: dict[str, type], optional: dict[str
             continue
         value: Any = table[name]
         # bool is an int in Python; a year = true is still a slip.
-        fits = isinstance(value, kind) and not (kind is int and isinstance(value, bool))
+        fits = isinstance(value, (int, float) if kind is float else kind)
+        fits = fits and not (kind in (int, float) and isinstance(value, bool))
         if not fits:
             raise ValueError(f"{where}: {name}: found {shown(value)}, expected a value of type {kind.__name__}")
         if kind is str and not value.strip():
@@ -189,7 +193,7 @@ def read_paper(text: str, name: str) -> Paper:
     for part in data:
         if part not in ("paper", "symbols", "entry", "slip"):
             raise ValueError(f"{name}.toml: found [{part}], expected [paper], [symbols], [[entry]] or [[slip]]")
-    about = _table(f"{name}.toml [paper]", data.get("paper"), _PAPER_KEYS, _PAPER_OPTIONAL)
+    about = check_table(f"{name}.toml [paper]", data.get("paper"), _PAPER_KEYS, _PAPER_OPTIONAL)
     if about["key"] != name:
         raise ValueError(f"{name}.toml [paper]: key: found {shown(about['key'])}, expected {name!r}, the file's name")
     symbols = data.get("symbols", {})
@@ -197,12 +201,12 @@ def read_paper(text: str, name: str) -> Paper:
         raise ValueError(f"{name}.toml [symbols]: found {shown(symbols)}, expected texts")
     listed = data.get("entry", [])
     if not isinstance(listed, list):
-        raise ValueError(f"{name}.toml: entry: found {type(listed).__name__}, expected [[entry]]")  # noqa: TRY004 - see _table
+        raise ValueError(f"{name}.toml: entry: found {type(listed).__name__}, expected [[entry]]")  # noqa: TRY004 - see check_table
     entries: list[Entry] = []
     seen: set[str] = set()
     for number, raw in enumerate(listed, start=1):
         where = f"{name}.toml entry {number}"
-        row = _table(where, raw, _ENTRY_KEYS, _ENTRY_OPTIONAL)
+        row = check_table(where, raw, _ENTRY_KEYS, _ENTRY_OPTIONAL)
         if row["kind"] not in KINDS:
             raise ValueError(f"{where}: kind: found {shown(row['kind'])}, expected one of {', '.join(KINDS)}")
         if row["id"] in seen:
@@ -228,10 +232,10 @@ def read_paper(text: str, name: str) -> Paper:
 def _slips(name: str, listed: Any, seen: set[str]) -> Iterator[Entry]:
     """Slips that change no number, as entries whose title says what is printed and what is meant."""
     if not isinstance(listed, list):
-        raise ValueError(f"{name}.toml: slip: found {type(listed).__name__}, expected [[slip]]")  # noqa: TRY004 - see _table
+        raise ValueError(f"{name}.toml: slip: found {type(listed).__name__}, expected [[slip]]")  # noqa: TRY004 - see check_table
     for number, raw in enumerate(listed, start=1):
         where = f"{name}.toml slip {number}"
-        row = _table(where, raw, _SLIP_KEYS, {})
+        row = check_table(where, raw, _SLIP_KEYS, {})
         if row["id"] in seen:
             raise ValueError(f"{where}: id: found {shown(row['id'])} a second time, expected ids to be unique")
         seen.add(row["id"])
@@ -245,7 +249,7 @@ def read_allow_list(text: str, papers: Mapping[str, Paper]) -> dict[Equation, st
     known = Inventory(papers)
     for key, reasons in tomllib.loads(text).items():
         if not isinstance(reasons, dict):
-            raise ValueError(f"{ALLOW_LIST}: {key}: found {shown(reasons)}, expected a table")  # noqa: TRY004 - see _table
+            raise ValueError(f"{ALLOW_LIST}: {key}: found {shown(reasons)}, expected a table")  # noqa: TRY004 - see check_table
         for id, reason in reasons.items():
             try:
                 entry = known.entry(key, id)

@@ -1,0 +1,204 @@
+"""The inventories of claims: what is read, and what the reader refuses."""
+
+from pathlib import Path
+
+import pytest
+
+from validation.claims.inventory import Claim, load, read_claims
+from validation.ledger.inventory import load as load_ledger
+from validation.reproduce import catalogue
+from validation.reproduce.experiment import EXPERIMENTS
+
+GOOD = """
+[paper]
+key = "toy"
+complete = false
+
+[[claim]]
+id = "fig1"
+where = "Figure 1"
+kind = "figure"
+text = "The method is exact"
+decides = "largest distance to the truth < 0.01"
+state = "open"
+
+[[claim]]
+id = "text-error"
+where = "Section 4"
+kind = "cell"
+text = "Test error"
+printed = 2
+unit = 1
+state = "open"
+
+[[table]]
+id = "table1"
+where = "Table 1"
+text = "Error of {column} on {row}"
+spread = "standard deviation"
+repeats = 10
+experiment = "table1"
+protocol = "ten folds"
+state = "open"
+columns = ["EP", "VI (new)"]
+[table.rows]
+"Bank Market." = ["0.10 ± 0.02", "-0.3"]
+glass = ["-", "12 ± 0"]
+"""
+
+VERDICT = """
+[[verdict]]
+id = "table1-glass-vi-new"
+state = "reproduced"
+ours = 12.5
+ours_error = 1
+z = 0.5
+command = "triad reproduce toy table1"
+"""
+
+
+def test_rows_and_cells_are_read_as_they_are_printed():
+    claims = read_claims(GOOD, "toy")
+    assert [claim.id for claim in claims] == [
+        "fig1",
+        "text-error",
+        "table1-bank-market-ep",
+        "table1-bank-market-vi-new",
+        "table1-glass-vi-new",
+    ]
+    assert len(claims) == 5
+    assert not claims.complete
+    cell = claims.claim("table1-bank-market-ep")
+    assert cell == Claim(
+        paper="toy",
+        id="table1-bank-market-ep",
+        where="Table 1, row Bank Market., column EP",
+        kind="cell",
+        text="Error of EP on Bank Market.",
+        state="open",
+        printed=0.1,
+        printed_error=0.02,
+        unit=0.01,
+        spread="standard deviation",
+        repeats=10,
+        experiment="table1",
+        protocol="ten folds",
+    )
+    assert cell.address == "toy:table1-bank-market-ep"
+    alone = claims.claim("table1-bank-market-vi-new")
+    assert (alone.printed, alone.printed_error, alone.unit, alone.spread) == (-0.3, None, 0.1, "none")
+    assert claims.claim("table1-glass-vi-new").unit == 1.0
+    number = claims.claim("text-error").printed
+    assert isinstance(number, float)
+    assert number == 2.0
+    assert claims.counts() == {"reproduced": 0, "differs": 0, "refuted": 0, "not decidable here": 0, "open": 5}
+
+
+def test_a_verdict_joins_the_claim_that_it_names():
+    claims = read_claims(GOOD + VERDICT, "toy")
+    decided = claims.claim("table1-glass-vi-new")
+    assert (decided.state, decided.ours, decided.ours_error, decided.z) == ("reproduced", 12.5, 1.0, 0.5)
+    assert decided.printed == 12.0
+    assert claims.counts()["open"] == 4
+
+
+def test_an_unknown_claim_is_answered_with_near_ones():
+    with pytest.raises(LookupError, match="found 'fig2' in toy, expected 'fig1'"):
+        read_claims(GOOD, "toy").claim("fig2")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ('key = "toy"', 'key = "tot"', "key: found 'tot', expected 'toy'"),
+        ("complete = false", "complete = true", "complete: found true beside 5 open claims"),
+        ('kind = "figure"', 'kind = "figur"', "kind: found 'figur', expected one of cell, figure, prose"),
+        ('state = "open"', 'state = "opened"', "state: found 'opened', expected one of reproduced, differs"),
+        ("standard deviation", "sd", "spread: found 'sd', expected one of standard error"),
+        ('text = "The', 'texts = "The', "claim 1: found key 'texts', expected .*'text'"),
+        ('text = "Test error"', "", "claim 2: found no 'text'"),
+        ("printed = 2\nunit = 1\n", "", "text-error: found a cell without 'printed'"),
+        ("printed = 2\n", "", "found a cell without 'printed'"),
+        ("printed = 2", "printed = true", "printed: found True, expected a value of type float"),
+        ("printed = 2", 'printed = "2"', "printed: found '2', expected a value of type float"),
+        ("printed = 2", "printed = nan", "printed: found nan, expected a finite number"),
+        ("unit = 1", "unit = -1", "unit: found -1.0, expected a finite number >= 0"),
+        ('decides = "largest distance to the truth < 0.01"\n', "", "fig1: found no 'decides'"),
+        ('decides = "l', 'unit = 1\ndecides = "l', "fig1: found 'printed_error' or 'unit' without 'printed'"),
+        ("unit = 1", "printed_error = 1", "spread: found 'none' with printed_error = 1.0"),
+        ("unit = 1", 'spread = "standard error"', "found 'standard error' with printed_error = None"),
+        ("repeats = 10\n", "", "found a standard deviation without 'repeats'"),
+        ("repeats = 10", "repeats = 0", "repeats: found 0, expected a count from 1"),
+        ("repeats = 10", "repeats = 10.0", "repeats: found 10.0, expected a value of type int"),
+        ('id = "fig1"', 'id = "text-error"', "claim 2: id: found 'text-error' a second time"),
+        ('id = "fig1"', 'id = "Fig 1"', "id: found 'Fig 1', expected lower case"),
+        ('"-0.3"]', '"-0.3", "1"]', "table 1, row Bank Market.: found .*, expected a list of 2 cells"),
+        ('"-0.3"', '"0.3 +- 1"', "VI .new.: found '0.3 .- 1', expected a text as '0.33 ± 0.01' or '-'"),
+        ('"-0.3"', "0.3", "VI .new.: found 0.3, expected a text"),
+        ("[[table]]", "[[tables]]", r"found .tables., expected .paper."),
+        ("[[table]]", "[[table", "no valid TOML"),
+        ('state = "open"\n\n[[claim]]', 'state = "open"\nz = 1\n\n[[claim]]', "fig1: found z of an open claim"),
+        ('state = "open"\n\n[[claim]]', 'state = "refuted"\n\n[[claim]]', "'refuted' without 'command'"),
+        ('state = "open"\n\n[[claim]]', 'state = "not decidable here"\n\n[[claim]]', "without 'reason'"),
+        (
+            'state = "open"\n\n[[claim]]',
+            'state = "reproduced"\ncommand = "triad"\n\n[[claim]]',
+            "fig1: found 'reproduced' without 'test'",
+        ),
+    ],
+)
+def test_a_fault_in_an_inventory_is_an_error_that_names_it(old, new, match):
+    assert old in GOOD
+    with pytest.raises(ValueError, match=match):
+        read_claims(GOOD.replace(old, new, 1), "toy")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "match"),
+    [
+        ("glass-vi-new", "glass-ep", "verdict 1: id: found 'table1-glass-ep', expected .*'table1-glass-vi-new'"),
+        ("z = 0.5", "z = 3.1", "found 'reproduced' with z = 3.1"),
+        ('"reproduced"', '"differs"\nreason = "ours"', "found 'differs' with z = 0.5"),
+        ("z = 0.5\n", "", "found 'reproduced' without z, expected ours, ours_error, z"),
+        ('command = "triad reproduce toy table1"\n', "", "found 'reproduced' without 'command'"),
+        ("ours_error = 1", "ours_error = -1", "ours_error: found -1.0"),
+        ("ours = ", "our = ", "verdict 1: found key 'our', expected 'ours'"),
+        ("[[verdict]]", VERDICT + "[[verdict]]", "verdict 2: found a second verdict on 'table1-glass-vi-new'"),
+        ("[[verdict]]", "[verdict]", "verdict: found dict, expected"),
+    ],
+)
+def test_a_fault_in_a_verdict_is_an_error_that_names_it(old, new, match):
+    assert old in VERDICT
+    with pytest.raises(ValueError, match=match):
+        read_claims(GOOD + VERDICT.replace(old, new, 1), "toy")
+
+
+def test_a_paper_without_claims_is_an_error():
+    with pytest.raises(ValueError, match="found no claim"):
+        read_claims('[paper]\nkey = "toy"\ncomplete = true', "toy")
+
+
+def test_a_folder_without_inventories_is_an_error(tmp_path: Path):
+    with pytest.raises(ValueError, match="found no inventory"):
+        load(tmp_path)
+
+
+def test_a_folder_is_read_paper_by_paper(tmp_path: Path):
+    (tmp_path / "toy.toml").write_text(GOOD, encoding="utf-8")
+    assert list(load(tmp_path)) == ["toy"]
+    assert len(load(tmp_path)["toy"]) == 5
+
+
+def test_the_papers_that_ship_are_papers_of_the_ledger():
+    assert set(load()) <= set(load_ledger().papers)
+
+
+def test_the_experiments_that_claims_name_exist():
+    catalogue.load()
+    unknown = {
+        (claim.paper, claim.experiment)
+        for claims in load().values()
+        for claim in claims
+        if claim.experiment and (claim.paper, claim.experiment) not in EXPERIMENTS
+    }
+    assert not unknown

@@ -1,0 +1,1 @@
+"""The claims: every table, figure and statement of the five papers, and the verdict on each."""
