@@ -16,7 +16,7 @@ from rich.table import Table
 
 from validation.checks import runner
 from validation.checks.processes import default_jobs
-from validation.mutation import baseline, power, report, statements, suite, trial
+from validation.mutation import baseline, cover, power, report, statements, suite, trial
 from validation.mutation.trial import Outcome
 from validation.quoting import shown
 
@@ -47,6 +47,9 @@ def mutate(
     show: Annotated[
         bool, typer.Option("--show", help="print the recorded rates as Markdown and plant nothing")
     ] = False,
+    price: Annotated[
+        bool, typer.Option("--price", help="print what the seconds of a run buy, as Markdown, and plant nothing")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="write JSON, and nothing else, to stdout")] = False,
 ) -> None:
     """Plant mutants one at a time and see whether `triad verify` turns red; exit 1 if too few do.
@@ -57,6 +60,9 @@ def mutate(
     """
     if show:
         sys.stdout.write(power.markdown())
+    if price:
+        sys.stdout.write(power.markdown_of_price())
+    if show or price:
         return
     packages = tuple(dict.fromkeys(package or statements.PACKAGES))
     for name in packages:
@@ -103,7 +109,7 @@ def mutate(
     settings |= {"against": against, "code": " ".join(code)}
     found = report.verdict(groups)
     if record:
-        power.record(power.sample_of(settings, groups), healthy)
+        power.record(power.sample_of(settings, groups, cover.first_to_see(outcomes.values())), healthy)
     if as_json:
         sys.stdout.write(report.as_json(mutants, outcomes, groups, settings))
     else:

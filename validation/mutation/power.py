@@ -13,11 +13,13 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from validation import storage
+from validation.mutation import cover
 from validation.mutation.report import Rates
 from validation.mutation.statements import PACKAGES, area_names, population
 
@@ -38,6 +40,15 @@ class Sample(NamedTuple):
     code: str  # fingerprint of the code and of what was asked
     commit: str  # "" outside a checkout
     rates: dict[str, Rates]  # by package, by area, and "all"
+    seen: Mapping[str, int] = MappingProxyType({})  # mutants by the pair that was first, "CHECK on PROBLEM"
+
+
+class Price(NamedTuple):
+    """What the seconds of a run buy: pairs of check and problem in all, the cover, and heavy pairs outside it."""
+
+    pairs: int
+    cover: tuple[cover.Step, ...]
+    idle: tuple[cover.Idle, ...]
 
 
 class Executed(NamedTuple):
@@ -76,13 +87,28 @@ def folder() -> Path:
 
 def samples() -> list[Sample]:
     """The recorded samples; none if none was recorded."""
-    path = folder() / "power.json"
-    if not path.exists():
-        return []
     return [
         Sample(**{**entry, "packages": tuple(entry["packages"]), "rates": _rates(entry["rates"])})
-        for entry in json.loads(path.read_text(encoding="utf-8"))["samples"]
+        for entry in _stored().get("samples", [])
     ]
+
+
+def price() -> Price | None:
+    """What the seconds of the recorded run buy, or None if that was not recorded."""
+    stored = _stored().get("price")
+    if stored is None:
+        return None
+    return Price(
+        stored["pairs"],
+        tuple(cover.Step(*entry) for entry in stored["cover"]),
+        tuple(cover.Idle(*entry) for entry in stored["idle"]),
+    )
+
+
+def _stored() -> dict[str, Any]:
+    path = folder() / "power.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return found
 
 
 def _rates(stored: Mapping[str, Mapping[str, int]]) -> dict[str, Rates]:
@@ -108,10 +134,24 @@ def record(sample: Sample, healthy: Baseline) -> None:
         for entry in samples()
         if entry.code == sample.code and (entry.seed, entry.packages) != (sample.seed, sample.packages)
     ]
+    drawn = sorted([*kept, sample], key=lambda entry: (entry.packages, entry.seed))
     plain = [
-        {**entry._asdict(), "rates": {name: rates._asdict() for name, rates in entry.rates.items()}}
-        for entry in sorted([*kept, sample], key=lambda entry: (entry.packages, entry.seed))
+        {
+            **entry._asdict(),
+            "rates": {name: rates._asdict() for name, rates in entry.rates.items()},
+            "seen": dict(sorted(entry.seen.items())),
+        }
+        for entry in drawn
     ]
+    seen: dict[str, int] = {}
+    for entry in drawn:
+        for name, count in entry.seen.items():
+            seen[name] = seen.get(name, 0) + count
+    bought = {
+        "pairs": len(healthy.selection.pairs),
+        "cover": [[*step[:2], *_rounded(step[2:])] for step in cover.cover(seen, healthy)],
+        "idle": [[*entry[:2], *_rounded(entry[2:])] for entry in cover.idle(seen, healthy)],
+    }
     table = measured(healthy)
     arrays = {
         "functions": np.array(table.functions),
@@ -121,8 +161,12 @@ def record(sample: Sample, healthy: Baseline) -> None:
         "table": np.packbits(table.table, axis=1),
     }
     storage.save_npz(folder() / "executed.npz", SCHEMA, arrays)
-    storage.write_text(folder() / "power.json", json.dumps({"samples": plain}, indent=1) + "\n")
+    storage.write_text(folder() / "power.json", json.dumps({"samples": plain, "price": bought}, indent=1) + "\n")
     executed.cache_clear()
+
+
+def _rounded(shares: Sequence[float]) -> list[float]:
+    return [round(share, 6) for share in shares]
 
 
 def measured(healthy: Baseline) -> Executed:
@@ -239,7 +283,20 @@ def markdown() -> str:
     return f"{heading(drawn)}.\n\n{table}{note}\n"
 
 
-def sample_of(settings: Mapping[str, Any], groups: Mapping[str, Rates]) -> Sample:
+def markdown_of_price() -> str:
+    """Power against seconds as Markdown: the cover at some shares, and the heavy pairs that saw nothing first."""
+    bought = price()
+    if bought is None:
+        return "No price is recorded: `triad mutate --record` makes one.\n"
+    text = f"{heading(samples())}.\n\n{cover.markdown(bought.cover, bought.pairs)}"
+    if bought.idle:
+        text += "\nHeavy, and first to see none of these mutants:\n\n"
+        text += "| check | problem | of the seconds |\n| --- | --- | ---: |\n"
+        text += "".join(f"| `{check}` | {problem} | {share:.1%} |\n" for check, problem, share in bought.idle)
+    return text
+
+
+def sample_of(settings: Mapping[str, Any], groups: Mapping[str, Rates], seen: Mapping[str, int]) -> Sample:
     """A sample from what the command was asked and found."""
     chosen = {key: settings[key] for key in ("n", "seed", "packages", "against", "full", "code")}
-    return Sample(**chosen, commit=commit(), rates=dict(groups))
+    return Sample(**chosen, commit=commit(), rates=dict(groups), seen=dict(seen))

@@ -10,6 +10,7 @@ from validation.mutation import baseline, power, statements
 from validation.mutation.report import Rates
 
 ALL = Rates(drawn=10, red=5, crash=2, survived=1, never=1, equivalent=1)
+SEEN = {"identity/x-gpc/latent_mean on toy": 7}
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +31,7 @@ def folder(tmp_path, monkeypatch):
 
 def sample(seed=1, code="a", **changed):
     settings = {"n": 10, "seed": seed, "packages": ("fast", "gibbs", "reference"), "against": "verify", "full": False}
-    return power.sample_of(settings | {"code": code} | changed, {"fast": ALL, "chains": ALL, "all": ALL})
+    return power.sample_of(settings | {"code": code} | changed, {"fast": ALL, "chains": ALL, "all": ALL}, SEEN)
 
 
 def test_functions_count_the_statements_that_compute(healthy):
@@ -90,6 +91,27 @@ def test_the_documentation_shows_the_table(healthy, folder):
     assert found.exit_code == 0
     assert "| chains | 10 | 1 | 1 | 8 | 87.5% |" in found.stdout
     assert found.stdout == power.markdown()
+
+
+def test_the_documentation_shows_what_the_seconds_buy(healthy, folder):
+    assert power.price() is None
+    power.record(sample(), healthy)
+    bought = power.price()
+    assert bought.pairs == len(healthy.selection.pairs)
+    assert [(step.check, step.problem, step.mutants) for step in bought.cover] == [
+        ("identity/x-gpc/latent_mean", "toy", 1.0)
+    ]
+    assert "identity/x-gpc/latent_mean" not in [entry.check for entry in bought.idle if entry.problem == "toy"]
+    found = CliRunner().invoke(app, ["mutate", "--price"])
+    assert found.exit_code == 0
+    assert found.stdout == power.markdown_of_price()
+    assert f"| 100% | 1 of {bought.pairs} | " in found.stdout
+
+
+def test_samples_of_the_same_code_are_covered_together(healthy, folder):
+    power.record(sample(1), healthy)
+    power.record(sample(2)._replace(seen={"invariance/x-gpc/classes on toy": 7}), healthy)
+    assert {step.check for step in power.price().cover} == {"identity/x-gpc/latent_mean", "invariance/x-gpc/classes"}
 
 
 def test_a_part_of_the_question_is_no_record():
