@@ -5,8 +5,11 @@ A file holds `[paper]` (`key`, `complete`), and then
 `[[claim]]`    one claim: a cell of a table, a figure, or a sentence. Keys are the fields of `Claim`.
 `[[table]]`    a table, or a block of one, whose cells are claims that differ by row and column only: `columns` lists
                their names, `[table.rows]` gives each row its cells as printed: "0.33 ± 0.00", "0.33", or "-" where
-               no number is printed. `text` may contain {row} and {column}. The id of a cell is the table's, the row's
-               and the column's, joined by hyphens, in lower case.
+               no number is printed. `text` may contain {row} and {column}; `unit` is that of the last digit where the
+               paper leaves out zeros at the end. The id of a cell is the table's, the row's and the column's, joined
+               by hyphens, in lower case.
+`[protocols]`  names for protocols that several rows share: a `protocol` that is one of the names, or starts with one
+               and a semicolon, takes its text in.
 `[[verdict]]`  what was decided about a claim that stands as open above, by id: a state and the keys that go with it.
 """
 
@@ -32,6 +35,7 @@ STANDARD_ERROR, STANDARD_DEVIATION, NO_SPREAD = "standard error", "standard devi
 SPREADS = (STANDARD_ERROR, STANDARD_DEVIATION, NO_SPREAD)
 Z_LIMIT = 3.0  # a cell is reproduced up to this |z|, both sides' spread counted
 
+_PARTS = ("paper", "protocols", "claim", "table", "verdict")
 _PAPER_KEYS: dict[str, type] = {"key": str, "complete": bool}
 _CLAIM_KEYS: dict[str, type] = {"id": str, "where": str, "kind": str, "text": str, "state": str}
 _TABLE_KEYS: dict[str, type] = {
@@ -140,18 +144,30 @@ def read_claims(text: str, name: str) -> Claims:
     except tomllib.TOMLDecodeError as error:
         raise ValueError(f"{name}.toml: found no valid TOML: {error}") from error
     for part, content in data.items():
-        if part not in ("paper", "claim", "table", "verdict"):
-            raise ValueError(f"{name}.toml: found [{part}], expected [paper], [[claim]], [[table]] or [[verdict]]")
-        if part != "paper" and not isinstance(content, list):
+        if part not in _PARTS:
+            raise ValueError(f"{name}.toml: found [{part}], expected one of {', '.join(_PARTS)}")
+        if part not in ("paper", "protocols") and not isinstance(content, list):
             raise ValueError(f"{name}.toml: {part}: found {type(content).__name__}, expected [[{part}]]")
     about = check_table(f"{name}.toml [paper]", data.get("paper"), _PAPER_KEYS, {})
     if about["key"] != name:
         raise ValueError(f"{name}.toml [paper]: key: found {shown(about['key'])}, expected {name!r}, the file's name")
+    protocols: Any = data.get("protocols", {})
+    names = dict.fromkeys(protocols, str) if isinstance(protocols, dict) else {}
+    check_table(f"{name}.toml [protocols]", protocols, names, {})
     claims: dict[str, Claim] = {}
-    for where, claim in _rows(name, data):
+    used: set[str] = set()
+    for where, row in _rows(name, data):
+        claim = row
         if claim.id in claims:
             raise ValueError(f"{where}: id: found {shown(claim.id)} a second time, expected ids to be unique")
+        shared, semicolon, rest = claim.protocol.partition("; ")
+        if shared in protocols:
+            used.add(shared)
+            claim = replace(claim, protocol=protocols[shared] + semicolon + rest)
         claims[claim.id] = claim
+    if set(protocols) - used:
+        unused = ", ".join(sorted(set(protocols) - used))
+        raise ValueError(f"{name}.toml [protocols]: found {unused}, which no row names, expected each to be used")
     if not claims:
         raise ValueError(f"{name}.toml: found no claim, expected [[claim]] or [[table]]")
     for number, raw in enumerate(data.get("verdict", []), start=1):
@@ -178,7 +194,7 @@ def _rows(name: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Claim]]:
         yield where, Claim(paper=name, **_numbers(row))
     for number, raw in enumerate(data.get("table", []), start=1):
         where = f"{name}.toml table {number}"
-        row = check_table(where, raw, _TABLE_KEYS, _COMMON)
+        row = check_table(where, raw, _TABLE_KEYS, {**_COMMON, "unit": float})
         yield from _cells(where, name, row)
 
 
@@ -204,7 +220,7 @@ def _cells(where: str, paper: str, table: dict[str, Any]) -> Iterator[tuple[str,
                 state=table["state"],
                 printed=float(match["value"]),
                 printed_error=None if error is None else float(error),
-                unit=10.0 ** -len(match["decimals"] or ""),
+                unit=float(table.get("unit", 10.0 ** -len(match["decimals"] or ""))),
                 spread=NO_SPREAD if error is None else table["spread"],
                 repeats=table.get("repeats"),
                 experiment=table.get("experiment", ""),

@@ -94,6 +94,31 @@ def test_rows_and_cells_are_read_as_they_are_printed():
     assert claims.counts() == {"reproduced": 0, "differs": 0, "refuted": 0, "not decidable here": 0, "open": 5}
 
 
+def test_a_table_may_state_the_unit_of_its_last_digit():
+    stated = GOOD.replace("repeats = 10", "repeats = 10\nunit = 0.001")
+    units = {claim.unit for claim in read_claims(stated, "toy") if claim.id.startswith("table1")}
+    assert units == {0.001}
+
+
+def test_rows_share_a_protocol_by_its_name():
+    shared = GOOD.replace('"ten folds"', '"cv"').replace("unit = 1", 'unit = 1\nprotocol = "cv; one run"')
+    claims = read_claims(shared + '[protocols]\ncv = "ten folds"', "toy")
+    assert [claim.protocol for claim in claims] == ["", "ten folds; one run", *3 * ["ten folds"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ('[protocols]\ncv = "ten folds"', "protocols.: found cv, which no row names"),
+        ("[protocols]\ncv = 10", "cv: found 10, expected a value of type str"),
+        ("[[protocols]]", "protocols.: found list, expected a table"),
+    ],
+)
+def test_a_fault_in_the_protocols_is_an_error_that_names_it(text, match):
+    with pytest.raises(ValueError, match=match):
+        read_claims(GOOD + text, "toy")
+
+
 def test_a_verdict_joins_the_claim_that_it_names():
     claims = read_claims(GOOD + VERDICT, "toy")
     decided = claims.claim("table1-glass-vi-new")
@@ -135,7 +160,7 @@ def test_an_unknown_claim_is_answered_with_near_ones():
         ('"-0.3"]', '"-0.3", "1"]', "table 1, row Bank Market.: found .*, expected a list of 2 cells"),
         ('"-0.3"', '"0.3 +- 1"', "VI .new.: found '0.3 .- 1', expected a text as '0.33 ± 0.01' or '-'"),
         ('"-0.3"', "0.3", "VI .new.: found 0.3, expected a text"),
-        ("[[table]]", "[[tables]]", r"found .tables., expected .paper."),
+        ("[[table]]", "[[tables]]", r"found .tables., expected one of paper, protocols"),
         ("[[table]]", "[[table", "no valid TOML"),
         ('state = "open"\n\n[[claim]]', 'state = "open"\nz = 1\n\n[[claim]]', "fig1: found z of an open claim"),
         ('state = "open"\n\n[[claim]]', 'state = "refuted"\n\n[[claim]]', "'refuted' without 'command'"),
