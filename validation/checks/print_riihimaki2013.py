@@ -294,6 +294,23 @@ def printed_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield held("A, mean", inner.mean, at.mean, fast)
         yield held("A, covariance", inner.cov, at.cov, fast)
     yield from _posterior(problem, solution)
+    yield from _gap(context, problem)
+
+
+def _gap(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Section 3.2.2: (12) and (15) match the moments (9), (13) of the inner sites whatever these are."""
+    for iterations in (1, 2, 1000):
+        solution = context.solve("reference", "nested-ep", problem, max_iterations=iterations, gradients=False)
+        local = solution.local
+        yield held("3.2.2, gap", local["moment_gap"], 0.0, "moments are matched after each iteration", floor=1.0)
+        for i, at in enumerate(data(problem, solution)):
+            # cavity times inner sites, as a normal distribution in natural parameters
+            inner = local["alpha_tilde"][i]
+            cov = np.linalg.inv(np.linalg.inv(at.w_cov) + at.B_w @ np.diag(inner) @ at.B_w.T)
+            mean = cov @ (np.linalg.solve(at.w_cov, at.w_mean) + at.B_w @ local["beta_tilde"][i])
+            c = problem.n_classes
+            yield held("3.2.2, mean", at.mean, mean[:c], f"cavity and inner sites, {iterations} iterations at most")
+            yield held("3.2.2, covariance", at.cov, cov[:c, :c], f"cavity and inner sites, {iterations} at most")
 
 
 def _posterior(problem: Problem, solution: Solution) -> Iterable[Outcome]:

@@ -334,15 +334,53 @@ def printed_updates(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from _local(given)
 
 
+@check(
+    "print/x-gpc/ascent",
+    paper=PAPER,
+    question="Are the derivatives of (15), (16) and A.3 that reference's ascent ends with those of the bound there?",
+    problems=(PROBLEM,),
+)
+def derivatives_of_ascent(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """After two sweeps, where c has not converged, and at the end, where nothing moves but the curvature is left.
+
+    A sweep ends with mu and Sigma at their maximum for its c: derivatives in these vanish after every sweep, and are
+    measured against the terms that cancel in them.
+    """
+    given = case(context, problem)
+    dense = given.dense
+    for sweeps in (2, 10_000):
+        solution = context.solve("reference", "x-gpc", problem, max_iterations=sweeps, gradients=False)
+        q, local, c = law_of(solution), solution.local, np.asarray(solution.local["c"], dtype=np.float64)
+        at = f"{min(solution.iterations or 0, sweeps)} sweeps"
+        second = np.array(
+            [
+                np.einsum("m,mp,p", k, q.cov, k) + s + (k @ q.mean) ** 2
+                for k, s in zip(dense.kappa, dense.cond_var, strict=True)
+            ]
+        )
+        for order, name in ((1, "derivative_c"), (2, "second_derivative_c")):
+            expected = np.array([on_circle(local_part(A), x, order) for A, x in zip(second, c, strict=True)])
+            yield held(f"A.3, {name}", local[name], expected, f"Cauchy's integral, {at}", floor=0.01)
+        slope, steep = euclidean(given, q.mean, q.cov, c)
+        size = float(np.abs(dense.kappa.T @ given.y).max()) / 2.0
+        floor = float(np.abs(np.linalg.inv(q.cov)).max())
+        by = f"complex steps, {at}"
+        yield held("(16), ascent", local["derivative_inducing_mean"], slope, by, floor=size)
+        yield held("(15), ascent", local["derivative_inducing_cov"], steep, by, floor=floor)
+        yield held("A.3, natural, eta_1", local["natural_gradient_1"], slope - 2.0 * steep @ q.mean, by, floor=size)
+        yield held("A.3, natural, eta_2", local["natural_gradient_2"], steep, by, floor=floor)
+
+
+def local_part(A: float) -> Callable[[Any], Any]:
+    """The bound's terms in one c, for E[f^2] = A."""
+    return lambda c: 0.5 * (c * c - A) * np.tanh(0.5 * c) / (2.0 * c) - np.log(np.cosh(0.5 * c))
+
+
 def _local(given: Case) -> Iterable[Outcome]:
     """A.3 in c: at fast's c, beside it, near zero and at zero."""
     dense = given.dense
     mean, var = dense.moments(given.mu, given.root)
     second = mean * mean + var
-
-    def part(A: float) -> Callable[[Any], Any]:
-        return lambda c: 0.5 * (c * c - A) * np.tanh(0.5 * c) / (2.0 * c) - np.log(np.cosh(0.5 * c))
-
     q = given.mu, given.Sigma, dense.kappa, dense.cond_var
     yield held(
         "A.3, local gradient", updates.local_gradient(given.c, *q), np.zeros(len(given.c)), "nothing moves", floor=0.1
@@ -362,7 +400,7 @@ def _local(given: Case) -> Iterable[Outcome]:
             (1, "A.3, local gradient", updates.local_gradient),
             (2, "A.3, curvature", updates.local_curvature),
         ):
-            expected = np.array([on_circle(part(A), at, order) for A, at in zip(second, c, strict=True)])
+            expected = np.array([on_circle(local_part(A), at, order) for A, at in zip(second, c, strict=True)])
             by = f"Cauchy's integral, c = {c[0]:.3g}"
             yield held(name, function(c, *q), expected, by, floor=0.01, limit=limit, because=because)
 

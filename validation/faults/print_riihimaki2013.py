@@ -36,6 +36,10 @@ def _determinant_halved(original: Any) -> Any:
     return posterior
 
 
+def _exchanged(original: Any) -> Any:
+    return lambda mu, Sigma, B, alpha, beta: original(mu, Sigma, B, beta, alpha)
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "form-riihimaki2013/appendix-b",
@@ -64,6 +68,16 @@ FAULTS: tuple[Fault, ...] = (
         "(10) with a millionth added to each inner variance, which no loop of reference calls",
         ("reference.riihimaki2013.sites:tilted_covariance",),
         _softer,
+        _PROBLEMS,
+        ("print/nested-ep/sites",),
+    ),
+    Fault(
+        "print-riihimaki2013/gap-of-exchanged-sites",
+        "reference",
+        "nested-ep",
+        "the gap of section 3.2.2 reads (13) with precisions and shifts exchanged",
+        ("reference.riihimaki2013.nested_ep:tilted_mean_augmented",),
+        _exchanged,
         _PROBLEMS,
         ("print/nested-ep/sites",),
     ),

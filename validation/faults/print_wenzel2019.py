@@ -25,6 +25,17 @@ def _smaller_variance(original: Any) -> Any:
     return local
 
 
+def _prior_mean(original: Any) -> Any:
+    def derivative(c: Any, inducing_mean: Any, *rest: Any) -> Any:
+        return original(c, 0.0 * inducing_mean, *rest)
+
+    return derivative
+
+
+def _swapped(original: Any) -> Any:
+    return lambda Sigma, theta, upsilon, K_ZZ_inv: original(K_ZZ_inv, theta, upsilon, Sigma)
+
+
 FAULTS: tuple[Fault, ...] = (
     Fault(
         "print-wenzel2019/gradient-without-labels",
@@ -45,5 +56,25 @@ FAULTS: tuple[Fault, ...] = (
         _smaller_variance,
         _PROBLEMS,
         ("print/x-gpc/updates",),
+    ),
+    Fault(
+        "print-wenzel2019/ascent-forgets-the-mean",
+        "reference",
+        "x-gpc",
+        "the ascent ends with the derivative in c at the prior's mean",
+        ("reference.wenzel2019.fit:local_gradient",),
+        _prior_mean,
+        _PROBLEMS,
+        ("print/x-gpc/ascent",),
+    ),
+    Fault(
+        "print-wenzel2019/ascent-swaps-covariances",
+        "reference",
+        "x-gpc",
+        "the ascent ends with (15) whose two matrices stand in each other's place",
+        ("reference.wenzel2019.fit:gradient_sigma",),
+        _swapped,
+        _PROBLEMS,
+        ("print/x-gpc/ascent",),
     ),
 )

@@ -136,7 +136,8 @@ def _ep(
             "site_precision": fit.site_precision,
             "site_location": fit.site_location,
             "log_tilted_norm": fit.log_tilted_norm,
-        },
+        }
+        | ({} if fit.moment_gap is None else {"moment_gap": np.array(fit.moment_gap)}),
         trace=fit.trace if found is None else found.trace,
         residual=finite_or_none(fit.residual if found is None else found.residual),
         converged=fit.converged and (found is None or found.converged),

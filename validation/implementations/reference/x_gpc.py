@@ -22,6 +22,16 @@ from validation.implementations.reference.x_gpc_svi import learned_x_gpc
 from validation.problem import Problem
 from validation.solution import Solution
 
+# of the bound where the ascent ended, in the order of `Slopes`; the natural gradient is that in eta_1 and eta_2
+DERIVATIVES = (
+    "derivative_c",
+    "second_derivative_c",
+    "derivative_inducing_mean",
+    "derivative_inducing_cov",
+    "natural_gradient_1",
+    "natural_gradient_2",
+)
+
 
 def _x_gpc(
     problem: Problem,
@@ -74,7 +84,7 @@ def _x_gpc(
         gradients=binary_gradients(wenzel2019.bound_gradients(fit, problem.X, problem.y_sign, *prior, Z=Z))
         if gradients
         else None,
-        local={"c": np.abs(fit.c)},
+        local={"c": np.abs(fit.c)} | dict(zip(DERIVATIVES, fit.slopes, strict=True)),
         trace=fit.trace,
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
