@@ -227,12 +227,18 @@ def look_up(sources: Sources, paper: str) -> Ledger:
     return _with_stored(replace(assemble(sources, functions, tests), without_tests=sources.without_tests), paper)
 
 
+def from_text(root: Path) -> Ledger:
+    """The ledger of the repository at `root` from the text of its files, all papers: what a wheel is built with."""
+    sources = Sources(inventory.load(), PACKAGES, root, record=executed.load())
+    return assemble(sources, static.functions(sources.packages), static.marked_tests(root))
+
+
 def build(sources: Sources, stop: threading.Event | None = None, paper: str | None = None) -> Ledger:
     """Import the packages, collect the tests, and put the ledger together.
 
     With `paper` only the tests that can verify something of it are read: the rows of other papers then mean nothing.
     Without a repository or without pytest the ledger has no tests and `without_tests` says why; states are then those
-    of the page that the wheel was built with, where there is one (`validation.ledger.stored`). `stop`, set from
+    that the wheel was built with, where there is one (`validation.ledger.stored`). `stop`, set from
     another thread, ends the collection with a StoppedError. All of it, without `paper`, is read from what an earlier
     audit kept (`validation.ledger.kept`) as long as no file has changed; its functions are then known by summary only.
     """
@@ -255,15 +261,15 @@ def build(sources: Sources, stop: threading.Event | None = None, paper: str | No
 
 
 def _with_stored(ledger: Ledger, paper: str | None) -> Ledger:
-    """The ledger itself, or one without tests with the states of the page that came with the package.
+    """The ledger itself, or one without tests with the states that came with the package.
 
     Of one paper alone nothing is said about rows of the others: their functions may not have been read.
     """
-    page = stored.text() if ledger.without_tests else None
-    if page is None:
+    held = stored.text() if ledger.without_tests else None
+    if held is None:
         return ledger
     own = tuple(row for row in ledger.rows if paper in (None, row.entry.paper))
-    restored, problems = stored.restored(own, page)
+    restored, problems = stored.restored(own, held)
     known = {row.entry.equation: row for row in restored}
     rows = tuple(known.get(row.entry.equation, row) for row in ledger.rows)
     return replace(ledger, rows=rows, problems=(*ledger.problems, *problems), stored=True)

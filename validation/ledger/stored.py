@@ -1,17 +1,18 @@
 """States of the ledger as they were when the wheel was built, for an installation without tests.
 
-The wheel holds the page of the docs (`docs/ledger.md`), which `triad audit --check` holds against code and tests. What
-it says of tests is read back from it; functions are those that are installed, and an entry whose functions are no
-longer those of the page has no state. A repository has no such copy: there the tests themselves are read.
+A wheel has no tests to read, so that what they say of each entry is written into it when it is built (`.ci/wheel.py`
+calls `text_of`): state, addresses of the functions, tests with their routes. Functions are those that are installed,
+and an entry whose functions are no longer those that were stored has no state. A repository has no such copy: there
+the tests themselves are read.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from dataclasses import replace
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, replace
 from importlib import resources
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from validation.ledger.collection import Claim, MarkedTest
 from validation.ledger.inventory import Equation
@@ -20,88 +21,88 @@ from validation.quoting import shown
 if TYPE_CHECKING:
     from validation.ledger.audit import Row
 
-FILE = "stored.md"
+FILE = "stored.json"
+SCHEMA = 1
 
-_HEADING = re.compile(r"## (\w+)$")
-_CELLS = re.compile(r"(?<!\\)\|")
-_FUNCTION = re.compile(r"`([\w.]+)`( \(as printed\))?$")
-_TEST = re.compile(r"(?:(\w+): )?`(\w+)` \((.*)\)$")
+
+class Held(NamedTuple):
+    """One entry as it was stored: its state, the addresses of its functions and of its misprints, its tests."""
+
+    state: str
+    functions: frozenset[str]
+    printed: frozenset[str]
+    tests: tuple[MarkedTest, ...]
 
 
 def text() -> str | None:
-    """The page that came with the package, or None in a repository."""
+    """The file that came with the package, or None in a repository."""
     try:
         return resources.files("validation.ledger").joinpath(FILE).read_text(encoding="utf-8")
     except OSError:
         return None
 
 
-class Held:
-    """One line of the page: its state, the addresses of its functions and its tests."""
+def text_of(rows: Iterable[Row]) -> str:
+    """What a wheel stores of these rows: a line for each entry, the same for the same code."""
+    lines = []
+    for row in rows:
+        paper, id = row.entry.equation
+        held = {
+            "paper": paper,
+            "id": id,
+            "state": row.state,
+            "functions": [item.address for item in row.functions],
+            "printed": [item.address for item in row.printed],
+            "tests": [asdict(test) for test in row.tests],
+        }
+        lines.append(json.dumps(held, ensure_ascii=False))
+    return f'{{"schema": {SCHEMA}, "entries": [\n' + ",\n".join(lines) + "\n]}\n"
 
-    def __init__(self, equation: Equation, cells: list[str]) -> None:
-        """Cells of a line: id, section, title, kind, state, executed by, functions, tests and routes, note."""
-        self.state = cells[4]
-        self.functions = frozenset(cell for cell in cells[6].split("<br>") if cell)
-        self.tests = tuple(_test(equation, cell) for cell in cells[7].split("<br>") if cell)
 
-
-def read(page: str) -> dict[Equation, Held]:
-    """Every entry of a page.
+def read(held: str) -> dict[Equation, Held]:
+    """Every entry of a stored file.
 
     Raises
     ------
-    ValueError    naming the line, if it is no line of such a page
+    ValueError    if it is no such file
     """
-    found = {}
-    for paper, line in _lines(page):
-        cells = [cell.strip() for cell in _CELLS.split(line)[1:-1]]
-        if len(cells) != 9:
-            raise ValueError(f"{FILE}: found a line of {len(cells)} cells, expected 9: {line[:60]}")
-        equation = (paper, _plain(cells[0]))
-        found[equation] = Held(equation, cells)
-    return found
+    try:
+        table = json.loads(held)
+    except ValueError as error:
+        raise ValueError(
+            f"{FILE}: found no JSON ({error}), expected the states that the wheel was built with"
+        ) from error
+    schema = table.get("schema") if isinstance(table, dict) else None
+    if schema != SCHEMA:
+        raise ValueError(f"{FILE}: found schema {shown(schema)}, expected {SCHEMA}")
+    try:
+        return dict(map(_entry, table["entries"]))
+    except (KeyError, TypeError) as error:
+        raise ValueError(
+            f"{FILE}: found an entry of another form ({error}), expected those of schema {SCHEMA}"
+        ) from error
 
 
-def _lines(page: str) -> Iterator[tuple[str, str]]:
-    paper, table = "", False
-    for line in page.splitlines():
-        if heading := _HEADING.match(line):
-            paper, table = heading[1], False
-        elif paper and line.startswith("|---"):
-            table = True
-        elif table and line.startswith("|"):
-            yield paper, line
+def _entry(row: dict[str, Any]) -> tuple[Equation, Held]:
+    tests = tuple(
+        MarkedTest(**{**test, "claims": tuple(Claim(**claim) for claim in test["claims"])}) for test in row["tests"]
+    )
+    held = Held(row["state"], frozenset(row["functions"]), frozenset(row["printed"]), tests)
+    return (row["paper"], row["id"]), held
 
 
-def restored(rows: tuple[Row, ...], page: str) -> tuple[tuple[Row, ...], list[str]]:
-    """The rows with state and tests of the page, and a line for each whose functions are others by now."""
-    held, problems, found = read(page), [], []
+def restored(rows: tuple[Row, ...], held: str) -> tuple[tuple[Row, ...], list[str]]:
+    """The rows with state and tests as stored, and a line for each whose functions are others by now."""
+    entries, problems, answers = read(held), [], []
     for row in rows:
         equation = row.entry.equation
-        functions = {f"`{item.address}`" for item in row.functions}
-        functions |= {f"`{item.address}` (as printed)" for item in row.printed}
-        known = held.get(equation)
-        if known is None or known.functions != functions:
+        known = entries.get(equation)
+        functions, printed = ({item.address for item in items} for items in (row.functions, row.printed))
+        if known is None or (known.functions, known.printed) != (functions, printed):
             where = "no such entry" if known is None else "other functions"
-            problems.append(
-                f"{equation[0]}:{equation[1]}: found {where} on the stored page, expected the installed ones"
-            )
-            found.append(row)
+            problems.append(f"{equation[0]}:{equation[1]}: found {where} in {FILE}, expected the installed ones")
+            answers.append(row)
             continue
         note = row.entry.note
-        found.append(replace(row, state=known.state, tests=known.tests, missing=(), gaps=(), note=note))
-    return tuple(found), problems
-
-
-def _test(equation: Equation, cell: str) -> MarkedTest:
-    match = _TEST.match(cell)
-    if match is None:
-        raise ValueError(f"{FILE}: found {shown(cell)}, expected package: `test` (route)")
-    package, name, route = match[1] or "", match[2], _plain(match[3])
-    folder = f"tests/{package}" if package else "tests"
-    return MarkedTest(f"{folder}::{name}", package, folder, 0, name, 1, False, (Claim(*equation, route),))
-
-
-def _plain(cell: str) -> str:
-    return re.sub(r"\\([\\`*_{}\[\]<>|$#~])", r"\1", cell)
+        answers.append(replace(row, state=known.state, tests=known.tests, missing=(), gaps=(), note=note))
+    return tuple(answers), problems
