@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from reference.villacampa2020.experiments import uci_dataset_table
 from validation.claims.inventory import load
 from validation.reproduce.published import published
 
@@ -43,7 +44,57 @@ def wenzel2019():
                 yield f"table1-{line}-{slug}-{column}", mean, spread
 
 
-@pytest.mark.parametrize("copy", [villacampa2017, wenzel2019], ids=lambda copy: copy.__name__)
+def villacampa2020():
+    """The same of Tables B.2, C.3 and C.4, the digits and the flights."""
+    for data in ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine"):
+        for column, size in uci_dataset_table(data)._asdict().items():
+            yield f"tableb2-{data}-{column}", size, math.nan
+    scores = published("villacampa2020", "tablec")
+    columns = ("mcmc", "laplace", "label-regression", "pep-0", "pep-0-5", "pep-1")
+    for fraction in ("5", "10", "20"):
+        block = scores[f"{fraction}%"]
+        for table, score in (("tablec3", "error"), ("tablec4", "nll")):
+            for data, cells in block[score].items():
+                row = "avg-time" if data == "seconds" else data.replace("_", "-")
+                for column, (mean, bar) in zip(columns, cells, strict=True):
+                    yield f"{table}-m{fraction}-{row}-{column}", mean, bar
+    for id, size in (("mnist-train", 60_000), ("mnist-test", 10_000), ("airline-rows", 2_127_068)):
+        yield id, size, math.nan
+
+
+def riihimaki2013():
+    """The same of Tables 1 and 3 and of what the text says of Figures 3, 4 and 7."""
+    scores = published("riihimaki2013", "table1")
+    columns = ("ep", "qep", "iep", "qiep")
+    for data in ("glass", "usps-357"):
+        for column, ratio in zip(columns, scores[data]["time"]["relative"], strict=True):
+            yield f"table1-{data}-relative-cpu-time-{column}", ratio, math.nan
+        for part in ("training", "test"):
+            for quantity, both in scores[data][part].items():
+                for kind, cells in both.items():
+                    for column, value in zip(columns, cells, strict=True):
+                        row = f"{quantity.replace(' ', '-')}-{kind}"
+                        yield f"table1-{data}-{part}-{row}-{column}", value, math.nan
+    text = published("riihimaki2013", "text")
+    rows = {
+        "new_thyroid": "new-thyroid",
+        "segment": "image-segmentation",
+        "usps-357": "usps-3-vs-5-vs-7",
+        "usps": "usps-10-class",
+    }
+    for data, sizes in text["table3"].items():
+        for key, column in (("n_train", "n-train"), ("n_test", "n-test"), ("c", "classes"), ("d", "covariates")):
+            yield f"table3-{rows.get(data, data)}-{column}", sizes[key], math.nan
+    for figure, place in (("fig3", "x_i"), ("fig4", "x_j")):
+        for method, column in (("gibbs-probit", "mcmc"), ("nested-ep", "ep"), ("nested-iep", "iep")):
+            yield f"{figure}-{column}", text["toy"][place][method], math.nan
+    yield "fig7-iep-logz", text["grid"]["log_evidence"]["nested-iep"], math.nan
+    yield "fig7-iep-lpd", text["grid"]["log_predictive_density"]["nested-iep"], math.nan
+
+
+@pytest.mark.parametrize(
+    "copy", [villacampa2017, wenzel2019, villacampa2020, riihimaki2013], ids=lambda copy: copy.__name__
+)
 def test_two_copies_of_the_printed_numbers_are_one(copy):
     claims = load()[copy.__name__]
     cells = {claim.id: claim for claim in claims if claim.kind == "cell"}
