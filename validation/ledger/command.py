@@ -159,11 +159,7 @@ def _measure(
 
 def _other_code(ledger: ledger_audit.Ledger, paper: str | None) -> list[str]:
     """What to say if the code has changed since it was measured who executes it."""
-    if not ledger.record.code:
-        return []
-    here = executed.fingerprint(ledger.packages)
-    papers = [key for key, code in ledger.record.code.items() if code != here and paper in (None, key)]
-    if not papers:
+    if not (papers := ledger.record.stale(paper)):
         return []
     return [
         f"NOTE who executes the entries of {', '.join(papers)} was measured with other code than this: "

@@ -6,14 +6,15 @@ the card need no run. Functions that hold a misprint as it stands are left out: 
     "functions"   address -> {"default": solves by defaults, "option": solves with some option, "quick": checks of the
                   quick run that call it themselves, "full": those that a full run adds, "within": solves of the quick
                   run that call it}; a solve is "witness method", what is empty is left out
-    "code"        paper -> fingerprint of the code that was measured
+    "read"        paper -> modules and packages on which it depends who executes its entries
+    "code"        paper -> fingerprint of these as they were measured
     "known"       address -> equations of every function that there was, whether anything executes it or not
 
 Only functions that show an entry as the paper prints it are there (`shown`): those of `reference`, and those of others
 where it has none. What `fast` does with an entry that `reference` has may move without a new measurement.
 
-A record that does not know a function, or knows one that has gone, is out of date, and the audit fails; one of other
-code than that at hand is only said to be so, since most changes of code leave it true.
+A record that does not know a function, or knows one that has gone, is out of date, and the audit fails. One that was
+measured with other code of the modules that it read is only said to be so: most changes of code leave it true.
 """
 
 from __future__ import annotations
@@ -28,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from validation.ledger.inventory import Equation
-from validation.ledger.registry import PACKAGES, Function, Package
+from validation.ledger.registry import Function
 
 FILE = Path(__file__).parent / "executed.json"
-SCHEMA = 1
+SCHEMA = 2
 COLUMNS = ("default", "option", "quick", "full", "within")
 SOLVES_OF = "reference"  # the witness whose solves are to be the papers' own equations
 # kinds of entries that say what an algorithm does, of which solves are to be made
@@ -84,10 +85,11 @@ class Executed:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What was measured: by function, with the fingerprints of the code and the functions that there were."""
+    """What was measured: by function, with the code that was read for each paper and the functions that there were."""
 
     functions: Mapping[str, Executed] = field(default_factory=dict)
     code: Mapping[str, str] = field(default_factory=dict)
+    read: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     known: Mapping[str, tuple[Equation, ...]] = field(default_factory=dict)
 
     def of(self, functions: Iterable[Function]) -> Executed:
@@ -99,12 +101,17 @@ class Record:
 
     def out_of_date(self, functions: Sequence[Function], equations: Collection[Equation]) -> tuple[str, ...]:
         """Functions of these equations that the record does not know as they are, or that it knows and are gone."""
-        there = {item.address: item.equations for item in shown(functions)}
+        there = {item.address: item.equations for item in shown(functions, equations)}
         new = sorted(name for name, marks in there.items() if self.known.get(name) != marks)
         gone = sorted(
             name for name, marks in self.known.items() if name not in there and any(mark in equations for mark in marks)
         )
         return (*(f"{name}: not measured" for name in new), *(f"{name}: measured, and gone" for name in gone))
+
+    def stale(self, paper: str | None = None) -> tuple[str, ...]:
+        """Papers, of all or of this one, whose record was measured with other code than that at hand."""
+        asked = [key for key in self.code if paper in (None, key)]
+        return tuple(key for key in asked if self.code[key] != fingerprint(self.read.get(key, ())))
 
 
 def printed_first(functions: Iterable[Function]) -> tuple[Function, ...]:
@@ -113,11 +120,13 @@ def printed_first(functions: Iterable[Function]) -> tuple[Function, ...]:
     return tuple(item for item in listed if item.package == SOLVES_OF) or listed
 
 
-def shown(functions: Iterable[Function]) -> tuple[Function, ...]:
-    """The functions that show at least one of their entries as the paper prints it, misprints apart."""
+def shown(functions: Iterable[Function], asked: Collection[Equation] | None = None) -> tuple[Function, ...]:
+    """The functions that show at least one of their entries, of those `asked`, as the paper prints it."""
     entries: dict[Equation, list[Function]] = {}
     for item in functions:
         for equation in item.equations if not item.as_printed else ():
+            if asked is not None and equation not in asked:
+                continue
             entries.setdefault(equation, []).append(item)
     return tuple({item.address: item for listed in entries.values() for item in printed_first(listed)}.values())
 
@@ -137,6 +146,7 @@ def load(file: Path = FILE) -> Record:
         return Record(
             {name: Executed(**{key: tuple(value) for key, value in row.items()}) for name, row in rows},
             held["code"],
+            {paper: tuple(names) for paper, names in held["read"].items()},
             {name: tuple((paper, id) for paper, id in marks) for name, marks in held["known"].items()},
         )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError):
@@ -155,21 +165,34 @@ def text(record: Record) -> str:
         return "{\n" + ",\n".join(f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in table.items()) + "\n }"
 
     return (
-        f'{{\n "schema": {SCHEMA},\n "code": {lines(dict(sorted(record.code.items())))},\n "functions": '
+        f'{{\n "schema": {SCHEMA},\n "code": {lines(dict(sorted(record.code.items())))},\n "read": '
+        f'{lines({paper: list(names) for paper, names in sorted(record.read.items())})},\n "functions": '
         f'{lines(functions)},\n "known": {lines(known)}\n}}\n'
     )
 
 
-def fingerprint(packages: Iterable[Package] = PACKAGES) -> str:
-    """Of the packages' code, without docstrings and comments: who executes what does not depend on those."""
+def fingerprint(names: Iterable[str]) -> str:
+    """Of modules and whole packages, without docstrings and comments: who executes what does not depend on those."""
     found = hashlib.sha256()
-    for package in packages:
-        spec = importlib.util.find_spec(package.name)
-        for place in () if spec is None else spec.submodule_search_locations or ():
-            for file in sorted(Path(place).rglob("*.py")):
-                found.update(f"{package.name}/{file.relative_to(place).as_posix()}\n".encode())
-                found.update(_code(file.read_text(encoding="utf-8")).encode())
+    for name in names:
+        found.update(f"{name}\n".encode())
+        for file in _files(name):
+            found.update(f"{file.name}\n".encode())
+            found.update(_code(file.read_text(encoding="utf-8")).encode())
     return found.hexdigest()[:16]
+
+
+def _files(name: str) -> list[Path]:
+    """The files of a module or of a package with all below it, found without an import; none of one that is gone."""
+    top, *parts = name.split(".")
+    spec = importlib.util.find_spec(top)
+    for place in () if spec is None else spec.submodule_search_locations or ():
+        path = Path(place, *parts)
+        if path.is_dir():
+            return sorted(path.rglob("*.py"), key=lambda file: file.relative_to(path).as_posix())
+        if path.with_suffix(".py").is_file():
+            return [path.with_suffix(".py")]
+    return []
 
 
 def _code(source: str) -> str:

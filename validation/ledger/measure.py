@@ -8,6 +8,7 @@ solves the smallest problems that it takes, by defaults and once with each other
 from __future__ import annotations
 
 import importlib
+import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from validation.checks.processes import spread
 from validation.checks.selection import Pair
 from validation.ledger import executed
 from validation.ledger.executed import COLUMNS, SOLVES_OF, Executed, Record
+from validation.ledger.inventory import Equation
 from validation.ledger.registry import Package, Registry
 from validation.problem import Problem
 
@@ -208,7 +210,7 @@ def run(
         seen |= found
     checks = core.registered()
     mine = {name for name, check in checks.items() if paper in (None, check.paper)}
-    return _record(functions, seen, earlier, packages, paper, _Kept(frozenset(checks) - mine, frozenset(own)))
+    return _record(functions, seen, earlier, paper, _Kept(frozenset(checks) - mine, frozenset(own)))
 
 
 def _has_print(paper: list[str]) -> bool:
@@ -229,7 +231,6 @@ def _record(
     functions: Registry,
     seen: Iterable[Seen],
     earlier: Record,
-    packages: Sequence[Package],
     paper: str | None,
     kept: _Kept,
 ) -> Record:
@@ -248,7 +249,42 @@ def _record(
         for name, row in table.items()
         if any(row.values())
     }
-    mark = executed.fingerprint(packages)
-    papers = {key for marks in known.values() for key, _ in marks} if paper is None else {paper}
-    code: Mapping[str, str] = {**(earlier.code if paper else {}), **dict.fromkeys(sorted(papers), mark)}
-    return Record(rows, code, known)
+    papers = sorted({key for marks in known.values() for key, _ in marks} if paper is None else {paper})
+    read = {key: modules_of(key, rows, known, core.registered()) for key in papers}
+    code = {key: executed.fingerprint(names) for key, names in read.items()}
+    if paper is None:
+        return Record(rows, code, read, known)
+    return Record(rows, {**earlier.code, **code}, {**earlier.read, **read}, known)
+
+
+def modules_of(
+    paper: str,
+    functions: Mapping[str, Executed],
+    known: Mapping[str, tuple[Equation, ...]],
+    checks: Mapping[str, core.Check],
+) -> tuple[str, ...]:
+    """Modules and packages on which it depends who executes a paper's entries.
+
+    They are the paper's package in `reference` with what all papers share, the adapters that call it, the modules of
+    functions elsewhere that realise entries of it, and those of the checks that were seen to execute any.
+    """
+    whole = {f"{SOLVES_OF}.{paper}", f"{SOLVES_OF}.common", f"validation.implementations.{SOLVES_OF}"}
+    own = [name for name, marks in known.items() if any(key == paper for key, _ in marks)]
+    modules = {_module_of(name) for name in own}
+    modules |= {
+        checks[check].function.__module__
+        for name in own
+        if name in functions
+        for check in (*functions[name].quick, *functions[name].full)
+        if check in checks
+    }
+    inside = {name for name in modules if any(f"{name}.".startswith(f"{package}.") for package in whole)}
+    return tuple(sorted(whole | (modules - inside)))
+
+
+def _module_of(address: str) -> str:
+    """The module that a function of this address is defined in: module.function or module.Class.function."""
+    name = address.rpartition(".")[0]
+    while name not in sys.modules and "." in name:
+        name = name.rpartition(".")[0]
+    return name

@@ -8,7 +8,7 @@ from validation.ledger import executed, measure, registry
 from validation.ledger.audit import assemble, default_sources, execution, look_up
 from validation.ledger.collection import Collection
 from validation.ledger.executed import Executed, Record
-from validation.ledger.registry import PACKAGES, Function, Package, Registry
+from validation.ledger.registry import PACKAGES, Function, Registry
 
 
 def function(address, package="reference", equations=(("toy", "1"),), printed=False):
@@ -43,12 +43,15 @@ def test_an_entry_is_executed_by_whoever_executes_its_functions_in_reference():
 
 def test_a_record_is_read_as_it_was_written(tmp_path):
     record = Record(
-        {"r.f": Executed(quick=("a", "b"))}, {"toy": "0f"}, {"r.f": (("toy", "1"),), "r.g": (("toy", "2"),)}
+        {"r.f": Executed(quick=("a", "b"))},
+        {"toy": "0f"},
+        {"toy": ("r", "checks")},
+        {"r.f": (("toy", "1"),), "r.g": (("toy", "2"),)},
     )
     file = tmp_path / "executed.json"
     file.write_text(executed.text(record), encoding="utf-8")
     assert executed.load(file) == record
-    file.write_text(executed.text(record).replace('"schema": 1', '"schema": 0'), encoding="utf-8")
+    file.write_text(executed.text(record).replace('"schema": 2', '"schema": 1'), encoding="utf-8")
     assert executed.load(file) == Record()
     assert executed.load(tmp_path / "none.json") == Record()
 
@@ -67,12 +70,40 @@ def test_the_code_is_what_it_computes(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (folder / "__init__.py").write_text('"""One."""\nx = 1  # why\n', encoding="utf-8")
     importlib.invalidate_caches()
-    package = [Package("measured_code", "measured_code")]
+    package = ["measured_code", "no_such_package.module"]
     before = executed.fingerprint(package)
+    assert executed.fingerprint(package[:1]) != before
     (folder / "__init__.py").write_text('"""Two."""\n\nx = 1\n', encoding="utf-8")
     assert executed.fingerprint(package) == before
     (folder / "__init__.py").write_text('"""Two."""\n\nx = 2\n', encoding="utf-8")
     assert executed.fingerprint(package) != before
+
+
+def test_a_record_is_stale_by_what_was_read_for_a_paper_and_by_nothing_else(tmp_path, monkeypatch):
+    for name in ("one", "two"):
+        (tmp_path / "read_code" / name).mkdir(parents=True)
+        (tmp_path / "read_code" / name / "loop.py").write_text("x = 1\n", encoding="utf-8")
+    (tmp_path / "read_code" / "__init__.py").touch()
+    (tmp_path / "read_code" / "checks.py").write_text("y = 1\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    read = {"one": ("read_code.checks", "read_code.one"), "two": ("read_code.two",)}
+    record = Record(code={paper: executed.fingerprint(names) for paper, names in read.items()}, read=read)
+    assert record.stale() == ()
+    (tmp_path / "read_code" / "unread.py").write_text("z = 1\n", encoding="utf-8")
+    assert record.stale() == ()
+    (tmp_path / "read_code" / "two" / "loop.py").write_text("x = 2\n", encoding="utf-8")
+    assert (record.stale(), record.stale("one"), record.stale("two")) == (("two",), (), ("two",))
+    (tmp_path / "read_code" / "checks.py").unlink()
+    assert record.stale() == ("one", "two")
+
+
+def test_one_paper_is_not_told_of_functions_that_it_does_not_ask_for():
+    # of toy:1 alone r.f is read; fast.f stands beside it there, and alone for other:1, which is not asked for
+    record = Record(known={"r.f": (("toy", "1"),)})
+    rows = [function("r.f"), function("fast.f", "fast", equations=(("toy", "1"), ("other", "1")))]
+    assert record.out_of_date(rows, {("toy", "1")}) == ()
+    assert record.out_of_date(rows, {("toy", "1"), ("other", "1")}) == ("fast.f: not measured",)
 
 
 def test_a_watch_sees_calls_on_the_account_of_who_makes_them():
@@ -115,13 +146,16 @@ def test_what_another_paper_measured_stays_when_one_is_measured_anew():
     earlier = Record(
         {"r.f": Executed(default=("reference ep", "reference pep"), quick=("mine", "theirs")), "r.old": Executed()},
         {"toy": "before", "other": "before"},
+        {"toy": ("old",), "other": ("theirs",)},
     )
     kept = measure._Kept(frozenset({"theirs"}), frozenset({"ep"}))
-    found = measure._record(functions, [measure.Seen("r.g", "quick", "mine")], earlier, PACKAGES, "toy", kept)
+    found = measure._record(functions, [measure.Seen("r.g", "quick", "mine")], earlier, "toy", kept)
     assert found.functions == {"r.f": Executed(default=("reference pep",), quick=("theirs",)),
                                "r.g": Executed(quick=("mine",))}  # fmt: skip
     assert found.code["other"] == "before"
-    assert found.code["toy"] == executed.fingerprint()
+    assert found.read["other"] == ("theirs",)
+    assert found.read["toy"] == ("r", "reference.common", "reference.toy", "validation.implementations.reference")
+    assert found.code["toy"] == executed.fingerprint(found.read["toy"])
     assert set(found.known) == {"r.f", "r.g"}
 
 
@@ -155,6 +189,6 @@ def test_a_complete_paper_needs_every_entry_executed_and_measured(build):
 
     known = {item.address: item.equations for item in functions.functions}
     assert failures(Record()) == []
-    assert failures(Record({name: Executed(quick=("a",)) for name in names}, {}, known)) == []
-    assert "toy:2: found no check or solve" in failures(Record({names[0]: Executed(quick=("a",))}, {}, known))[0]
+    assert failures(Record({name: Executed(quick=("a",)) for name in names}, known=known)) == []
+    assert "toy:2: found no check or solve" in failures(Record({names[0]: Executed(quick=("a",))}, known=known))[0]
     assert "not measured" in failures(Record({}, {}, {names[0]: known[names[0]]}))[0]
