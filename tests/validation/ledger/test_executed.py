@@ -191,4 +191,4 @@ def test_a_complete_paper_needs_every_entry_executed_and_measured(build):
     assert failures(Record()) == []
     assert failures(Record({name: Executed(quick=("a",)) for name in names}, known=known)) == []
     assert "toy:2: found no check or solve" in failures(Record({names[0]: Executed(quick=("a",))}, known=known))[0]
-    assert "not measured" in failures(Record({}, {}, {names[0]: known[names[0]]}))[0]
+    assert "not measured" in failures(Record(known={names[0]: known[names[0]]}))[0]
