@@ -18,9 +18,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from validation import selftest, storage
 from validation.checks import runner
-from validation.checks.runner import Event, Listener, SelectionError
+from validation.checks.runner import Event, Listener, Selection, SelectionError
 
 if TYPE_CHECKING:
+    from validation.report.moved import Verdicts
     from validation.report.page import Coverage
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
@@ -53,20 +54,28 @@ def verify(
     verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict; tracebacks")] = False,
     why: Annotated[bool, typer.Option("--why", help="the reason for its limit under each check")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="failures and the summary alone, no progress")] = False,
+    compare: Annotated[
+        Path | None, typer.Option("--compare", help="an earlier checks.csv: show what moved since that run")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the run as JSON on stdout, in place of the table")] = False,
+    junit: Annotated[Path | None, typer.Option("--junit", help="write the run as JUnit XML to this file too")] = None,
 ) -> None:
     """Close the triangle: ask every check, print the verdicts, exit 1 if one of them is red."""
     errors = Console(stderr=True)
     if self_test:
         if paper or check or problem:
             _refuse(errors, "--self-test: found --paper, --check or --problem, expected only --method, --fault, --full")
+        if compare or as_json or junit:
+            _refuse(errors, "--self-test: found --compare, --json or --junit, expected none: its outcome is no run")
         if threads != 1:
             _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the faults do not depend on it")
         _self_test(errors, full=full, method=method or [], fault=fault or [], jobs=jobs, verbose=verbose)
         return
-    if quiet and (verbose or why):
-        _refuse(errors, "--quiet: found it with --verbose or --why, expected one or the other")
+    if (quiet or as_json) and (verbose or why):
+        _refuse(errors, f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
     if fault:
         _refuse(errors, "--fault: found it without --self-test, expected both")
+    earlier = None if compare is None else _earlier(errors, compare)
     try:
         selection = runner.select(
             full=full, paper=paper or [], method=method or [], check=check or [], problem=problem or []
@@ -77,10 +86,15 @@ def verify(
         _refuse(errors, str(error))
     except OSError as error:
         _refuse(errors, f"--output: {error.strerror or error}")
+    if junit is not None:
+        try:
+            storage.check_writable(junit)
+        except OSError as error:
+            _refuse(errors, f"--junit: {error.strerror or error}")
     stop = threading.Event()
     try:
         # here, so that a wrong selection is told without waiting for Matplotlib
-        from validation.report import page, table
+        from validation.report import export, moved, page, table
 
         # reading all tests takes longer than a narrow run itself; beside a wide one it costs nobody time
         narrow = bool(check or method or problem)
@@ -88,16 +102,29 @@ def verify(
         with nullcontext(None) if quiet else progress(errors, len(selection.pairs)) as listen:
             found = runner.run(selection, jobs=jobs, listen=listen, threads=threads)
         console = Console()
-        table.print_run(console, found, why=why, verbose=verbose, quiet=quiet)
+        # of what was not asked this time nothing can be said
+        moves = None if earlier is None else moved.moves(_asked(earlier, selection), table.verdicts(found.results))
+        if as_json:
+            sys.stdout.write(export.json_text(found, moves))
+        else:
+            table.print_run(console, found, why=why, verbose=verbose, quiet=quiet)
+            if moves is not None:
+                table.print_moves(console, moves, str(compare))
         # who interrupts the run does not wait for the ledger
         known = None if reading is None or found.interrupted else reading.result()
         csv = table.csv_text(found.results).encode()
         # the page names the table that it was made with
-        report = page.render(found, known).replace(
+        drawn = page.render(found, known, moves=moves, earlier="" if compare is None else compare.name)
+        report = drawn.replace(
             "<head>", f'<head>\n<meta name="checks-csv-sha256" content="{hashlib.sha256(csv).hexdigest()}">', 1
         )
         storage.write_together({output / "checks.csv": csv, output / "report.html": report.encode()})
-        console.print(f"{output / 'checks.csv'}, {output / 'report.html'}", soft_wrap=True, highlight=False)
+        if junit is not None:
+            storage.write_together({junit: export.junit(found).encode()})
+        if as_json:
+            raise typer.Exit(INTERRUPTED if found.interrupted else int(found.failed))
+        written = [output / "checks.csv", output / "report.html", *([junit] if junit is not None else [])]
+        console.print(", ".join(map(str, written)), soft_wrap=True, highlight=False)
         if narrow:
             console.print("ledger coverage not collected: expected a run of all checks or of a paper", soft_wrap=True)
     except KeyboardInterrupt:
@@ -108,6 +135,27 @@ def verify(
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(int(found.failed))
+
+
+def _earlier(errors: Console, path: Path) -> Verdicts:
+    """The verdicts of an earlier run, read before anything is computed."""
+    from validation.report import moved
+
+    try:
+        return moved.load(path)
+    except OSError as error:
+        _refuse(errors, f"--compare: {path}: {error.strerror or error}")
+    except ValueError as error:
+        _refuse(errors, f"--compare: {error}")
+
+
+def _asked(earlier: Verdicts, selection: Selection) -> Verdicts:
+    """Of an earlier run what this one was asked too, and what nobody can be asked any more."""
+    from validation.checks import core
+
+    pairs = {(pair.check, pair.problem) for pair in selection.pairs}
+    known = core.registered(selection.modules)
+    return {key: value for key, value in earlier.items() if key[:2] in pairs or key[0] not in known}
 
 
 def _self_test(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import textwrap
 import time
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -114,6 +116,54 @@ def test_an_error_in_a_check_exits_1_and_shows_its_traceback_on_request(green):
     assert "why: ValueError: Z: found 3 rows, expected 4" in found.stdout
     assert "Traceback" not in found.output
     assert "Traceback" in green("--verbose").stdout
+
+
+def test_what_moved_since_an_earlier_run_is_shown(green, tmp_path):
+    green("--output", "old")
+    core._registry.pop("identity/x-gpc/elbo")
+    register("identity/x-gpc/elbo", Compared(3e-7, 1e-8, "1e-8 is where a missing term shows", "reference", "fast"))
+    found = green("--compare", "old/checks.csv")
+    assert found.exit_code == 1
+    assert "against old/checks.csv: 1 turned red" in found.stdout
+    assert "identity/x-gpc/elbo on easy: PASS 3e-11 (0.003 of 1e-08) -> FAIL 3e-07 (30 of 1e-08)" in found.stdout
+    assert "What moved against checks.csv" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
+
+
+def test_checks_that_were_not_asked_again_are_not_gone(green):
+    green("--output", "old")
+    assert "nothing moved" in green("--compare", "old/checks.csv", "--check", "identity/*").stdout
+    core._registry.pop("exactness/gibbs-logit/mean")
+    assert "1 gone" in green("--compare", "old/checks.csv", "--check", "identity/*").stdout
+
+
+def test_a_run_as_json_is_nothing_but_json(green):
+    green("--output", "old")
+    content = json.loads(green("--json", "--compare", "old/checks.csv").stdout)
+    assert [row["verdict"] for row in content["verdicts"]] == ["PASS", "PASS", "SKIP", "SKIP"]
+    assert content["moved"] == []
+
+
+def test_junit_is_written_beside(green, tmp_path):
+    assert "runs/verify.xml" in green("--junit", "runs/verify.xml").stdout
+    root = ElementTree.parse(tmp_path / "runs" / "verify.xml").getroot()
+    assert len(list(root.iter("testcase"))) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--compare", "nowhere.csv"], "--compare: nowhere.csv: No such file or directory"),
+        (["--compare", "empty.csv"], "--compare: empty.csv: found no column check"),
+        (["--json", "--why"], "--json: found it with --verbose or --why"),
+        (["--self-test", "--json"], "--self-test: found --compare, --json or --junit"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_before_anything_runs(green, tmp_path, arguments, message):
+    (tmp_path / "empty.csv").write_text("")
+    found = green(*arguments)
+    assert found.exit_code == 2
+    assert message in " ".join(found.stderr.split())
+    assert not (tmp_path / "results").exists()
 
 
 def test_reasons_are_printed_on_request(green):

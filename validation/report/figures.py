@@ -56,10 +56,11 @@ class Rung(NamedTuple):
 
 
 class Line(NamedTuple):
-    """One objective over iterations."""
+    """One objective over iterations; its place decides its colour, by default its place among the lines drawn."""
 
     label: str
     values: NDArray[np.float64]
+    place: int | None = None
 
 
 class Curve(NamedTuple):
@@ -182,6 +183,25 @@ def traces(title: str, lines: Sequence[Line], name: str, *, logarithmic: bool = 
     else:
         ax.xaxis.set_major_locator(_few_ticks())
     ax.ticklabel_format(axis="y", useOffset=False)
+    ax.set_xlabel("iteration")
+    ax.set_title(title, loc="left")
+    return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
+
+
+def differences(title: str, lines: Sequence[Line], name: str) -> Markup:
+    """Distances after each iteration, both axes logarithmic; zeros are drawn at the rounding of float64."""
+    figure, ax = _figure(4.3, 2.6, left=0.65, bottom=0.42)
+    floor = np.finfo(np.float64).eps
+    for i, line in enumerate(lines):
+        count = line.values.size
+        at = np.unique(np.geomspace(1, count, _MOST_TRACE).round().astype(int)) - 1
+        colour = SERIES[(i if line.place is None else line.place) % len(SERIES)]
+        ax.plot(at + 1, np.maximum(line.values[at], floor), color=colour, linewidth=1.0)
+    ax.set_xscale("log")
+    ax.set_yscale("log")
+    ax.set_xlim(0.9, 1.1 * max(line.values.size for line in lines))
+    ax.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%d"))
+    ax.minorticks_off()
     ax.set_xlabel("iteration")
     ax.set_title(title, loc="left")
     return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")

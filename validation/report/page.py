@@ -1,52 +1,47 @@
-"""The report as one HTML page: verdicts with reasons, figures for each problem, chains, ledger; it loads nothing."""
+"""The report as one HTML page: what was judged, what came nearest to its limit, what moved; it loads nothing.
+
+All is readable without a script; the one that is there filters and sorts the table of checks. The page has a row for
+each check; each verdict stands in checks.csv beside it.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 import jinja2
-import numpy as np
 from markupsafe import Markup
-from numpy.typing import NDArray
 
 from validation import premises
-from validation.checks.core import KINDS, Result, digest
+from validation.checks.core import KINDS, Result
 from validation.checks.runner import Run
 from validation.mutation import power
-from validation.premises import is_truth
-from validation.problem import Problem
-from validation.report import figures, table
+from validation.report import figures, moved, table
+from validation.report.sections import distinct, section
 from validation.solution import Solution
 
-# What makes two solutions answers about the same points: the same data and parameters, whatever approximates them.
-_MAY_DIFFER = ("name", "Z", "prior_model", "jitter", "shared", "y_test")
+# What comes nearest to its limit is told first.
+_WORST = 10
 
-# Panels of the scatter, the first that both sides have; (title, field, field of the standard errors).
-_PANELS = (
-    (
-        ("latent means at the data", "latent_mean", "latent_mean_se"),
-        ("latent means at test points", "test_latent_mean", "test_latent_mean_se"),
-    ),
-    (
-        ("latent variances at the data", "latent_cov", "latent_cov_se"),
-        ("latent variances at test points", "test_latent_cov", "test_latent_cov_se"),
-    ),
-    (("predictive probabilities", "probabilities", "probabilities_se"),),
+# Checks are grouped by how much of their limit they used; (from this ratio on, heading).
+_BANDS = (
+    (1.0, "beyond the limit"),
+    (0.5, "more than half of the limit"),
+    (0.1, "a tenth to a half"),
+    (0.01, "a hundredth to a tenth"),
+    (0.0, "below a hundredth, where rounding moves"),
+    (-math.inf, "no ratio: bounds and orders that hold"),
 )
 
-_WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "raised an error", "SKIP": "skipped"}
+# A page of more bytes opens slowly on a phone: problems are drawn while there is room, others are named.
+_MOST_BYTES = 1_900_000
 
-# longer tables start closed unless something in them is red: their line of counts says what they hold
-_OPEN_ROWS = 30
-
-_MOST_CLOUDS = len(figures.SERIES)
-# fewer values of a power make no curve
-_FEWEST_POWERS = 3
+# moves of one kind that the page lists
+_MOST_MOVES = 40
 
 
 class Coverage(TypedDict):
@@ -59,21 +54,28 @@ class Coverage(TypedDict):
     open: int
 
 
-class _Figures(NamedTuple):
-    caption: str
-    legend: tuple[tuple[str, str], ...]
-    panels: tuple[Markup, ...]
+class _Check(NamedTuple):
+    """A row of the table of checks: a line of verdicts with an address on the page."""
+
+    id: str
+    line: table.Line
+    others: tuple[Result, ...]  # after the worst, the next ones on other problems
 
 
-class _Section(NamedTuple):
-    name: str
-    description: str
-    scatters: tuple[_Figures, ...]
-    others: tuple[_Figures, ...]
-    solutions: tuple[dict[str, Any], ...]
+class _Band(NamedTuple):
+    heading: str
+    checks: tuple[_Check, ...]
+    open: bool
 
 
-def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetime | None = None) -> str:
+def render(
+    run: Run,
+    coverage: Sequence[Coverage] | None = None,
+    *,
+    now: datetime | None = None,
+    moves: Sequence[moved.Move] | None = None,
+    earlier: str = "",
+) -> str:
     """The whole page.
 
     Parameters
@@ -81,10 +83,11 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
     run : Run         what `validation.checks.runner.run` gave
     coverage : list   of the ledger, one entry for each paper; None says that it was not collected
     now : datetime    when the run ended, by default this moment
+    moves : list      against an earlier run; None: nothing was asked to be compared
+    earlier : str     the name of that run
     """
-    folder = Path(__file__).parent
     environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -93,43 +96,48 @@ def render(run: Run, coverage: Sequence[Coverage] | None = None, *, now: datetim
     environment.filters.update(
         number=table.number, observed=table.observed, ratio=table.ratio, seconds=table.seconds, against=table.against
     )
-    distinct_solutions, samples = _distinct(run.solutions), power.samples()
-    with figures.style():
-        sections = _sections(distinct_solutions)
-    return environment.get_template("page.html.j2").render(
-        run=run,
-        headline=_headline(run),
-        state="stopped" if run.interrupted else "red" if run.failed else "green",
-        summary=table.summary(run),
-        date=(now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        kinds=[_kind(kind, [r for r in run.results if r.kind == kind]) for kind in KINDS if _any(run.results, kind)],
-        failures=[result for result in run.results if result.failed],
-        skipped=[result for result in run.results if result.verdict == "SKIP"],
-        problems=sorted({r.problem for r in run.results if r.problem != "-"}),
-        witnesses=sorted({solution.label for solution in run.solutions}),
-        sections=sections,
-        chains=[_chain(s) for s in distinct_solutions if s.ess is not None or s.r_hat is not None],
-        gate=(premises.GATE_R_HAT, premises.GATE_ESS),
-        coverage=None if coverage is None else [_covered(entry) for entry in coverage],
-        bar=_bar,
-        judged=power.sentence(table.asked(run)),
-        power=power.rows(samples) if samples else None,
-        sampled=power.heading(samples) if samples else "",
-    )
+    solutions, samples = distinct(run.solutions), power.samples()
+    checks = _checks(run.results)
+    bands = _bands(checks)
+    page = environment.get_template("page.html.j2")
+    content = {
+        "run": run,
+        "headline": _headline(run),
+        "state": "stopped" if run.interrupted else "red" if run.failed else "green",
+        "summary": table.summary(run),
+        "date": (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "kinds": [_kind(kind, [r for r in run.results if r.kind == kind]) for kind in KINDS if _any(run.results, kind)],
+        "failures": [result for result in run.results if result.failed],
+        "worst": _worst(checks),
+        "bands": bands,
+        "count": len(checks),
+        "n_problems": len({r.problem for r in run.results} - {"-"}),
+        "witnesses": sorted({solution.label for solution in run.solutions}),
+        "chains": [_chain(s) for s in solutions if s.ess is not None or s.r_hat is not None],
+        "gate": (premises.GATE_R_HAT, premises.GATE_ESS),
+        "coverage": None if coverage is None else [_covered(entry) for entry in coverage],
+        "bar": _bar,
+        "judged": power.sentence(table.asked(run)),
+        "power": power.rows(samples) if samples else None,
+        "sampled": power.heading(samples) if samples else "",
+        "moves": None if moves is None else _grouped(moves),
+        "moved": "" if moves is None else moved.summary(moves),
+        "earlier": earlier,
+        "full": " --full" if run.full else "",
+    }
+    empty = len(page.render(sections=(), undrawn=(), **content).encode())
+    sections, undrawn = _sections(run, solutions, environment, _MOST_BYTES - empty)
+    return page.render(sections=sections, undrawn=undrawn, **content)
 
 
 def _any(results: Iterable[Result], kind: str) -> bool:
     return any(result.kind == kind for result in results)
 
 
-def _kind(kind: str, results: list[Result]) -> tuple[str, list[Result], bool, str]:
-    """Name, results, whether their table is open at first, and one line that stands for it when it is closed."""
-    counts = {word: sum(r.verdict == verdict for r in results) for verdict, word in _WORDS.items()}
-    told = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    largest = table.closest(results)
-    if largest is not None:
-        told += f"; largest ratio {table.ratio(largest.ratio) or '0'}"
-    return kind, results, len(results) <= _OPEN_ROWS or any(r.failed for r in results), told
+def _kind(kind: str, results: list[Result]) -> tuple[str, list[int], Result | None]:
+    """A kind of check: how many verdicts it gave, all and by verdict, and the one nearest to its limit."""
+    counts = [sum(r.verdict == verdict for r in results) for verdict in table.WORDS]
+    return kind, [len(results), *counts], table.closest(results)
 
 
 def _headline(run: Run) -> str:
@@ -153,258 +161,97 @@ def _bar(value: float) -> float:
     return 0.0 if math.isnan(value) else 100.0 * min(1.0, max(0.0, value))
 
 
-# -- sections, one for each problem --------------------------------------------------------------------------
+# -- checks --------------------------------------------------------------------------------------------------
 
 
-def _distinct(solutions: Iterable[Solution]) -> list[Solution]:
-    """Solutions without repetitions: one answer per witness, method and question, unless the numbers differ visibly."""
-    seen: set[tuple[Any, ...]] = set()
-    kept: list[Solution] = []
+def _checks(results: Iterable[Result]) -> list[_Check]:
+    """A row for each check and verdict, those nearest to their limits first."""
+    by: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        by.setdefault((result.check, result.verdict), []).append(result)
+    rows = sorted(table.lines(results), key=lambda line: -_closeness(line.worst))
+    checks = []
+    for number, line in enumerate(rows, start=1):
+        others = sorted(by[line.worst.check, line.worst.verdict], key=lambda result: -_closeness(result))
+        named = {result.problem: result for result in reversed(others) if result.problem != line.worst.problem}
+        nearest = sorted(named.values(), key=lambda result: -_closeness(result))[:3]
+        checks.append(_Check(f"check-{number}", line, () if line.worst.failed else tuple(nearest)))
+    return checks
+
+
+def _closeness(result: Result) -> float:
+    """Order of the table: what failed first, then by ratio; a bound that holds has none and comes last."""
+    if result.failed:
+        return math.inf
+    return -1.0 if math.isnan(result.ratio) else result.ratio
+
+
+def _bands(checks: Sequence[_Check]) -> list[_Band]:
+    bands: list[_Band] = []
+    judged = [check for check in checks if check.line.worst.verdict != "SKIP"]
+    above = math.inf
+    for lowest, heading in _BANDS:
+        there = tuple(check for check in judged if lowest <= _closeness(check.line.worst) < above)
+        if lowest == 1.0:
+            there = tuple(check for check in judged if check.line.worst.failed)
+        if there:
+            bands.append(_Band(heading, there, open=lowest >= 0.5))
+        above = lowest
+    skipped = tuple(check for check in checks if check.line.worst.verdict == "SKIP")
+    if skipped:
+        bands.append(_Band("not judged", skipped, open=True))
+    return bands
+
+
+def _worst(checks: Sequence[_Check]) -> list[_Check]:
+    """The checks that passed and came nearest to their limits."""
+    passed = [check for check in checks if check.line.worst.verdict == "PASS" and check.line.worst.ratio > 0.0]
+    return passed[:_WORST]
+
+
+def _grouped(moves: Sequence[moved.Move]) -> list[tuple[str, int, list[moved.Move]]]:
+    """Moves by kind: how many, and the first of them."""
+    groups: dict[str, list[moved.Move]] = {}
+    for move in moves:
+        groups.setdefault(move.kind, []).append(move)
+    return [(kind, len(group), group[:_MOST_MOVES]) for kind, group in groups.items()]
+
+
+# -- problems ------------------------------------------------------------------------------------------------
+
+
+def _sections(
+    run: Run, solutions: Sequence[Solution], environment: jinja2.Environment, room: int
+) -> tuple[list[Markup], list[str]]:
+    """Problems while there is room, the one that came nearest to a limit first; and the names of the others."""
+    template = environment.get_template("section.html.j2")
+    by_problem: dict[str, list[Solution]] = {}
     for solution in solutions:
-        evidence = None if solution.log_evidence is None else f"{solution.log_evidence:.6g}"
-        key = (solution.label, digest(solution.problem), evidence, solution.log_evidence_kind)
-        if key not in seen:
-            seen.add(key)
-            kept.append(solution)
-    return kept
-
-
-def _sections(solutions: Sequence[Solution]) -> list[_Section]:
-    names = dict.fromkeys(solution.problem.name for solution in solutions)
-    return [_section(name, [s for s in solutions if s.problem.name == name]) for name in names]
-
-
-def _section(name: str, solutions: Sequence[Solution]) -> _Section:
-    truths = [solution for solution in solutions if _of_labels(solution)]
-    base = (truths or list(solutions))[0].problem
-    # checks of invariance permute the data under the same name: such points are no longer those of the truth
-    same = [s for s in solutions if not base.differences(s.problem, ignore=_MAY_DIFFER)]
-    drawn = []
-    for i, truth in enumerate(_best_truths([solution for solution in same if _of_labels(solution)])):
-        # beside an exact truth a chain is one more answer to be judged, and so is a chain without its gate met
-        exact = truth.log_evidence_kind == "exact"
-        judged = [
-            s
-            for s in same
-            if s.evidence_target == truth.evidence_target and (not _of_labels(s) or (exact and s is not truth))
-        ]
-        drawn.append(_scatter(truth, judged, f"{name}-{i}"))
-    scatters = [figure for figure in drawn if figure is not None]
-    others = [*_ladders(same, name), *_powers(same, name), *_traces(same, name)]
-    return _Section(name, _described(base), tuple(scatters), tuple(others), tuple(_row(s) for s in solutions))
-
-
-def _best_truths(truths: Sequence[Solution]) -> list[Solution]:
-    """One truth for each prior and target: the exact one where there is one, else the chain asked first."""
-    best: dict[tuple[str, str], Solution] = {}
-    for truth in sorted(truths, key=lambda truth: truth.log_evidence_kind != "exact"):
-        best.setdefault((truth.problem.prior_model, truth.evidence_target), truth)
-    return list(best.values())
-
-
-def _of_labels(solution: Solution) -> bool:
-    """Whether it is a truth of its own model of the labels, its gate met."""
-    return is_truth(solution, solution.evidence_target)
-
-
-def _described(problem: Problem) -> str:
-    sizes = f"n = {problem.n}, d = {problem.d}"
-    if problem.n_classes > 2:
-        sizes += f", C = {problem.n_classes}"
-    if problem.m is not None:
-        sizes += f", m = {problem.m}"
-    span = problem.variance
-    log_variance = ", ".join(f"{value:.2g}" for value in np.unique(np.log(span)))
-    return f"{sizes}, t = {problem.t}; {problem.likelihood}, {problem.kernel} kernel, log variance {log_variance}"
-
-
-def _scatter(truth: Solution, approximations: Sequence[Solution], name: str) -> _Figures | None:
-    chosen: dict[str, Solution] = {}
-    for solution in approximations:
-        chosen.setdefault(solution.label, solution)
-    # a method keeps its colour in every panel, also where another one has nothing to show
-    places = list(enumerate(list(chosen.items())[:_MOST_CLOUDS]))
-    panels: list[Markup] = []
-    used: set[int] = set()
-    for options in _PANELS:
-        for title, field, field_se in options:
-            true = _flat(truth, field)
-            clouds = [
-                figures.Cloud(label, values, place)
-                for place, (label, solution) in places
-                if (values := _flat(solution, field)) is not None
-            ]
-            if true is None or not true.size or not clouds:
-                continue
-            true_se = _flat(truth, field_se)
-            panels.append(
-                figures.scatter(title, true, true_se, clouds, truth.label, f"scatter-{name}-{field}-{len(panels)}")
-            )
-            used |= {cloud.place for cloud in clouds}
-            break
-    if not panels:
-        return None
-    shown = f"; at most {figures.MOST_POINTS} points of each, those furthest from the truth among them"
-    caption = f"against {truth.label}, {truth.problem.prior_model} prior{shown}"
-    legend = tuple((f"s{place + 1}", label) for place, (label, _) in places if place in used)
-    return _Figures(caption, legend, tuple(panels))
-
-
-def _flat(solution: Solution, field: str) -> NDArray[np.float64] | None:
-    """Comparable numbers of one field: means, variances, probabilities of all classes but the first of two."""
-    value: NDArray[np.float64] | None = getattr(solution, field)
-    if value is None:
-        return None
-    if "_cov" in field:
-        value = np.einsum("...ll->...l", value)
-    if field.startswith("probabilities") and value.shape[1] == 2:
-        value = value[:, 1:]
-    return value.ravel()
-
-
-def _ladders(solutions: Sequence[Solution], name: str) -> list[_Figures]:
-    """One ladder for each target; where it holds numbers of two priors, each says which."""
-    found = []
-    known = [solution for solution in solutions if solution.log_evidence is not None]
-    for target in dict.fromkeys(solution.evidence_target for solution in known):
-        there = [solution for solution in known if solution.evidence_target == target]
-        priors = sorted({solution.prior_model for solution in there})
-        rungs: list[figures.Rung] = []
-        for solution in there:
-            assert solution.log_evidence is not None
-            prior = f", {solution.prior_model}" if len(priors) > 1 else ""
-            power = f", alpha {solution.settings['alpha']:g}" if "alpha" in solution.settings else ""
-            label = f"{solution.label}{power} ({solution.log_evidence_kind}{prior})"
-            # only a truth is drawn as one: not a chain without its gate met, nor a regression's exact likelihood
-            claimed = solution.log_evidence_kind in ("sampled", "exact")
-            kind = "estimate" if claimed and not _of_labels(solution) else solution.log_evidence_kind
-            rung = figures.Rung(label, kind, solution.log_evidence, solution.log_evidence_se)
-            # two settings that agree to six digits are one rung
-            if not any(r.label == label and math.isclose(r.value, rung.value, rel_tol=1e-6) for r in rungs):
-                rungs.append(rung)
-        drawing = figures.ladder(f"log Z of {target}", rungs, f"ladder-{name}-{target}")
-        legend = (("truth", "sampled or exact, ± s.e."), ("s1", "lower bound"), ("s2", "estimate"))
-        kinds = {rung.kind for rung in rungs}
-        present = (kinds & {"sampled", "exact"}, "lower bound" in kinds, "estimate" in kinds)
-        shown = tuple(entry for entry, here in zip(legend, present, strict=True) if here)
-        if len(priors) > 1:
-            caption = f"evidence of {target} under the priors {' and '.join(priors)}; compare within one prior only"
-        else:
-            caption = f"evidence of {target}, {priors[0]} prior"
-        found.append(_Figures(caption, shown, (drawing,)))
-    return found
-
-
-def _traces(solutions: Sequence[Solution], name: str) -> list[_Figures]:
-    """Objectives of the iterations in one picture, what chains recorded in another."""
-    found = []
-    for sampled, title, caption in (
-        (False, "objective", "objective after each iteration"),
-        (True, "trace of a chain", "what a chain recorded along its way, such as the log joint density"),
-    ):
-        chosen: dict[str, Solution] = {}
-        for solution in solutions:
-            if solution.trace.size > 1 and premises.is_sampled(solution) == sampled:
-                chosen.setdefault(solution.label, solution)
-        lines = [figures.Line(label, solution.trace) for label, solution in list(chosen.items())[:_MOST_CLOUDS]]
-        if lines:
-            drawing = figures.traces(title, lines, f"trace-{name}-{sampled}", logarithmic=not sampled)
-            legend = tuple((f"s{i + 1}", line.label) for i, line in enumerate(lines))
-            found.append(_Figures(caption, legend, (drawing,)))
-    return found
-
-
-def _powers(solutions: Sequence[Solution], name: str) -> list[_Figures]:
-    """Methods with a power alpha over its values: log Z, and distances of predictions from the truth."""
-    found: dict[str, dict[float, Solution]] = {}
-    for solution in solutions:
-        if "alpha" in solution.settings and solution.converged and solution.log_evidence is not None:
-            found.setdefault(solution.label, {}).setdefault(float(solution.settings["alpha"]), solution)
-    along = {label: dict(sorted(by.items())) for label, by in found.items() if len(by) >= _FEWEST_POWERS}
-    along = dict(list(along.items())[:_MOST_CLOUDS])
-    if not along:
-        return []
-    # powers are of p(y)
-    truths = _best_truths([solution for solution in solutions if is_truth(solution)])
-    # powers above zero speak of the model in which latent values are independent given the inducing values
-    truth = next((t for t in truths if t.prior_model == "fitc"), truths[0] if truths else None)
-    panels = [
-        _power_curves("log Z", along, lambda s: s.log_evidence, name, truth.log_evidence if truth is not None else None)
-    ]
-    if truth is not None:
-        panels += [
-            _power_curves(title, along, lambda s, of=distance: of(s, truth), name, level)  # type: ignore[misc]
-            for title, distance, level in _DISTANCES
-            if all(distance(solution, truth) is not None for by in along.values() for solution in by.values())
-        ]
-    legend = tuple((f"s{i + 1}", label) for i, label in enumerate(along))
-    caption = "over the power alpha" + (f", against {truth.label}" if truth is not None else "")
-    return [_Figures(caption, (("truth", "truth"), *legend) if truth is not None else legend, tuple(panels))]
-
-
-def _power_curves(
-    title: str,
-    along: Mapping[str, Mapping[float, Solution]],
-    value: Callable[[Solution], float | None],
-    name: str,
-    truth: float | None,
-) -> Markup:
-    lines = [
-        figures.Curve(label, np.array(list(by)), np.array([value(solution) for solution in by.values()], dtype=float))
-        for label, by in along.items()
-    ]
-    return figures.curves(title, lines, "alpha", f"powers-{name}-{title}", logarithmic=False, truth=truth)
-
-
-def _off(left: Solution, right: Solution) -> float | None:
-    if left.probabilities is None or right.probabilities is None or not left.probabilities.size:
-        return None
-    return float(np.abs(left.probabilities - right.probabilities).max())
-
-
-def _mean_off(left: Solution, right: Solution) -> float | None:
-    a, b, cov = left.test_latent_mean, right.test_latent_mean, right.test_latent_cov
-    if a is None or b is None or cov is None or not a.size:
-        return None
-    return float((np.abs(a - b) / np.sqrt(np.einsum("tll->tl", cov))).max())
-
-
-def _var_ratio(left: Solution, right: Solution) -> float | None:
-    a, b = left.test_latent_cov, right.test_latent_cov
-    if a is None or b is None or not a.size:
-        return None
-    return float((np.einsum("tll->tl", a) / np.einsum("tll->tl", b)).mean())
-
-
-_DISTANCES: tuple[tuple[str, Callable[[Solution, Solution], float | None], float], ...] = (
-    ("largest difference in probability", _off, 0.0),
-    ("largest difference of a test mean, in deviations", _mean_off, 0.0),
-    ("mean ratio of test variances to the truth", _var_ratio, 1.0),
-)
+        by_problem.setdefault(solution.problem.name, []).append(solution)
+    nearest: dict[str, float] = {}
+    for result in run.results:
+        nearest[result.problem] = max(nearest.get(result.problem, -1.0), _closeness(result))
+    drawn: list[Markup] = []
+    undrawn: list[str] = []
+    with figures.style():
+        for name in sorted(by_problem, key=lambda name: -nearest.get(name, -1.0)):
+            if room > 0:
+                # safe to mark: the template escapes what came from outside
+                text = Markup(template.render(section=section(name, by_problem[name])))
+                room -= len(text.encode())
+                if room > 0:
+                    drawn.append(text)
+                    continue
+            undrawn.append(name)
+    return drawn, sorted(undrawn)
 
 
 # -- tables --------------------------------------------------------------------------------------------------
 
 
-def _row(solution: Solution) -> dict[str, Any]:
-    return {
-        "label": solution.label,
-        "evidence": "" if solution.log_evidence is None else f"{solution.log_evidence:.6g}",
-        "se": "" if solution.log_evidence_se is None else f"± {solution.log_evidence_se:.2g}",
-        "kind": "" if solution.log_evidence is None else solution.log_evidence_kind,
-        "target": "" if solution.log_evidence is None else f"{solution.evidence_target}, {solution.prior_model}",
-        "converged": solution.converged,
-        "iterations": solution.iterations,
-        "residual": "" if solution.residual is None else f"{solution.residual:.2g}",
-        "improper": solution.n_improper,
-        "seconds": table.seconds(solution.seconds),
-        "settings": _pairs(solution.settings),
-    }
-
-
 def _chain(solution: Solution) -> dict[str, Any]:
     errors = {
-        name: float(np.max(values))
+        name: float(values.max())
         for name in ("latent_mean_se", "probabilities_se")
         if (values := getattr(solution, name)) is not None and values.size
     }

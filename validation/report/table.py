@@ -13,6 +13,8 @@ from rich.text import Text
 from validation.checks.core import Result
 from validation.checks.runner import Run
 from validation.mutation import power
+from validation.report import moved
+from validation.report.moved import Move, Verdict, Verdicts
 from validation.selftest import SelfTest, Trial
 
 if TYPE_CHECKING:
@@ -34,6 +36,9 @@ COLUMNS = (
     "seconds",
     "why",
 )
+
+# what a verdict counts as in a summary
+WORDS = {"PASS": "passed", "FAIL": "failed", "ERROR": "errors", "SKIP": "skipped"}
 
 COLOURS = {
     "PASS": "green",
@@ -70,6 +75,11 @@ def frame(results: Iterable[Result]) -> pd.DataFrame:
 
 
 # -- for people ----------------------------------------------------------------------------------------------
+
+
+def verdicts(results: Iterable[Result]) -> Verdicts:
+    """All verdicts as `validation.report.moved` compares them: as checks.csv would be read again."""
+    return moved.verdicts({name: getattr(r, name) for name in COLUMNS} for r in results)
 
 
 def number(value: float) -> str:
@@ -220,6 +230,44 @@ def _parts(line: str) -> list[str]:
     """The summary in three lines: counts, the largest ratio, what was not judged."""
     counts, *others = line.split("; ", 2)
     return [counts, *others]
+
+
+def print_moves(console: Console, moves: Sequence[Move], earlier: str) -> None:
+    """What moved against an earlier run: a heading for each kind, the largest moves under it."""
+    console.print()
+    told = _folded(f"against {earlier}: {moved.summary(moves)}", columns_of(console))
+    console.print(Text(told, style="bold"), soft_wrap=True)
+    groups: dict[str, list[Move]] = {}
+    for move in moves:
+        groups.setdefault(move.kind, []).append(move)
+    for kind, group in groups.items():
+        console.print(Text(f"{kind}:", style=_MOVED.get(kind, "dim")), soft_wrap=True)
+        for move in group[:_MOST_MOVES]:
+            text = f"{move.check} on {move.problem}: {moved_numbers(move)}"
+            console.print(Text(_folded(text, columns_of(console), 2)), soft_wrap=True)
+        if len(group) > _MOST_MOVES:
+            console.print(Text(f"  and {len(group) - _MOST_MOVES} more (report.html, --json)", style="dim"))
+
+
+_MOVED = {"turned red": "bold red", "no longer judged": "yellow", "gone": "yellow", "limit raised": "yellow"}
+_MOST_MOVES = 10
+
+
+def moved_numbers(move: Move) -> str:
+    """Before and after, as one reads them."""
+
+    def shown(verdict: Verdict | None) -> str:
+        if verdict is None:
+            return "nothing"
+        if math.isnan(verdict.observed):
+            return verdict.verdict
+        told = f"{verdict.verdict} {_number(verdict.observed)}"
+        return told if math.isnan(verdict.ratio) else f"{told} ({ratio(verdict.ratio) or 0} of {number(verdict.limit)})"
+
+    def _number(value: float) -> str:
+        return f"{value:.6g}" if move.kind == "number changed" else number(value)
+
+    return f"{shown(move.before)} -> {shown(move.after)}"
 
 
 _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from validation import Solution, problems
-from validation.report import figures, page
+from validation.report import figures, sections
 
 
 def answer(alpha: float, method: str = "pep") -> Solution:
@@ -24,7 +24,7 @@ def answer(alpha: float, method: str = "pep") -> Solution:
 
 def drawn(solutions: list[Solution]) -> list[str]:
     with figures.style():
-        return [str(panel) for found in page._powers(solutions, "x") for panel in found.panels]
+        return [str(panel) for found in sections._powers(solutions, "x") for panel in found.panels]
 
 
 def test_three_powers_make_a_curve_and_two_do_not() -> None:
