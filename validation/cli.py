@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation import catalogue
+from validation import as_json, catalogue
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
 from validation.solve import ImplementationError, implementations, methods, solve, versions
@@ -111,6 +111,8 @@ later(app, "reproduce", "Run an experiment of a paper again and set what it prin
 EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 MOST_SUSPECTS = 3  # that are listed
 
+AsJson = Annotated[bool, typer.Option("--json", help="machine-readable")]
+
 OptionValues = Annotated[
     list[str] | None, typer.Option("--option", "-o", help="method option as name=value; repeatable")
 ]
@@ -120,6 +122,7 @@ OptionValues = Annotated[
 def problems_command(
     name: Annotated[str | None, typer.Argument(help="a problem to describe; all are listed without it")] = None,
     output: Annotated[Path | None, typer.Option("--output", help="write the problem to this .npz")] = None,
+    json_wanted: AsJson = False,
 ) -> None:
     """List the built-in problems, describe one, or write one to a .npz."""
     from validation import problems
@@ -128,6 +131,9 @@ def problems_command(
     if name is None:
         if output is not None:
             raise typer.BadParameter("--output: found it without a problem, expected the problem's name too")
+        if json_wanted:
+            sys.stdout.write(as_json.text([_listed(key) for key in problems.names()]))
+            return
         table = Table("problem", "likelihood", "n", "d", "C", "m", "prior", "what it is there for", box=None)
         for key in problems.names():
             p = problems.get(key)
@@ -138,9 +144,22 @@ def problems_command(
     problem = load_problem(name)
     if output is not None:
         problem.save(output)
+    if json_wanted:
+        sys.stdout.write(as_json.text(as_json.problem_values(problem)))
+    elif output is not None:
         console.print(f"{output}: {problem.name}, n = {problem.n}, d = {problem.d}", soft_wrap=True)
-        return
-    console.print(describe_problem(problem))
+    else:
+        console.print(describe_problem(problem))
+
+
+def _listed(name: str) -> dict[str, Any]:
+    """A row of `triad problems`."""
+    from validation import problems
+
+    p = problems.get(name)
+    sizes = {"n": p.n, "d": p.d, "n_classes": p.n_classes, "m": p.m, "t": p.t}
+    kinds = {"likelihood": p.likelihood, "kernel": p.kernel, "prior_model": p.prior_model, "epsilon": p.epsilon}
+    return {"name": name, **kinds, **sizes, "purpose": problems.purpose(name)}
 
 
 @app.command("solve")
@@ -153,6 +172,7 @@ def solve_command(
     verbose: Annotated[
         bool, typer.Option("--verbose", help="the whole traceback if the implementation raises")
     ] = False,
+    json_wanted: AsJson = False,
 ) -> None:
     """Ask one implementation for its answer to one problem."""
     from validation import storage
@@ -169,6 +189,9 @@ def solve_command(
         raise
     if output is not None:
         solution.save(output)
+    if json_wanted:
+        sys.stdout.write(as_json.text(as_json.solution_values(solution)))
+        raise typer.Exit(0 if solution.converged else EXIT_DIFFERENT)
     console = plain_console()
     console.print(describe_solution(solution))
     if not solution.converged:
@@ -183,7 +206,7 @@ def compare_command(
     band: Annotated[list[str] | None, typer.Option("--band", help="quantity=largest discrepancy; repeatable")] = None,
     limit: Annotated[float | None, typer.Option("--limit", help="identity limit in place of the derived one")] = None,
     why: Annotated[bool, typer.Option("--why", help="print the reason of every limit")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+    json_wanted: AsJson = False,
     usual: Annotated[
         bool,
         typer.Option("--suspects/--no-suspects", help="if they disagree, try the usual suspects (20 s at most)"),
@@ -201,8 +224,8 @@ def compare_command(
     rows = comparing.compare(a, b, bands, limit)
     failed = [row for row in rows if row.verdict == "FAIL"]
     passed = [row for row in rows if row.verdict == "PASS"]
-    if as_json:
-        sys.stdout.write(json.dumps([json_row(row) for row in rows], indent=2, allow_nan=False) + "\n")
+    if json_wanted:
+        sys.stdout.write(as_json.text([row._asdict() for row in rows]))
     else:
         console = plain_console()
         console.print(f"{a.label} against {b.label} on {a.problem.name}", soft_wrap=True)
@@ -259,18 +282,41 @@ def methods_command(
     options: Annotated[
         bool, typer.Option("--options", help="the options of all methods, as the page of the docs")
     ] = False,
+    json_wanted: AsJson = False,
 ) -> None:
     """List the methods of both witnesses, the truths, and who can be asked; or the options of one method."""
     if truths and not markdown:
         raise typer.BadParameter("--truths: found it alone, expected --markdown too")
     if sum((method is not None, markdown, options)) > 1:
         raise typer.BadParameter("found several of METHOD, --markdown, --options, expected one of them")
-    if markdown:
+    if json_wanted and (markdown or options):
+        raise typer.BadParameter("--json: found it with --markdown or --options, expected one of them")
+    if json_wanted:
+        sys.stdout.write(as_json.text(_catalogue() if method is None else _options(method)))
+    elif markdown:
         sys.stdout.write(catalogue.truths_markdown() if truths else catalogue.methods_markdown())
     elif options or method is not None:
         _print_options(method)
     else:
         _print_methods()
+
+
+def _catalogue() -> dict[str, Any]:
+    known = methods()
+    return {
+        "methods": [entry._asdict() for entry in catalogue.METHODS],
+        "truths": [entry._asdict() for entry in catalogue.TRUTHS],
+        "implementations": [
+            {"implementation": name, "from": origin, "methods": known.get(name)}
+            for name, origin in implementations().items()
+        ],
+    }
+
+
+def _options(method: str) -> list[dict[str, Any]]:
+    from validation import options as option_tables
+
+    return [row._asdict() for row in option_tables.rows(method)]
 
 
 def _print_options(method: str | None) -> None:
@@ -369,12 +415,6 @@ def fail(message: str, code: int) -> NoReturn:
 def plain_console() -> Console:
     """A console that takes text as it is: names come from files and are no markup."""
     return Console(markup=False, emoji=False, highlight=False)
-
-
-def json_row(row: Row) -> dict[str, Any]:
-    """A row as JSON can hold it: a number that is none, or infinite, becomes null."""
-    values = row._asdict()
-    return values | {key: values[key] if math.isfinite(values[key]) else None for key in ("observed", "limit")}
 
 
 def load_problem(name: str) -> Problem:

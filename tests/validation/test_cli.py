@@ -437,6 +437,29 @@ def strict(text):
 
 
 @pytest.mark.parametrize(
+    ("arguments", "code", "holds"),
+    [
+        (["problems"], 0, lambda rows: {"two-points", "toy"} <= {row["name"] for row in rows}),
+        (["problems", "two-points"], 0, lambda values: len(values["X"]) == 2 and values["Z"] is None),
+        (["methods"], 0, lambda values: {entry["method"] for entry in values["methods"]} >= {"ep", "x-gpc"}),
+        (["methods", "ep"], 0, lambda rows: "damping" in {row["name"] for row in rows}),
+        (["solve", "fast", "x-gpc", "two-points"], 0, lambda values: values["log_evidence"] < 0.0),
+        (["solve", "fast", "x-gpc", "toy", "-o", "max_iterations=1"], 1, lambda values: values["converged"] is False),
+    ],
+)
+def test_commands_give_json_and_nothing_else(triad, arguments, code, holds):
+    got, out, _ = triad(*arguments, "--json")
+    assert got == code
+    assert holds(json.loads(out))
+
+
+def test_two_forms_at_once_are_refused(triad):
+    got, _, err = triad("methods", "--json", "--markdown")
+    assert got == 2
+    assert "expected one of them" in " ".join(err.split())
+
+
+@pytest.mark.parametrize(
     ("left", "right", "code"),
     [
         ("a", "b", 0),

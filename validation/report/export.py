@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Sequence
 from typing import Any
 from xml.etree import ElementTree
 
+from validation import as_json
 from validation.checks.core import Result
 from validation.checks.runner import Run
 from validation.report import table
@@ -31,7 +30,7 @@ def json_text(run: Run, moved: Sequence[Move] | None = None) -> str:
         },
         "versions": run.versions,
         "verdicts": [
-            {name: finite(getattr(result, name)) for name in (*table.COLUMNS, "unit", "question", "reproduce")}
+            {name: getattr(result, name) for name in (*table.COLUMNS, "unit", "question", "reproduce")}
             for result in run.results
         ],
     }
@@ -41,16 +40,11 @@ def json_text(run: Run, moved: Sequence[Move] | None = None) -> str:
             | {"before": _verdict(move.before), "after": _verdict(move.after)}
             for move in moved
         ]
-    return json.dumps(content, indent=1, allow_nan=False) + "\n"
-
-
-def finite(value: Any) -> Any:
-    """The value, or None for a number that JSON does not know."""
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return as_json.text(content)
 
 
 def _verdict(verdict: Verdict | None) -> dict[str, Any] | None:
-    return None if verdict is None else {name: finite(value) for name, value in verdict._asdict().items()}
+    return None if verdict is None else verdict._asdict()
 
 
 def junit(run: Run) -> str:
