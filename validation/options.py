@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from validation import arguments
 from validation.quoting import shown
+from validation.solve import methods
 
 _TABLES = {"reference": "reference.common.options", "fast": "fast.core.options", "gibbs": "gibbs.core.options"}
 
@@ -55,6 +56,11 @@ def options_of(implementation: str, method: str) -> dict[str, Option]:
         return {"digits": _Digits()}
     if implementation not in _TABLES:
         return {}
+    row = getattr(
+        importlib.import_module(f"validation.implementations.{implementation}").answer.entry(method), "row", None
+    )
+    if row is not None:
+        return row
     table: Mapping[str, dict[str, Option]] = importlib.import_module(_TABLES[implementation]).METHODS
     return dict(table[method])
 
@@ -98,7 +104,7 @@ def rows(method: str) -> list[Row]:
     Raises ValueError for a method that no witness has, with the near misses.
     """
     found: dict[tuple[Any, ...], Row] = {}
-    for witness, has in _methods().items():
+    for witness, has in methods().items():
         for option in options_of(witness, method).values() if method in has else ():
             alike = tuple(getattr(option, name, None) for name in ("name", "kind", "interval", "choices", "default"))
             row = found.get(alike)
@@ -106,7 +112,7 @@ def rows(method: str) -> list[Row]:
                 row = Row(option.name, option.expected, repr(option.default), option.meaning, ())
             found[alike] = row._replace(witnesses=(*row.witnesses, witness))
     if not found:
-        known = sorted({name for has in _methods().values() for name in has})
+        known = sorted({name for has in methods().values() for name in has})
         close = get_close_matches(method, known, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(known)}{hint}")
@@ -122,14 +128,9 @@ def markdown() -> str:
         "prints one of these tables; on the command line an option is `-o name=value`, in Python a keyword of `solve`.",
         "The page is written by `triad methods --options > docs/options.md`.",
     ]
-    for method in dict.fromkeys(name for has in _methods().values() for name in has):
+    for method in dict.fromkeys(name for has in methods().values() for name in has):
         lines += ["", f"## {method}", "", "| option | may be | default | meaning | taken by |", "|---|---|---|---|---|"]
         for row in rows(method):
             cells = (f"`{row.name}`", row.expected, f"`{row.default}`", row.meaning, ", ".join(row.witnesses))
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _methods() -> dict[str, tuple[str, ...]]:
-    known = {witness: tuple(importlib.import_module(place).METHODS) for witness, place in _TABLES.items()}
-    return known | {"quadrature": ("exact",)}

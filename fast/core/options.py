@@ -1,21 +1,25 @@
-"""The options of all methods, typed: what each may be, what it is where nobody says, and what it means.
+"""The options of all methods, declared once by concern: type, range, default and meaning of each.
 
-One record a name (`OPTIONS`); for each method the options that a user may set, with their defaults (`METHODS`), and for
-the classifiers the parameters of their constructors (`ESTIMATORS`). Doors check what they are given against them before
-any work, whether the option is used or not.
+A concern is a frozen value (`Iteration`, `Steps`, `Storage`, ...). The options of a method are a class that inherits
+the concerns it needs and adds its own fields, and a method is `fit(data, prior, options)`. A value is checked where it
+is made, by name, whether an option will be used or not; numbers are plain ones then, names a tuple, batches arrays. The
+table behind `solve` and `triad solve -o`, the page docs/options.md and the parameters of the classifiers are made from
+these declarations. A subclass changes a default by `max_iterations: int = 1000` and keeps the rest of the declaration;
+with `option(...)` it declares the field again.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import wraps
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from os import PathLike
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from fast.core.checks import Option
+from fast.core.declare import Options, option, with_checks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -24,95 +28,323 @@ _HYPERPRIORS = ("half-student-t", "half-student-t-absolute")
 _POSITIVE, _COUNT = "(0, inf)", "[1, inf)"
 # changes are differences of successive points: a share s leaves them eps / s of relative rounding, which must stay
 # below the s that an estimate of the contraction, a rate of 1 - s, resolves: s is at least the root of eps
-_SHARE = "[1e-8, 1]"
+SHARE = "[1e-8, 1]"
 
-OPTIONS: dict[str, Option] = {
-    option.name: option
-    for option in (
-        Option("tolerance", "number", "change at which an iteration has arrived", "(0, 1)"),
-        Option("max_iterations", "integer", "iterations after which a loop gives up and its answer says so", _COUNT),
-        Option("damping", "number", "share of a site's change that is made", _SHARE),
-        Option("inner_damping", "number", "damping of the inner EP", _SHARE),
-        # (E(alpha) - E(0)) / alpha: without labelling errors energies fall without bound as alpha -> 0, and below 1e-8
-        # what is left of them is rounding and overflow
-        Option("alpha", "number", "power of the divergence; 0 is variational inference, 1 is EP", "0 or [1e-8, 1]"),
-        Option("nat_rate", "number", "rate of the natural-gradient steps", _SHARE),
-        Option("rate", "number", "first rate of the steps on the prior", _POSITIVE),
-        Option("learning_rate", "number", "rate of Adam's steps on the prior", _POSITIVE),
-        Option(
-            "learn_tolerance", "number", "projected gradient at which a search over the prior has arrived", _POSITIVE
-        ),
-        Option("learning_tolerance", "number", "the same, of the searches of one latent function", _POSITIVE),
-        Option("learning_iterations", "integer", "iterations of a search over the prior", _COUNT),
-        Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
-        Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
-        Option("restarts", "integer", "further searches over the prior, from drawn starts", "[0, inf)"),
-        Option("batches", "batches", "rows of each mini-batch"),
-        Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),
-        Option("batch_size", "integer", "rows of a drawn mini-batch", _COUNT),
-        Option("n_steps", "integer", "steps, of mini-batches or of a search over the prior", "[1, 2147483647]"),
-        Option("window", "integer", "steps over which a stopping rule averages", _COUNT),
-        Option("stop", "number", "average change below which steps end; None: never", "[0, inf)", optional=True),
-        Option("check_every", "integer", "steps between two measurements of the change", _COUNT),
-        Option("rebuild_every", "integer", "steps between two sums of q from all sites", _COUNT),
-        Option("seed", "integer", "of all that is drawn", "[0, inf)"),
-        Option("learn", "names", "what of the prior is learned", choices=(*_PRIOR, "Z")),
-        Option("optimizer", "choice", "of a search over the prior", choices=("adam", "lbfgs")),
-        Option(
-            "scheme",
-            "choice",
-            "how sweeps and steps on the prior alternate",
-            choices=("outer", "inner-approximate", "inner-exact"),
-        ),
-        Option("gradient_rule", "choice", "equation of the gradient", choices=("10", "exact")),
-        Option("factors", "choice", "one site a pair of classes, or one a datum", choices=("pairwise", "datum")),
-        Option("count", "choice", "how many factors share the tied site", choices=("all", "per-class")),
-        Option("schedule", "choice", "q refreshed after all sites, or after each", choices=("parallel", "sequential")),
-        Option("inner", "choice", "inner EP to convergence, or one step a visit", choices=("converged", "incremental")),
-        Option("inner_schedule", "choice", "schedule of the inner EP", choices=("sequential", "parallel")),
-        Option("lambda_", "choice", "site precisions of qep", choices=("diagonal", "full")),
-        Option("prediction", "choice", "rule of the class probabilities", choices=("inner-ep", "quadrature")),
-        Option("prediction_nodes", "integer", "nodes of that rule a direction", "[2, 200]"),
-        Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, 200]"),
-        Option("sits_on", "choice", "what the hyperprior is a density of", choices=("field", "root")),
-        Option(
-            "map_density", "choice", "whether the maximum is of the density of x or of log x", choices=("value", "log")
-        ),
-        Option("tied_factor", "choice", "what the tied factor may be", choices=("any", "gaussian")),
-        Option(
-            "expectation", "choice", "how the energies' expectations are taken", choices=("quadrature", "monte-carlo")
-        ),
-        Option("n_draws", "integer", "draws of the Monte Carlo expectations", "[2, 2147483647]"),
-        Option("energy", "choice", "the energy that is minimised", choices=("apep", "arpep", "rpapep")),
-        Option("likelihood", "choice", "of the labels", choices=("logit", "probit")),
-        Option(
-            "moments", "choice", "which moments of the latent values the answer has", choices=("none", "diag", "full")
-        ),
-        Option("gradients", "flag", "whether the answer has gradients of log Z"),
-        Option("trace", "flag", "whether log Z is kept after each sweep or step"),
-        Option("accelerate", "flag", "whether Anderson mixing may shorten the way to the same fixed point"),
-        Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
-        Option("shared", "flag", "one prior and one Z for all classes"),
-        Option("evaluate", "flag", "whether log Z of all data is worked out at the end"),
-        Option("curvature", "flag", "whether second derivatives are wanted"),
-        Option("block_size", "integer", "rows handled at a time", _COUNT),
-        Option("pool_size", "integer", "rows that are shuffled together", _COUNT),
-        Option("memory_budget", "number", "bytes that may be kept between sweeps", "[0, inf)"),
-        Option("holdout_every", "integer", "steps between two scores of the held-out rows", _COUNT),
-        Option("n", "integer", "rows of an epoch", _COUNT),
-        Option("site_file", "path", "file in which the sites live"),
-        Option("checkpoint", "path", "file from which and into which a run continues"),
-        Option("checkpoint_every", "integer", "steps between two checkpoints", _COUNT),
-        Option("callback", "callable", "called with the state after every sweep or step"),
-        # arrays and functions, looked at by the door that takes them
-        Option("holdout", "data", "held-out inputs and labels"),
-        Option("initial_c", "data", "local parameters to start from"),
-        Option("initial_xi", "data", "local parameters to start from"),
-        Option("smoothness", "data", "order of the Matern kernel"),
-        Option("start", "data", "where an iteration starts"),
-        Option("expected", "data", "expected log density and its slopes"),
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Iteration(Options):
+    """When an iteration to a fixed point ends."""
+
+    tolerance: float = option("number", "change at which an iteration has arrived", "(0, 1)", default=1e-10)
+    max_iterations: int = option(
+        "integer", "iterations after which a loop gives up and its answer says so", _COUNT, default=10_000
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Watched(Options):
+    """Who looks on."""
+
+    callback: Callable[[Any], Any] | None = option(
+        "callable", "called with the state after every sweep or step", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Traced(Options):
+    """What is kept of the way."""
+
+    trace: bool = option("flag", "whether log Z is kept after each sweep or step", default=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Damped(Options):
+    """How far a step goes."""
+
+    damping: float = option("number", "share of a site's change that is made", SHARE, default=1.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Accelerated(Options):
+    """How the steps are chained."""
+
+    accelerate: bool = option(
+        "flag", "whether Anderson mixing may shorten the way to the same fixed point", default=True
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Blocks(Options):
+    """How much is in memory at a time."""
+
+    block_size: int = option("integer", "rows handled at a time", _COUNT, default=4096)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Storage(Blocks):
+    """What is kept in memory."""
+
+    memory_budget: float = option("number", "bytes that may be kept between sweeps", "[0, inf)", default=2**30)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpointed(Options):
+    """Where a run continues from and into."""
+
+    checkpoint: str | PathLike[str] | None = option(
+        "path", "file from which and into which a run continues", default=None
+    )
+    checkpoint_every: int = option("integer", "steps between two checkpoints", _COUNT, default=100)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps(Options):
+    """Mini-batches: given, or drawn by size, number and seed."""
+
+    batches: Sequence[Any] | None = option("batches", "rows of each mini-batch", default=None)
+    batch_size: int | None = option("integer", "rows of a drawn mini-batch", _COUNT, default=None)
+    n_steps: int | None = option(
+        "integer", "steps, of mini-batches or of a search over the prior", "[1, 2147483647]", default=None
+    )
+    seed: int = option("integer", "of all that is drawn", "[0, inf)", default=0)
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether mini-batches are asked for."""
+        return self.batches is not None or self.batch_size is not None or self.n_steps is not None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scheduled(Options):
+    """Rate and end of natural-gradient steps on one latent function."""
+
+    init_batches: Sequence[Any] | None = option(
+        "batches", "mini-batches that start the adaptive rate, without stepping", default=None
+    )
+    rate: float | str | tuple[Any, ...] = option(
+        "rate", "rate of the natural-gradient steps", SHARE, choices=("adaptive",), default="adaptive"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stopping(Options):
+    """When steps end by themselves."""
+
+    window: int = option("integer", "steps over which a stopping rule averages", _COUNT, default=5)
+    stop: float | str | None = option(
+        "number", "average change below which steps end; None: never", "[0, inf)",
+        choices=("default",), optional=True, default="default",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learning(Options):
+    """What is learned besides q."""
+
+    learn: Sequence[str] = option("names", "what of the prior is learned", choices=(*_PRIOR, "Z"), default=())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassLearning(Options):
+    """The same of full GPs, which have no inducing points."""
+
+    learn: Sequence[str] = option("names", "what of the prior is learned", choices=_PRIOR, default=())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Search(Learning):
+    """Searches by L-BFGS-B over the prior of one latent function."""
+
+    learning_iterations: int = option("integer", "iterations of a search over the prior", _COUNT, default=200)
+    learning_tolerance: float = option(
+        "number", "projected gradient at which a search over the prior has arrived", _POSITIVE, default=1e-5
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Restarts(Options):
+    """Further searches from elsewhere."""
+
+    restarts: int = option("integer", "further searches over the prior, from drawn starts", "[0, inf)", default=0)
+    seed: int = option("integer", "of all that is drawn", "[0, inf)", default=0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Optimizer(Options):
+    """Who searches over the prior; None: what suits the data that a step takes."""
+
+    optimizer: str | None = option("choice", "of a search over the prior", choices=("adam", "lbfgs"), default=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AdamRate(Options):
+    """Steps of Adam on the prior of one latent function."""
+
+    learning_rate: float = option("number", "rate of Adam's steps on the prior", _POSITIVE, default=0.01)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training(Learning, Optimizer):
+    """Searches and steps over the priors of several classes with inducing points."""
+
+    rate: float | None = option("number", "first rate of the steps on the prior", _POSITIVE, default=None)
+    learn_tolerance: float = option(
+        "number", "projected gradient at which a search over the prior has arrived", _POSITIVE, default=1e-5
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Alternating(Options):
+    """How sweeps and steps on the prior take turns."""
+
+    scheme: str | None = option(
+        "choice",
+        "how sweeps and steps on the prior alternate",
+        choices=("outer", "inner-approximate", "inner-exact"),
+        default=None,
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Maximum(Options):
+    """What the maximum over the prior's parameters is a maximum of."""
+
+    sits_on: str = option("choice", "what the hyperprior is a density of", choices=("field", "root"), default="field")
+    map_density: str = option(
+        "choice", "whether the maximum is of the density of x or of log x", choices=("value", "log"), default="value"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Scheduling(Options):
+    """Which sites are refreshed before q is."""
+
+    schedule: str = option(
+        "choice", "q refreshed after all sites, or after each", choices=("parallel", "sequential"), default="parallel"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Evaluated(Options):
+    """What a run of steps ends with."""
+
+    evaluate: bool = option("flag", "whether log Z of all data is worked out at the end", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Powered(Options):
+    """Which divergence."""
+
+    # (E(alpha) - E(0)) / alpha: without labelling errors energies fall without bound as alpha -> 0, and below 1e-8
+    # what is left of them is rounding and overflow
+    alpha: float = option(
+        "number", "power of the divergence; 0 is variational inference, 1 is EP", "0 or [1e-8, 1]", default=0.5
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Mislabelled(Options):
+    """The likelihood of labels that may be wrong."""
+
+    epsilon: float = option("number", "probability of a labelling error", "[0, 1)", default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Link(Options):
+    """The likelihood of two classes."""
+
+    likelihood: str = option("choice", "of the labels", choices=("logit", "probit"), default="logit")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gradients(Options):
+    """What an answer has besides q: of `solve`."""
+
+    gradients: bool = option("flag", "whether the answer has gradients of log Z", default=True)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GradientRule(Options):
+    """Which equation the gradient is of."""
+
+    gradient_rule: str = option("choice", "equation of the gradient", choices=("10", "exact"), default="10")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Moments(Options):
+    """What an answer has of the latent values: of `solve`."""
+
+    moments: str = option(
+        "choice",
+        "which moments of the latent values the answer has",
+        choices=("none", "diag", "full"),
+        default="diag",
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nodes(Options):
+    """Quadrature of the class probabilities."""
+
+    prediction_nodes: int | None = option("integer", "nodes of that rule a direction", "[2, 200]", default=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Predicting(Nodes):
+    """How the class probabilities are worked out."""
+
+    prediction: str = option(
+        "choice", "rule of the class probabilities", choices=("inner-ep", "quadrature"), default="inner-ep"
+    )
+
+
+CONCERNS: tuple[type[Options], ...] = (
+    Iteration, Watched, Traced, Damped, Accelerated, Storage, Checkpointed, Steps, Stopping, Search, Restarts, AdamRate,
+    Training, Alternating, Maximum, Scheduling, Evaluated, Powered, Mislabelled, Link, Gradients, GradientRule, Moments,
+    Predicting,
+)  # fmt: skip
+
+# what only one method has and has not declared in its own class yet
+_SINGLE = (
+    Option("inner_damping", "number", "damping of the inner EP", SHARE),
+    Option("nat_rate", "number", "rate of the natural-gradient steps", SHARE),
+    Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
+    Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
+    Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),
+    Option("check_every", "integer", "steps between two measurements of the change", _COUNT),
+    Option("rebuild_every", "integer", "steps between two sums of q from all sites", _COUNT),
+    Option("factors", "choice", "one site a pair of classes, or one a datum", choices=("pairwise", "datum")),
+    Option("count", "choice", "how many factors share the tied site", choices=("all", "per-class")),
+    Option("inner", "choice", "inner EP to convergence, or one step a visit", choices=("converged", "incremental")),
+    Option("inner_schedule", "choice", "schedule of the inner EP", choices=("sequential", "parallel")),
+    Option("lambda_", "choice", "site precisions of qep", choices=("diagonal", "full")),
+    Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, 200]"),
+    Option("tied_factor", "choice", "what the tied factor may be", choices=("any", "gaussian")),
+    Option("expectation", "choice", "how the energies' expectations are taken", choices=("quadrature", "monte-carlo")),
+    Option("n_draws", "integer", "draws of the Monte Carlo expectations", "[2, 2147483647]"),
+    Option("energy", "choice", "the energy that is minimised", choices=("apep", "arpep", "rpapep")),
+    Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
+    Option("shared", "flag", "one prior and one Z for all classes"),
+    Option("curvature", "flag", "whether second derivatives are wanted"),
+    Option("pool_size", "integer", "rows that are shuffled together", _COUNT),
+    Option("holdout_every", "integer", "steps between two scores of the held-out rows", _COUNT),
+    Option("n", "integer", "rows of an epoch", _COUNT),
+    Option("site_file", "path", "file in which the sites live"),
+    # arrays and functions, looked at by the door that takes them
+    Option("holdout", "data", "held-out inputs and labels"),
+    Option("initial_c", "data", "local parameters to start from"),
+    Option("initial_xi", "data", "local parameters to start from"),
+    Option("smoothness", "data", "order of the Matern kernel"),
+    Option("start", "data", "where an iteration starts"),
+    Option("expected", "data", "expected log density and its slopes"),
+)
+
+_REQUIRED: Any = inspect.Parameter.empty
+OPTIONS: dict[str, Option] = {
+    **{name: replace(record, default=_REQUIRED) for one in CONCERNS for name, record in one.declared().items()},
+    **{record.name: record for record in _SINGLE},
 }
+OPTIONS["stop"] = replace(OPTIONS["stop"], choices=())
 
 
 def _optimizers(*choices: str) -> Option:
@@ -126,7 +358,7 @@ def _row(records: Mapping[str, Option], **defaults: Any) -> dict[str, Option]:
 
 _STEP = replace(OPTIONS["rate"], meaning="rate of AdaDelta's steps")
 _SCHEDULED = {
-    "rate": Option("rate", "rate", "rate of the natural-gradient steps", _SHARE, ("adaptive",)),
+    "rate": Option("rate", "rate", "rate of the natural-gradient steps", SHARE, ("adaptive",)),
     "stop": replace(OPTIONS["stop"], choices=("default",)),
 }
 _CLASSES = {"learn": replace(OPTIONS["learn"], choices=_PRIOR), "optimizer": _optimizers("lbfgs")}
@@ -256,10 +488,6 @@ METHODS: dict[str, dict[str, Option]] = {
         batch_size=None, n_steps=None, nat_rate=0.1, learn=(), optimizer=None, rate=0.001,
         learn_tolerance=1e-05, gradients=True, seed=0, trace=False, block_size=4096, callback=None,
     ),
-    "x-gpc": _row(
-        {}, tolerance=1e-10, max_iterations=10000, gradients=True, block_size=4096, accelerate=True, learn=(),
-        optimizer=None, learning_iterations=200, callback=None,
-    ),
     "x-gpc-svi": _row(
         _SCHEDULED, batches=None, batch_size=100, n_steps=None, init_batches=None, rate="adaptive", learn=(),
         learning_rate=0.01, seed=0, window=5, stop="default", trace=False, callback=None,
@@ -270,10 +498,9 @@ METHODS: dict[str, dict[str, Option]] = {
 ESTIMATORS: dict[str, Option] = {
     option.name: option
     for option in (
-        *(OPTIONS[name] for name in ("alpha", "batch_size", "count", "damping", "factors", "learning_rate")),
+        *(OPTIONS[name] for name in ("alpha", "batch_size", "count", "damping", "epsilon", "factors", "learning_rate")),
         *(OPTIONS[name] for name in ("n_fun", "n_upd", "shared")),
         replace(_STEP, name="rate"),
-        Option("epsilon", "number", "probability of a labelling error", "[0, 1)"),
         Option("hyperparameters", "choice", "whether the prior is learned", choices=("map", "fixed")),
         Option(
             "hyperprior",
@@ -318,23 +545,6 @@ def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], C
 
     Options are those parameters that the method's row or `OPTIONS` has; renamed: record of a parameter by another name.
     """
-    row = {**OPTIONS, **METHODS[method]}
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
-        options = {}
-        for name, parameter in signature.parameters.items():
-            if parameter.kind is parameter.KEYWORD_ONLY:
-                options[name] = replace(row[renamed.get(name, name)], name=name, default=parameter.default)
-
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            for name, value in kwargs.items():
-                if name in options:
-                    kwargs[name] = options[name].check(value)
-            return function(*args, **kwargs)
-
-        checked.options = options  # type: ignore[attr-defined]
-        return checked
-
-    return decorate
+    row = {**OPTIONS, **METHODS.get(method, {})}
+    row |= {name: row[other] for name, other in renamed.items()}
+    return lambda function: with_checks(function, row)

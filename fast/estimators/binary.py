@@ -10,6 +10,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.one_latent.online import Online, OnlinePosterior
@@ -57,6 +58,7 @@ class _BinaryClassifier(GPClassifier):
     _batch: ModuleType
     _stochastic: ModuleType
     _evidence: str
+    _learning: Any = None  # class of the options of fit_learning
 
     def __init__(
         self,
@@ -101,10 +103,15 @@ class _BinaryClassifier(GPClassifier):
         learn = self._learned(X)
         if learn:
             iterations = 100 if self.max_iter is None else inputs.count("max_iter", self.max_iter)
-            posterior, learned = module.fit_learning(X, codes, *start, learn=learn, learning_iterations=iterations)
+            if self._learning is None:
+                posterior, learned = module.fit_learning(X, codes, *start, learn=learn, learning_iterations=iterations)
+            else:
+                options = self._learning(learn=learn, learning_iterations=iterations)
+                posterior, learned = module.fit_learning(Data(X, codes), Prior(*start), options)
             n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
         else:
-            posterior = module.fit(X, codes, *start, max_iterations=10_000)
+            values = (X, codes, *start) if self._learning is None else (Data(X, codes), Prior(*start))
+            posterior = module.fit(*values)
             n_iter, converged = posterior.iterations, posterior.converged
             reason = "fixed point reached" if converged else "iteration limit reached"
         prior = posterior.prior
@@ -263,6 +270,7 @@ class XGPClassifier(_NaturalGradientClassifier):
     adaptive rate.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
     _batch, _stochastic, _evidence, _rate = x_gpc, x_gpc_svi, "elbo", "adaptive"
+    _learning = x_gpc.XGPCLearning
 
     def _likelihood(self) -> Any:
         return x_gpc_svi.PolyaGamma()

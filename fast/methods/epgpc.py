@@ -20,9 +20,10 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.checks import shown
-from fast.core.options import checked_options
+from fast.core.options import Storage, checked_options
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, log_expected_probit
 from fast.methods.svgpc import (
     ProbitPrediction,
@@ -32,7 +33,7 @@ from fast.methods.svgpc import (
     site_inducing_cov,
     site_inducing_mean,
 )
-from fast.methods.x_gpc import Prior, prepare
+from fast.methods.x_gpc import Prepared, prepare
 from fast.one_latent.learning import Learned
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
@@ -44,7 +45,7 @@ from fast.solve.site_iteration import Progress, Visit, settle
 class EPGPCPosterior:
     """q(u) and the sites at the fixed point."""
 
-    prior: Prior
+    prior: Prepared
     sites: SitePosterior
     cavity: Cavity
     link: LinkMoments  # log Z_i and its derivatives
@@ -101,7 +102,7 @@ class Sweep(NamedTuple):
     target_shift: FloatArray
 
 
-def sweep(prior: Prior, site_precision: FloatArray, site_shift: FloatArray) -> Sweep:
+def sweep(prior: Prepared, site_precision: FloatArray, site_shift: FloatArray) -> Sweep:
     """One parallel pass: q from all sites, their cavities, scales and updates; an improper cavity's site stays.
 
     Parameters
@@ -126,7 +127,7 @@ def sweep(prior: Prior, site_precision: FloatArray, site_shift: FloatArray) -> S
 
 @checked_options("epgpc")
 def converge(
-    prior: Prior,
+    prior: Prepared,
     *,
     damping: float = 1.0,
     tolerance: float = 1e-10,
@@ -175,7 +176,7 @@ def converge(
 
 
 def assemble(
-    prior: Prior,
+    prior: Prepared,
     found: Sweep,
     pair: tuple[FloatArray, FloatArray],
     trace: FloatArray,
@@ -260,7 +261,11 @@ def fit(
     if damping > 1.0:
         raise ValueError(f"damping: found {shown(damping)}, expected a number in [1e-8, 1]")
     max_iterations = inputs.count("max_iterations", max_iterations)
-    prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
+    prior = prepare(
+        Data(X, y),
+        Prior(variance, lengthscales, noise, jitter, Z),
+        Storage(block_size=block_size, memory_budget=memory_budget),
+    )
     return converge(
         prior,
         damping=damping,

@@ -29,8 +29,9 @@ from fast.core.checks import shown
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
-from fast.core.options import checked_options
+from fast.core.options import Storage, checked_options
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.kernel.kernels import gram
 from fast.methods.epgpc import EPGPCPosterior, assemble, refresh, sweep
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
@@ -430,7 +431,9 @@ def fit(
                 break
     tau, nu = run.precision, run.shift
     prior = prepare(
-        X, y, run.hyper.variance, run.hyper.lengthscales, run.hyper.noise, jitter, run.Z, block_size=block_size
+        Data(X, y),
+        Prior(run.hyper.variance, run.hyper.lengthscales, run.hyper.noise, jitter, run.Z),
+        Storage(block_size=block_size),
     )
     found = sweep(prior, tau, nu)
     gap = site_gap(tau, nu, found.target_precision, found.target_shift, found.sites.proj_var)

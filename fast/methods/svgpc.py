@@ -19,11 +19,12 @@ import numpy as np
 from fast.core import inputs
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows
-from fast.core.options import checked_options
+from fast.core.options import Storage, checked_options
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, class_probabilities, expected_log_probit
-from fast.methods.x_gpc import Prior, prepare
+from fast.methods.x_gpc import Prepared, prepare
 from fast.one_latent.learning import Learned, maximise
 from fast.one_latent.predict import full_latent, sparse_latent
 from fast.one_latent.prior import FullPrior
@@ -37,7 +38,7 @@ from fast.solve.site_iteration import Progress, Visit, settle
 class SVGPCPosterior:
     """q(u) at the fixed point."""
 
-    prior: Prior
+    prior: Prepared
     sites: SitePosterior
     link: LinkMoments  # E[log Phi] and its derivatives under q(f_i)
     site_precision: FloatArray  # (n,)
@@ -79,7 +80,7 @@ class ProbitPrediction:
     probability_mass: FloatArray  # (t,), their sum before normalising
 
 
-def site_inducing_mean(prior: Prior, posterior: SitePosterior) -> FloatArray:
+def site_inducing_mean(prior: Prepared, posterior: SitePosterior) -> FloatArray:
     """Mean of u under q: (m,).
 
     Parameters
@@ -90,7 +91,7 @@ def site_inducing_mean(prior: Prior, posterior: SitePosterior) -> FloatArray:
     return posterior.proj_mean.copy() if isinstance(prior, FullPrior) else prior.chol_K @ posterior.weights
 
 
-def site_inducing_cov(prior: Prior, posterior: SitePosterior, site_precision: FloatArray) -> FloatArray:
+def site_inducing_cov(prior: Prepared, posterior: SitePosterior, site_precision: FloatArray) -> FloatArray:
     """Covariance of u under q: (m, m).
 
     Parameters
@@ -129,7 +130,7 @@ def natural_target(link: LinkMoments, latent_mean: FloatArray) -> tuple[FloatArr
     return -link.curvature, link.slope - link.curvature * latent_mean
 
 
-def cond_var_of(prior: Prior) -> FloatArray | float:
+def cond_var_of(prior: Prepared) -> FloatArray | float:
     """Variance of f_i that the inducing values leave open: (n,), 0 for a full GP.
 
     Parameters
@@ -141,7 +142,7 @@ def cond_var_of(prior: Prior) -> FloatArray | float:
 
 @checked_options("svgpc")
 def converge(
-    prior: Prior,
+    prior: Prepared,
     *,
     tolerance: float = 1e-10,
     max_iterations: int = 10_000,
@@ -243,7 +244,11 @@ def fit(
     """
     tolerance = inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = inputs.count("max_iterations", max_iterations)
-    prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, block_size=block_size, memory_budget=memory_budget)
+    prior = prepare(
+        Data(X, y),
+        Prior(variance, lengthscales, noise, jitter, Z),
+        Storage(block_size=block_size, memory_budget=memory_budget),
+    )
     return converge(
         prior, tolerance=tolerance, max_iterations=max_iterations, accelerate=bool(accelerate), callback=callback
     )
@@ -251,7 +256,7 @@ def fit(
 
 @checked_options("svgpc")
 def predict_sites(
-    prior: Prior,
+    prior: Prepared,
     sites: SitePosterior,
     site_precision: FloatArray,
     X_test: Any,
@@ -362,7 +367,9 @@ def learn_prior(
 
     def posterior_at(hyper: Hyper, Z: FloatArray | None) -> Any:
         prior = prepare(
-            X, y, *hyper[:4], Z, smoothness=hyper.smoothness, block_size=block_size, memory_budget=memory_budget
+            Data(X, y),
+            Prior(*hyper[:4], Z, smoothness=hyper.smoothness),
+            Storage(block_size=block_size, memory_budget=memory_budget),
         )
         return converge(prior, start=start)
 

@@ -21,9 +21,10 @@ from fast.core.checks import shown
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows, solve_vector, squared_norms
-from fast.core.options import checked_options
+from fast.core.options import Storage, checked_options
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.ledger import equation
 from fast.likelihood.logit import expected_log_logit
 from fast.likelihood.probit import expected_log_probit
@@ -235,12 +236,14 @@ def fit(
     tolerance = inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = inputs.count("max_iterations", max_iterations)
     settings: dict[str, Any] = {"block_size": block_size, "memory_budget": memory_budget}
-    prior = prepare(X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, **settings)
+    prior = prepare(
+        Data(X, y), Prior(variance, lengthscales, noise, jitter, Z, smoothness=smoothness), Storage(**settings)
+    )
     converge = partial(svgpc.converge, max_iterations=max_iterations, expected=expected)
     hyper = prior.hyper
     if chosen and not isinstance(prior, FullPrior):
         hyper = _search(prior, expected, chosen, tolerance, max_iterations)
-        prior = prepare(X, y, *hyper[:4], Z, smoothness=smoothness, **settings)
+        prior = prepare(Data(X, y), Prior(*hyper[:4], Z, smoothness=smoothness), Storage(**settings))
     elif chosen:
         posterior, found = svgpc.learn_prior(
             converge,

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from fast.core.values import Data, Prior
 from fast.kernel.defaults import default_lengthscales
 from fast.kernel.kernels import PreparedKernel, se_ard, se_ard_vjp
 from fast.methods import x_gpc
 from fast.solve.adam import Packing
+from values_given import binary
 
 
 def largest(left, right):
@@ -55,9 +57,9 @@ def test_a_batch_search_ends_where_the_slopes_vanish_and_beats_its_start(full):
     X, y = separated(60 if full else 300)
     Z = None if full else X[:15]
     start = (1.0, np.array([1.0, 10.0, 1.0]), 0.1, 1e-4, Z)
-    first = x_gpc.fit(X, y, *start)
+    first = x_gpc.fit(Data(X, y), Prior(*start))
     learn = ("variance", "lengthscales", "noise")
-    best, found = x_gpc.fit_learning(X, y, *start, learn=learn)
+    best, found = x_gpc.fit_learning(Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=learn))
     assert best.elbo > first.elbo + 1.0
     # the search stopped by itself, by its gradient or by a change below 1e-13
     assert found.converged
@@ -73,9 +75,9 @@ def test_restarts_never_end_below_the_first_search_and_one_seed_repeats():
     X, y = separated(80)
     start = (1.0, np.array([30.0, 1.0, 30.0]), 0.1, 1e-4, X[:8])
     options = {"learn": ("variance", "lengthscales"), "learning_iterations": 25}
-    alone, _ = x_gpc.fit_learning(X, y, *start, **options)
-    best, _ = x_gpc.fit_learning(X, y, *start, **options, restarts=3, seed=5)
-    again, _ = x_gpc.fit_learning(X, y, *start, **options, restarts=3, seed=5)
+    alone, _ = x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, X, y, *start, **options))
+    best, _ = x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, X, y, *start, **options, restarts=3, seed=5))
+    again, _ = x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, X, y, *start, **options, restarts=3, seed=5))
     assert best.elbo >= alone.elbo
     assert best.elbo == again.elbo
 
@@ -83,8 +85,12 @@ def test_restarts_never_end_below_the_first_search_and_one_seed_repeats():
 def test_moving_inducing_points_raises_the_bound_further():
     X, y = separated(200)
     start = (2.0, np.array([1.0, 30.0, 30.0]), 0.05, 1e-4, X[:6])
-    held, _ = x_gpc.fit_learning(X, y, *start, learn=("variance",), learning_iterations=40)
-    free, found = x_gpc.fit_learning(X, y, *start, learn=("variance", "Z"), learning_iterations=40)
+    held, _ = x_gpc.fit_learning(
+        Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=("variance",), learning_iterations=40)
+    )
+    free, found = x_gpc.fit_learning(
+        Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=("variance", "Z"), learning_iterations=40)
+    )
     assert free.elbo > held.elbo + 1.0
     assert found.Z.shape == (6, 3)
 
@@ -102,7 +108,7 @@ def test_moving_inducing_points_raises_the_bound_further():
 def test_bad_settings_of_a_search_are_named(change, text):
     X, y = separated(20)
     with pytest.raises(ValueError, match=text):
-        x_gpc.fit_learning(X, y, 1.0, np.ones(3), 0.1, 1e-4, **change)
+        x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, X, y, 1.0, np.ones(3), 0.1, 1e-4, **change))
 
 
 def test_a_packing_gives_back_what_it_was_given(rng):

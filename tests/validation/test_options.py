@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from validation import options, problems, solve
+from validation.implementations.witness import Adapter
 from validation.options import checked, options_of
 from validation.solve import methods
 
@@ -47,8 +48,11 @@ def doors():
 
 @pytest.mark.parametrize(("witness", "method"), ROWS)
 def test_a_row_has_the_names_and_defaults_of_its_adapter(witness, method):
-    row = options_of(witness, method)
-    assert {name: option.default for name, option in row.items()} == keywords(adapter(witness, method))
+    row, asked = options_of(witness, method), adapter(witness, method)
+    if isinstance(asked, Adapter):  # made from the class that the adapter hands on: no second list
+        assert row.items() <= asked.options.declared().items()
+        return
+    assert {name: option.default for name, option in row.items()} == keywords(asked)
 
 
 @pytest.mark.parametrize(("witness", "method"), ROWS)
@@ -77,6 +81,8 @@ def test_the_fit_functions_are_doors():
             module = {"qep": "quadrature_ep", "qiep": "quadrature_ep", "laplace_tkp": "laplace"}.get(module, module)
             module = {"arpep": "apep", "rpapep": "apep", "bb_alpha": "apep"}.get(module, module)
             module = {"vi_jj_full": "vi_jj", "vi_jj_hybrid": "vi_jj"}.get(module, module)
+            if isinstance(adapter(witness, method), Adapter):  # its options are checked where they are made
+                continue
             assert any(name.startswith(f"fast.methods.{module}.fit") for name in names), method
     wanted = {
         "gibbs.models.softmax.sample",

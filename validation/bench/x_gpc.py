@@ -9,6 +9,7 @@ import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc
 from gibbs.draws.polya_gamma import sample_polya_gamma
 from validation import problems
@@ -22,7 +23,7 @@ def sweep(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 7) -> Ite
     X = rng.standard_normal((n, d))
     y = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
     Z = X[rng.permutation(n)[:m]]
-    prior = x_gpc.prepare(X, y, 2.0, np.full(d, 2.0), 0.01, 1e-6, Z)
+    prior = x_gpc.prepare(Data(X, y), Prior(2.0, np.full(d, 2.0), 0.01, 1e-6, Z))
     c = np.abs(rng.standard_normal(n)) + 0.1
 
     block = 1000

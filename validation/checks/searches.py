@@ -9,6 +9,7 @@ seen is returned.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -330,13 +331,14 @@ def _restart_promises() -> Iterable[str]:
     """Restarts of x-gpc: logarithms of the scales moved by standard normals, Z where it was, the best end."""
     from unittest import mock
 
+    from fast.core.values import Data, Prior
     from fast.methods import x_gpc
     from fast.one_latent.learning import Learned
 
     problem = line("logit")
     assert problem.Z is not None
-    data, rest = (problem.X, problem.y), (0.05, 1e-3)
-    learn = ("variance", "lengthscales", "Z")
+    data, prior = Data(problem.X, problem.y), Prior(1.2, [0.9], 0.05, 1e-3, problem.Z[0])
+    options = x_gpc.XGPCLearning(learn=("variance", "lengthscales", "Z"), restarts=3, seed=1)
     seen: list[Any] = []
 
     def stays(evaluate: Any, packing: Any, **options: Any) -> Learned:
@@ -345,13 +347,13 @@ def _restart_promises() -> Iterable[str]:
         return Learned(packing.hyper, packing.Z, np.array([value]), True, "stays", 1, 0)
 
     with mock.patch.object(x_gpc, "maximise", stays):
-        found, _ = x_gpc.fit_learning(*data, 1.2, [0.9], *rest, problem.Z[0], learn=learn, restarts=3, seed=1)
+        found, _ = x_gpc.fit_learning(data, prior, options)
     first = np.log([1.2, 0.9])
     wanted = np.exp(np.vstack([first, first + np.random.default_rng(1).standard_normal((3, 2))]))
     starts = np.array([[hyper.variance, hyper.lengthscales[0]] for hyper, _ in seen])
     yield "" if starts.shape == wanted.shape and np.allclose(starts, wanted, rtol=1e-12) else f"restarts at {starts}"
     yield "" if all(np.array_equal(Z, problem.Z[0]) for _, Z in seen) else "restarts move Z"
-    bounds = [x_gpc.fit(*data, v, [length], *rest, problem.Z[0]).elbo for v, length in wanted]
+    bounds = [x_gpc.fit(data, replace(prior, variance=v, lengthscales=[length])).elbo for v, length in wanted]
     yield "" if abs(found.elbo - max(bounds)) < 1e-8 else f"the best end is {max(bounds)}, not {found.elbo}"
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation import arguments
+from validation.implementations.witness import Adapter
 from validation.options import checked
 from validation.problem import Problem
 from validation.quoting import shown
@@ -30,10 +31,17 @@ def dispatcher(witness: str, package: str, adapters: Mapping[str, Sequence[str]]
                 raise ValueError(f"{package}.{name}: found {shown(method)} a second time, expected each method once")
             home[method] = name
 
-    def answer(method: str, problem: Problem, **options: Any) -> Solution:
-        function = importlib.import_module(f"{package}.{home[method]}").TABLE[method]
-        return function(problem, **checked(witness, method, options, problem.n))
+    def entry(method: str) -> Any:
+        return importlib.import_module(f"{package}.{home[method]}").TABLE[method]
 
+    def answer(method: str, problem: Problem, **options: Any) -> Solution:
+        given = checked(witness, method, options, problem.n)
+        asked = entry(method)
+        if isinstance(asked, Adapter):
+            return asked.answer(f"{witness} {method}", method, problem, given)
+        return asked(problem, **given)
+
+    answer.entry = entry  # type: ignore[attr-defined]
     answer.methods = tuple(home)  # type: ignore[attr-defined]
     answer.__module__ = package
     return answer

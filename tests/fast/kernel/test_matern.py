@@ -9,6 +9,7 @@ from fast.kernel.kernels import entries_vjp, gram, matern, se_ard
 from fast.kernel.matern import correlation, matern_slope, matern_value
 from fast.methods import x_gpc
 from fast.one_latent.quadratic_search import prepare as prepare_blocks
+from values_given import binary
 
 ORDERS = [0.3, 0.5, 1.0, 1.5, 2.2, 2.5, 7.3, 12.5, 99.7]
 
@@ -101,8 +102,8 @@ def test_smoothness_is_checked_and_priors_carry_it(make_problem):
     p = vars(make_problem())
     for wrong in (0.0, -1.0, np.nan, 1e4, 1e-3):
         with pytest.raises(ValueError, match="smoothness: found"):
-            x_gpc.prepare(**p, smoothness=wrong)
-    prior = x_gpc.prepare(**p, smoothness=1.5)
+            x_gpc.prepare(*binary(x_gpc.XGPCOptions, **p, smoothness=wrong))
+    prior = x_gpc.prepare(*binary(x_gpc.XGPCOptions, **p, smoothness=1.5))
     lazy = prepare_blocks(**p, smoothness=1.5)
     np.testing.assert_array_equal(prior.rows(0, 14), lazy.rows(0, 14))
     np.testing.assert_array_equal(prior.cond_var, lazy.cond_var)

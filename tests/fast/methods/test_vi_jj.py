@@ -9,6 +9,7 @@ from fast.likelihood.quadratic_bounds import jaakkola_jordan, jj_local
 from fast.methods import vi_jj, x_gpc
 from fast.one_latent.quadratic_search import Alternation, initial_moments, prepare, stage_one, stage_two
 from fast.one_latent.quadratic_sweep import evaluate, gradients_at
+from values_given import binary
 
 FITS = (vi_jj.fit, vi_jj.fit_full, vi_jj.fit_hybrid)
 
@@ -35,7 +36,7 @@ def dense_bound(p, dense, xi, mu, Sigma):
 @pytest.mark.verifies("izmailov2016", "alg1", "vi-jj-full", "vi-jj-hybrid", route="the Pólya-Gamma bound")
 def test_at_the_fixed_point_the_bound_is_the_polya_gamma_bound(make_problem, full, log_variance):
     p = vars(make_problem(variance=np.exp(log_variance), full=full))
-    other = x_gpc.fit(**p)
+    other = x_gpc.fit(*binary(x_gpc.XGPCOptions, **p))
     for fit in FITS:
         found = fit(**p)
         assert found.converged
@@ -167,7 +168,7 @@ def test_stage_two_climbs_the_collapsed_bound_at_held_xi(make_problem):
 def test_learning_ends_where_the_bound_of_x_gpc_has_its_maximum(make_problem, fit):
     p = vars(make_problem(n=60, m=8, noise=0.1))
     found = fit(**p, learn=("variance", "lengthscales"), tolerance=1e-6)
-    other, _ = x_gpc.fit_learning(**p, learn=("variance", "lengthscales"))
+    other, _ = x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, **p, learn=("variance", "lengthscales")))
     # Algorithm 1 stops on relative changes of 1e-6 an iteration, hundreds of which may be left
     np.testing.assert_allclose(found.elbo, other.elbo, rtol=5e-4)
     assert found.converged

@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc
+from values_given import binary, model_values
 
 
 def largest(left, right):
@@ -25,8 +27,10 @@ def test_a_sweep_does_not_depend_on_blocks_or_on_the_cache(budget, block_size):
     y = (X[:, 0] > 0).astype(int)
     arguments = (X, y, 3.0, np.array([1.0, 1.5, 2.0]), 0.1, 1e-6, X[:40])
     c = 0.1 + 5.0 * rng.random(333)
-    whole = x_gpc.sweep(x_gpc.prepare(*arguments), c)
-    parts = x_gpc.sweep(x_gpc.prepare(*arguments, block_size=block_size, memory_budget=budget), c)
+    whole = x_gpc.sweep(x_gpc.prepare(*binary(x_gpc.XGPCOptions, *arguments)), c)
+    parts = x_gpc.sweep(
+        x_gpc.prepare(*binary(x_gpc.XGPCOptions, *arguments, block_size=block_size, memory_budget=budget)), c
+    )
     # sums of 333 terms in another order, B conditioned below 1e2
     assert largest(parts.c, whole.c) < 1e-12
     assert largest(parts.evaluation.latent_mean, whole.evaluation.latent_mean) < 1e-12
@@ -41,7 +45,10 @@ def test_a_memory_map_is_read_in_blocks_and_stays_one(tmp_path):
     X.tofile(tmp_path / "X.bin")
     mapped = np.memmap(tmp_path / "X.bin", dtype=np.float32, mode="r", shape=(500, 2))
     rest = (y, 3.0, np.array([1.0, 1.5]), 0.1, 1e-6, X[:20])
-    got, expected = x_gpc.fit(mapped, *rest, block_size=64, memory_budget=0), x_gpc.fit(X, *rest)
+    got, expected = (
+        x_gpc.fit(*binary(x_gpc.XGPCOptions, mapped, *rest, block_size=64, memory_budget=0)),
+        x_gpc.fit(*binary(x_gpc.XGPCOptions, X, *rest)),
+    )
     assert isinstance(got.prior.X, np.memmap)
     # the tolerance of either fit, with its factor of three
     np.testing.assert_allclose(got.c, expected.c, rtol=6e-10, atol=0)
@@ -50,15 +57,15 @@ def test_a_memory_map_is_read_in_blocks_and_stays_one(tmp_path):
 def test_permuting_the_data_permutes_the_answer(make_problem):
     p = make_problem(n=30)
     order = np.random.default_rng(0).permutation(30)
-    one = x_gpc.fit(**vars(p))
-    other = x_gpc.fit(**{**vars(p), "X": p.X[order], "y": p.y[order]})
+    one = x_gpc.fit(*model_values(p))
+    other = x_gpc.fit(*binary(x_gpc.XGPCOptions, **{**vars(p), "X": p.X[order], "y": p.y[order]}))
     np.testing.assert_allclose(other.c, one.c[order], rtol=6e-10, atol=0)  # the tolerance of either fit
     np.testing.assert_allclose(other.elbo, one.elbo, rtol=1e-12, atol=0)  # stationary in c
 
 
 def test_swapping_the_classes_flips_the_means(make_problem):
     p = make_problem(n=30)
-    one, other = x_gpc.fit(**vars(p)), x_gpc.fit(**{**vars(p), "y": 1 - p.y})
+    one, other = x_gpc.fit(*model_values(p)), x_gpc.fit(*binary(x_gpc.XGPCOptions, **{**vars(p), "y": 1 - p.y}))
     np.testing.assert_array_equal(other.latent_mean, -one.latent_mean)
     assert other.elbo == one.elbo
 
@@ -80,7 +87,7 @@ def test_odd_shapes_and_large_variances_converge_to_something_finite(make_proble
 
 
 def finite_and_consistent(p):
-    posterior = x_gpc.fit(**vars(p))
+    posterior = x_gpc.fit(*model_values(p))
     assert posterior.converged
     moment = posterior.latent_var + posterior.latent_mean**2
     # (11) holds to the tolerance of the fit
@@ -143,7 +150,7 @@ def test_equal_inducing_points_without_jitter_are_named():
     with pytest.raises(
         NotPositiveDefiniteError, match=r"K_ZZ \(3, 3\): found smallest eigenvalue .* raise jitter or remove"
     ):
-        x_gpc.fit(X, np.array([0, 1, 1]), 0.3, np.ones(1), 0.0, 0.0, Z=X)
+        x_gpc.fit(Data(X, np.array([0, 1, 1])), Prior(0.3, np.ones(1), 0.0, 0.0, Z=X))
 
 
 GOOD = {
@@ -196,7 +203,7 @@ GOOD = {
 )
 def test_bad_input_is_named_with_what_was_found_and_expected(change, text):
     with pytest.raises(ValueError, match=text):
-        x_gpc.fit(**{**GOOD, **change})
+        x_gpc.fit(*binary(x_gpc.XGPCOptions, **{**GOOD, **change}))
 
 
 def test_a_bad_row_deep_inside_a_memory_map_is_found_before_any_sweep(tmp_path):
@@ -205,13 +212,13 @@ def test_a_bad_row_deep_inside_a_memory_map_is_found_before_any_sweep(tmp_path):
     X.tofile(tmp_path / "X.bin")
     mapped = np.memmap(tmp_path / "X.bin", dtype=np.float64, mode="r", shape=(100, 1))
     with pytest.raises(ValueError, match="X: found a value that is not finite in row 77"):
-        x_gpc.prepare(mapped, np.zeros(100, int), 1.0, np.ones(1), 0.0, 1e-6, Z=np.zeros((1, 1)))
+        x_gpc.prepare(Data(mapped, np.zeros(100, int)), Prior(1.0, np.ones(1), 0.0, 1e-6, Z=np.zeros((1, 1))))
 
 
 def test_the_arguments_are_left_alone(make_problem):
     p = make_problem()
     before = {key: np.array(value, copy=True) for key, value in vars(p).items()}
-    posterior = x_gpc.fit(**vars(p))
+    posterior = x_gpc.fit(*model_values(p))
     x_gpc.predict(posterior, p.X)
     x_gpc.gradients(posterior)
     for key, value in vars(p).items():
@@ -222,7 +229,7 @@ def test_the_arguments_are_left_alone(make_problem):
 @pytest.mark.parametrize("m", [1, 5])
 def test_asking_for_the_moments_of_the_inducing_values_changes_nothing(make_problem, m, full):
     p = make_problem(n=1 if full and m == 1 else 8, m=m, full=full)
-    asked, fresh = x_gpc.fit(**vars(p)), x_gpc.fit(**vars(p))
+    asked, fresh = x_gpc.fit(*model_values(p)), x_gpc.fit(*model_values(p))
     first = asked.inducing_mean, asked.inducing_cov
     # the solves are in place, and a (1, 1) factor has the same memory in either order
     np.testing.assert_array_equal(asked.inducing_cov, first[1])

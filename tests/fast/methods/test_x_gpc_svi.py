@@ -18,6 +18,7 @@ from fast.solve.natural import (
     natural_step,
     unwhiten,
 )
+from values_given import binary, model_values
 
 
 def step_prior(p, hyper, Z, dense_kernel):
@@ -310,7 +311,7 @@ def test_all_data_at_rate_one_is_coordinate_ascent(make_problem):
     p = make_problem(n=30, m=6)
     everything = [np.arange(30)] * 4
     got = x_gpc_svi.fit(**vars(p), batches=everything, rate=1.0, trace=True)
-    prior = x_gpc.prepare(**vars(p))
+    prior = x_gpc.prepare(*model_values(p))
     c = np.sqrt(prior.prior_var)  # q(u) = p(u)
     for _ in range(4):
         sweep = x_gpc.sweep(prior, c)
@@ -327,7 +328,7 @@ def test_the_run_reaches_the_fixed_point_of_coordinate_ascent():
     X = rng.normal(size=(2000, 2))
     y = (rng.random(2000) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
     arguments = (X, y, 2.0, np.ones(2), 0.1, 1e-6, X[:15])
-    exact = x_gpc.fit(*arguments)
+    exact = x_gpc.fit(*binary(x_gpc.XGPCOptions, *arguments))
     got = x_gpc_svi.fit(*arguments, n_steps=4000)
     assert got.converged
     assert "mean change" in got.reason
@@ -337,7 +338,7 @@ def test_the_run_reaches_the_fixed_point_of_coordinate_ascent():
 
 def test_predictions_are_those_of_coordinate_ascent_at_the_same_posterior(make_problem):
     p = make_problem(n=30, m=6)
-    exact = x_gpc.fit(**vars(p))
+    exact = x_gpc.fit(*model_values(p))
     got = x_gpc_svi.fit(**vars(p), batches=[np.arange(30)] * 60, rate=1.0)
     X_test = np.random.default_rng(1).normal(size=(200, 2))
     one, other = x_gpc.predict(exact, X_test), x_gpc_svi.predict(got, X_test)

@@ -5,9 +5,11 @@ import pytest
 from scipy.integrate import dblquad, quad
 from scipy.special import expit, log_expit
 
+from fast.core.values import Data, Prior
 from fast.likelihood.polya_gamma import pg_mean
 from fast.methods import x_gpc
 from fast.one_latent.bound import collapsed_bound, elbo_terms, expected_log_likelihood, kl_whitened
+from values_given import model_values
 
 
 @pytest.mark.verifies("wenzel2019", "A.2-expectation", route="scipy.integrate.quad over f")
@@ -98,7 +100,7 @@ def test_the_collapsed_bound_is_the_dense_bound_at_the_optimal_q(
     mean = kappa @ mu
     var = K_tilde.diagonal() + np.einsum("nm,mp,np->n", kappa, Sigma, kappa)
     expected = dense_bound(y_sign, mean, var, c, mu, Sigma, K)
-    got = x_gpc.sweep(x_gpc.prepare(**vars(p)), c).evaluation
+    got = x_gpc.sweep(x_gpc.prepare(*model_values(p)), c).evaluation
     # condition of K below 1e4
     np.testing.assert_allclose(got.elbo, expected, rtol=1e-10, atol=0)
     np.testing.assert_allclose(got.latent_mean, mean, rtol=0, atol=1e-9 * np.abs(mean).max())
@@ -110,7 +112,7 @@ def test_the_collapsed_bound_is_the_dense_bound_at_the_optimal_q(
 def test_the_bound_meets_the_evidence_when_the_prior_is_a_point(make_problem, full):
     p = make_problem(variance=1e-14, noise=0.0, jitter=1e-20, full=full)
     # log p(y) = -n log 2 up to n variance / 8
-    np.testing.assert_allclose(x_gpc.fit(**vars(p)).elbo, -len(p.y) * np.log(2), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(x_gpc.fit(*model_values(p)).elbo, -len(p.y) * np.log(2), rtol=0, atol=1e-12)
 
 
 def test_the_bound_is_below_the_evidence_of_two_points():
@@ -126,8 +128,8 @@ def test_the_bound_is_below_the_evidence_of_two_points():
             epsabs=1e-9,
         )
         log_evidence = np.log(norm * evidence)
-        full = x_gpc.fit(X, y, variance, np.ones(1), 0.0, 0.0).elbo
-        sparse = x_gpc.fit(X, y, variance, np.ones(1), 0.0, 0.0, Z=np.array([[0.3]])).elbo
+        full = x_gpc.fit(Data(X, y), Prior(variance, np.ones(1), 0.0, 0.0)).elbo
+        sparse = x_gpc.fit(Data(X, y), Prior(variance, np.ones(1), 0.0, 0.0, Z=np.array([[0.3]]))).elbo
         slack = 2 * error / evidence
         assert full <= log_evidence + slack
         # one inducing point for two data: a smaller family

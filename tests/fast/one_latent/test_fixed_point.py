@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc
 from fast.one_latent.fixed_point import ascend
 from fast.one_latent.prior import Evaluation
+from values_given import model_values
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -13,9 +15,9 @@ from fast.one_latent.prior import Evaluation
 def test_the_distance_from_the_fixed_point_is_within_the_tolerance(make_problem, full, log_variance):
     p = make_problem(n=25, m=8, variance=np.exp(log_variance), full=full)
     # plain sweeps to the limit of rounding: a step of 1e-13 over 1 - rho of 1e-3 at worst
-    exact = x_gpc.fit(**vars(p), tolerance=1e-14, accelerate=False, max_iterations=20_000)
+    exact = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(tolerance=1e-14, accelerate=False, max_iterations=20_000))
     for accelerate in (True, False):
-        got = x_gpc.fit(**vars(p), accelerate=accelerate)
+        got = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(accelerate=accelerate))
         assert got.converged
         assert got.residual <= 1e-10
         # the distance is estimated, from a rate that is still settling: three times the tolerance
@@ -26,14 +28,14 @@ def test_the_distance_from_the_fixed_point_is_within_the_tolerance(make_problem,
 
 def test_mixing_takes_fewer_sweeps_where_the_prior_variance_is_large(make_problem):
     p = make_problem(n=25, m=8, variance=np.exp(8.0))
-    plain = x_gpc.fit(**vars(p), accelerate=False)
-    assert 3 * x_gpc.fit(**vars(p)).iterations < plain.iterations
+    plain = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(accelerate=False))
+    assert 3 * x_gpc.fit(*model_values(p)).iterations < plain.iterations
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_plain_sweeps_never_lower_the_bound(make_problem, full):
     p = make_problem(n=25, m=8, variance=np.exp(6.0), full=full)
-    trace = x_gpc.fit(**vars(p), accelerate=False).trace
+    trace = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(accelerate=False)).trace
     # a sum of 25 terms of size one to ten
     assert (np.diff(trace) >= -1e-12).all()
 
@@ -41,7 +43,7 @@ def test_plain_sweeps_never_lower_the_bound(make_problem, full):
 def test_the_last_step_of_plain_sweeps_is_not_taken_for_the_distance(make_problem):
     p = make_problem(n=25, m=8, variance=np.exp(8.0))
     seen = []
-    got = x_gpc.fit(**vars(p), accelerate=False, callback=seen.append)
+    got = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(accelerate=False, callback=seen.append))
     # slow contraction: the step must be far below the tolerance when the distance meets it
     assert seen[-1].step < 0.2 * seen[-1].residual <= 0.2e-10
     assert [state.iteration for state in seen] == list(range(1, got.iterations + 1))
@@ -49,16 +51,16 @@ def test_the_last_step_of_plain_sweeps_is_not_taken_for_the_distance(make_proble
 
 
 def test_giving_up_is_said(make_problem):
-    got = x_gpc.fit(**vars(make_problem()), max_iterations=2)
+    got = x_gpc.fit(*model_values(make_problem()), x_gpc.XGPCOptions(max_iterations=2))
     assert got.converged is False
     assert got.iterations == 2
 
 
 def test_a_start_elsewhere_ends_at_the_same_point(make_problem):
     p = make_problem(variance=np.exp(4.0))
-    one = x_gpc.fit(**vars(p))
+    one = x_gpc.fit(*model_values(p))
     for start in (1e-6, 1.0, 1e6):
-        got = x_gpc.fit(**vars(p), initial_c=np.full(len(p.y), start))
+        got = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(initial_c=np.full(len(p.y), start)))
         # both within 1e-10 of it, with the factor of three above
         np.testing.assert_allclose(got.c, one.c, rtol=6e-10, atol=0)
 
@@ -81,7 +83,7 @@ def test_a_lucky_step_among_rounding_is_not_taken_for_convergence(seed):
     X = rng.normal(size=(30, 1))
     y = (X[:, 0] + 0.5 * rng.normal(size=30) > 0).astype(int)
     # a prior deviation of 1000: contraction 0.999, and sweeps that rounding moves by 1e-11
-    got = x_gpc.fit(X, y, 1e6, np.ones(1), 0.0, 1.0)
+    got = x_gpc.fit(Data(X, y), Prior(1e6, np.ones(1), 0.0, 1.0))
     x, identity = np.log(got.c), np.eye(30)
 
     def change(x):
@@ -136,4 +138,4 @@ def test_a_callback_may_interrupt(make_problem):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        x_gpc.fit(**vars(make_problem()), callback=stop)
+        x_gpc.fit(*model_values(make_problem()), x_gpc.XGPCOptions(callback=stop))

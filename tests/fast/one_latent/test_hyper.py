@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fast.methods import x_gpc
+from values_given import binary, model_values
 
 
 def slope(value, x, h):
@@ -16,12 +17,14 @@ def slope(value, x, h):
 @pytest.mark.parametrize("d", [1, 3])
 def test_gradients_are_the_slopes_of_the_converged_bound(make_problem, full, log_variance, d):
     p = make_problem(n=12, m=4, d=d, variance=np.exp(log_variance), jitter=1e-3, full=full)
-    posterior = x_gpc.fit(**vars(p), tolerance=1e-11)
+    posterior = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(tolerance=1e-11))
     got = x_gpc.gradients(posterior)
 
     def bound(**changed):
         # the bound is stationary in c: an error of 1e-9 in c leaves 1e-16
-        return x_gpc.fit(**{**vars(p), **changed}, tolerance=1e-9, initial_c=posterior.c).elbo
+        return x_gpc.fit(
+            *binary(x_gpc.XGPCOptions, **{**vars(p), **changed}, tolerance=1e-9, initial_c=posterior.c)
+        ).elbo
 
     # |f| of 10 gives 3e-15 / 1e-3 = 3e-12 of rounding, h^4 |f^(5)| / 30 of truncation about 1e-12 times a constant
     # below 1e4: a slope of size s is seen to 1e-7 max(1, s)
@@ -48,8 +51,8 @@ def test_gradients_do_not_depend_on_blocks_or_on_the_cache():
     X = rng.normal(size=(300, 3))
     y = (X.sum(axis=1) + rng.normal(size=300) > 0).astype(int)
     arguments = (X, y, 2.0, np.array([1.0, 1.5, 2.0]), 0.1, 1e-6, X[:20])
-    whole = x_gpc.gradients(x_gpc.fit(*arguments))
-    parts = x_gpc.gradients(x_gpc.fit(*arguments, block_size=64, memory_budget=0))
+    whole = x_gpc.gradients(x_gpc.fit(*binary(x_gpc.XGPCOptions, *arguments)))
+    parts = x_gpc.gradients(x_gpc.fit(*binary(x_gpc.XGPCOptions, *arguments, block_size=64, memory_budget=0)))
     # the two fixed points agree to about 1e-10, gradients to that times their sensitivity
     for left, right in zip(whole, parts, strict=True):
         np.testing.assert_allclose(left, right, rtol=0, atol=1e-8 * np.abs(left).max())
@@ -57,7 +60,7 @@ def test_gradients_do_not_depend_on_blocks_or_on_the_cache():
 
 def test_the_noise_slope_of_a_full_gp_counts_once_a_point(make_problem):
     p = make_problem(n=1, full=True, noise=0.0, jitter=0.0)
-    got = x_gpc.gradients(x_gpc.fit(**vars(p)))
+    got = x_gpc.gradients(x_gpc.fit(*model_values(p)))
     # one point: the bound depends on variance + noise only
     np.testing.assert_allclose(got.noise, got.variance, rtol=1e-12, atol=0)
     # a single point has no lengthscale

@@ -5,6 +5,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.metrics import log_loss
 
+from fast.core.values import Data, Prior
 from fast.estimators import SEPClassifier, SVGPClassifier, XGPClassifier
 from fast.methods import x_gpc, x_gpc_svi
 from fast.one_latent.online import Online
@@ -164,7 +165,7 @@ def test_more_inducing_points_change_no_prediction_at_those_that_were_there():
 def test_the_fixed_point_of_all_rows_at_once_stays():
     """At the optimum the gradient of all rows vanishes: a step on all of them leaves q, at any rate."""
     X, y = moons(80)
-    fitted = x_gpc.fit(X, y, 2.0, np.ones(2), 0.1, 1e-6, X[:8], tolerance=1e-12)
+    fitted = x_gpc.fit(Data(X, y), Prior(2.0, np.ones(2), 0.1, 1e-6, X[:8]), x_gpc.XGPCOptions(tolerance=1e-12))
     inner = fitted.evaluation
     online = run(X, factor=inner.factor, weights=inner.weights, known=80)
     before = online._run.state.precision.copy()

@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.special import expit
 
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc
 from fast.one_latent import predict as predict_module
+from values_given import model_values
 
 
 @pytest.mark.verifies("wenzel2019", "13", route="the printed formula, dense with inverses")
@@ -16,7 +18,7 @@ from fast.one_latent import predict as predict_module
 def test_latent_moments_are_the_printed_ones(rng, make_problem, dense_kernel, full):
     p = make_problem(full=full)
     X_test = rng.normal(size=(6, 2))
-    posterior = x_gpc.fit(**vars(p))
+    posterior = x_gpc.fit(*model_values(p))
     Z = p.X if full else p.Z
     diagonal = p.jitter + (p.noise if full else 0.0)
     inverse = np.linalg.inv(dense_kernel(Z, Z, p.variance, p.lengthscales) + diagonal * np.eye(len(Z)))
@@ -32,7 +34,7 @@ def test_latent_moments_are_the_printed_ones(rng, make_problem, dense_kernel, fu
 
 def test_probabilities_are_the_integral_of_the_logistic_over_the_latent_moments(make_problem):
     p = make_problem(variance=np.exp(4.0))
-    got = x_gpc.predict(x_gpc.fit(**vars(p)), p.X)
+    got = x_gpc.predict(x_gpc.fit(*model_values(p)), p.X)
     for mean, var, probability in zip(got.latent_mean, got.latent_var, got.probabilities, strict=True):
         s = np.sqrt(var)
         expected, _ = quad(
@@ -58,7 +60,9 @@ def test_every_block_size_gives_the_same_predictions(block_size, full, jitter, l
     Z = None if full else X[:30]
     variance = np.exp(log_variance)
     posterior = x_gpc.fit(
-        X, y, variance, np.array([1.0, 1.5]), 0.0, jitter * variance, Z, tolerance=1e-6, max_iterations=50
+        Data(X, y),
+        Prior(variance, np.array([1.0, 1.5]), 0.0, jitter * variance, Z),
+        x_gpc.XGPCOptions(tolerance=1e-6, max_iterations=50),
     )
     whole, parts = x_gpc.predict(posterior, X_test), x_gpc.predict(posterior, X_test, block_size=block_size)
     # promised: 1e-12, relative to the largest entry
@@ -69,7 +73,7 @@ def test_every_block_size_gives_the_same_predictions(block_size, full, jitter, l
 @pytest.mark.parametrize("full", [False, True])
 def test_an_empty_test_set_gives_empty_arrays(make_problem, full):
     p = make_problem(full=full)
-    got = x_gpc.predict(x_gpc.fit(**vars(p)), np.empty((0, 2)))
+    got = x_gpc.predict(x_gpc.fit(*model_values(p)), np.empty((0, 2)))
     assert [part.shape for part in got[:4]] == [(0,), (0,), (0, 2), (0,)]
     assert got.quadrature_error > 0.0
 
@@ -84,13 +88,13 @@ def test_an_empty_test_set_gives_empty_arrays(make_problem, full):
     ],
 )
 def test_bad_test_inputs_are_named(make_problem, X_test, text):
-    posterior = x_gpc.fit(**vars(make_problem()))
+    posterior = x_gpc.fit(*model_values(make_problem()))
     with pytest.raises(ValueError, match=text):
         x_gpc.predict(posterior, X_test)
 
 
 def test_a_mass_beyond_the_stated_error_is_refused(make_problem, monkeypatch):
-    posterior = x_gpc.fit(**vars(make_problem()))
+    posterior = x_gpc.fit(*model_values(make_problem()))
 
     def broken(mean, var):
         return np.full((mean.size, 2), np.log(0.5001))

@@ -6,6 +6,7 @@ import pytest
 from fast.core.linalg import cholesky, solve_rows
 from fast.methods import x_gpc
 from fast.one_latent.prior import update_global, whiten
+from values_given import binary, model_values
 
 
 @pytest.mark.verifies("wenzel2019", "6", route="dense conditioning of the joint Gaussian")
@@ -43,7 +44,7 @@ def test_the_global_update_gives_the_printed_natural_parameter_and_mean(rng, mak
 def test_moments_of_the_inducing_values_are_the_printed_ones(make_problem, dense_sparse, dense_kernel, full):
     p = make_problem(full=full)
     n = len(p.y)
-    posterior = x_gpc.fit(**vars(p))
+    posterior = x_gpc.fit(*model_values(p))
     theta = np.tanh(posterior.c / 2) / (2 * posterior.c)
     if full:
         K, kappa = dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(n), np.eye(n)
@@ -62,7 +63,7 @@ def test_moments_of_the_inducing_values_are_the_printed_ones(make_problem, dense
 def test_a_full_gp_needs_no_invertible_covariance(make_problem):
     p = make_problem(full=True, noise=0.0, jitter=0.0)
     p.X = np.repeat(p.X[:5], 3, axis=0)[:14]  # rank 5
-    posterior = x_gpc.fit(**vars(p))
+    posterior = x_gpc.fit(*model_values(p))
     assert posterior.converged
     # equal rows have equal latent values
     np.testing.assert_allclose(posterior.latent_mean[0], posterior.latent_mean[1], rtol=1e-12, atol=0)
@@ -71,11 +72,11 @@ def test_a_full_gp_needs_no_invertible_covariance(make_problem):
 @pytest.mark.parametrize("noise", [0.0, 0.3])
 def test_inducing_points_at_the_data_give_the_full_gp(make_problem, noise):
     p = make_problem(noise=0.0, jitter=0.0, full=True)
-    full = x_gpc.fit(**vars(p))
-    sparse = x_gpc.fit(**{**vars(p), "Z": p.X, "noise": noise})
+    full = x_gpc.fit(*model_values(p))
+    sparse = x_gpc.fit(*binary(x_gpc.XGPCOptions, **{**vars(p), "Z": p.X, "noise": noise}))
     if noise == 0.0:
         # condition of K_XX about 1e4
         np.testing.assert_allclose(sparse.elbo, full.elbo, rtol=1e-10, atol=0)
         np.testing.assert_allclose(sparse.c, full.c, rtol=1e-8, atol=0)
     else:  # K_tilde = noise then: another model, and a looser bound on it
-        assert sparse.elbo < x_gpc.fit(**{**vars(p), "noise": noise}).elbo
+        assert sparse.elbo < x_gpc.fit(*binary(x_gpc.XGPCOptions, **{**vars(p), "noise": noise})).elbo

@@ -7,11 +7,12 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from fast.methods.x_gpc import prepare
+from fast.methods.x_gpc import XGPCOptions, prepare
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import cavity, condition, ep_evidence, kl_from_sites, log_site_scale, match_moments
 from fast.solve.site_iteration import Visit, settle, site_gap
+from values_given import binary
 
 
 def arguments(p):
@@ -44,7 +45,7 @@ def dense(dense_sparse, dense_kernel):
 def test_conditioning_on_sites_is_the_dense_posterior(rng, make_problem, dense, full):
     p = make_problem(full=full)
     tau, nu = random_sites(rng, 14)
-    got, want = condition(prepare(*arguments(p)), tau, nu), dense(p, tau, nu)
+    got, want = condition(prepare(*binary(XGPCOptions, *arguments(p))), tau, nu), dense(p, tau, nu)
     # condition of K below 1e6 in the explicit inverses
     np.testing.assert_allclose(got.proj_mean, want.projection @ want.mu, rtol=0, atol=1e-9)
     var = np.einsum("nm,mp,np->n", want.projection, want.Sigma, want.projection)
@@ -70,7 +71,7 @@ def test_the_integral_of_prior_times_sites_is_a_gaussian_density(rng, make_probl
     log_integral = multivariate_normal.logpdf(nu / tau, np.zeros(7), T + np.diag(1 / tau))
     log_integral += 0.5 * np.sum(np.log(2 * np.pi / tau) + nu**2 / tau)
     scales = rng.normal(size=7)
-    got = ep_evidence(condition(prepare(*arguments(p)), tau, nu), scales)
+    got = ep_evidence(condition(prepare(*binary(XGPCOptions, *arguments(p))), tau, nu), scales)
     # condition of T + 1/tau below 1e3; explicit inverses of K below 1e6
     np.testing.assert_allclose(got, log_integral + scales.sum(), rtol=0, atol=1e-8)
 
@@ -78,7 +79,7 @@ def test_the_integral_of_prior_times_sites_is_a_gaussian_density(rng, make_probl
 def test_a_full_prior_that_is_singular_is_served(make_problem):
     p = make_problem(n=6, full=True, noise=0.0, jitter=0.0)
     p.X[3] = p.X[0]
-    prior = prepare(*arguments(p))
+    prior = prepare(*binary(XGPCOptions, *arguments(p)))
     assert isinstance(prior, FullPrior)
     got = condition(prior, np.ones(6), np.arange(6.0))
     np.testing.assert_allclose(got.proj_mean[3], got.proj_mean[0], rtol=1e-10)  # the same latent value
@@ -143,7 +144,7 @@ def test_gradients_hold_mean_and_covariance_of_u(rng, make_problem, dense_sparse
     root = rng.normal(size=(4, 4))
     mu, Sigma = rng.normal(size=4), root @ root.T / 4 + 0.3 * np.eye(4)
     terms = rng.normal(size=9), rng.uniform(0.1, 2.0, size=9)
-    prior = prepare(*arguments(p))
+    prior = prepare(*binary(XGPCOptions, *arguments(p)))
     L = prior.chol_K
     white = np.linalg.solve(L, np.linalg.solve(L, Sigma).T)
     factor = np.asfortranarray(np.linalg.cholesky(np.linalg.inv(white)))
@@ -172,7 +173,7 @@ def test_gradients_hold_mean_and_covariance_of_u(rng, make_problem, dense_sparse
 def test_gradients_of_a_full_prior_are_those_of_a_gaussian_integral(rng, make_problem, dense_kernel):
     p = make_problem(n=8, full=True)
     tau, nu = random_sites(rng, 8)
-    prior = prepare(*arguments(p))
+    prior = prepare(*binary(XGPCOptions, *arguments(p)))
     posterior = condition(prior, tau, nu)
     got = full_site_gradients(prior, posterior.factor, posterior.weights, tau)
 

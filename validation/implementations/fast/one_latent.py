@@ -1,0 +1,93 @@
+"""What the methods of one latent function share: a problem as `fast` takes it, and an answer from a posterior."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fast.core.values import Data, Prior
+from validation.implementations.common import binary_gradients, finite_or_none, refuse_learning
+from validation.problem import Problem
+from validation.solution import Solution
+
+
+def given(problem: Problem) -> tuple[Data, Prior]:
+    """Data and prior of a problem of two classes."""
+    prior = Prior(
+        problem.variance[0],
+        problem.lengthscales[0],
+        problem.noise[0],
+        problem.jitter[0],
+        None if problem.Z is None else problem.Z[0],
+        smoothness=None if problem.smoothness is None else float(problem.smoothness[0]),
+    )
+    return Data(problem.X, problem.y), prior
+
+
+def learned(problem: Problem, hyper: Any, Z: Any) -> Problem:
+    """The problem with the values that were learned."""
+    return replace(
+        problem,
+        variance=np.atleast_1d(hyper.variance),
+        lengthscales=hyper.lengthscales[None],
+        noise=np.atleast_1d(hyper.noise),
+        Z=None if Z is None else np.asarray(Z)[None],
+    )
+
+
+def predictions(at_test: Any) -> dict[str, Any]:
+    """Fields of a Solution from a prediction."""
+    return {
+        "test_latent_mean": at_test.latent_mean[:, None],
+        "test_latent_cov": at_test.latent_var[:, None, None],
+        "probabilities": at_test.probabilities,
+        "probability_mass": at_test.probability_mass,
+    }
+
+
+def moments(posterior: Any) -> dict[str, Any]:
+    """The same from q at the data and at the inducing points."""
+    return {
+        "latent_mean": posterior.latent_mean[:, None],
+        "latent_cov": posterior.latent_var[:, None, None],
+        "inducing_mean": posterior.inducing_mean[None],
+        "inducing_cov": posterior.inducing_cov[None],
+    }
+
+
+def to_fixed_point(problem: Problem, options: Any, *, method: str, module: Any, **fields: Any) -> Solution:
+    """An answer on all data at once, parameters of the prior learned or not.
+
+    module    of the method: fit, fit_learning, gradients, predict
+    fields    of the Solution; what is a function is called with the posterior
+    """
+    refuse_learning(options.learn, options.optimizer, stochastic=False)
+    settings = {name: getattr(options, name) for name in ("tolerance", "block_size", "accelerate")}
+    search: Any = None
+    if options.learn:
+        posterior, search = module.fit_learning(*given(problem), options)
+        problem = learned(problem, search.hyper, search.Z)
+        settings |= {"learning": search.reason, "evaluations": search.n_evaluations}
+    else:
+        posterior = module.fit(*given(problem), options)
+    fields = {name: value(posterior) if callable(value) else value for name, value in fields.items()}
+    if problem.X_test is not None:
+        at_test = module.predict(posterior, problem.X_test, block_size=options.block_size)
+        fields |= predictions(at_test)
+        if hasattr(at_test, "quadrature_error"):
+            settings["quadrature_error"] = at_test.quadrature_error
+    return Solution(
+        problem=problem,
+        implementation="fast",
+        method=method,
+        gradients=binary_gradients(module.gradients(posterior)) if options.gradients else None,
+        trace=search.trace if search else posterior.trace,
+        residual=finite_or_none(posterior.residual),
+        converged=posterior.converged and (search is None or search.converged),
+        iterations=len(search.trace) if search else posterior.iterations,
+        settings=settings,
+        **moments(posterior),
+        **fields,
+    )
