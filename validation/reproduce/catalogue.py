@@ -9,12 +9,14 @@ MODULES = (
     "validation.reproduce.wenzel2019.table1",
     "validation.reproduce.wenzel2019.fig3",
     "validation.reproduce.izmailov2016.curves",
+    "validation.reproduce.riihimaki2013.fig1",
     "validation.reproduce.riihimaki2013.table1",
     "validation.reproduce.riihimaki2013.fig2",
     "validation.reproduce.riihimaki2013.fig5",
     "validation.reproduce.riihimaki2013.fig7",
     "validation.reproduce.riihimaki2013.fig8",
     "validation.reproduce.riihimaki2013.fig9",
+    "validation.reproduce.riihimaki2013.table3",
     "validation.reproduce.villacampa2017.fig1",
     "validation.reproduce.villacampa2017.table2",
     "validation.reproduce.villacampa2017.fig3",
@@ -26,6 +28,7 @@ MODULES = (
     "validation.reproduce.villacampa2020.fig4",
     "validation.reproduce.villacampa2020.fig6",
     "validation.reproduce.villacampa2020.tablec",
+    "validation.reproduce.villacampa2020.tableb2",
 )
 
 

@@ -10,7 +10,7 @@ from scipy.integrate import quad
 from validation import Problem, datasets, solve
 from validation.datasets.splits import Split
 from validation.reproduce.published import published
-from validation.reproduce.riihimaki2013 import fig9, setting
+from validation.reproduce.riihimaki2013 import fig1, fig9, setting
 from validation.reproduce.riihimaki2013.comparison import accuracy_comparison, bayesian_bootstrap, outcomes
 from validation.reproduce.riihimaki2013.fig2 import synthetic_three_class
 from validation.reproduce.riihimaki2013.fig5 import usps_marginals
@@ -357,3 +357,78 @@ def test_an_experiment_runs_at_a_tiny_size_and_says_what_was_reduced():
     ]  # fmt: skip
     assert scores.rows[2][-1] == "worse overall"
     assert any("1 folds of 10" in note for note in found.notes)
+
+
+# -- tilted moments --------------------------------------------------------------------------------------------------
+
+
+def test_spreads_are_means_over_data_and_quantiles_over_entries():
+    table = np.random.default_rng(4).normal(0.3, 2.0, size=(500, 3, 3))
+    got = fig1.spread_of(table)
+    by_datum = table.mean(axis=(1, 2))
+    np.testing.assert_allclose([got.mean, got.error], [table.mean(), stats.sem(by_datum)], rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose([got.low, got.high], np.quantile(table, [0.025, 0.975]), rtol=1e-12, atol=0.0)
+    assert got.z == pytest.approx(table.mean() / stats.sem(by_datum), rel=1e-12)
+    assert got.size == pytest.approx(np.sqrt(np.mean(table**2)), rel=1e-12)
+    assert got.size < got.largest_size < 1.1 * got.size
+    assert fig1.spread_of(np.zeros((2, 3))).z == 0.0
+    with pytest.raises(ValueError, match="differences: found 1 data, expected two or more"):
+        fig1.spread_of(np.zeros((1, 3)))
+
+
+def spreads_of_ones(**changed):
+    """Differences of size 1e-4 everywhere, but for those that are given as (mean, error, width, size)."""
+    usual = (1e-4, 1e-5, 1e-3, 1e-4)
+    found = {}
+    for rule in fig1.RULES:
+        width = 1e-2 if rule.endswith("5") else 1e-3
+        found[rule] = {}
+        for quantity in fig1.QUANTITIES:
+            mean, error, own, size = changed.get(f"{rule} {quantity}", (*usual[:2], width, usual[3]))
+            found[rule][quantity] = fig1.Spread(mean, error, -0.5 * own, 0.5 * own, size, size)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("where", "values", "claim"),
+    [
+        ("QD5 log Z", (-0.02, 1e-5, 1e-2, 0.02), "fig1-quadratures-calibrated"),
+        ("inner-ep covariance", (0.0, 1e-5, 1e-3, 0.02), "fig1-inner-mean-cov"),
+        ("inner-ep log Z", (-2e-4, 2e-4, 1e-3, 1e-4), "fig1-inner-bias"),
+        ("inner-ep log Z", (-5e-5, 1e-6, 1e-3, 1e-4), "fig1-inner-bias"),
+        ("Q10 mean", (0.0, 1e-5, 2e-2, 1e-4), "fig1-variation-small"),
+        ("QD10 mean", (0.0, 1e-5, 1e-3, 0.02), "fig1-qd10-like-qf10"),
+    ],
+)
+def test_each_claim_of_figure_1_turns_on_its_own_number(where, values, claim):
+    good = {"inner-ep log Z": (-2e-4, 1e-6, 1e-3, 1e-4)}
+    assert all(one.held for one in fig1.decide(spreads_of_ones(**good)))
+    failed = [one.claim for one in fig1.decide(spreads_of_ones(**(good | {where: values}))) if not one.held]
+    assert failed == [claim]
+
+
+@pytest.mark.parametrize("baseline", fig1.BASELINES)
+def test_figure_1_on_a_few_rows_of_wine(baseline):
+    found = fig1.fig1(dataset="wine", n=6, baseline=baseline)
+    differences, claims = found.tables
+    rows = {(row[0], row[1]): row[2:] for row in differences.rows}
+    assert {rule for rule, _ in rows} == set(fig1.RULES)
+    # Σ_k f_k is not seen by the likelihood, so that its moments are the cavity's: entries of differences add up to zero
+    if baseline == "differences":
+        for (_, quantity), row in rows.items():
+            if quantity != "log Z":
+                assert abs(row[0]) < 1e-12
+    assert rows["Q10", "log Z"][0] == rows["QD10", "log Z"][0]  # one rule, Λ or its diagonal
+    assert {row[0] for row in claims.rows} == {
+        "fig1-quadratures-calibrated",
+        "fig1-inner-mean-cov",
+        "fig1-inner-bias",
+        "fig1-variation-small",
+        "fig1-qd10-like-qf10",
+    }
+    assert len(found.pictures[0].panels) == 3
+
+
+def test_figure_1_refuses_the_papers_own_rule_for_six_classes():
+    with pytest.raises(ValueError, match="baseline: found 'augmented' with 10 classes, a rule of 1e11 points"):
+        fig1.fig1(dataset="digits", n=5, baseline="augmented")

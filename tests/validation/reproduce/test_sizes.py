@@ -1,0 +1,64 @@
+"""Tables of data sets: counts beside printed ones, and data that are not at hand."""
+
+from __future__ import annotations
+
+from validation import datasets
+from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE, load
+from validation.datasets.errors import DatasetNotFoundError
+from validation.reproduce import sizes
+from validation.reproduce.riihimaki2013 import table3
+from validation.reproduce.villacampa2020.tableb2 import tableb2
+
+
+def test_a_count_that_differs_and_data_that_are_missing_are_told_apart():
+    def find(name):
+        if name == "iris":
+            return datasets.load("iris")
+        raise DatasetNotFoundError(f"{name}: not here")
+
+    printed = {"iris": {"n": 150, "d": 5}, "airline": {"n": 7}}
+    found = sizes.compare("toy", "caption", printed, find, lambda _, data: {"n": data.n, "d": data.d})
+    (table,) = found.tables
+    assert table.columns == ("data", "quantity", "ours", "paper", "z", "verdict")
+    assert [(*row[:4], row[5]) for row in table.rows] == [
+        ("iris", "n", 150, 150, REPRODUCED),
+        ("iris", "d", 4, 5, DIFFERS),
+        ("airline", "n", None, 7, UNDECIDABLE),
+    ]
+    assert table.rows[0][4] == 0.0
+    assert table.rows[1][4] < -3.0
+    assert table.rows[2][4] is None
+    assert "airline: airline: not here" in found.notes
+
+
+def test_table_b2_on_the_sets_that_ship_with_the_package_is_as_printed():
+    (table,) = tableb2(names=("wine", "waveform")).tables
+    assert {row[5] for row in table.rows} == {REPRODUCED}
+    assert [row[2] for row in table.rows] == [178, 13, 3, 1000, 21, 3]
+
+
+def test_what_table_3_compares_are_the_cells_of_the_claims_or_their_sums():
+    cells = {claim.id: claim.printed for claim in load()["riihimaki2013"] if claim.id.startswith("table3-")}
+    slugs = {
+        "new_thyroid": "new-thyroid",
+        "segment": "image-segmentation",
+        "usps-357": "usps-3-vs-5-vs-7",
+        "usps": "usps-10-class",
+    }
+    for name in table3.DATASETS:
+        stem = f"table3-{slugs.get(name, name)}"
+        for quantity, count in table3.printed_sizes(name).items():
+            if quantity == "rows in all":
+                assert count == cells[f"{stem}-n-train"] + cells[f"{stem}-n-test"]
+            else:
+                assert count == cells[f"{stem}-{quantity.replace(' ', '-')}"]
+
+
+def test_cross_validation_tests_every_row_and_wine_has_the_printed_sizes():
+    (table,) = table3.table3(names=("wine",)).tables
+    assert [row[1:] for row in table.rows] == [
+        ("n train", 178, 178, 0.0, REPRODUCED),
+        ("n test", 178, 178, 0.0, REPRODUCED),
+        ("classes", 3, 3, 0.0, REPRODUCED),
+        ("covariates", 13, 13, 0.0, REPRODUCED),
+    ]

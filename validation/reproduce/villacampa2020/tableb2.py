@@ -1,0 +1,42 @@
+"""villacampa2020, appendix B, Table B.2: instances, attributes and classes of the eight data sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from reference.villacampa2020.experiments import uci_dataset_table
+from validation import arguments
+from validation.datasets.dataset import Dataset
+from validation.reproduce import sizes
+from validation.reproduce.experiment import Outcome, experiment
+from validation.reproduce.villacampa2020 import uci
+
+
+def _sizes(name: str, data: Dataset) -> sizes.Row:
+    return {"instances": data.n, "attributes": data.d, "classes": data.n_classes}
+
+
+@experiment(
+    "villacampa2020",
+    "tableb2",
+    "sizes of the eight UCI data sets",
+    "what the eight data sets of section 5.1 and of the appendices have of instances, attributes and classes "
+    "(appendix B, Table B.2)",
+)
+def tableb2(
+    *, names: Sequence[str] = uci.DATASETS, seed: int = 0, say: Callable[[str], object] = lambda text: None
+) -> Outcome:
+    """Sizes of what the other experiments load: vowel with its first six classes, waveform generated."""
+    printed = {}
+    for name in names:
+        arguments.choice(name, uci.DATASETS, "names")
+        printed[name] = uci_dataset_table(name.replace("_", "-"))._asdict()
+    return sizes.compare(
+        "tableb2",
+        "Instances, attributes and classes, here and in the paper's Table B.2",
+        printed,
+        lambda name: uci.load(name, seed),
+        _sizes,
+        notes=("waveform is generated: its 1000 rows are asked for, its attributes and classes are not",),
+        say=say,
+    )
