@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import io
 import json
 import os
+import re
 import struct
 import tempfile
 import tokenize
 import warnings
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.quoting import shown
+
+try:
+    import fcntl
+except ImportError:  # Windows, which does not let a file be removed that somebody has open
+    fcntl = None  # type: ignore[assignment]
 
 # what zipfile and NumPy raise on bytes that were changed or cut off, found by changing and cutting them
 _DAMAGE = (
@@ -42,6 +49,7 @@ _DAMAGE = (
 LARGEST = 2**30
 
 
+_START = 40  # letters of a name that its temporary files repeat
 _TEXT = 4096  # bytes that the name of a schema stays below
 
 
@@ -56,36 +64,7 @@ def write_atomically(path: str | PathLike[str], write: Callable[[IO[bytes]], Any
     ------
     OSError    naming the folder, if it cannot be made or written
     """
-    path = Path(path)
-    _check_file_name(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        # only the start of the name: together they must stay below what file systems take
-        handle, name = tempfile.mkstemp(prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent)
-    except OSError as error:
-        raise OSError(
-            error.errno,
-            f"{path.parent}: found {error.strerror or error}, expected a folder that can be written",
-        ) from error
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp makes files that only their owner can read; a result is as public as any other new file
-        umask = os.umask(0)
-        os.umask(umask)
-        temporary.chmod(0o666 & ~umask)
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink(missing_ok=True)
-        raise OSError(
-            error.errno, f"{path}: found {error.strerror or error} while writing, expected room for the file"
-        ) from error
-    except BaseException:  # Ctrl-C included: no half-written file stays behind
-        temporary.unlink(missing_ok=True)
-        raise
+    _write_all({Path(path): write})
 
 
 def write_together(files: Mapping[Path, bytes]) -> None:
@@ -98,18 +77,110 @@ def write_together(files: Mapping[Path, bytes]) -> None:
     ------
     OSError    naming the file
     """
-    ready: list[tuple[Path, Path]] = []
-    try:
-        for path, content in files.items():
+    _write_all({path: lambda file, content=content: file.write(content) for path, content in files.items()})  # type: ignore[misc]
+
+
+def _write_all(files: Mapping[Path, Callable[[IO[bytes]], Any]]) -> None:
+    """Write every file under a name of its own beside its place, then rename all of them.
+
+    A temporary file is locked until it has its name: one that nobody holds was left by a process that was killed, and
+    the next writer of that file removes it.
+    """
+    with contextlib.ExitStack() as stack:
+        ready: list[tuple[str, Path]] = []
+        for path, write in files.items():
             _check_file_name(path)
-            part = path.with_name(f".{path.name[:40]}.{os.getpid()}.ready.part")
-            write_atomically(part, lambda file, content=content: file.write(content))  # type: ignore[misc]
-            ready.append((part, path))
-        for part, path in ready:
-            part.replace(path)
+            try:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                _remove_orphans(path)
+                handle, name = _temporary(path)
+            except OSError as error:
+                raise OSError(
+                    error.errno,
+                    f"{path.parent}: found {error.strerror or error}, expected a folder that can be written",
+                ) from error
+            file = os.fdopen(handle, "wb")
+            stack.callback(_close, file)
+            stack.callback(_remove, name)  # whatever ends the block, Ctrl-C included: no half-written file stays
+            with _told(path):
+                write(file)
+                file.flush()
+                os.fsync(file.fileno())
+                # mkstemp makes files that only their owner can read; a result is as public as any other new file
+                umask = os.umask(0)
+                os.umask(umask)
+                Path(name).chmod(0o666 & ~umask)
+                if fcntl is None:
+                    file.close()  # Windows renames no open file
+            ready.append((name, path))
+        for name, path in ready:
+            with _told(path):
+                Path(name).replace(path)
+
+
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """An OSError inside names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(
+            error.errno, f"{path}: found {error.strerror or error} while writing, expected room for the file"
+        ) from error
+
+
+def _remove(name: str) -> None:
+    Path(name).unlink(missing_ok=True)
+
+
+def _close(file: IO[bytes]) -> None:
+    with contextlib.suppress(OSError):  # after a write that failed the buffer fails once more
+        file.close()
+
+
+def _temporary(path: Path) -> tuple[int, str]:
+    """A new file beside `path`, locked; another one where it was taken for an orphan before the lock stood."""
+    while True:
+        # only the start of the name: together they must stay below what file systems take
+        handle, name = tempfile.mkstemp(prefix=f".{path.name[:_START]}.", suffix=".part", dir=path.parent)
+        if fcntl is None:
+            return handle, name
+        with contextlib.suppress(OSError):  # a file system without locks, on which no orphan is removed either
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        if _is_at(handle, name):
+            return handle, name
+        os.close(handle)
+
+
+def _is_at(handle: int, name: str) -> bool:
+    """Whether the open file still has this name."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(name))
+    except FileNotFoundError:
+        return False
+
+
+def _remove_orphans(path: Path) -> None:
+    """Remove temporary files of `path` that no living process holds."""
+    pattern = re.compile(rf"\.{re.escape(path.name[:_START])}\.[a-z0-9_]{{8}}\.part")
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        names = [entry.path for entry in entries if pattern.fullmatch(entry.name)]
+        for name in names:
+            with contextlib.suppress(OSError):  # somebody writes it, or it is another's
+                _remove_unless_held(name)
+
+
+def _remove_unless_held(name: str) -> None:
+    if fcntl is None:  # Windows refuses while somebody has it open
+        _remove(name)
+        return
+    handle = os.open(name, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if _is_at(handle, name):  # its writer may have renamed it meanwhile
+            _remove(name)
     finally:
-        for part, _ in ready:
-            part.unlink(missing_ok=True)
+        os.close(handle)
 
 
 def write_text(path: str | PathLike[str], text: str) -> None:

@@ -421,3 +421,49 @@ def test_files_that_belong_together_appear_both_or_not_at_all(tmp_path, monkeypa
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["a.csv", "b.html"]
     storage.write_together({first: b"new", second: b"new"})
     assert (first.read_bytes(), second.read_bytes()) == (b"new", b"new")
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no signal that ends a process at once")
+def test_what_a_killed_writer_left_is_removed_by_the_next_and_what_a_living_one_holds_stays(tmp_path):
+    path = tmp_path / "x.txt"
+    code = (
+        "import sys, time\n"
+        "from validation.storage import write_atomically\n"
+        "def write(file):\n"
+        "    print('writing', flush=True)\n"
+        "    time.sleep(60)\n"
+        "write_atomically(sys.argv[1], write)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "writing\n"
+        held = parts_left(tmp_path)
+        assert len(held) == 1
+        storage.write_text(path, "another writer")
+        assert parts_left(tmp_path) == held
+    finally:
+        process.kill()
+        process.communicate()
+    assert parts_left(tmp_path) == held
+    others = [".y.txt.abcdefg1.part", ".x.txt.part", "x.txt.abcdefg1.part"]
+    for name in others:
+        (tmp_path / name).write_bytes(b"of another file")
+    storage.write_together({path: b"the next", tmp_path / "z.txt": b"and its companion"})
+    assert sorted(parts_left(tmp_path)) == sorted(others)
+    assert path.read_bytes() == b"the next"
+
+
+def test_a_buffer_that_cannot_be_flushed_names_the_file(tmp_path):
+    if not os.path.exists("/dev/full"):
+        pytest.skip("no device that is always full")
+
+    def write(file):
+        file.write(b"some bytes")
+        full = os.open("/dev/full", os.O_WRONLY)
+        os.dup2(full, file.fileno())  # from here on the disk is full
+        os.close(full)
+
+    with pytest.raises(OSError, match=r"x\.txt.*: found No space left on device while writing"):
+        storage.write_atomically(tmp_path / "x.txt", write)
+    assert list(tmp_path.iterdir()) == []

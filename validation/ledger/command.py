@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -237,15 +236,9 @@ def check_writable(file: Path) -> None:
 
 def write(file: Path, text: str) -> None:
     """Write a text file whole or not at all. BadParameter if the folder cannot be written to."""
+    from validation.storage import write_text
+
     try:
-        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-            Path(name).chmod(0o644)
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_text(file, text)
     except OSError as error:
         raise typer.BadParameter(f"--output: found {file} ({error.strerror}), expected a writable file") from error

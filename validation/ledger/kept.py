@@ -15,7 +15,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -79,21 +78,15 @@ def save(root: Path, wanted: str, functions: Registry, tests: Collection) -> Non
     """Keep what was read, unless something was wrong with it; a folder that cannot be written to keeps nothing."""
     if functions.problems or tests.problems:
         return
+    from validation.storage import write_text  # loads NumPy, which what is kept is read without
+
     held = {
         "key": wanted,
         "functions": [_row(function) for function in functions.functions],
         "tests": [asdict(test) for test in tests.tests],
     }
     with suppress(OSError):
-        (root / FILE).parent.mkdir(exist_ok=True)
-        handle, name = tempfile.mkstemp(dir=(root / FILE).parent, prefix=f".{FILE.name}.")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                json.dump(held, stream)
-            Path(name).replace(root / FILE)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_text(root / FILE, json.dumps(held))
 
 
 def _row(function: Function) -> dict[str, Any]:
