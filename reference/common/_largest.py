@@ -23,6 +23,9 @@ _EVEN = np.linspace(0.0, 1.0, 10)
 _BEND = np.array([-10.0, -8.0, -6.0, -4.0, -2.0, 0.0, 2.0, 4.0, 6.0, 8.0])
 _ONE = 1e3  # Φ is 1 there, its slope 0
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
+_TOGETHER = 4  # classes from which all ties are looked at where the probability itself is
+_IN_TAIL = 1e-5  # below, times a hazard, what lies outside of the nodes is no longer below rounding of a tie
+_FINE = 30.0  # ratio of scales at which the argument of Φ has lost two digits
 
 
 class LineIntegral(NamedTuple):
@@ -78,18 +81,32 @@ def _at_a_point(s: float, offsets: Array, scales: Array, signs: Array) -> tuple[
     return float(np.sum(log_ndtr(z))) - float(np.log1p(np.sum(steps == 0.0))), float(np.sum(ratio))
 
 
-def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array) -> tuple[Array, Array]:
-    """Logarithm and slope for rows with sd > 0, in units t = (s - mean)/sd."""
+class _Panels(NamedTuple):
+    """Nodes of all rows whose integrand is positive somewhere, in units t = (s - mean)/sd, panel by panel."""
+
+    open: NDArray[np.bool_]  # (b,) these rows; what follows has theirs only
+    row: Labels  # (p,) of each panel, ascending
+    weights: Array  # (p, 16) times the integrand, relative to its value at the mode
+    hazard: Array  # (p, 16, J) φ/Φ
+    rate: Array  # (rows, J) derivative of Φ's argument by t
+    log_scale: Array  # (rows,) logarithm of the integrand at the mode
+    edge: Array  # (rows,) the integrand at steps, signed
+
+
+def _cuts(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array) -> tuple[Array, Array]:
+    """The t between which no step is zero."""
+    place, step = (offsets - mean[:, None]) / sd[:, None], scales == 0.0
+    low = np.max(np.where(step & (signs > 0.0), place, -np.inf), axis=1)
+    return low, np.min(np.where(step & (signs < 0.0), place, np.inf), axis=1)
+
+
+def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array) -> _Panels:
+    """Where to look at the integrand of rows with sd > 0, and what is there."""
     soft = scales > 0.0
-    place = (offsets - mean[:, None]) / sd[:, None]
-    low_cut = np.max(np.where(~soft & (signs > 0.0), place, -np.inf), axis=1)
-    high_cut = np.min(np.where(~soft & (signs < 0.0), place, np.inf), axis=1)
+    low_cut, high_cut = _cuts(mean, sd, offsets, scales, signs)
     rate = np.where(soft, signs * sd[:, None] / np.where(soft, scales, 1.0), 0.0)  # dz/dt
     start = np.where(soft, signs * (mean[:, None] - offsets) / np.where(soft, scales, 1.0), _ONE)  # z at t = 0
-    log_norm, slope = np.full(len(mean), -np.inf), np.zeros(len(mean))
     open_ = low_cut < high_cut
-    if not np.any(open_):
-        return log_norm, slope
     start, rate, low_cut, high_cut = start[open_], rate[open_], low_cut[open_], high_cut[open_]
     mode = np.clip(_modes(start, rate), low_cut, high_cut)
     z_mode = start + rate * mode[:, None]
@@ -122,12 +139,8 @@ def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Arr
     half = 0.5 * width[row, column]
     tau = edges[row, column][:, None] + half[:, None] * (1.0 + _NODES)
     z_row, delta = z_mode[row][:, None, :], rate[row][:, None, :] * tau[:, :, None]
-    z = z_row + delta
     log_value = np.sum(_log_phi_change(z_row, delta), axis=2) - 0.5 * tau**2 - mode[row][:, None] * tau
     weights = half[:, None] * _WEIGHTS * np.exp(log_value)
-    ratio = np.sum(_hazard(z) * rate[row][:, None, :], axis=2)
-    total = np.bincount(row, weights=np.sum(weights, axis=1), minlength=len(mode))
-    moment = np.bincount(row, weights=np.sum(weights * ratio, axis=1), minlength=len(mode))
     # the steps' share of the slope: the integrand at the cuts
     edge = np.zeros(len(mode))
     for side, cut in ((1.0, low_cut), (-1.0, high_cut)):
@@ -135,9 +148,48 @@ def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Arr
         if np.any(at):
             value = np.exp(log_density(np.where(at, cut - mode, 0.0)[:, None])[:, 0])
             edge += np.where(at, side * value, 0.0)
-    log_norm[open_] = peak + np.log(total) - 0.5 * mode**2 - _HALF_LOG_2PI
-    slope[open_] = (moment + edge) / total / sd[open_]
+    return _Panels(open_, row, weights, _hazard(z_row + delta), rate, peak - 0.5 * mode**2 - _HALF_LOG_2PI, edge)
+
+
+def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array) -> tuple[Array, Array]:
+    """Logarithm and slope for rows with sd > 0."""
+    log_norm, slope = np.full(len(mean), -np.inf), np.zeros(len(mean))
+    low_cut, high_cut = _cuts(mean, sd, offsets, scales, signs)
+    if not np.any(low_cut < high_cut):
+        return log_norm, slope
+    at = _panels(mean, sd, offsets, scales, signs)
+    ratio = np.sum(at.hazard * at.rate[at.row][:, None, :], axis=2)
+    total = np.bincount(at.row, weights=np.sum(at.weights, axis=1), minlength=len(at.edge))
+    moment = np.bincount(at.row, weights=np.sum(at.weights * ratio, axis=1), minlength=len(at.edge))
+    log_norm[at.open] = at.log_scale + np.log(total)
+    slope[at.open] = (moment + at.edge) / total / sd[at.open]
     return log_norm, slope
+
+
+class _Ties(NamedTuple):
+    """What the derivatives of log P(f_y is the largest) are made of."""
+
+    log_p: Array  # (b,)
+    log_share: Array  # (b, J) logarithm of -∂ log P/∂mean_k: density of the tie f_y = f_k above all others, over P
+    slope: Array  # (b, J) derivative of its logarithm when all others move to the left
+
+
+def _ties_together(mean: Array, sd: Array, offsets: Array, scales: Array) -> _Ties:
+    """Every tie at the nodes of P itself, where N(z_k) is Φ_k times φ/Φ(z_k); scales > 0.
+
+    Share and slope are NaN where these nodes do not serve: for a tie in the tail of P.
+    """
+    at = _panels(mean, sd, offsets, scales, np.ones_like(offsets))  # without steps every row is open
+    first = np.searchsorted(at.row, np.arange(len(mean)))
+    total = np.add.reduceat(np.sum(at.weights, axis=1), first)[:, None]
+    weighted = at.weights[:, :, None] * at.hazard
+    tie = np.add.reduceat(np.sum(weighted, axis=1), first)
+    own = at.rate[at.row][:, None, :] * at.hazard
+    moment = np.add.reduceat(np.sum(weighted * (np.sum(own, axis=2, keepdims=True) - own), axis=1), first)
+    serve = tie > _IN_TAIL * total
+    safe = np.where(serve, tie, 1.0)
+    log_share = np.where(serve, np.log(safe / total / scales), np.nan)
+    return _Ties(at.log_scale + np.log(total[:, 0]), log_share, np.where(serve, moment / safe / sd[:, None], np.nan))
 
 
 def _log_phi_change(z: Array, delta: Array) -> Array:
@@ -222,6 +274,38 @@ def log_not_largest(latent_mean: Array, latent_var: Array, y: Labels) -> Array:
     return total
 
 
+def _ties(m_y: Array, v_y: Array, mean: Array, var: Array) -> _Ties:
+    """All ties of b rows; those that the nodes of P do not serve by integrals of their own."""
+    log_p, log_share, slope = np.full(len(m_y), np.nan), np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
+    together = (v_y > 0.0) & np.all(_FINE**2 * var > v_y[:, None], axis=1) & (mean.shape[1] + 1 >= _TOGETHER)
+    if np.any(together):
+        found = _ties_together(m_y[together], np.sqrt(v_y[together]), mean[together], np.sqrt(var[together]))
+        log_p[together], log_share[together], slope[together] = found
+    left = ~together
+    log_p[left] = line_integral(m_y[left], v_y[left], mean[left], np.sqrt(var[left]), np.ones_like(mean[left])).log_norm
+    for k in range(mean.shape[1]):
+        own = np.isnan(log_share[:, k])
+        if np.any(own):
+            log_tie, slope[own, k] = _tie(m_y[own], v_y[own], mean[own], var[own], k)
+            possible = np.isfinite(log_p[own])
+            log_share[own, k] = np.where(possible, log_tie - np.where(possible, log_p[own], 0.0), -np.inf)
+    return _Ties(log_p, log_share, slope)
+
+
+def _tie(m_y: Array, v_y: Array, mean: Array, var: Array, k: int) -> tuple[Array, Array]:
+    """Logarithm of the density of the tie with class k, and its slope, by an integral of its own."""
+    m_k, v_k = mean[:, k], var[:, k]
+    gap, both = m_y - m_k, v_y + v_k
+    soft = both > 0.0
+    safe = np.where(soft, both, 1.0)
+    part = np.where(v_y <= v_k, v_y, v_k) / safe  # what moves the centre off the sharper of the two
+    centre = np.where(v_y <= v_k, m_y - gap * part, m_k + gap * part)
+    rest_mean, rest_sd = np.delete(mean, k, axis=1), np.sqrt(np.delete(var, k, axis=1))
+    tie = line_integral(centre, part * np.maximum(v_y, v_k), rest_mean, rest_sd, np.ones_like(rest_mean))
+    log_density = -0.5 * gap**2 / safe - 0.5 * np.log(safe) - _HALF_LOG_2PI
+    return np.where(soft, log_density + tie.log_norm, -np.inf), tie.slope
+
+
 def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
     """log P(f_y > f_k for all k ≠ y) of n observations, with derivatives in every mean.
 
@@ -231,30 +315,19 @@ def largest(latent_mean: Array, latent_var: Array, y: Labels) -> Largest:
     """
     n, C = latent_mean.shape
     rows, others = np.arange(n), _others(y, C)
-    log_p = log_largest(latent_mean, latent_var, y)
     first, second, curvature = np.zeros((n, C)), np.zeros((n, C)), np.zeros((n, C))
     m_y, v_y = latent_mean[rows, y], latent_var[rows, y]
+    mean, var = np.take_along_axis(latent_mean, others, 1), np.take_along_axis(latent_var, others, 1)
+    log_p, log_share, slope = _ties(m_y, v_y, mean, var)
     for position in range(C - 1):
         k = others[:, position]
-        rest = np.delete(others, position, axis=1)
-        m_k, v_k = latent_mean[rows, k], latent_var[rows, k]
-        gap, both = m_y - m_k, v_y + v_k
-        soft = both > 0.0
-        safe = np.where(soft, both, 1.0)
-        part = np.where(v_y <= v_k, v_y, v_k) / safe  # what moves the centre off the sharper of the two
-        centre = np.where(v_y <= v_k, m_y - gap * part, m_k + gap * part)
-        var = part * np.maximum(v_y, v_k)
-        mean = np.take_along_axis(latent_mean, rest, 1)
-        sd = np.sqrt(np.take_along_axis(latent_var, rest, 1))
-        tie = line_integral(centre, var, mean, sd, np.ones_like(mean))
-        log_density = -0.5 * gap**2 / safe - 0.5 * np.log(safe) - _HALF_LOG_2PI
-        possible = np.isfinite(log_p)
-        share = log_density + tie.log_norm - np.where(possible, log_p, 0.0)
-        g = np.exp(np.where(soft & possible, share, -np.inf))
+        gap, v_k = m_y - mean[:, position], var[:, position]
+        safe = np.where(v_y + v_k > 0.0, v_y + v_k, 1.0)
+        g = np.exp(log_share[:, position])
         first[rows, k] = -g
         first[rows, y] += g
-        second[rows, k] = -g * (gap + v_y * tie.slope) / safe
-        second[rows, y] += g * (v_k * tie.slope - gap) / safe
+        second[rows, k] = -g * (gap + v_y * slope[:, position]) / safe
+        second[rows, y] += g * (v_k * slope[:, position] - gap) / safe
     if C == 2:  # log Φ itself: nothing cancels far out
         both = np.sum(latent_var, axis=1)
         safe = np.where(both > 0.0, both, 1.0)

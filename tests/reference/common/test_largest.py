@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import log_ndtr
 
+from reference.common import _largest
 from reference.common._largest import largest, log_largest, log_not_largest
 from reference.common._probit_line import probit_line
 
@@ -47,6 +48,25 @@ def test_probability_and_complement_sum_to_one_at_any_widths(C):
     np.testing.assert_allclose(np.exp(found.log_p) + np.exp(rest), 1.0, rtol=0.0, atol=1e-13)
     for part in found[1:]:
         assert np.all(np.isfinite(part))
+
+
+@pytest.mark.parametrize("C", [4, 9, 30])
+@pytest.mark.parametrize("decades", [0.3, 1.0, 4.0])
+def test_ties_at_the_nodes_of_the_probability_are_those_of_integrals_of_their_own(monkeypatch, C, decades):
+    rng = np.random.default_rng(C)
+    n = 12
+    var = 10.0 ** (decades * rng.normal(size=(n, C)))
+    mean, y = rng.choice([0.1, 1.0, 10.0], (n, 1)) * rng.normal(size=(n, C)), rng.integers(C, size=n)
+    together = largest(mean, var, y)
+    monkeypatch.setattr(_largest, "_TOGETHER", C + 1)
+    apart = largest(mean, var, y)
+    # two integrals with relative errors of 1e-13; a share is a quotient, whose logarithms have as many digits less as
+    # log P has before the point
+    digits = 1e-12 * (1.0 + 1e-3 * np.abs(apart.log_p[:, None]))
+    np.testing.assert_allclose(together.log_p, apart.log_p, rtol=1e-13, atol=1e-13)
+    assert np.all(np.abs(together.first - apart.first) <= digits * np.abs(apart.first))
+    size = np.maximum(np.abs(apart.second), np.abs(apart.first) / np.sqrt(var))
+    assert np.all(np.abs(together.second - apart.second) <= digits * size)
 
 
 def test_a_mode_out_of_reach_of_float64_is_an_error_that_says_so():
