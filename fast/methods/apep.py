@@ -141,7 +141,7 @@ def fit(
         max_iterations=max_iterations,
         batches=batches,
         batch_size=batch_size,
-        n_steps=n_steps if learn or not joint or batches is not None or batch_size is not None else None,
+        n_steps=n_steps,
         learn=learn,
         scheme="inner-approximate" if joint else "outer",
         optimizer="adam" if joint else "lbfgs",
@@ -151,9 +151,8 @@ def fit(
         trace=trace,
         checkpoint=checkpoint,
         checkpoint_every=checkpoint_every,
+        q_steps=joint,
     )
-    if joint and n_steps is not None:
-        settings = settings._replace(n_steps=inputs.count("n_steps", n_steps))
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
     own = {"method": "apep", "energy": energy, "alpha": alpha, "epsilon": epsilon}
     settings = marked(settings, data, points, own)

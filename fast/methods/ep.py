@@ -138,7 +138,6 @@ def fit(
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,
-        damping=damping,
         tolerance=tolerance,
         max_iterations=max_iterations,
         batches=batches,
@@ -155,10 +154,14 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    settings = marked(settings, data, points, {"method": "ep", "factors": factors, "schedule": schedule})
+    own = {"method": "ep", "factors": factors, "schedule": schedule, "damping": damping}
+    settings = marked(settings, data, points, own)
     kind: Factors = FACTORS[factors]()
     sites = empty_sites(kind, data.n, data.n_classes, site_file)
-    run = SiteRun(data, points, kind, sites, fresh=True, sequential=schedule == "sequential")
+    run = SiteRun(
+        data, points, kind, sites, fresh=True, sequential=schedule == "sequential", damping=damping,
+        gradient_rule=settings.gradient_rule,
+    )  # fmt: skip
     trained = train(run, settings, callback)
     return EPPosterior(run, run.log_evidence() if evaluate else None, trained)
 

@@ -114,7 +114,6 @@ def fit(
     learn = inputs.names("learn", learn)
     settings = settings_of(
         data.n,
-        damping=damping,
         tolerance=tolerance,
         max_iterations=max_iterations,
         learn=learn,
@@ -125,7 +124,7 @@ def fit(
         trace=trace,
     )
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    run = LatentRun(data, points, mixed=settings.max_iterations > 50)
+    run = LatentRun(data, points, damping=damping, mixed=settings.max_iterations > 50)
     trained = train(run, settings, callback)
     return GFITCPosterior(run, run.log_evidence(), trained)
 

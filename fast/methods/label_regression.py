@@ -104,28 +104,16 @@ class LabelRun:
             shift[block.part] = label_targets(block.y, self.points.n_classes) / block.view.cond_var
         return precision, shift
 
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
-        """Nothing is left to visit.
-
-        Parameters
-        ----------
-        batch : None       all data
-        damping : float    not used
-        """
+    def refresh(self) -> Swept:
+        """Nothing is left to visit."""
         return Swept(0.0, 0)
 
     def log_evidence(self) -> float | None:
         """log density of all targets."""
         return self.value
 
-    def gradient(self, batch: IntArray | None = None, gradient_rule: str = "10") -> PointGradients:
-        """Gradient of the evidence in the priors. Time O(C n m (m + d) + C m^3).
-
-        Parameters
-        ----------
-        batch : None           all data
-        gradient_rule : str    there is one
-        """
+    def gradient(self) -> PointGradients:
+        """Gradient of the evidence in the priors. Time O(C n m (m + d) + C m^3)."""
         points, law = self.points, self.law
         spread = [law.spread(k) for k in range(points.n_classes)]
         pull = PullBack(points)

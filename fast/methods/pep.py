@@ -150,7 +150,6 @@ def fit(
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,
-        damping=damping,
         tolerance=tolerance,
         max_iterations=max_iterations,
         batches=batches,
@@ -167,10 +166,11 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    own = {"method": "pep", "alpha": alpha, "epsilon": epsilon, "gradient_rule": gradient_rule}
+    own = {"method": "pep", "alpha": alpha, "epsilon": epsilon, "damping": damping, "gradient_rule": gradient_rule}
     settings = marked(settings, data, points, own)
     factors = PowerDatum(alpha, epsilon)
-    run = PowerRun(data, points, factors, empty_sites(factors, data.n, data.n_classes), gradient_rule)
+    sites = empty_sites(factors, data.n, data.n_classes)
+    run = PowerRun(data, points, factors, sites, damping=damping, gradient_rule=gradient_rule)
     trained = train(run, settings, callback)
     return PEPPosterior(run, run.log_evidence() if evaluate else None, trained)
 

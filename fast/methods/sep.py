@@ -117,7 +117,6 @@ def fit(
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,
-        damping=damping,
         tolerance=tolerance,
         max_iterations=max_iterations,
         batches=batches,
@@ -134,8 +133,8 @@ def fit(
         lbfgs=False,
     )
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    settings = marked(settings, data, points, {"method": "sep", "count": count})
-    run = TiedRun(data, points, count)
+    settings = marked(settings, data, points, {"method": "sep", "count": count, "damping": damping})
+    run = TiedRun(data, points, count, damping=damping, gradient_rule=settings.gradient_rule)
     trained = train(run, settings, callback)
     return SEPPosterior(run, run.log_evidence() if evaluate else None, trained)
 

@@ -138,7 +138,6 @@ def fit(
     data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
     settings = settings_of(
         data.n,
-        damping=nat_rate,
         tolerance=tolerance,
         max_iterations=max_iterations,
         batches=batches,
@@ -155,10 +154,10 @@ def fit(
         checkpoint_every=checkpoint_every,
     )
     points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    own = {"method": "vi-robust", "epsilon": epsilon, "nat_rate": nat_rate, "damping": None}  # one number, its own name
+    own = {"method": "vi-robust", "epsilon": epsilon, "nat_rate": nat_rate}
     settings = marked(settings, data, points, own)
     guarded = not settings.stochastic and not (settings.learn and optimizer == "adam")
-    run = RobustRun(data, points, epsilon, guarded=guarded)
+    run = RobustRun(data, points, epsilon, guarded=guarded, nat_rate=nat_rate)
     trained = train(run, settings, callback)
     return RobustPosterior(run, run.log_evidence() if evaluate else None, trained)
 

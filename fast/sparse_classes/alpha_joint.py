@@ -18,21 +18,19 @@ O(C b m (m + d) + C m^3) whatever n is.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
 
-from fast.core import checkpoint as checkpoints
 from fast.core.errors import NotPositiveDefiniteError
-from fast.core.hyper import ClassHyper
 from fast.core.linalg import factorise, invert_lower, reciprocal_condition, solve_vector, squared_norms
 from fast.core.results import ScalarMoments
 from fast.core.types import FloatArray, IntArray
 from fast.likelihood.power import powered_labels
 from fast.solve.adam import AdamState, adam_arrays, adam_restored, adam_step
+from fast.solve.steps import run_steps
 from fast.sparse_classes.alpha_energies import Energy
 from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.projections import (
@@ -43,7 +41,16 @@ from fast.sparse_classes.projections import (
     PullBack,
     add_projected,
 )
-from fast.sparse_classes.training import ClassPacking, Progress, Settings, Trained, drawn
+from fast.sparse_classes.training import (
+    Batches,
+    ClassPacking,
+    Progress,
+    Settings,
+    Trained,
+    hyper_restored,
+    prior_arrays,
+    saving,
+)
 
 
 class Coordinates(NamedTuple):
@@ -235,7 +242,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     scale = 1.0 if batch is None else run.data.n / batch.size
     Q, t = np.zeros((C, m, m)), np.zeros((C, m))
     pull = PullBack(points)
-    for view, y in run.chunks(batch, with_cross=priors):
+    for _, view, y in run.data.chunks(points, batch, with_cross=priors):
         moments, halves = _moments(seen, view)
         found = powered_labels(y, moments, energy.alpha, run.epsilon)
         by_mean, by_var = scale * found.slope, scale * found.by_variance
@@ -286,7 +293,7 @@ class JointSteps:
             [start.mean.ravel(), factors.ravel(), self.packing.vector(points.hyper, points.Z)]
         )  # fmt: skip
         self.adam = AdamState.start(self.vector.size)
-        self.rng = np.random.default_rng(settings.seed)
+        self.batches = Batches(settings, run.data.n)
         self.trace: list[float] = []
         self.iteration = 0
         self.white = whitened(points, self.coordinates)
@@ -306,16 +313,8 @@ class JointSteps:
         self.run.law = law_of(self.white)
         self.run.rebuild()
 
-    def _batch(self) -> IntArray | None:
-        settings = self.settings
-        if settings.batches is not None:
-            return settings.batches[self.iteration]
-        if settings.batch_size is not None:
-            return drawn(self.run.data.n, settings.batch_size, self.rng)
-        return None
-
     def _slope(self) -> FloatArray:
-        found = joint_gradient(self.run, self.white, self._batch(), priors=self.packing.size > 0)
+        found = joint_gradient(self.run, self.white, self.batches(self.iteration), priors=self.packing.size > 0)
         slope = np.empty_like(self.vector)
         first, second = self.edges
         slope[:first] = found.by_mean.ravel()
@@ -363,53 +362,39 @@ class JointSteps:
         ----------
         callback : callable    called with a Progress after every step
         """
-        settings, run = self.settings, self.run
-        self._resume()
-        diverged, reason = False, f"{settings.n_steps} steps made"
-        while self.iteration < settings.n_steps:
-            try:
-                with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-                    value = self.step()
-            except (ValueError, NotPositiveDefiniteError) as error:
-                diverged, reason = True, f"step {self.iteration + 1}: {error}"
-                break
-            if settings.checkpoint is not None and self.iteration % settings.checkpoint_every == 0:
-                self._save()
+
+        def after(value: float) -> None:
             if callback is not None:
                 self.publish()
-                callback(Progress(self.iteration, value, np.nan, 0, run.points.hyper, run))
-        self.publish()
-        return Trained(np.array(self.trace), np.nan, False, self.iteration, 0, diverged, reason)
+                callback(Progress(self.iteration, value, np.nan, 0, self.run.points.hyper, self.run))
 
-    def _arrays(self) -> dict[str, Any]:
+        end = run_steps(self, self.settings.n_steps, saving(self.settings), after)
+        self.publish()
+        return Trained(np.array(self.trace), np.nan, False, self.iteration, 0, *end)
+
+    def arrays(self) -> dict[str, Any]:
         """What a checkpoint holds."""
-        points = self.run.points
         return {
-            **{f"hyper_{name}": value for name, value in points.hyper._asdict().items()},
-            "Z": points.Z,
+            **prior_arrays(self.run.points),
+            **self.batches.arrays(),
             "vector": self.vector,
-            "rng": np.array(json.dumps(self.rng.bit_generator.state)),
             "trace": np.array(self.trace),
             "iteration": np.array(self.iteration),
             **adam_arrays(self.adam),
         }
 
-    def _save(self) -> None:
-        assert self.settings.checkpoint is not None
-        checkpoints.save(self.settings.checkpoint, self.settings.mark, self._arrays())
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Continue where `arrays` was taken.
 
-    def _resume(self) -> None:
-        if self.settings.checkpoint is None:
-            return
-        like = self._arrays()
-        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing=("trace",))
-        if arrays is None:
-            return
-        hyper = ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))
+        Parameters
+        ----------
+        arrays    of a checkpoint
+        """
         if self.packing.size:
-            self.run.points = InducingClasses(hyper, arrays["Z"], self.run.points.shared, in_a_step=True)
+            shared = self.run.points.shared
+            self.run.points = InducingClasses(hyper_restored(arrays), arrays["Z"], shared, in_a_step=True)
         self.vector = arrays["vector"]
-        self.rng.bit_generator.state = json.loads(str(arrays["rng"]))
+        self.batches.restore(arrays)
         self.trace, self.iteration = arrays["trace"].tolist(), int(arrays["iteration"])
         self.adam = adam_restored(arrays)
         self.white = whitened(self.run.points, self.coordinates)

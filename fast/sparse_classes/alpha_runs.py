@@ -141,20 +141,6 @@ class EnergyRun:
         self.steps, self.stalled = 0, False
         self._start = None if alone else law  # of a chain of energies
 
-    def chunks(self, batch: IntArray | None, *, with_cross: bool = False) -> Iterator[tuple[ClassView, IntArray]]:
-        """Projections and labels of a batch, or of all data block by block.
-
-        Parameters
-        ----------
-        batch : (b,)         indices; None: all data
-        with_cross : bool    keep k(X, Z)
-        """
-        if batch is None:
-            for block in self.data.blocks(self.points, with_cross=with_cross):
-                yield block.view, block.y
-        else:
-            yield self.data.take(self.points, batch, with_cross=with_cross), self.data.labels(batch)
-
     def seen(
         self, law: ClassLaw, batch: IntArray | None = None, *, with_cross: bool = False
     ) -> Iterator[tuple[ClassView, PowerMoments]]:
@@ -166,7 +152,7 @@ class EnergyRun:
         batch : (b,)         indices; None: all data
         with_cross : bool    keep k(X, Z)
         """
-        for view, y in self.chunks(batch, with_cross=with_cross):
+        for _, view, y in self.data.chunks(self.points, batch, with_cross=with_cross):
             yield view, powered_labels(y, data_moments(law, view), self.energy.alpha, self.epsilon)
 
     def scale(self, batch: IntArray | None) -> float:
@@ -210,14 +196,8 @@ class EnergyRun:
             self._here = self._point(self.law)
         return self._here
 
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
-        """One guarded step; the residual is that of q before it. Time O(C n m^2 + C m^3) for every size tried.
-
-        Parameters
-        ----------
-        batch : None       all data
-        damping : float    not used: the step has a size of its own
-        """
+    def refresh(self) -> Swept:
+        """One guarded step on all data; the residual is that of q before it. Time O(C n m^2 + C m^3) a size tried."""
         here = self.here
         if self.stalled:
             return Swept(here.change.residual, 0)
@@ -261,7 +241,7 @@ class EnergyRun:
             easier = EnergyRun(self.data, self.points, replace(self.energy, alpha=1.0 / steep), self.epsilon)
             easier._set(law, alone=True)
             for _ in range(_RUNG):
-                if easier.refresh(None, 1.0).residual <= _RUNG_NEAR or easier.stalled or easier.unbounded:
+                if easier.refresh().residual <= _RUNG_NEAR or easier.stalled or easier.unbounded:
                     break
             law, steep = easier.law, 10.0 * steep
         if not self._accept(law):
@@ -371,13 +351,12 @@ class EnergyRun:
         laws = self.energy.laws(self.law)
         return self.energy.own_value(laws) + sum(float(found.value.sum()) for _, found in self.seen(laws.data))
 
-    def gradient(self, batch: IntArray | None = None, gradient_rule: str = "10") -> PointGradients:
+    def gradient(self, batch: IntArray | None = None) -> PointGradients:
         """Gradient of the energy in the priors, mean and covariance of u held. Time O(C b m (m + d) + C m^3).
 
         Parameters
         ----------
-        batch : (b,)           indices; None: all data
-        gradient_rule : str    there is one
+        batch : (b,)    indices; None: all data
         """
         energy, points = self.energy, self.points
         laws = energy.laws(self.law) if self._here is None else self._here.laws

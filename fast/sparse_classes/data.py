@@ -25,6 +25,14 @@ class Block(NamedTuple):
     y: IntArray
 
 
+class Chunk(NamedTuple):
+    """Data of a batch, or consecutive ones."""
+
+    rows: slice | IntArray
+    view: ClassView
+    y: IntArray
+
+
 class ClassData:
     """Training data; a memory map stays one, and so do its labels.
 
@@ -91,6 +99,23 @@ class ClassData:
             last = points, batch, points.view(inputs.finite_rows("X", self.X[batch]), with_cross=with_cross)
             self._last = last
         return last[2]
+
+    def chunks(
+        self, points: InducingClasses, batch: IntArray | None = None, *, with_cross: bool = False
+    ) -> Iterator[Chunk]:
+        """Projections and labels of a batch at once, or of all data block by block.
+
+        Parameters
+        ----------
+        points              inducing points
+        batch : (b,)        indices; None: all data
+        with_cross : bool   keep k(X, Z)
+        """
+        if batch is not None:
+            yield Chunk(batch, self.take(points, batch, with_cross=with_cross), self.labels(batch))
+            return
+        for block in self.blocks(points, with_cross=with_cross):
+            yield Chunk(*block)
 
     def blocks(self, points: InducingClasses, *, with_cross: bool = False) -> Iterator[Block]:
         """Projections of all data, block by block; kept for the next pass if memory allows.

@@ -11,7 +11,7 @@ writes them block by block.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -131,7 +131,13 @@ def ep_log_evidence(law: ClassLaw, values: float) -> float:
 
 
 class SiteRun:
-    """Sites, q and the priors that they stand on; fresh: the sites are zero, and q need not be built from them."""
+    """Sites, q and the priors that they stand on.
+
+    fresh            the sites are zero, and q need not be built from them
+    sequential       q is refreshed after each factor, not after all
+    damping          in (0, 1], of `refresh`
+    gradient_rule    "10" or "exact", of `gradient`
+    """
 
     sweeps_contract = True  # linearly: the last change alone says little of the distance left
 
@@ -144,9 +150,11 @@ class SiteRun:
         *,
         fresh: bool = False,
         sequential: bool = False,
+        damping: float = 0.5,
+        gradient_rule: str = "10",
     ) -> None:
         self.data, self.points, self.factors, self.sites = data, points, factors, sites
-        self.sequential = sequential
+        self.sequential, self.damping, self.gradient_rule = sequential, damping, gradient_rule
         self._touched = not fresh
         self.rebuild()
         self._touched = True
@@ -188,17 +196,16 @@ class SiteRun:
             self.points, self.law = before
             raise
 
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
-        """Visit the factors of a batch, or of all data, as the schedule says.
+    def refresh(self, batch: IntArray | None = None) -> Swept:
+        """Visit the factors of a batch, or of all data, as schedule and damping of the run are.
 
         Parameters
         ----------
-        batch : (b,)       indices, none twice; None: all data
-        damping : float    in (0, 1]
+        batch : (b,)    indices, none twice; None: all data
         """
         if self.sequential:
-            return self.in_order(batch, damping)
-        return self.sweep(damping) if batch is None else self.step(batch, damping)
+            return self.in_order(batch, self.damping)
+        return self.sweep(self.damping) if batch is None else self.step(batch, self.damping)
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
@@ -271,23 +278,13 @@ class SiteRun:
         S = np.array([self.law.spread(k) for k in range(self.points.n_classes)])
         weights = self.law.weights.copy()
         residual, improper = 0.0, 0
-        for indices, view, y in self._chunks(batch):
-            for at, i in enumerate(indices):
+        for part, view, y in self.data.chunks(self.points, batch):
+            for at, i in enumerate(np.arange(part.start, part.stop) if isinstance(part, slice) else part):
                 rows = [part[at] for part in view.rows]
                 here = self._visit_one(int(i), int(y[at]), rows, view.cond_var[at], S, weights, damping)
                 residual, improper = max(residual, here.residual), improper + here.n_improper
         self.rebuild()
         return Swept(residual, improper)
-
-    def _chunks(
-        self, batch: IntArray | None, with_cross: bool = False
-    ) -> Iterator[tuple[IntArray, ClassView, IntArray]]:
-        """Indices, projections and labels of a batch, or of all data block by block."""
-        if batch is not None:
-            yield batch, self.data.take(self.points, batch, with_cross=with_cross), self.data.labels(batch)
-            return
-        for block in self.data.blocks(self.points, with_cross=with_cross):
-            yield np.arange(block.part.start, block.part.stop), block.view, block.y
 
     def _visit_one(
         self,
@@ -330,7 +327,7 @@ class SiteRun:
         return ep_log_evidence(self.law, value) if np.isfinite(value) else None
 
     @equation("villacampa2017", "10", "62")
-    def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
+    def gradient(self, batch: IntArray | None = None, gradient_rule: str | None = None) -> PointGradients:
         """Gradient of log Z_q by rule "10" or "exact"; data terms of a batch count n / b times.
 
         "10": time O(C b m (m + d) + C m^3). "exact" meets all data: upsilon of every datum moves q.
@@ -338,12 +335,13 @@ class SiteRun:
         Parameters
         ----------
         batch : (b,)           indices; None: all data
-        gradient_rule : str    "10" or "exact"
+        gradient_rule : str    "10" or "exact"; None: that of the run
 
         Raises
         ------
         ImproperCavityError    if a cavity among these data is no distribution
         """
+        gradient_rule = self.gradient_rule if gradient_rule is None else gradient_rule
         points, law, C = self.points, self.law, self.points.n_classes
         spread = [law.spread(k) for k in range(C)]
         by_K = [prior_cotangent(spread[k], law.weights[k]) for k in range(C)]
@@ -352,9 +350,8 @@ class SiteRun:
         scale = 1.0 if batch is None else self.data.n / batch.size
         by_mean, by_spread = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
 
-        for indices, view, y in self._chunks(batch, with_cross=True):
-            sites = self.of(slice(indices[0], indices[-1] + 1) if batch is None else indices)
-            found = self.factors.cotangents(y, law.project(view), view.cond_var, sites, gradient_rule)
+        for rows, view, y in self.data.chunks(points, batch, with_cross=True):
+            found = self.factors.cotangents(y, law.project(view), view.cond_var, self.of(rows), gradient_rule)
             if not np.isfinite(found.by_cond_var).all():
                 raise ImproperCavityError("sites: found an improper cavity, expected proper ones; lower damping")
             cot = Cotangents(*(scale * part for part in found))

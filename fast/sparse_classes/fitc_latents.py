@@ -26,7 +26,7 @@ import numpy as np
 
 from fast.core.hyper import ClassHyper
 from fast.core.results import ScalarMoments
-from fast.core.types import FloatArray, IntArray
+from fast.core.types import FloatArray
 from fast.ledger import equation
 from fast.solve.mixing import Mixing
 from fast.sparse_classes.data import Block, ClassData
@@ -98,11 +98,12 @@ class _Past(NamedTuple):
 class LatentRun:
     """Sites on the latent values, q(v), and the priors that they stand on; sites start at zero.
 
-    mixed    whether proposals may be mixed after some sweeps
+    damping    in (0, 1]
+    mixed      whether proposals may be mixed after some sweeps
     """
 
-    def __init__(self, data: ClassData, points: InducingClasses, *, mixed: bool = False) -> None:
-        self.data, self.points, self.factors = data, points, Pairwise()
+    def __init__(self, data: ClassData, points: InducingClasses, *, damping: float = 0.5, mixed: bool = False) -> None:
+        self.data, self.points, self.factors, self.damping = data, points, Pairwise(), damping
         self._mixed = mixed and 4 * data.n * data.n_classes <= _LARGEST
         self._forget()
         self.sites = np.zeros((len(self.factors.names), data.n, data.n_classes))
@@ -145,14 +146,8 @@ class LatentRun:
         self._sweeps, self._was_mixed, self._mixing = 0, False, Mixing()
         self._past: _Past | None = None
 
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
-        """All sites from one q, then q. Time 2 C n m^2 + C m^3 / 3.
-
-        Parameters
-        ----------
-        batch              None: the evidence is no sum over the data, and there are no mini-batches
-        damping : float    in (0, 1]
-        """
+    def refresh(self) -> Swept:
+        """All sites from one q, then q: the evidence is no sum over the data. Time 2 C n m^2 + C m^3 / 3."""
         target = np.empty_like(self.sites)
         mean, var = np.empty(self.sites.shape[1:]), np.empty(self.sites.shape[1:])
         residual, improper = 0.0, 0
@@ -163,16 +158,14 @@ class LatentRun:
             residual, improper = max(residual, found.gap), improper + found.n_improper
         self._sweeps += 1
         if self._mixed and self._sweeps > _PLAIN:
-            self._advance(target - self.sites, mean, var, residual, improper, damping)
+            self._advance(target - self.sites, mean, var, residual, improper)
         else:
-            self.sites[...] = damped(self.sites, target, damping)
+            self.sites[...] = damped(self.sites, target, self.damping)
         self.rebuild()
         return Swept(residual, improper)
 
-    def _advance(
-        self, gap: FloatArray, mean: FloatArray, var: FloatArray, residual: float, improper: int, damping: float
-    ) -> None:
-        past = self._past
+    def _advance(self, gap: FloatArray, mean: FloatArray, var: FloatArray, residual: float, improper: int) -> None:
+        past, damping = self._past, self.damping
         if past is not None and self._was_mixed and (improper or not residual <= 2.0 * past.residual):
             self.sites[...] = damped(past.sites, past.sites + past.gap, damping)
             self._mixing.clear()
@@ -211,17 +204,12 @@ class LatentRun:
             log_shrink += float(np.log1p(block.view.cond_var * totals.delta).sum())
         return latent_log_evidence(self.law, linear, log_shrink, values) if np.isfinite(values) else None
 
-    def gradient(self, batch: IntArray | None = None, gradient_rule: str = "10") -> PointGradients:
+    def gradient(self) -> PointGradients:
         """Gradient of log Z, sites held, which is all of it at the fixed point. Time O(C n m (m + d) + C m^3).
 
         With b = beta - D p and T = (Q + S + Delta^-1)^-1, of which diag T = D - D^2 q is needed: b'd(Q + S) b/2 -
         tr(T d(Q + S))/2. Through Q, dF/da_i = b_i p - D_i P^-1 a_i and L'(dF/dK) L = (P^-1 + p p' - I)/2, as
         A b = p and A T = P^-1 A D; through s_i, (b_i^2 - T_ii)/2.
-
-        Parameters
-        ----------
-        batch                  None
-        gradient_rule : str    "10", the only one
         """
         points, law = self.points, self.law
         spread = [law.spread(k) for k in range(points.n_classes)]

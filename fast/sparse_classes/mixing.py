@@ -42,15 +42,14 @@ def worth_mixing(run: object, max_iterations: int) -> bool:
     return max_iterations > _PLAIN and run.sites.size <= _LARGEST
 
 
-def mix(run: SiteRun, *, tolerance: float, max_iterations: int, damping: float) -> Mixed:
+def mix(run: SiteRun, *, tolerance: float, max_iterations: int) -> Mixed:
     """Move the sites of a run near their fixed point; a matrix without a factor leaves them where they were.
 
     Parameters
     ----------
-    run                     sites in memory; changed
+    run                     sites in memory; changed. Its damping is the largest share of a plain step
     tolerance : float       on the estimated distance from the fixed point
     max_iterations : int    visits
-    damping : float         largest share of a plain step
     """
     shape = run.sites[::2].shape  # precisions, shifts alternate
 
@@ -85,7 +84,7 @@ def mix(run: SiteRun, *, tolerance: float, max_iterations: int, damping: float) 
     start = run.sites[::2].flatten(), run.sites[1::2].flatten()  # copies: visits write to the sites
     try:
         end = settle(
-            visit, start, tolerance=tolerance, max_iterations=max_iterations, damping=damping, monotone=False,
+            visit, start, tolerance=tolerance, max_iterations=max_iterations, damping=run.damping, monotone=False,
             signed=run.factors.signed,
         )  # fmt: skip
     except NotPositiveDefiniteError as error:

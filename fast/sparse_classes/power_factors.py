@@ -137,10 +137,17 @@ class PowerRun(SiteRun):
     """`SiteRun` whose sweeps are shortened until q is a distribution, and whose gradient may follow (A.28)."""
 
     def __init__(
-        self, data: ClassData, points: InducingClasses, factors: PowerDatum, sites: FloatArray, gradient_rule: str
+        self,
+        data: ClassData,
+        points: InducingClasses,
+        factors: PowerDatum,
+        sites: FloatArray,
+        *,
+        damping: float = 0.5,
+        gradient_rule: str = "28",
     ) -> None:
-        self.power, self.gradient_rule = factors, gradient_rule
-        super().__init__(data, points, factors, sites, fresh=True)
+        self.power = factors
+        super().__init__(data, points, factors, sites, fresh=True, damping=damping, gradient_rule=gradient_rule)
 
     def sweep(self, damping: float) -> Swept:
         """All sites from one q, then q; damping is halved until q has a covariance. Time 2 C n m^2 + C m^3 / 3.
@@ -197,7 +204,7 @@ class PowerRun(SiteRun):
         raise AssertionError("unreachable")
 
     @equation("villacampa2020", "A.28")
-    def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
+    def gradient(self, batch: IntArray | None = None, gradient_rule: str | None = None) -> PointGradients:
         """Gradient of log Z_q: "28", villacampa2020 (A.28) with sites held as matrices, or "exact", held as numbers.
 
         Both are one at a fixed point. Time O(C b m (m + d) + C m^3); "exact" meets all data.
@@ -205,20 +212,17 @@ class PowerRun(SiteRun):
         Parameters
         ----------
         batch : (b,)           indices; None: all data
-        gradient_rule : str    "28", "exact", or whatever else a schedule says: then that of the run
+        gradient_rule : str    "28" or "exact"; None: that of the run
         """
-        if gradient_rule not in RULES:
-            gradient_rule = self.gradient_rule
-        if gradient_rule == "exact":
+        if (self.gradient_rule if gradient_rule is None else gradient_rule) == "exact":
             return super().gradient(batch, "exact")
         points, law, C = self.points, self.law, self.points.n_classes
         spread = [law.spread(k) for k in range(C)]
         scale = 1.0 if batch is None else self.data.n / batch.size
         pull = PullBack(points)
         by_mean, by_second = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
-        for indices, view, y in self._chunks(batch, with_cross=True):
-            sites = self.of(slice(indices[0], indices[-1] + 1) if batch is None else indices)
-            moments = law.project(view)
+        for rows, view, y in self.data.chunks(points, batch, with_cross=True):
+            sites, moments = self.of(rows), law.project(view)
             cot = Cotangents(
                 *(scale * part for part in self.factors.cotangents(y, moments, view.cond_var, sites, "28"))
             )

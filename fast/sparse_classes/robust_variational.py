@@ -26,27 +26,29 @@ _LONGEST = 0.5  # step, as q measures it
 class RobustRun(EnergyRun):
     """q of the bound, its step size, and the priors that it stands on; q starts at the prior.
 
-    guarded    steps on all data that never lower the bound; else steps of a bounded length
+    guarded     steps on all data that never lower the bound; else steps of a bounded length
+    nat_rate    in (0, 1], size of the steps that are not guarded, at most
     """
 
-    def __init__(self, data: ClassData, points: InducingClasses, epsilon: float, *, guarded: bool) -> None:
-        self.guarded = guarded
+    def __init__(
+        self, data: ClassData, points: InducingClasses, epsilon: float, *, guarded: bool, nat_rate: float = 0.1
+    ) -> None:
+        self.guarded, self.nat_rate = guarded, nat_rate
         super().__init__(data, points, Energy("arpep", 0.0, data.n), epsilon)
 
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
+    def refresh(self, batch: IntArray | None = None) -> Swept:
         """One step; the residual is that of q before it. Time 2 C b m^2 + O(C m^3), for every size tried if guarded.
 
         Parameters
         ----------
-        batch : (b,)       indices, none twice; None: all data
-        damping : float    rho where the step is not guarded, at most
+        batch : (b,)    indices, none twice; None: all data
         """
         if batch is None and self.guarded:
-            return super().refresh(None, damping)
+            return super().refresh()
         laws = self.energy.laws(self.law)
         terms = self.terms(laws, batch)
         change = self.energy.direction(laws, terms.curvature, terms.slope)
-        moved = self._stepped(change, bounded_rate(change.residual, damping))
+        moved = self._stepped(change, bounded_rate(change.residual, self.nat_rate))
         assert moved is not None  # P keeps half of itself
         self._set(moved)
         return Swept(change.residual, 0)

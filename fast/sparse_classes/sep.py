@@ -7,8 +7,8 @@ all eigenvalues stay >= 1, so no cavity is ever improper. A step costs O(C b m^2
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
@@ -18,7 +18,7 @@ from fast.core.linalg import solve_rows, solve_vector
 from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.solve.natural import move_kernel
-from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.data import Chunk, ClassData
 from fast.sparse_classes.ep import Swept, law_cotangent, prior_cotangent
 from fast.sparse_classes.pairwise_factors import PairTilt, gather, label_column, pair_sites, pair_tilt, pair_totals
 from fast.sparse_classes.projections import (
@@ -41,7 +41,7 @@ class Tied(NamedTuple):
 
 
 @equation("villacampa2017", "u42-sep-factor-count")
-def factor_counts(class_counts: IntArray, n: int, count: str) -> FloatArray:
+def factor_counts(class_counts: FloatArray | IntArray, n: int, count: str) -> FloatArray:
     """n_j, the number of factors that share the tied one: N (C - 1) for all, or those that touch the class: (C,).
 
     Parameters
@@ -111,14 +111,29 @@ def data_scale(n: int, batch_size: int) -> float:
     return n / batch_size
 
 
-class TiedRun:
-    """Tied factors as part of q, and the priors that they stand on."""
+class Counted(Protocol):
+    """What tied factors need of the data that they stand for."""
 
-    sweeps_contract = True  # linearly: the last change alone says little of the distance left
+    @property
+    def counts(self) -> FloatArray | IntArray:
+        """(C,) data of each class."""
 
-    def __init__(self, data: ClassData, points: InducingClasses, count: str, law: ClassLaw | None = None) -> None:
-        self.data, self.points, self.count = data, points, count
-        self.counts = factor_counts(data.counts, data.n, count)
+    @property
+    def n(self) -> int:
+        """All of them."""
+
+
+class TiedFactors:
+    """Tied factors as part of q, and the priors that they stand on; data are brought to each call.
+
+    stands_for    data of each class that the factors stand for
+    count         the n of the n-th root, see `factor_counts`
+    law           q(v) to start from; None: the prior
+    """
+
+    def __init__(self, stands_for: Counted, points: InducingClasses, count: str, law: ClassLaw | None = None) -> None:
+        self.stands_for, self.points, self.count = stands_for, points, count
+        self.counts = factor_counts(stands_for.counts, stands_for.n, count)
         self.law = ClassLaw.prior(points.n_classes, points.m) if law is None else law
         self._cavity: ClassLaw | None = None
 
@@ -163,41 +178,19 @@ class TiedRun:
         )
         return pair_tilt(y, *sides, view.cond_var), sides
 
-    def _chunks(self, batch: IntArray | None, with_cross: bool = False) -> Iterator[tuple[ClassView, IntArray]]:
-        if batch is None:
-            for block in self.data.blocks(self.points, with_cross=with_cross):
-                yield block.view, block.y
-        else:
-            yield self.data.take(self.points, batch, with_cross=with_cross), self.data.labels(batch)
-
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
-        """The factors of a batch, or of all data, from one q. Time 2 C b m^2 + C m^3.
+    def update_from(self, chunks: Iterable[Chunk], batch_size: int | None, damping: float) -> Swept:
+        """The factors of some data, projected already. Time 2 C b m^2 + C m^3.
 
         Parameters
         ----------
-        batch : (b,)       indices, none twice; None: all data
-        damping : float    in (0, 1]
-        """
-        # k(X, Z) is kept: a step on the priors follows with the same batch
-        return self.update_from(
-            self._chunks(batch, with_cross=batch is not None), None if batch is None else batch.size, damping
-        )
-
-    def update_from(
-        self, chunks: Iterator[tuple[ClassView, IntArray]], batch_size: int | None, damping: float
-    ) -> Swept:
-        """The factors of some data, seen already.
-
-        Parameters
-        ----------
-        chunks            projections and labels
+        chunks            rows, projections and labels
         batch_size        number of data; None: all
         damping : float   in (0, 1]
         """
         law, C = self.law, self.points.n_classes
         added, added_shift = np.zeros_like(law.precision), np.zeros_like(law.shift)
         seen = np.zeros(C, dtype=np.int64)
-        for view, y in chunks:
+        for _, view, y in chunks:
             tilt, sides = self.tilt(view, y)
             add_projected(added, added_shift, view, *pair_totals(y, pair_sites(tilt, *sides)))
             seen += np.bincount(y, minlength=C)
@@ -243,6 +236,64 @@ class TiedRun:
         self.points = points
         self._set(law)
 
+    def gradient_from(self, chunks: Iterable[Chunk], scale: float, gradient_rule: str) -> PointGradients:
+        """By rule "10", which is no derivative of log Z_q here, or "exact", T and t held.
+
+        Parameters
+        ----------
+        chunks                 rows, projections with k(X, Z), and labels
+        scale : float          of the data terms
+        gradient_rule : str    "10" or "exact"
+        """
+        points, law, cavity, C = self.points, self.law, self.cavity, self.points.n_classes
+        spread = [cavity.spread(k) for k in range(C)]
+        pull = PullBack(points)
+        exact = gradient_rule == "exact"
+        by_mean, by_spread = np.zeros_like(law.shift), np.zeros_like(law.precision)
+        for _, view, y in chunks:
+            tilt = self.tilt(view, y)[0]
+            slope = scale * gather(y, tilt.slope, -tilt.slope)
+            by_var = scale * gather(y, tilt.by_var, tilt.by_var)
+            if exact:
+                add_projected(by_spread, by_mean, view, by_var, slope)
+            pull.add_law(view, cavity, spread, slope, 2.0 * by_var, by_var)
+
+        def by_K(k: int) -> FloatArray:
+            found = prior_cotangent(law.spread(k), law.weights[k])
+            if exact:  # the derivative of g in K is half of S + p p'
+                found += self.counts[k] * (prior_cotangent(spread[k], cavity.weights[k]) - found)
+                found += law_cotangent(spread[k], cavity.weights[k], by_mean[k], by_spread[k])
+            return found
+
+        return pull.finish(by_K)
+
+
+class TiedRun(TiedFactors):
+    """Tied factors, their data, and how they are refreshed.
+
+    damping          in (0, 1], of `refresh`
+    gradient_rule    "10" or "exact", of `gradient`
+    """
+
+    sweeps_contract = True  # linearly: the last change alone says little of the distance left
+
+    def __init__(
+        self, data: ClassData, points: InducingClasses, count: str, *, damping: float = 0.5, gradient_rule: str = "10"
+    ) -> None:
+        super().__init__(data, points, count)
+        self.data, self.damping, self.gradient_rule = data, damping, gradient_rule
+
+    def refresh(self, batch: IntArray | None = None) -> Swept:
+        """The factors of a batch, or of all data, from one q. Time 2 C b m^2 + C m^3.
+
+        Parameters
+        ----------
+        batch : (b,)    indices, none twice; None: all data
+        """
+        # k(X, Z) is kept: a step on the priors follows with the same batch
+        chunks = self.data.chunks(self.points, batch, with_cross=batch is not None)
+        return self.update_from(chunks, None if batch is None else batch.size, self.damping)
+
     def rebuild(self) -> None:
         """q is what is stored: nothing to do."""
 
@@ -266,52 +317,21 @@ class TiedRun:
     @equation("villacampa2017", "u43-sep-log-evidence")
     def log_evidence(self) -> float | None:
         """log Z_q, villacampa2017: prior part, log Z of all factors, n_j (g of the cavity less g of q). One pass."""
-        value = sum(float(self.tilt(view, y)[0].log_norm.sum()) for view, y in self._chunks(None))
+        chunks = self.data.chunks(self.points)
+        value = sum(float(self.tilt(view, y)[0].log_norm.sum()) for _, view, y in chunks)
         law, cavity = self.law, self.cavity
         whole = 0.5 * (law.shift_norm - law.log_det)
         part = 0.5 * (cavity.shift_norm - cavity.log_det)
         return float(whole.sum() + (self.counts * (part - whole)).sum()) + value
 
-    def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
+    def gradient(self, batch: IntArray | None = None, gradient_rule: str | None = None) -> PointGradients:
         """By rule "10", which is no derivative of log Z_q here, or "exact", T and t held; log Z of a batch n / b times.
 
         Parameters
         ----------
         batch : (b,)           indices; None: all data
-        gradient_rule : str    "10" or "exact"
+        gradient_rule : str    "10" or "exact"; None: that of the run
         """
         scale = 1.0 if batch is None else data_scale(self.data.n, batch.size)
-        return self.gradient_from(self._chunks(batch, with_cross=True), scale, gradient_rule)
-
-    def gradient_from(
-        self, chunks: Iterator[tuple[ClassView, IntArray]], scale: float, gradient_rule: str
-    ) -> PointGradients:
-        """The gradient from data seen already.
-
-        Parameters
-        ----------
-        chunks                 projections with k(X, Z), and labels
-        scale : float          of the data terms
-        gradient_rule : str    "10" or "exact"
-        """
-        points, law, cavity, C = self.points, self.law, self.cavity, self.points.n_classes
-        spread = [cavity.spread(k) for k in range(C)]
-        pull = PullBack(points)
-        exact = gradient_rule == "exact"
-        by_mean, by_spread = np.zeros_like(law.shift), np.zeros_like(law.precision)
-        for view, y in chunks:
-            tilt = self.tilt(view, y)[0]
-            slope = scale * gather(y, tilt.slope, -tilt.slope)
-            by_var = scale * gather(y, tilt.by_var, tilt.by_var)
-            if exact:
-                add_projected(by_spread, by_mean, view, by_var, slope)
-            pull.add_law(view, cavity, spread, slope, 2.0 * by_var, by_var)
-
-        def by_K(k: int) -> FloatArray:
-            found = prior_cotangent(law.spread(k), law.weights[k])
-            if exact:  # the derivative of g in K is half of S + p p'
-                found += self.counts[k] * (prior_cotangent(spread[k], cavity.weights[k]) - found)
-                found += law_cotangent(spread[k], cavity.weights[k], by_mean[k], by_spread[k])
-            return found
-
-        return pull.finish(by_K)
+        rule = self.gradient_rule if gradient_rule is None else gradient_rule
+        return self.gradient_from(self.data.chunks(self.points, batch, with_cross=True), scale, rule)

@@ -21,8 +21,9 @@ from fast.core.options import OPTIONS
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.kernels import gram
 from fast.solve.adam import AdamState, adam_step
+from fast.sparse_classes.data import Chunk
 from fast.sparse_classes.projections import ClassLaw, InducingClasses
-from fast.sparse_classes.sep import TiedRun, data_scale, factor_counts
+from fast.sparse_classes.sep import TiedFactors, data_scale, factor_counts
 from fast.sparse_classes.training import ClassPacking
 
 _EXPLAINED = 1e-3  # of the prior variance: what is left of a row that needs no inducing point of its own
@@ -33,10 +34,10 @@ _EXPLAINED = 1e-3  # of the prior variance: what is left of a row that needs no 
 _PASSES = 10
 
 
-class Seen(NamedTuple):
-    """What `TiedRun` asks of data that are gone."""
+class Gone(NamedTuple):
+    """Data that the tied factors stand for, and that are not kept."""
 
-    counts: Any  # (C,) data of each class, that the tied factors stand for
+    counts: FloatArray | IntArray  # (C,) of each class
     n: int
 
 
@@ -68,8 +69,8 @@ class TiedStream:
         self.adam = AdamState.start(self.packing.size)
         self.class_counts = np.zeros(C, dtype=np.int64) if class_counts is None else np.array(class_counts)
         rows = int(self.class_counts.sum())
-        seen = Seen(self.class_counts if rows else np.ones(C), max(rows, 1))
-        self.run: Any = TiedRun(seen, points, count, law)  # type: ignore[arg-type]
+        gone = Gone(self.class_counts if rows else np.ones(C, dtype=np.int64), max(rows, 1))
+        self.run = TiedFactors(gone, points, count, law)
         self.started = law is not None
         self.iterations = 0
         self._known = rows  # that q stood for at the start
@@ -98,16 +99,17 @@ class TiedStream:
                 rows = int(self.class_counts.sum())
                 n = rows if n is None else n
                 with_priors = self.packing.size > 0
-                self._stand_for(Seen(self.class_counts * (n / rows), n))
+                self._stand_for(Gone(self.class_counts * (n / rows), n))
                 run, view = self.run, points.view(X, with_cross=with_priors)
-                # share b / N of a running average over the rows that q has seen
-                seen = rows + (_PASSES - 1) * self._known
-                damping = min(self.damping, n / seen) if self._known else self.damping
-                run.update_from(iter([(view, y)]), X.shape[0], damping)
+                # share b / N of a running average over the rows that q stands for
+                averaged = rows + (_PASSES - 1) * self._known
+                damping = min(self.damping, n / averaged) if self._known else self.damping
+                batch = (Chunk(slice(0, X.shape[0]), view, y),)
+                run.update_from(batch, X.shape[0], damping)
                 if with_priors:
                     # a pass over the rows known before moves a logarithm by no more than the rate
                     rate = self.rate * X.shape[0] / (X.shape[0] + self._known)
-                    self._move(run.gradient_from(iter([(view, y)]), data_scale(n, X.shape[0]), "10"), rate)
+                    self._move(run.gradient_from(batch, data_scale(n, X.shape[0]), "10"), rate)
             except (ValueError, NotPositiveDefiniteError) as error:
                 raise ValueError(f"rate: step diverged ({error}), expected a smaller value") from error
         self.iterations += 1
@@ -122,17 +124,17 @@ class TiedStream:
             self.class_counts, self.run, self.adam, self.started = before
             raise
 
-    def _stand_for(self, seen: Seen) -> None:
+    def _stand_for(self, gone: Gone) -> None:
         """Tied factors to the power that so many data ask for."""
         run = self.run
-        power = factor_counts(seen.counts, seen.n, run.count) / run.counts
+        power = factor_counts(gone.counts, gone.n, run.count) / run.counts
         law = run.law
         if self.started and (power != 1.0).any():
             precision = law.precision * power[:, None, None]
             diagonal = np.arange(law.shift.shape[1])
             precision[:, diagonal, diagonal] += 1.0 - power[:, None]
             law = ClassLaw.of(precision, law.shift * power[:, None])
-        self.run = TiedRun(seen, run.points, run.count, law)  # type: ignore[arg-type]
+        self.run = TiedFactors(gone, run.points, run.count, law)
         self.started = True
 
     def candidates(self, X: FloatArray, count: int) -> FloatArray:
@@ -177,7 +179,7 @@ class TiedStream:
         precision = np.array(np.broadcast_to(np.eye(m + p), (C, m + p, m + p)))
         precision[:, :m, :m] = run.law.precision
         law = ClassLaw.of(precision, np.concatenate([run.law.shift, np.zeros((C, p))], axis=1))
-        self.run = TiedRun(run.data, points, run.count, law)
+        self.run = TiedFactors(run.stands_for, points, run.count, law)
 
     def _move(self, gradients: Any, rate: float) -> None:
         run = self.run

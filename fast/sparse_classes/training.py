@@ -1,8 +1,8 @@
 """Schedules of sweeps and of steps on the priors of several classes: villacampa2017, section 2.3 and supplement G.
 
-A run (`fast.sparse_classes.ep.SiteRun`, `fast.sparse_classes.sep.TiedRun`) refreshes its factors, says log Z_q and its
-gradient, and moves to other priors. What is learned is one vector: logarithms of variance, lengthscales and noise, Z as
-it is, class by class within a field, one row of each if the classes share them.
+A run (`fast.sparse_classes.ep.SiteRun`, `fast.sparse_classes.sep.TiedRun`) refreshes its factors, computes log Z_q and
+its gradient, and moves to other priors. What is learned is one vector: logarithms of variance, lengthscales and noise,
+Z as it is, class by class within a field, one row of each if the classes share them.
 
     outer                sweeps to the tolerance, then one step by (10)
     inner-approximate    one sweep, or one mini-batch, then one step by (10)
@@ -14,27 +14,26 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
-from fast.core import checkpoint as checkpoints
 from fast.core import inputs
 from fast.core.checks import shown
-from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassHyper, class_hyper
 from fast.core.inputs import one_of
 from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.solve.adam import LEARNABLE, AdamState, adam_arrays, adam_restored, adam_step
+from fast.solve.lbfgs import Best, Place, Round, maximise
 from fast.solve.minibatch import index_lists
+from fast.solve.steps import Saving, run_steps
 from fast.sparse_classes.data import ClassData
-from fast.sparse_classes.ep import ImproperCavityError, Swept
+from fast.sparse_classes.ep import ImproperCavityError, SiteRun, Swept
 from fast.sparse_classes.mixing import mix, worth_mixing
 from fast.sparse_classes.projections import InducingClasses, PointGradients
 
 SCHEMES = ("outer", "inner-approximate", "inner-exact")
-RULES = ("10", "exact")
 _LARGEST_FACTOR = float(np.log(1e4))  # how far L-BFGS-B moves a logarithm
 _FIRST_RADIUS, _FIRST_ITERATIONS = 0.2, 15  # share of that in the first of two rounds
 _GROW, _SHRINK = 1.02, 0.5
@@ -43,17 +42,16 @@ _GROW, _SHRINK = 1.02, 0.5
 class Run(Protocol):
     """Factors, q and the priors that they stand on."""
 
-    data: ClassData
     points: InducingClasses
 
-    def refresh(self, batch: IntArray | None, damping: float) -> Swept:
-        """Visit the factors of a batch, or of all data."""
+    def refresh(self) -> Swept:
+        """Visit all factors, by the rules of the run."""
 
     def log_evidence(self) -> float | None:
         """log Z_q of all data."""
 
-    def gradient(self, batch: IntArray | None, gradient_rule: str) -> PointGradients:
-        """Of log Z_q."""
+    def gradient(self) -> PointGradients:
+        """Of log Z_q, by the rule of the run."""
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors."""
@@ -66,6 +64,18 @@ class Run(Protocol):
 
     def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
         """Continue where `state` was taken."""
+
+
+class BatchRun(Run, Protocol):
+    """A run whose factors may be visited batch by batch."""
+
+    data: ClassData
+
+    def refresh(self, batch: IntArray | None = None) -> Swept:
+        """Visit the factors of a batch, or of all data."""
+
+    def gradient(self, batch: IntArray | None = None) -> PointGradients:
+        """Of log Z_q, the data terms of a batch n / b times."""
 
 
 class Progress(NamedTuple):
@@ -87,7 +97,6 @@ _LAST = 8  # changes from which their fall is read
 class Settings(NamedTuple):
     """What `train` does."""
 
-    damping: float = 0.5
     tolerance: float = 1e-10
     max_iterations: int = 1000
     batches: tuple[IntArray, ...] | None = None
@@ -108,6 +117,11 @@ class Settings(NamedTuple):
     def stochastic(self) -> bool:
         """Whether steps see batches."""
         return self.batches is not None or self.batch_size is not None
+
+    @property
+    def gradient_rule(self) -> str:
+        """Of ep and sep, by which the priors move."""
+        return "exact" if self.scheme == "inner-exact" else "10"
 
 
 class Trained(NamedTuple):
@@ -214,7 +228,6 @@ def drawn(n: int, batch_size: int, rng: np.random.Generator) -> IntArray:
 def settings_of(
     n: int,
     *,
-    damping: float = 0.5,
     tolerance: float = 1e-10,
     max_iterations: int = 1000,
     batches: Sequence[Any] | None = None,
@@ -230,13 +243,13 @@ def settings_of(
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: int = 100,
     lbfgs: bool = True,
+    q_steps: bool = False,
 ) -> Settings:
     """Options checked by name, defaults filled in.
 
     Parameters
     ----------
     n : int                   data
-    damping : float           in (0, 1]
     tolerance : float         > 0
     max_iterations : int      sweeps of one run of EP
     batches : sequence        index lists, an index listed twice counts once
@@ -252,10 +265,8 @@ def settings_of(
     checkpoint : path         state of steps, to be continued from by a run of the same data and settings
     checkpoint_every : int    steps between two checkpoints
     lbfgs : bool              whether the method has an objective that its gradient belongs to
+    q_steps : bool            whether steps move q too, so that there are some without batches and learned priors
     """
-    damping = inputs.scalar("damping", damping, positive=True)
-    if damping > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
     tolerance = inputs.scalar("tolerance", tolerance, positive=True)
     max_iterations = inputs.count("max_iterations", max_iterations)
     learn = inputs.names("learn", learn)
@@ -290,10 +301,9 @@ def settings_of(
         steps = len(lists) if lists is not None else 200 if optimizer == "lbfgs" else 250
     if lists is not None and steps > len(lists):
         raise ValueError(f"n_steps: found {steps}, expected at most {len(lists)}, the number of batches")
-    if size is None and n_steps is not None and lists is None and not learn:
+    if size is None and n_steps is not None and lists is None and not (learn or q_steps):
         raise ValueError("n_steps: found a number without batches or learn, expected one of them; see max_iterations")
     return Settings(
-        damping,
         tolerance,
         max_iterations,
         lists,
@@ -311,11 +321,7 @@ def settings_of(
     )
 
 
-def converge(
-    run: Any,
-    settings: Settings,
-    callback: Callable[[Progress], None] | None = None,
-) -> Trained:
+def converge(run: Run, settings: Settings, callback: Callable[[Progress], None] | None = None) -> Trained:
     """Sweeps until an undamped one would change nothing, priors held.
 
     Mixing comes first where that pays; where it does not lead to a point that sweeps certify, sweeps start over. The
@@ -324,22 +330,20 @@ def converge(
     Parameters
     ----------
     run                  factors and q; changed
-    settings             damping, tolerance, max_iterations, trace
+    settings             tolerance, max_iterations, trace
     callback : callable  called with a Progress after every sweep
     """
     if not settings.trace and worth_mixing(run, settings.max_iterations):
         before = {name: np.array(part) for name, part in run.state().items()}
         priors = run.points.hyper, run.points.Z
-        mixed = mix(
-            run, tolerance=settings.tolerance, max_iterations=settings.max_iterations - 1, damping=settings.damping
-        )
-        found = _plain(run, settings, callback, mixed.iterations, mixed.n_improper, mixed.rate)
+        mixed = mix(cast(SiteRun, run), tolerance=settings.tolerance, max_iterations=settings.max_iterations - 1)
+        end = _plain(run, settings, callback, mixed.iterations, mixed.n_improper, mixed.rate)
         why = mixed.why
-        if not found.converged:
+        if not end.converged:
             why = why or "mixing led to no point that sweeps certify"
             run.restore(before, *priors, True)
-            found = _plain(run, settings, callback, 0, 0)
-        return found._replace(reason=f"{found.reason}; plain sweeps alone: {why}") if why else found
+            end = _plain(run, settings, callback, 0, 0)
+        return end._replace(reason=f"{end.reason}; plain sweeps alone: {why}") if why else end
     return _plain(run, settings, callback, 0, 0)
 
 
@@ -373,7 +377,7 @@ class SweepDistance:
 
 
 def _plain(
-    run: Any,
+    run: Run,
     settings: Settings,
     callback: Callable[[Progress], None] | None,
     iteration: int,
@@ -382,14 +386,14 @@ def _plain(
 ) -> Trained:
     """Sweeps as printed, after those that were made already, which saw the slowest direction move at some rate."""
     trace: list[float] = []
-    residual, left, converged, why = np.inf, np.inf, False, ""
-    distance = SweepDistance(settings.damping, rate) if getattr(run, "sweeps_contract", False) else float
+    residual, converged, why = np.inf, False, ""
+    contracts = getattr(run, "sweeps_contract", False)
+    distance = SweepDistance(cast(SiteRun, run).damping, rate) if contracts else float
     while iteration < settings.max_iterations and not converged:
-        swept = run.refresh(None, settings.damping)
+        swept = run.refresh()
         iteration += 1
         residual, improper, why = swept.residual, improper + swept.n_improper, swept.why
-        left = distance(residual)
-        converged = left <= settings.tolerance and swept.n_improper == 0
+        converged = distance(residual) <= settings.tolerance and swept.n_improper == 0
         value = _evidence(run) if settings.trace else np.nan
         if np.isfinite(value):
             trace.append(value)
@@ -429,38 +433,96 @@ def train(run: Run, settings: Settings, callback: Callable[[Progress], None] | N
     packing = ClassPacking(settings.learn, run.points.hyper, run.points.Z, run.points.shared)
     if settings.learn and settings.optimizer == "lbfgs":
         return search(run, settings, packing, callback)
-    return _Steps(run, settings, packing).all(callback)
+    # a run that takes no batches has no option for them
+    return TrainingSteps(cast(BatchRun, run), settings, packing).all(callback)
 
 
-class _Steps:
-    """Steps of a stochastic run or of gradient ascent."""
+class Batches:
+    """The batches of a run of steps, one a step: given, drawn, or none, which is all data."""
 
-    def __init__(self, run: Run, settings: Settings, packing: ClassPacking) -> None:
-        self.run, self.settings, self.packing = run, settings, packing
+    def __init__(self, settings: Settings, n: int) -> None:
+        self.settings, self.n = settings, n
         self.rng = np.random.default_rng(settings.seed)
+
+    def __call__(self, iteration: int) -> IntArray | None:
+        """Of the step after so many.
+
+        Parameters
+        ----------
+        iteration : int    steps made
+        """
+        if self.settings.batches is not None:
+            return self.settings.batches[iteration]
+        return None if self.settings.batch_size is None else drawn(self.n, self.settings.batch_size, self.rng)
+
+    def arrays(self) -> dict[str, Any]:
+        """State of the draws."""
+        return {"rng": np.array(json.dumps(self.rng.bit_generator.state))}
+
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Go on where `arrays` was taken.
+
+        Parameters
+        ----------
+        arrays    of a checkpoint
+        """
+        self.rng.bit_generator.state = json.loads(str(arrays["rng"]))
+
+
+def saving(settings: Settings) -> Saving | None:
+    """Checkpoints of a run of steps, None if there are none.
+
+    Parameters
+    ----------
+    settings    of the run
+    """
+    if settings.checkpoint is None:
+        return None
+    return Saving(settings.checkpoint, settings.checkpoint_every, settings.mark)
+
+
+def prior_arrays(points: InducingClasses) -> dict[str, Any]:
+    """The priors in a checkpoint.
+
+    Parameters
+    ----------
+    points    inducing points and parameters
+    """
+    return {**{f"hyper_{name}": value for name, value in points.hyper._asdict().items()}, "Z": points.Z}
+
+
+def hyper_restored(arrays: Mapping[str, Any]) -> ClassHyper:
+    """The parameters that `prior_arrays` was given.
+
+    Parameters
+    ----------
+    arrays    of a checkpoint
+    """
+    return ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))
+
+
+class TrainingSteps:
+    """Steps of a stochastic run or of gradient ascent: factors, then the priors."""
+
+    def __init__(self, run: BatchRun, settings: Settings, packing: ClassPacking) -> None:
+        self.run, self.settings, self.packing = run, settings, packing
+        n = run.data.n if settings.stochastic else 0
+        self.batches = Batches(settings, n)
         self.adam = AdamState.start(packing.size)
         self.adaptive = AdaptiveState(np.full(packing.size, settings.rate), np.full(packing.size, np.nan))
         self.trace: list[float] = []
         self.iteration, self.improper, self.residual = 0, 0, np.inf
         self.inner = settings._replace(trace=False)
 
-    def _batch(self) -> IntArray | None:
-        settings = self.settings
-        if settings.batches is not None:
-            return settings.batches[self.iteration]
-        if settings.batch_size is not None:
-            return drawn(self.run.data.n, settings.batch_size, self.rng)
-        return None
-
     def step(self) -> float:
         """Factors, log Z_q if asked for, gradient, move."""
         run, settings = self.run, self.settings
-        batch = self._batch()
+        batch = self.batches(self.iteration)
         if settings.scheme == "outer" and settings.learn:
-            found = converge(run, self.inner)
-            residual, improper = found.residual, found.n_improper
+            end = converge(run, self.inner)
+            residual, improper = end.residual, end.n_improper
         else:
-            residual, improper, _ = run.refresh(batch, settings.damping)
+            residual, improper, _ = run.refresh() if batch is None else run.refresh(batch)
         self.improper += improper
         self.residual = residual
         value = _evidence(run) if settings.trace else np.nan
@@ -474,43 +536,40 @@ class _Steps:
     def _move(self, batch: IntArray | None) -> None:
         run, packing = self.run, self.packing
         hyper, Z = run.points.hyper, run.points.Z
-        rule = "exact" if self.settings.scheme == "inner-exact" else "10"
         try:
-            slope = packing.slope(run.gradient(batch, rule), hyper)
+            found = run.gradient() if batch is None else run.gradient(batch)
         except ImproperCavityError:
-            return  # the priors wait
-        if not np.isfinite(slope).all():
+            return  # the priors stay
+        gradient = packing.slope(found, hyper)
+        if not np.isfinite(gradient).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
         if self.settings.optimizer == "adam":
-            move, self.adam = adam_step(slope, self.adam, self.settings.rate)
+            move, self.adam = adam_step(gradient, self.adam, self.settings.rate)
         else:
-            move, self.adaptive = adaptive_step(slope, self.adaptive)
+            move, self.adaptive = adaptive_step(gradient, self.adaptive)
         run.move(*packing.parameters(packing.vector(hyper, Z) + move, hyper, Z))
 
     def all(self, callback: Callable[[Progress], None] | None) -> Trained:
-        settings, run = self.settings, self.run
-        self._resume()
-        diverged, reason = False, f"{settings.n_steps} steps made"
-        while self.iteration < settings.n_steps:
-            try:
-                with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-                    value = self.step()
-            except (ValueError, NotPositiveDefiniteError) as error:
-                diverged, reason = True, f"step {self.iteration}: {error}"
-                break
-            if settings.checkpoint is not None and self.iteration % settings.checkpoint_every == 0:
-                self._save()
-            if callback is not None:
-                callback(Progress(self.iteration, value, self.residual, self.improper, run.points.hyper, run))
-        return Trained(np.array(self.trace), self.residual, False, self.iteration, self.improper, diverged, reason)
+        """Every step.
 
-    def _arrays(self) -> dict[str, Any]:
+        Parameters
+        ----------
+        callback : callable    called with a Progress after every step
+        """
+
+        def after(value: float) -> None:
+            if callback is not None:
+                hyper = self.run.points.hyper
+                callback(Progress(self.iteration, value, self.residual, self.improper, hyper, self.run))
+
+        end = run_steps(self, self.settings.n_steps, saving(self.settings), after)
+        return Trained(np.array(self.trace), self.residual, False, self.iteration, self.improper, *end)
+
+    def arrays(self) -> dict[str, Any]:
         """What a checkpoint holds."""
-        points = self.run.points
         return {
-            **{f"hyper_{name}": value for name, value in points.hyper._asdict().items()},
-            "Z": points.Z,
-            "rng": np.array(json.dumps(self.rng.bit_generator.state)),
+            **prior_arrays(self.run.points),
+            **self.batches.arrays(),
             "trace": np.array(self.trace),
             "numbers": np.array([self.iteration, self.improper]),
             "residual": np.array(self.residual),
@@ -519,20 +578,15 @@ class _Steps:
             **self.run.state(),
         }
 
-    def _save(self) -> None:
-        assert self.settings.checkpoint is not None
-        checkpoints.save(self.settings.checkpoint, self.settings.mark, self._arrays())
+    def restore(self, arrays: Mapping[str, Any]) -> None:
+        """Continue where `arrays` was taken.
 
-    def _resume(self) -> None:
-        if self.settings.checkpoint is None:
-            return
-        like = self._arrays()
-        arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing=("trace",))
-        if arrays is None:
-            return
-        hyper = ClassHyper(*(arrays[f"hyper_{name}"] for name in ClassHyper._fields))
-        self.run.restore(arrays, hyper, arrays["Z"], bool(self.packing.size))
-        self.rng.bit_generator.state = json.loads(str(arrays["rng"]))
+        Parameters
+        ----------
+        arrays    of a checkpoint
+        """
+        self.run.restore(arrays, hyper_restored(arrays), arrays["Z"], bool(self.packing.size))
+        self.batches.restore(arrays)
         self.trace, self.residual = arrays["trace"].tolist(), float(arrays["residual"])
         self.iteration, self.improper = (int(value) for value in arrays["numbers"])
         self.adaptive, self.adam = AdaptiveState(*arrays["adaptive"]), adam_restored(arrays)
@@ -549,75 +603,49 @@ def search(
     Parameters
     ----------
     run                  factors and q; left at the best parameters
-    settings             damping, tolerance, max_iterations of EP; n_steps, learn_tolerance of the search
+    settings             tolerance, max_iterations of EP; n_steps, learn_tolerance of the search
     packing              learned parameters
     callback : callable  called with a Progress after every evaluation
     """
-    from scipy.optimize import minimize  # here: only some runs need what takes long to load
-
     hyper, Z = run.points.hyper, run.points.Z
-    start = packing.vector(hyper, Z)
     inner = settings._replace(trace=False)
-    best: tuple[float, FloatArray, dict[str, Any], Trained, FloatArray] | None = None
-    worst, evaluations, improper = np.inf, 0, 0
-    trace: list[float] = []
+    evaluations, improper = 0, 0
 
-    def objective(vector: FloatArray) -> tuple[float, FloatArray]:
-        nonlocal best, worst, evaluations, improper
+    def evaluate(vector: FloatArray, best: Best | None) -> Place:
+        nonlocal evaluations, improper
         evaluations += 1
-        try:
-            here = packing.parameters(vector, hyper, Z)
-            if best is not None:
-                run.restore(best[2], *here, True)
-                run.rebuild()
-            found = converge(run, inner)
-            improper += found.n_improper
-            value = run.log_evidence()
-            if not np.isfinite(found.residual):
-                raise ValueError(f"log_evidence: found {found.reason}; expected an optimum of q: lower alpha, move Z")
-            if value is None:
-                raise ValueError("log_evidence: found an improper cavity, expected a number; lower damping")
-            slope = packing.slope(run.gradient(None, "10"), here[0])
-            if not (np.isfinite(value) and np.isfinite(slope).all()):
-                raise ValueError("log_evidence: found a value that is not finite, expected a number")
-        except (ValueError, NotPositiveDefiniteError):
-            if best is None:
-                raise
-            return -worst + 1e3 * (1.0 + abs(worst)), np.zeros(vector.size)
-        worst = min(worst, value)
-        if best is None or value > best[0]:
-            kept = {name: np.array(part) for name, part in run.state().items()}
-            best = (value, vector.copy(), kept, found, slope)
+        here = packing.parameters(vector, hyper, Z)
+        if best is not None:
+            run.restore(best.place.payload[0], *here, True)
+            run.rebuild()
+        end = converge(run, inner)
+        improper += end.n_improper
+        value = run.log_evidence()
+        if not np.isfinite(end.residual):
+            raise ValueError(f"log_evidence: found {end.reason}; expected an optimum of q: lower alpha, move Z")
+        if value is None:
+            raise ValueError("log_evidence: found an improper cavity, expected a number; lower damping")
+        gradient = packing.slope(run.gradient(), here[0])
+        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+            raise ValueError("log_evidence: found a value that is not finite, expected a number")
+        better = best is None or value > best.place.value
+        state = {name: np.array(part) for name, part in run.state().items()} if better else {}
         if callback is not None:
-            callback(Progress(evaluations, value, found.residual, improper, here[0], run))
-        return -value, -slope
+            callback(Progress(evaluations, value, end.residual, improper, here[0], run))
+        return Place(value, gradient, (state, end))
 
+    start = packing.vector(hyper, Z)
     box = np.full(start.size, np.inf)
     for name, part in packing.parts.items():
         if name != "Z":
             box[part] = _LARGEST_FACTOR
-    # without curvature a first step may leap to where the noise, or the kernel, is no longer felt: near the start first
-    for radius, most in ((_FIRST_RADIUS, _FIRST_ITERATIONS), (1.0, settings.n_steps)):
-        if len(trace) >= settings.n_steps:
-            break
-        near = np.where(np.isfinite(box), radius * box, np.inf)
-        end = minimize(
-            objective,
-            start if best is None else best[1],
-            jac=True,
-            method="L-BFGS-B",
-            bounds=list(zip(start - near, start + near, strict=True)),
-            callback=lambda _: trace.append(best[0] if best is not None else np.nan),
-            options={
-                "maxiter": min(most, settings.n_steps - len(trace)),
-                "gtol": settings.learn_tolerance,
-                "ftol": 1e-15,
-                "maxls": 40,
-            },
-        )
-    assert best is not None
-    run.restore(best[2], *packing.parameters(best[1], hyper, Z), True)
-    residual = float(np.abs(np.clip(best[1] + best[4], start - box, start + box) - best[1]).max())
-    converged = residual <= settings.learn_tolerance and best[3].converged
-    values = np.array(trace if settings.trace else [])
-    return Trained(values, residual, converged, len(trace), improper, False, str(end.message))
+    # a first step may leap to where the noise, or the kernel, is no longer felt: near the start first
+    rounds = (Round(_FIRST_RADIUS, _FIRST_ITERATIONS), Round(1.0, settings.n_steps))
+    end = maximise(
+        evaluate, start, box, rounds, n_iterations=settings.n_steps, tolerance=settings.learn_tolerance
+    )  # fmt: skip
+    state, swept = end.best.place.payload
+    run.restore(state, *packing.parameters(end.best.vector, hyper, Z), True)
+    converged = end.residual <= settings.learn_tolerance and swept.converged
+    trace = end.trace if settings.trace else np.zeros(0)
+    return Trained(trace, end.residual, converged, end.trace.size, improper, False, end.reason)

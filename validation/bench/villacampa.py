@@ -15,18 +15,18 @@ from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_ndtr
 
 from fast.sparse_classes.sep import TiedRun
-from fast.sparse_classes.training import ClassPacking, _Steps, settings_of
+from fast.sparse_classes.training import ClassPacking, TrainingSteps, settings_of
 from validation.bench import class_steps
 from validation.bench.class_steps import LEARN, Floor, Operands
 from validation.bench.measure import Row
 
 
-def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> _Steps:
+def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSteps:
     """A run that is past its start."""
     data, points = class_steps.start(X, y, C, m, shared)
     settings = settings_of(data.n, batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5, lbfgs=False)
     run = TiedRun(data, points, "all")
-    steps = _Steps(run, settings, ClassPacking(LEARN, points.hyper, points.Z, shared))
+    steps = TrainingSteps(run, settings, ClassPacking(LEARN, points.hyper, points.Z, shared))
     for _ in range(5):
         steps.step()
     return steps

@@ -180,10 +180,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for elsewhere in (0, 54, 60):  # mixing begins after 50
         run = LatentRun(ClassData(_X, _Y, 3, block_size=5, memory_budget=2**26), start.points, mixed=True)
         for _ in range(elsewhere):
-            run.refresh(None, 0.5)
+            run.refresh()
         run.restore(held, start.points.hyper, start.points.Z, False)
         for _ in range(5):
-            run.refresh(None, 0.5)
+            run.refresh()
         sites.append(run.sites.copy())
     for other in sites[1:]:
         yield _same(other, sites[0], 0.0, "past steps of another place are forgotten: the same sums, every digit")

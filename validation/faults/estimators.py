@@ -58,9 +58,9 @@ def _rows_alone(original: Any) -> Any:
 
 def _factor_stays(original: Any) -> Any:
     def stand_for(self: Any, seen: Any) -> None:
-        from fast.sparse_classes.sep import TiedRun
+        from fast.sparse_classes.sep import TiedFactors
 
-        self.run = TiedRun(seen, self.run.points, self.run.count, self.run.law)
+        self.run = TiedFactors(seen, self.run.points, self.run.count, self.run.law)
         self.started = True
 
     return stand_for

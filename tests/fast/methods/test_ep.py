@@ -370,7 +370,7 @@ def test_an_improper_cavity_leaves_no_evidence_and_no_gradient():
         with pytest.raises(ImproperCavityError):
             run.gradient(None, gradient_rule)
     before = run.sites.copy()
-    swept = run.refresh(None, 1.0)
+    swept = run.sweep(1.0)
     assert swept.n_improper == 1
     assert np.isfinite(swept.residual)
     np.testing.assert_array_equal(run.sites[:, 0, first], before[:, 0, first])

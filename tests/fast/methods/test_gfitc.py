@@ -121,9 +121,9 @@ def test_mixing_and_damping_leave_the_fixed_point_where_it_is() -> None:
     points = inducing_classes(
         data, *(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")), False
     )
-    plain = LatentRun(data, points)
+    plain = LatentRun(data, points, damping=0.7)
     for _ in range(400):
-        residual = plain.refresh(None, 0.7).residual
+        residual = plain.refresh().residual
     # 400 sweeps contract to rounding
     assert residual < 1e-9
     np.testing.assert_allclose(plain.log_evidence(), mixed.log_evidence, rtol=1e-10, atol=0.0)

@@ -262,13 +262,13 @@ def test_a_step_keeps_half_of_each_precision_where_the_target_is_no_distribution
     # data on the wrong side: their expected logarithms are convex there, and a full step overshoots
     data = ClassData(np.zeros((5, 1)), np.zeros(5, dtype=np.int64), 2)
     points = inducing_classes(data, 1.0, np.ones(1), 0.0, 1e-9, np.zeros((1, 1)), False)
-    run = RobustRun(data, points, 1e-3, guarded=False)
+    run = RobustRun(data, points, 1e-3, guarded=False, nat_rate=1.0)
     start = ClassLaw.of(np.full((2, 1, 1), 1.2), np.array([[-1.2], [1.2]]))
     view = points.view(data.X)
     aim = target(start, view, data.y, 1e-3)[0]
     assert (aim < -1.2).all()
     run._set(start)
-    residual = run.refresh(None, 1.0).residual
+    residual = run.refresh().residual
     rate = 0.5 / residual
     assert rate < 1.0
     np.testing.assert_allclose(run.law.precision, 1.2 + rate * (aim - 1.2), rtol=1e-12, atol=0.0)

@@ -534,7 +534,7 @@ def test_priors_that_move_after_each_step_call_no_search(monkeypatch):
     before = run.law.precision.copy()
     run.move(run.points.hyper._replace(variance=2.0 * run.points.hyper.variance), run.points.Z)
     held = run.law.precision.copy()
-    run.refresh(None, 1.0)
+    run.refresh()
     assert not np.array_equal(before, held)
     assert not np.array_equal(run.law.precision, held)
 

@@ -127,7 +127,16 @@ def epsilon_of(run: Any) -> float:
     return float(run.power.epsilon if isinstance(run, PowerRun) else run.epsilon)
 
 
-def begin(method: str, alpha: float, X: Array, y: Labels, prior: Prior, *, epsilon: float = EPSILON) -> Any:
+def begin(
+    method: str,
+    alpha: float,
+    X: Array,
+    y: Labels,
+    prior: Prior,
+    *,
+    epsilon: float = EPSILON,
+    damping: float = 0.5,
+) -> Any:
     """A run that has not seen the data: sites at zero, q at the prior.
 
     Parameters
@@ -137,21 +146,22 @@ def begin(method: str, alpha: float, X: Array, y: Labels, prior: Prior, *, epsil
     X, y               training rows
     prior : Prior      where it starts
     epsilon : float    probability of a random label
+    damping : float    of power EP
     """
     arguments.choice(method, METHODS, "method")
     alpha, epsilon = pep.checked_powers(alpha, epsilon)
     data = ClassData(X, y, prior.Z.shape[0], block_size=4096, memory_budget=2**26)
-    return _run(method, alpha, data, inducing_classes(data, *prior[:4], prior.Z, False), epsilon)
+    return _run(method, alpha, data, inducing_classes(data, *prior[:4], prior.Z, False), epsilon, damping)
 
 
-def _run(method: str, alpha: float, data: ClassData, points: InducingClasses, epsilon: float) -> Any:
+def _run(method: str, alpha: float, data: ClassData, points: InducingClasses, epsilon: float, damping: float) -> Any:
     if method == "pep":
         factors = PowerDatum(alpha, epsilon)
-        return PowerRun(data, points, factors, empty_sites(factors, data.n, data.n_classes), "28")
+        return PowerRun(data, points, factors, empty_sites(factors, data.n, data.n_classes), damping=damping)
     return EnergyRun(data, points, Energy(method, alpha, data.n), epsilon)
 
 
-def grown(before: Run, X: Array, y: Labels) -> Any:
+def grown(before: Run, X: Array, y: Labels, damping: float = 0.5) -> Any:
     """The run on more data, which come after those that it knows: priors, inducing points and q as they are.
 
     Power EP keeps its sites, new ones are zero; the other methods keep q itself.
@@ -160,10 +170,11 @@ def grown(before: Run, X: Array, y: Labels) -> Any:
     ----------
     before : Run    on the first rows
     X, y            all rows
+    damping : float    of power EP
     """
     old = before.run
     data = ClassData(X, y, old.points.n_classes, block_size=4096, memory_budget=2**26)
-    new = _run(before.method, before.alpha, data, old.points, epsilon_of(old))
+    new = _run(before.method, before.alpha, data, old.points, epsilon_of(old), damping)
     state = {name: np.array(part) for name, part in old.state().items()}
     if before.method == "pep":
         state["sites"] = np.concatenate([state["sites"], new.state()["sites"][:, old.data.n :]], axis=1)
@@ -226,8 +237,10 @@ def train(
         record = Recorder(test, growth, budget, clock, quasi_newton=optimizer == "lbfgs" and bool(learn))
         record.in_turns = optimizer == "adaptive" and bool(learn)
         record.begin()
-        run = begin(method, alpha, X, y, prior, epsilon=epsilon) if before is None else grown(before, X, y)
-        common: dict[str, Any] = {"damping": damping, "tolerance": tolerance}
+        if before is None:
+            run = begin(method, alpha, X, y, prior, epsilon=epsilon, damping=damping)
+        else:
+            run = grown(before, X, y, damping)
         settings = None
         if learn:
             own: dict[str, Any] = (
@@ -239,10 +252,10 @@ def train(
                 learn=learn,
                 optimizer=optimizer,
                 n_steps=n_steps,
-                **common,
+                tolerance=tolerance,
                 **own,
             )
-        first = settings_of(y.size, max_iterations=n_start, **common) if n_start else None
+        first = settings_of(y.size, max_iterations=n_start, tolerance=tolerance) if n_start else None
         wanted = not learn or (before is None and optimizer != "lbfgs")
         reason, optimum, diverged = _through(run, first if wanted else None, settings, record)
         record.pause()
