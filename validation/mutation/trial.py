@@ -29,6 +29,13 @@ STATES = ("red", "crash", "survived", "never executed")
 PATIENCE = 5.0
 GRACE = 60.0
 
+# libraries that the witnesses and the checks import, seconds for each mutant otherwise
+_PRELOADED = (
+    "numpy", "scipy.linalg", "scipy.special", "scipy.optimize", "scipy.stats", "scipy.integrate", "pandas", "emcee",
+    "arviz_stats", "sklearn.base", "sklearn.cluster", "sklearn.datasets", "sklearn.utils.estimator_checks",
+    "matplotlib", "mpmath", "jinja2", "rich.progress", "typer",
+)  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -52,9 +59,7 @@ def run(mutants: Sequence[Mutant], baseline: Baseline, *, jobs: int) -> Iterator
     start: Any = multiprocessing.get_context(fork)
     if fork == "forkserver":
         # what no mutant touches, loaded once; none of the witnesses, which each process imports with its mutant
-        start.set_forkserver_preload(
-            ["numpy", "scipy.linalg", "scipy.special", "scipy.optimize", "scipy.stats", "pandas"]
-        )
+        start.set_forkserver_preload(list(_PRELOADED))
     waiting = list(mutants)
     running: dict[int, tuple[Any, Any, Mutant, float, float]] = {}
     try:
