@@ -39,10 +39,19 @@ def numbers(solution: Solution, apart: tuple[str, ...] = ()) -> Mapping[str, Any
     return found
 
 
-def _solved(method: str, kind: str, options: Mapping[str, Any], ends: bool) -> Callable[[Context], Any]:
+def solved(
+    method: str, kind: str, options: Mapping[str, Any], ends: bool, witness: str = "fast"
+) -> Callable[[Context], Any]:
+    """A run of a witness on `asked(kind)`: its answer, what a listener was told, and how often.
+
+    method, kind, options : of `solve`
+    ends : bool               a run to the end, of which the way is kept by its number of iterations alone
+    witness : str
+    """
+
     def run(context: Context) -> Any:
         told: list[Any] = []
-        found = context.solve("fast", method, asked(kind), callback=told.append, **options)
+        found = context.solve(witness, method, asked(kind), callback=told.append, **options)
         if not ends:
             return {"answer": numbers(found), "told": told[:4] + told[-1:], "rows": len(told)}
         return {"answer": numbers(found, _DEEP), "told": told[:4], "rows": len(told), "iterations": found.iterations}
@@ -57,7 +66,7 @@ def _stops(method: str, *kinds: str, **options: Any) -> tuple[Way, ...]:
             method,
             "fast",
             f"tolerance {_COARSE:g}, {kind}",
-            _solved(method, kind, {"tolerance": _COARSE} | options, False),
+            solved(method, kind, {"tolerance": _COARSE} | options, False),
         )
         for kind in kinds
     )
@@ -66,7 +75,7 @@ def _stops(method: str, *kinds: str, **options: Any) -> tuple[Way, ...]:
 def _ends(method: str, *kinds: str, **options: Any) -> tuple[Way, ...]:
     """To the end, by number of iterations."""
     return tuple(
-        Way(method, "fast", f"to the end, {kind}", _solved(method, kind, options, True), ("rows", "iterations"))
+        Way(method, "fast", f"to the end, {kind}", solved(method, kind, options, True), ("rows", "iterations"))
         for kind in kinds
     )
 
@@ -78,14 +87,14 @@ def _begins(method: str, *kinds: str, sweeps: int = 5, **options: Any) -> tuple[
             method,
             "fast",
             f"{sweeps} sweeps, {kind}",
-            _solved(method, kind, {"max_iterations": sweeps} | options, False),
+            solved(method, kind, {"max_iterations": sweeps} | options, False),
         )
         for kind in kinds
     )
 
 
 def _run(method: str, label: str, kind: str, **options: Any) -> tuple[Way, ...]:
-    return (Way(method, "fast", label, _solved(method, kind, options, False)),)
+    return (Way(method, "fast", label, solved(method, kind, options, False)),)
 
 
 def _searched(method: str, kind: str, **options: Any) -> tuple[Way, ...]:

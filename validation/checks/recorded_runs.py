@@ -26,7 +26,11 @@ from numpy.typing import NDArray
 from validation.checks.core import Compared, Context, Outcome, Skipped
 
 FILE = "recorded_runs.json"
-TABLES = ("validation.checks.recorded_fast", "validation.checks.recorded_gibbs")
+TABLES = (
+    "validation.checks.recorded_fast",
+    "validation.checks.recorded_gibbs",
+    "validation.checks.recorded_reference",
+)
 # Other kernels move these runs by 1e-6 and less (steep ones; most by 1e-10), a mistake in a step by percents.
 LIMIT = 1e-5
 # absolute: what is smaller is the rounding of terms of order one
