@@ -7,6 +7,7 @@ Functions' caches are emptied between the two, so that nobody lives on what anot
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import json
@@ -28,7 +29,7 @@ from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Skipped, Tested
 from validation.checks.runner import Answered
 from validation.checks.selection import Pair, Selection
-from validation.mutation.statements import PACKAGES
+from validation.mutation.statements import PACKAGES, source_of
 from validation.solution import Solution
 
 Key = tuple[Any, ...]  # of a question, as `Context` has it
@@ -47,6 +48,7 @@ class Problem:
     seconds: dict[Key, float] = field(default_factory=dict)
     healthy: dict[Key, Solution] = field(default_factory=dict)
     files: dict[Key, Path] = field(default_factory=dict)
+    imported: Lines = field(default_factory=dict)  # of functions that run while their module is imported
 
 
 @dataclass
@@ -80,6 +82,8 @@ class Baseline:
         readers : names of checks that look at the line without executing it
         """
         wanted = frozenset(lines)
+        if wanted.isdisjoint(self._asked(module)) and not wanted.isdisjoint(self._imported(module)):
+            wanted = self._asked(module)  # a table that an import makes is used by whoever runs the module
         found = {}
         for name, problem in self.problems.items():
             keys = frozenset(key for key, seen in problem.solved.items() if wanted & seen.get(module, frozenset()))
@@ -105,7 +109,14 @@ class Baseline:
         return own + sum(self.problems[name].seconds[key] for name, key in asked)
 
     def executed(self, module: str) -> frozenset[int]:
-        """Lines of a module that anything executes."""
+        """Lines of a module that anything executes; those that its import runs count if anything runs the module."""
+        asked = self._asked(module)
+        return asked | self._imported(module) if asked else asked
+
+    def _imported(self, module: str) -> frozenset[int]:
+        return frozenset().union(*(problem.imported.get(module, frozenset()) for problem in self.problems.values()))
+
+    def _asked(self, module: str) -> frozenset[int]:
         seen: set[int] = set()
         for problem in self.problems.values():
             for lines in (*problem.own.values(), *problem.solved.values()):
@@ -211,6 +222,7 @@ def save(problem: Problem, folder: Path) -> None:
             }
             for pair, answer in problem.answers.items()
         ],
+        "imported": {module: sorted(lines) for module, lines in problem.imported.items()},
     }
     storage.write_text(folder / "problem.json", json.dumps(stored))
 
@@ -219,6 +231,7 @@ def load(folder: Path) -> Problem:
     """What `save` wrote."""
     stored = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
     problem = Problem(stored["name"])
+    problem.imported = {module: frozenset(lines) for module, lines in stored["imported"].items()}
     keys = [_tuples(entry["key"]) for entry in stored["keys"]]
     for number, (key, entry) in enumerate(zip(keys, stored["keys"], strict=True)):
         problem.solved[key] = {module: frozenset(lines) for module, lines in entry["lines"].items()}
@@ -319,7 +332,7 @@ def _mark(kind: str, value: Any) -> str:
 
 
 def lines_by_mark(data: Any) -> dict[str, Lines]:
-    """Lines by module, for every context that coverage's data tell apart."""
+    """Lines by module, for every context that coverage's data tell apart; "" is what ran before the first."""
     lines: dict[str, dict[str, set[int]]] = {}
     roots = {package: Path(str(files(package))).resolve() for package in PACKAGES}
     for path in data.measured_files():
@@ -328,7 +341,7 @@ def lines_by_mark(data: Any) -> dict[str, Lines]:
                 parts = Path(path).resolve().relative_to(root).with_suffix("").parts
                 module = ".".join((package, *(part for part in parts if part != "__init__")))
                 for line, marks in data.contexts_by_lineno(path).items():
-                    for mark in filter(None, marks):
+                    for mark in marks:
                         lines.setdefault(mark, {}).setdefault(module, set()).add(line)
     return {mark: {module: frozenset(seen) for module, seen in found.items()} for mark, found in lines.items()}
 
@@ -338,6 +351,20 @@ def _collect(tracer: Any, problem: Problem) -> None:
     found = lines_by_mark(tracer.get_data())
     problem.own = {pair: found.get(_mark("check", pair), {}) for pair in problem.answers}
     problem.solved = {key: found.get(_mark("solve", key), {}) for key in problem.solved}
+    for module, lines in found.get("", {}).items():
+        inside = lines & _inside_functions(module)
+        if inside:
+            problem.imported[module] = inside
+
+
+def _inside_functions(module: str) -> frozenset[int]:
+    """Lines of the bodies of a module's functions."""
+    found: set[int] = set()
+    for node in ast.walk(ast.parse(source_of(module))):
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            assert node.end_lineno is not None
+            found.update(range(node.body[0].lineno, node.end_lineno + 1))
+    return frozenset(found)
 
 
 def forget() -> None:

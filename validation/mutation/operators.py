@@ -88,10 +88,15 @@ _COMMUTE = frozenset(
         "allclose",
         "isclose",
         "vecdot",
+        "vdot",
         "add",
         "multiply",
     }
 )
+
+
+# steps of an iteration, from which on one more or less is patience
+_LONG = 20
 
 
 class Source:
@@ -147,6 +152,8 @@ def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
     if isinstance(statement, (ast.Raise, ast.Assert, ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal)):
         return
     for name, value in ast.iter_fields(statement):
+        if name == "iter" and isinstance(statement, ast.For) and _patience(statement):
+            continue
         if name in ("annotation", "returns", "decorator_list", "body", "orelse", "finalbody", "handlers"):
             continue
         for entry in value if isinstance(value, list) else [value]:
@@ -156,6 +163,25 @@ def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
                 yield entry.context_expr
             elif isinstance(entry, ast.arguments):
                 yield from [default for default in (*entry.defaults, *entry.kw_defaults) if default is not None]
+
+
+def _patience(loop: ast.For) -> bool:
+    """Whether a loop makes a written number of twenty steps or more that are not counted: one more or less is no news.
+
+    Such a number says when an iteration is given up that its own rule has not ended; the rule and the steps are drawn.
+    """
+    ends = isinstance(loop.target, ast.Name) and loop.target.id == "_" and _leaves(loop.body)
+    call = loop.iter
+    return (
+        ends and isinstance(call, ast.Call) and ast.unparse(call.func) == "range" and len(call.args) == 1
+        and isinstance(call.args[0], ast.Constant) and isinstance(call.args[0].value, int)
+        and call.args[0].value >= _LONG
+    )  # fmt: skip
+
+
+def _leaves(body: list[ast.stmt]) -> bool:
+    """Whether a loop's body can end it before its number of steps is over."""
+    return any(isinstance(node, (ast.Break, ast.Return)) for entry in body for node in ast.walk(entry))
 
 
 def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) -> Iterator[Change]:
@@ -211,12 +237,20 @@ def _computing(root: ast.expr) -> Iterator[ast.AST]:
         if isinstance(node, ast.Call) and re.search(r"\bwarn\b|\w(Error|Warning)$", ast.unparse(node.func)):
             continue
         yield node
-        # whether zip looks at lengths is a check of arguments
         stack.extend(
-            entry
-            for entry in ast.iter_child_nodes(node)
-            if not (isinstance(entry, ast.keyword) and entry.arg == "strict")
+            entry for entry in ast.iter_child_nodes(node) if not (isinstance(entry, ast.keyword) and _only_care(entry))
         )
+
+
+def _only_care(keyword: ast.keyword) -> bool:
+    """An argument whose other value changes no number: whether lengths or entries are looked at, or one copy more."""
+    value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+    if keyword.arg in ("strict", "check_finite"):
+        return True
+    # the other way round an array would be shared or written over, which is a mistake
+    return (keyword.arg == "copy" and value is False) or (
+        keyword.arg in ("overwrite_a", "overwrite_b") and value is True
+    )
 
 
 def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:

@@ -198,6 +198,9 @@ def _walk(body: list[ast.stmt], here: _Place) -> Iterator[_Place]:
     for node in body:
         if _is_text(node) or _only_checks(node) or (not here.function and _cuts_work(node)):
             continue
+        if isinstance(node, ast.If) and ast.unparse(node.test) in _areas()["leave_out"]["elsewhere"]:
+            yield from _walk(node.orelse, here)
+            continue
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             if not any(fnmatchcase(node.name, pattern) for pattern in _areas()["leave_out"]["functions"]):
                 yield from _function(node, here)

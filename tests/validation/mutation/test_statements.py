@@ -88,3 +88,8 @@ def test_checks_of_arguments_and_sizes_of_blocks_are_no_candidates():
     )
     found = [entry.first for entry in statements.statements("fast.somewhere", text)]
     assert found == [2, 8]
+
+
+def test_what_another_operating_system_runs_is_no_candidate():
+    text = "def f(a):\n    if fcntl is None:\n        a = a + 1\n    else:\n        a = a - 1\n    return a\n"
+    assert [entry.first for entry in statements.statements("fast.core.linalg", text)] == [5]

@@ -47,6 +47,21 @@ def test_the_healthy_run_says_who_executes_what(healthy):
     assert healthy.touched("gibbs.models.logit", range(1000)) == {}
 
 
+def test_what_an_import_runs_is_held_against_all_who_run_the_module(healthy, tmp_path):
+    pair = healthy.selection.pairs[0]
+    problem = baseline.Problem("two-points")
+    problem.answers = {pair: healthy.problems["two-points"].answers[pair]}
+    problem.asked, problem.own = {pair: ()}, {pair: {"fast.a": frozenset({9})}}
+    problem.imported = {"fast.a": frozenset({5}), "fast.b": frozenset({5})}
+    baseline.save(problem, tmp_path / "two-points")
+    kept = baseline.Baseline(healthy.selection, {"two-points": baseline.load(tmp_path / "two-points")}, tmp_path)
+    assert kept.touched("fast.a", [5]) == kept.touched("fast.a", [9]) == {"two-points": ((pair,), frozenset())}
+    assert kept.touched("fast.a", [6]) == {}
+    # nobody runs the other module
+    assert kept.touched("fast.b", [5]) == {}
+    assert (kept.executed("fast.a"), kept.executed("fast.b")) == ({5, 9}, frozenset())
+
+
 def test_a_healthy_run_is_not_made_twice(healthy):
     told = []
     again = baseline.measure(healthy.selection, healthy.folder, jobs=1, tell=told.append)
