@@ -1,4 +1,4 @@
-r"""Misprints of villacampa2017: (14), (36), (53), (56), (60), (61) and (10) for SEP as runnable code, others in words.
+r"""Misprints of villacampa2017: (14), (36), (53), (56), (60), (61) and (10) for SEP as runnable code.
 
 Wrong numbers:
 
@@ -10,18 +10,8 @@ Wrong numbers:
 - (60): the last determinant lacks its logarithm.
 - (61): the laws of the cavity are subtracted from themselves, and class k is missing; (58) is meant.
 
-Slips of notation, of which no number can be computed, or which the same display puts right:
-
-- (29) to (32), (35), (36): the supplement defines υ_i as the row k_xZᵀ K_ZZ⁻¹ and uses it as the column K_ZZ⁻¹ k_Zx;
-  the inner products are printed υ V υᵀ and are υᵀ V υ.
-- (31), (32): C² υ V\ and V υᵀ C² are V\ υ C² and V υ C² (`cavity.cavity`).
-- (41), (42): the middle expressions, of a matrix, lack υυᵀ, which the last ones have.
-- (50): C^{1,k} is C¹. Below (51): (V^new)⁻¹ is the sum of Ṽ and of the cavity's precision, printed without its mark.
-- (7), (9), 2.3.1: the products and sums are over k ≠ y_k; k ≠ y_i is meant. (12): i ∈ M_i is i ∈ M_j.
-- (10), (12), (63): ∂ is missing before log Z_{i,k} and before θ_prior.
-- (11): p(f*|f) is missing from the integral, and p(f*|f̄) from the one in the sentence below.
-- (15): no minus before the divergence in its first line, in the text at hand; the others have it.
-- Appendix I: "maximizes log E[p]" and "E[log p] decreases" are exchanged; the conclusion drawn says so.
+Slips of notation, of which no number can be computed, or which the same display puts right, are rows slip-1 to slip-26
+of the paper's inventory.
 """
 
 from collections.abc import Callable, Sequence

@@ -102,7 +102,10 @@ def predictive_class_probability(latent_mean: Array, latent_var: Array) -> Array
 
 @equation("villacampa2017", "11")
 def predictive_distribution(posterior: Gaussians, k_tt: Array, K_TZ: Array, K_ZZ: Array) -> Prediction:
-    """p(y*|x*, y) of all classes, (t, C), and the sums that the quadrature left: (11) of villacampa2017.
+    """p(y*|x*, y) = ∫ p(y*|f*) p(f*|f̄) q(f̄) df̄ df* of all classes, (t, C): (11) of villacampa2017.
+
+    Printed without p(f*|f̄), and with f for f̄. The integral over f* given f̄ has the form of (3); q(f̄) is taken first, as
+    (65) has it, which leaves (68). The sums over the classes before normalising are `probability_mass`.
 
     Parameters
     ----------

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reference.common._largest import log_largest
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
-from reference.villacampa2017.model import REMEDY, hard_max_likelihood
+from reference.villacampa2017.model import REMEDY, fitc_conditional, hard_max_likelihood
 from reference.villacampa2017.posterior import Gaussians
 
 Array = NDArray[np.float64]
@@ -168,6 +168,32 @@ def expected_log_likelihood(latent_mean: Array, latent_var: Array, y: Labels, ep
     wins = np.exp(log_largest(latent_mean, latent_var, y))
     low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     return low + (high - low) * wins
+
+
+@equation("villacampa2017", "u45-inner-bound")
+def vi_inner_bound(inducing_values: Array, y: Labels, k_xx: Array, K_XZ: Array, K_ZZ: Array, epsilon: float) -> float:
+    """E_{p(f|f̄)}[log p(y|f)] <= log p(y|f̄): between (13) and (14) of villacampa2017, equal where f̄ determines f.
+
+    The expectation needs the marginals of each f_i given f̄ alone, (4) and (5).
+
+    Parameters
+    ----------
+    inducing_values : (C, m)  f̄
+    y : (n,)                  labels, 0..C-1
+    k_xx : (C, n)             prior variances, noise included
+    K_XZ : (C, n, m)          cross-covariances
+    K_ZZ : (C, m, m)          prior covariances of the inducing values
+    epsilon : float           ε > 0; the bound is minus infinity without it
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of K_ZZ is singular
+    """
+    given = fitc_conditional(inducing_values, k_xx, K_XZ, K_ZZ)  # (4), (5)
+    wins = np.exp(log_largest(given.mean.T, given.var.T, y))
+    C = len(K_ZZ)
+    low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)  # the two values of log (13)
+    return float(np.sum(low + (high - low) * wins))
 
 
 @equation("villacampa2017", "15")

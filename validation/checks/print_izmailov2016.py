@@ -20,7 +20,17 @@ from scipy.stats import multivariate_normal, norm
 from fast.kernel import kernels as fast_kernels
 from fast.likelihood.quadratic_bounds import jj_coefficient
 from fast.methods import vi_jj
-from reference.izmailov2016 import bound, errata, experiments, jaakkola_jordan, kernels, model, sparse, taylor
+from reference.izmailov2016 import (
+    bound,
+    complexity,
+    errata,
+    experiments,
+    jaakkola_jordan,
+    kernels,
+    model,
+    sparse,
+    taylor,
+)
 from reference.izmailov2016._prior import Prior
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.printed import held, misprint
@@ -432,3 +442,10 @@ def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
     for method, marks in table.items():
         flags = [[int(each[name]) for name in names] for each in outline[method]]
         yield held(f"table 1, {method}", flags, [[int(mark) for mark in part] for part in marks.split()], "table 1")
+    n, m = 11, 5
+    work = sum(m for _ in range(n) for _ in range(m)) + sum(m for _ in range(m) for _ in range(m))
+    q = m + len(np.tril_indices(m)[0])
+    for method, numbers in {"svi": q, "vi-jj": 0, "vi-taylor": 0, "vi-jj-hybrid": n, "vi-jj-full": n}.items():
+        yield held(f"counts of {method}", complexity.complexity_table(method, n, m), (work, numbers), "counted")
+    full = sum(n for _ in range(n) for _ in range(n)), 0
+    yield held("counts without inducing inputs", complexity.complexity_table("full", n, m), full, "counted")

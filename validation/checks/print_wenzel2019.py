@@ -16,7 +16,18 @@ from numpy.typing import NDArray
 from scipy.special import expit, polygamma
 from scipy.stats import multivariate_normal
 
-from reference.wenzel2019 import augmentation, bound, errata, experiments, gibbs_mackay, model, quality, sparse, updates
+from reference.wenzel2019 import (
+    augmentation,
+    bound,
+    complexity,
+    errata,
+    experiments,
+    gibbs_mackay,
+    model,
+    quality,
+    sparse,
+    updates,
+)
 from validation.checks.binary_definition import elbo, law_of
 from validation.checks.core import Context, Outcome, check
 from validation.checks.izmailov import Objective
@@ -430,6 +441,10 @@ def measures(context: Context, problem: Problem) -> Iterable[Outcome]:
     for sweeps in (1, 50):
         Z = experiments.kmeanspp_inducing_points(np.random.default_rng(5), X, 4, sweeps)
         yield held("5, k-means++", Z, _seeds(np.random.default_rng(5), X, 4, sweeps), f"{sweeps} sweeps, same draws")
+    for m, s in ((5, 3), (4, 7)):
+        work = sum(m for _ in range(s) for _ in range(m)) + sum(m for _ in range(m) for _ in range(m))
+        counts = work, m, sum(m for _ in range(m)) + m
+        yield held("counts of 3.2 and 4.3", complexity.complexity_table(m, s), counts, "products counted")
 
 
 def _seeds(rng: np.random.Generator, X: Array, m: int, sweeps: int) -> Array:

@@ -152,12 +152,12 @@ def read_claims(text: str, name: str) -> Claims:
     if about["key"] != name:
         raise ValueError(f"{name}.toml [paper]: key: found {shown(about['key'])}, expected {name!r}, the file's name")
     protocols: Any = data.get("protocols", {})
-    names = dict.fromkeys(protocols, str) if isinstance(protocols, dict) else {}
+    names: dict[str, type] = dict.fromkeys(protocols, str) if isinstance(protocols, dict) else {}
     check_table(f"{name}.toml [protocols]", protocols, names, {})
     claims: dict[str, Claim] = {}
     used: set[str] = set()
-    for where, row in _rows(name, data):
-        claim = row
+    for where, listed in _rows(name, data):
+        claim = listed
         if claim.id in claims:
             raise ValueError(f"{where}: id: found {shown(claim.id)} a second time, expected ids to be unique")
         shared, semicolon, rest = claim.protocol.partition("; ")

@@ -10,61 +10,22 @@ from reference.villacampa2017.protocol import batch_optimiser_choice, initialise
 from reference.villacampa2017.tied import TiedEP
 
 
-class Counter:
-    """A number that counts multiplications and divisions."""
-
-    total = 0
-
-    def __init__(self, value):
-        self.value = value
-
-    def __mul__(self, other):
-        Counter.total += 1
-        return Counter(self.value * other.value)
-
-    def __truediv__(self, other):
-        Counter.total += 1
-        return Counter(self.value / other.value)
-
-    def __add__(self, other):
-        return Counter(self.value + other.value)
-
-    def __sub__(self, other):
-        return Counter(self.value - other.value)
-
-
-def inverse_in_place(A):
-    """Gauss-Jordan elimination: m steps, each with m² multiplications or divisions."""
-    m = len(A)
-    for p in range(m):
-        pivot = A[p, p]
-        A[p, p] = Counter(1.0)
-        for j in range(m):
-            A[p, j] = A[p, j] / pivot
-        for i in range(m):
-            if i != p:
-                factor, A[i, p] = A[i, p], Counter(0.0)
-                for j in range(m):
-                    A[i, j] = A[i, j] - factor * A[p, j]
-    return A
-
-
 @pytest.mark.verifies("villacampa2017", "u19-costs", route="operations counted one by one, and arrays that are kept")
-def test_costs_are_those_of_the_operations(model):
+def test_costs_are_those_of_the_operations(model, multiplications):
     s = model
     K = prior_matrices(
         s.X, initialise_hyperparameters(np.random.default_rng(0), s.X, s.m, s.C, 2.0, np.ones(2), 0.1, 1e-3)
     )
     for rows in (np.arange(s.n), np.array([1, 3])):
-        Counter.total = 0
+        multiplications.total = 0
         for k in range(s.C):
-            v = np.vectorize(Counter, otypes=[object])(K.upsilon[k][rows])
-            precision = v.T @ v + np.vectorize(Counter, otypes=[object])(np.linalg.inv(K.K_ZZ[k]))
-            plain = np.vectorize(lambda c: c.value)(precision)
-            inverse = np.vectorize(lambda c: c.value)(inverse_in_place(precision))
+            v = multiplications.count(K.upsilon[k][rows])
+            precision = v.T @ v + multiplications.count(np.linalg.inv(K.K_ZZ[k]))
+            plain = multiplications.plain(precision)
+            inverse = multiplications.plain(multiplications.inverse(precision))
             np.testing.assert_allclose(inverse @ plain, np.eye(s.m), rtol=0, atol=1e-7)
         for method in ("ep", "sep"):
-            assert complexity_table(method, s.n, s.m, s.C, len(rows)).operations == Counter.total
+            assert complexity_table(method, s.n, s.m, s.C, len(rows)).operations == multiplications.total
     tied = TiedEP(s.y, s.C, 1.0, "all").start(K)
     assert complexity_table("sep", s.n, s.m, s.C).memory == sum(each.precision.size for each in tied)
     assert complexity_table("ep", s.n, s.m, s.C).memory == K.upsilon.size

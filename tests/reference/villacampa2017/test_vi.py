@@ -10,6 +10,7 @@ from reference.villacampa2017.vi import (
     record_jensen_gap,
     robust_likelihood,
     variational_elbo,
+    vi_inner_bound,
     vi_latent_marginal,
     vi_marginal_mean,
     vi_marginal_variance,
@@ -64,6 +65,37 @@ def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_law():
     assert vi_outer_bound(shifted, log_likelihood, K, 3) == pytest.approx(wanted - gap, rel=1e-12, abs=0)
     with pytest.raises(ValueError, match="nodes"):
         vi_outer_bound(Gaussians(np.zeros((4, 3)), np.stack([np.eye(3)] * 4)), log_likelihood, K, 20)
+
+
+@pytest.mark.verifies("villacampa2017", "u45-inner-bound", route="orthant probabilities; equality without variance")
+def test_the_inner_bound_is_below_the_likelihood_given_inducing_values(rng):
+    Z = np.array([[[0.0], [1.5]], [[-0.5], [1.0]]])
+    X, y, noise = np.array([[0.3], [0.8]]), np.array([0, 1]), 0.2
+
+    def k(A, B):
+        return 1.7 * np.exp(-0.5 * (A - B.T) ** 2)
+
+    K_ZZ, K_XZ = np.stack([k(z, z) for z in Z]), np.stack([k(X, z) for z in Z])
+    values = rng.normal(size=(2, 2))
+    mean, cov = np.zeros(2), np.zeros((2, 2))  # of f^0 - f^1 at both inputs, all of p(f|f̄)
+    for c, sign in ((0, 1.0), (1, -1.0)):
+        gain = np.linalg.solve(K_ZZ[c], K_XZ[c].T).T
+        mean += sign * gain @ values[c]
+        cov += k(X, X) + noise * np.eye(2) - gain @ K_XZ[c].T
+    signs = np.where(y == 0, 1.0, -1.0)
+    wins = norm.cdf(signs * mean / np.sqrt(np.diag(cov)))
+    right, wrong = 1.0 - EPSILON / 2.0, EPSILON / 2.0
+    expected = np.sum(wins * np.log(right) + (1.0 - wins) * np.log(wrong))
+    k_xx = np.full((2, 2), 1.7 + noise)
+    found = vi_inner_bound(values, y, k_xx, K_XZ, K_ZZ, EPSILON)
+    assert found == pytest.approx(expected, rel=1e-10, abs=0)  # quadratures to 1e-11
+    both = multivariate_normal(cov=np.outer(signs, signs) * cov).cdf(signs * mean)
+    likelihood = right**2 * both + right * wrong * (wins.sum() - 2.0 * both) + wrong**2 * (1.0 - wins.sum() + both)
+    assert found < np.log(likelihood) - 0.1
+    # latent values that are inducing values: nothing is left to integrate
+    same = np.stack([k(X, X)] * 2)
+    exact = sum(np.log(robust_likelihood(values[:, i], int(y[i]), EPSILON)) for i in range(2))
+    assert vi_inner_bound(values, y, np.full((2, 2), 1.7), same, same, EPSILON) == pytest.approx(exact, rel=1e-6, abs=0)
 
 
 @pytest.mark.verifies("villacampa2017", "16", route="affine map of a joint Gaussian, term by term")
