@@ -98,14 +98,20 @@ class Checkpointed(Options):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Steps(Options):
+class Length(Options):
+    """How many steps."""
+
+    n_steps: int | None = option(
+        "integer", "steps, of mini-batches or of a search over the prior", "[1, 2147483647]", default=None
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Steps(Length):
     """Mini-batches: given, or drawn by size, number and seed."""
 
     batches: Sequence[Any] | None = option("batches", "rows of each mini-batch", default=None)
     batch_size: int | None = option("integer", "rows of a drawn mini-batch", _COUNT, default=None)
-    n_steps: int | None = option(
-        "integer", "steps, of mini-batches or of a search over the prior", "[1, 2147483647]", default=None
-    )
     seed: int = option("integer", "of all that is drawn", "[0, inf)", default=0)
 
     @property
@@ -184,13 +190,24 @@ class AdamRate(Options):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Training(Learning, Optimizer):
-    """Searches and steps over the priors of several classes with inducing points."""
+class Ascent(Learning, Optimizer):
+    """Steps over the priors of several classes with inducing points."""
 
     rate: float | None = option("number", "first rate of the steps on the prior", _POSITIVE, default=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SearchEnd(Options):
+    """When a search over the priors of several classes ends."""
+
     learn_tolerance: float = option(
         "number", "projected gradient at which a search over the prior has arrived", _POSITIVE, default=1e-5
     )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Training(Ascent, SearchEnd):
+    """Searches and steps over the priors of several classes with inducing points."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -298,38 +315,53 @@ class Predicting(Nodes):
     )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Sited(Options):
+    """Where the sites live; None: in memory."""
+
+    site_file: str | PathLike[str] | None = option("path", "file in which the sites live", default=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Factored(Options):
+    """What a factor of the threshold likelihood is."""
+
+    factors: str = option(
+        "choice", "one site a pair of classes, or one a datum", choices=("pairwise", "datum"), default="pairwise"
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tied(Options):
+    """What a tied factor stands for."""
+
+    count: str = option("choice", "how many factors share the tied site", choices=("all", "per-class"), default="all")
+
+
 CONCERNS: tuple[type[Options], ...] = (
     Iteration, Watched, Traced, Damped, Accelerated, Storage, Checkpointed, Steps, Stopping, Search, Restarts, AdamRate,
     Training, Alternating, Maximum, Scheduling, Evaluated, Powered, Mislabelled, Link, Gradients, GradientRule, Moments,
-    Predicting,
+    Predicting, Sited, Factored, Tied,
 )  # fmt: skip
 
 # what only one method has and has not declared in its own class yet
 _SINGLE = (
     Option("inner_damping", "number", "damping of the inner EP", SHARE),
-    Option("nat_rate", "number", "rate of the natural-gradient steps", SHARE),
     Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
     Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
     Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),
     Option("check_every", "integer", "steps between two measurements of the change", _COUNT),
     Option("rebuild_every", "integer", "steps between two sums of q from all sites", _COUNT),
-    Option("factors", "choice", "one site a pair of classes, or one a datum", choices=("pairwise", "datum")),
-    Option("count", "choice", "how many factors share the tied site", choices=("all", "per-class")),
     Option("inner", "choice", "inner EP to convergence, or one step a visit", choices=("converged", "incremental")),
     Option("inner_schedule", "choice", "schedule of the inner EP", choices=("sequential", "parallel")),
     Option("lambda_", "choice", "site precisions of qep", choices=("diagonal", "full")),
     Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, 200]"),
-    Option("tied_factor", "choice", "what the tied factor may be", choices=("any", "gaussian")),
-    Option("expectation", "choice", "how the energies' expectations are taken", choices=("quadrature", "monte-carlo")),
-    Option("n_draws", "integer", "draws of the Monte Carlo expectations", "[2, 2147483647]"),
-    Option("energy", "choice", "the energy that is minimised", choices=("apep", "arpep", "rpapep")),
     Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
     Option("shared", "flag", "one prior and one Z for all classes"),
     Option("curvature", "flag", "whether second derivatives are wanted"),
     Option("pool_size", "integer", "rows that are shuffled together", _COUNT),
     Option("holdout_every", "integer", "steps between two scores of the held-out rows", _COUNT),
     Option("n", "integer", "rows of an epoch", _COUNT),
-    Option("site_file", "path", "file in which the sites live"),
     # arrays and functions, looked at by the door that takes them
     Option("holdout", "data", "held-out inputs and labels"),
     Option("initial_c", "data", "local parameters to start from"),
@@ -362,11 +394,6 @@ _SCHEDULED = {
     "stop": replace(OPTIONS["stop"], choices=("default",)),
 }
 _CLASSES = {"learn": replace(OPTIONS["learn"], choices=_PRIOR), "optimizer": _optimizers("lbfgs")}
-_POWERS = {
-    "optimizer": _optimizers("lbfgs", "adaptive", "adam"),
-    "scheme": replace(OPTIONS["scheme"], choices=("outer", "inner")),
-    "gradient_rule": replace(OPTIONS["gradient_rule"], choices=("28", "exact")),
-}
 
 # fmt: off
 METHODS: dict[str, dict[str, Option]] = {
@@ -435,58 +462,6 @@ METHODS: dict[str, dict[str, Option]] = {
         _SCHEDULED, tolerance=1e-10, max_iterations=10000, gradients=True, block_size=4096, accelerate=True,
         batches=None, batch_size=None, n_steps=None, init_batches=None, rate=0.1, learn=(), optimizer=None,
         learning_rate=0.01, seed=0, window=5, stop="default", trace=False, callback=None,
-    ),
-    "ep": _row(
-        {"optimizer": _optimizers("lbfgs", "adaptive", "adam")}, factors="pairwise", schedule="parallel",
-        damping=0.5, tolerance=1e-10, max_iterations=1000, batches=None, batch_size=None, n_steps=None,
-        learn=(), scheme=None, optimizer=None, rate=None, learn_tolerance=1e-05, gradient_rule="10",
-        gradients=True, seed=0, trace=False, block_size=4096, callback=None,
-    ),
-    "sep": _row(
-        {"optimizer": _optimizers("adaptive", "adam")}, count="all", damping=0.5, tolerance=1e-10,
-        max_iterations=1000, batches=None, batch_size=None, n_steps=None, learn=(), scheme=None,
-        optimizer=None, rate=None, gradient_rule="10", gradients=True, seed=0, trace=False, block_size=4096,
-        callback=None,
-    ),
-    "pep": _row(
-        _POWERS, alpha=0.5, damping=0.5, tolerance=1e-10, max_iterations=1000, batches=None, batch_size=None,
-        n_steps=None, learn=(), scheme=None, optimizer=None, rate=None, learn_tolerance=1e-05,
-        gradient_rule="28", gradients=True, seed=0, trace=False, callback=None,
-    ),
-    "apep": _row(
-        {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
-        batches=None, batch_size=None, n_steps=None, learn=(), optimizer=None, rate=0.001,
-        learn_tolerance=1e-05, tied_factor="any", gradients=True, seed=0, trace=False, callback=None,
-    ),
-    "arpep": _row(
-        {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
-        batches=None, batch_size=None, n_steps=None, learn=(), optimizer=None, rate=0.001,
-        learn_tolerance=1e-05, tied_factor="any", gradients=True, seed=0, trace=False, callback=None,
-    ),
-    "rpapep": _row(
-        {"optimizer": _optimizers("lbfgs", "adam")}, alpha=0.5, tolerance=1e-10, max_iterations=10000,
-        batches=None, batch_size=None, n_steps=None, learn=(), optimizer=None, rate=0.001,
-        learn_tolerance=1e-05, tied_factor="any", gradients=True, seed=0, trace=False, callback=None,
-    ),
-    "bb-alpha": _row(
-        {}, alpha=0.5, expectation="quadrature", n_draws=1000, seed=0, tolerance=1e-10, max_iterations=10000,
-        learn=(), learn_tolerance=1e-05, n_steps=None, gradients=True, trace=False, callback=None,
-    ),
-    "label-regression": _row(
-        {"optimizer": _optimizers("lbfgs", "adaptive")}, learn=(), optimizer=None, rate=None, n_steps=None,
-        learn_tolerance=1e-05, gradients=True, trace=False, callback=None,
-    ),
-    "laplace-sparse": _row(
-        {}, tolerance=1e-10, max_iterations=100, prediction_nodes=None, callback=None,
-    ),
-    "gfitc": _row(
-        {}, damping=0.5, tolerance=1e-10, max_iterations=1000, learn=(), learn_tolerance=1e-05, n_steps=None,
-        gradients=True, trace=False, block_size=4096, callback=None,
-    ),
-    "vi-robust": _row(
-        {"optimizer": _optimizers("lbfgs", "adam")}, tolerance=1e-10, max_iterations=10000, batches=None,
-        batch_size=None, n_steps=None, nat_rate=0.1, learn=(), optimizer=None, rate=0.001,
-        learn_tolerance=1e-05, gradients=True, seed=0, trace=False, block_size=4096, callback=None,
     ),
     "x-gpc-svi": _row(
         _SCHEDULED, batches=None, batch_size=100, n_steps=None, init_batches=None, rate="adaptive", learn=(),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from fast.core import inputs
+from fast.core.declare import Options
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start
 from fast.estimators.binary import _LARGEST_BATCH, _Predictor
 from fast.sparse_classes.training import Trained
@@ -77,24 +80,25 @@ class Running(NamedTuple):
     run: Any
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ClassesClassifier(GPClassifier):
-    """Training of the eight; a subclass names its module and its options."""
+    """Training of the eight; fields are parameters, a subclass names its module and the class of its options."""
 
-    variance: float
-    lengthscales: Any
-    noise: float
-    shared: bool
-    learn: Any
-    max_iter: int | None
+    n_inducing: Any = "auto"
+    inducing_points: Any = None
+    variance: float = 1.0
+    lengthscales: Any = "median"
+    noise: float = 0.1
+    jitter: float = 1e-6
+    shared: bool = False
+    learn: Any = "auto"
+    max_iter: int | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     _multi_class, _most_inducing = True, 50
-    _module: ModuleType
-
-    def _store(self, given: Mapping[str, Any]) -> None:
-        """Every argument of __init__ as an attribute, under its own name and unchanged."""
-        for name, value in given.items():
-            if name not in ("self", "__class__"):
-                setattr(self, name, value)
+    _module: ClassVar[ModuleType]
+    _asked: ClassVar[Callable[..., Options]]  # the class of the method's options
 
     # -- starts ----------------------------------------------------------------------------------------------------
 
@@ -149,17 +153,9 @@ class ClassesClassifier(GPClassifier):
         stochastic = self._stochastic(X.shape[0])
         learn = self._learned(X)
         options = self._steps(X.shape[0], rng) if stochastic else self._whole(learn)
-        posterior = self._module.fit(
-            X,
-            codes,
-            len(self.classes_),
-            *start,
-            shared=self.shared,
-            learn=learn,
-            callback=self._watch(callback),
-            **self._options(),
-            **options,
-        )
+        asked = self._asked(learn=learn, callback=self._watch(callback), **self._options(), **options)
+        data, prior = Data(X, codes, len(self.classes_)), Prior(*start, shared=self.shared)
+        posterior = self._module.fit(data, prior, asked)
         trained = posterior.trained
         if trained.diverged:
             raise ValueError(f"learning_rate: training diverged ({trained.reason}), expected a smaller value")
@@ -196,12 +192,13 @@ class ClassesClassifier(GPClassifier):
         return after_step
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SteppingClassifier(ClassesClassifier):
     """Those that may see mini-batches."""
 
-    training: str
-    batch_size: int
-    learning_rate: float
+    training: str = "auto"
+    batch_size: int = 100
+    learning_rate: float = 0.01
 
     def _stochastic(self, n: int) -> bool:
         return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)

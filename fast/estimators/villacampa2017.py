@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fast.core import inputs
+from fast.core.declare import Options
 from fast.core.hyper import class_hyper
 from fast.core.types import IntArray
 from fast.estimators._base import Fitted, Start, _suited_threads
@@ -26,6 +30,7 @@ _ENDING = ENDING.format(evidence="EP's estimate of log p(y)")
 _STEPS = 250  # of Adam on all rows
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class EPClassifier(SteppingClassifier):
     __doc__ = f"""GP classification by expectation propagation with inducing points: ep of villacampa2017.
 
@@ -36,34 +41,17 @@ class EPClassifier(SteppingClassifier):
     ----------{POINTS}
     factors : str                        "pairwise": a factor for each other class; "datum": one for each row
     damping : float                      of the sites, in [1e-8, 1]{_TRAINING}{_ENDING}"""
-    _module = ep
+    _module: ClassVar[ModuleType] = ep
+    _asked: ClassVar[Callable[..., Options]] = ep.EPOptions
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.1,
-        jitter: float = 1e-6,
-        shared: bool = False,
-        learn: Any = "auto",
-        factors: str = "pairwise",
-        damping: float = 0.5,
-        training: str = "auto",
-        batch_size: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float = 0.01,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    factors: str = "pairwise"
+    damping: float = 0.5
 
     def _options(self) -> dict[str, Any]:
         return {"factors": self.factors, "damping": self.damping}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SEPClassifier(SteppingClassifier):
     __doc__ = f"""GP classification by stochastic expectation propagation, sites tied: sep of villacampa2017.
 
@@ -73,30 +61,10 @@ class SEPClassifier(SteppingClassifier):
     ----------{POINTS}
     count : str                          factors that share a tied one: "all", or those of the class, "per-class"
     damping : float                      of tied factors, in [1e-8, 1]{_BY_ADAM}{ENDING.format(evidence="log Z_q")}"""
-    _module = sep
-    _stream_rows: int  # seen by `partial_fit`
-
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.1,
-        jitter: float = 1e-6,
-        shared: bool = False,
-        learn: Any = "auto",
-        count: str = "all",
-        damping: float = 0.5,
-        training: str = "auto",
-        batch_size: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float = 0.01,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    _module: ClassVar[ModuleType] = sep
+    _asked: ClassVar[Callable[..., Options]] = sep.SEPOptions
+    count: str = "all"
+    damping: float = 0.5
 
     def _options(self) -> dict[str, Any]:
         return {"count": self.count, "damping": self.damping}
@@ -138,7 +106,7 @@ class SEPClassifier(SteppingClassifier):
         online = getattr(self, "_online", None)
         if online is None:
             online = self._begin(X) if first else self._continue()
-        before: int = self._stream_rows if hasattr(self, "_online") else 0
+        before: int = getattr(self, "_stream_rows", 0) if hasattr(self, "_online") else 0
         rows = before + X.shape[0]
         room = self._room(online.run.points.m) if hasattr(self, "_online") else 0
         with online.whole():
@@ -168,6 +136,7 @@ class SEPClassifier(SteppingClassifier):
         return TiedStream(points, count=self.count, damping=self.damping, learn=learn, rate=rate, **state)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GFITCClassifier(ClassesClassifier):
     __doc__ = f"""GP classification by EP on the threshold factors with the FITC prior: gfitc of villacampa2017.
 
@@ -177,25 +146,10 @@ class GFITCClassifier(ClassesClassifier):
     ----------{POINTS}
     damping : float                      of the sites, in [1e-8, 1]
     max_iter : int or None               iterations of L-BFGS-B; None: 30{_ENDING}"""
-    _module = gfitc
+    _module: ClassVar[ModuleType] = gfitc
+    _asked: ClassVar[Callable[..., Options]] = gfitc.GFITCOptions
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.1,
-        jitter: float = 1e-6,
-        shared: bool = False,
-        learn: Any = "auto",
-        damping: float = 0.5,
-        max_iter: int | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    damping: float = 0.5
 
     def _options(self) -> dict[str, Any]:
         return {"damping": self.damping}
@@ -206,34 +160,17 @@ class GFITCClassifier(ClassesClassifier):
         return whole
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RobustVIClassifier(SteppingClassifier):
     __doc__ = f"""Variational GP classification with the robust likelihood: vi-robust of villacampa2017.
 
     Parameters
     ----------{POINTS}
     epsilon : float                      probability of a random label, in (0, 1){_TRAINING}{_BOUND}"""
-    _module = vi_robust
+    _module: ClassVar[ModuleType] = vi_robust
+    _asked: ClassVar[Callable[..., Options]] = vi_robust.RobustOptions
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.1,
-        jitter: float = 1e-6,
-        shared: bool = False,
-        learn: Any = "auto",
-        epsilon: float = 1e-3,
-        training: str = "auto",
-        batch_size: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float = 0.01,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    epsilon: float = 1e-3
 
     def _options(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon}

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any, ClassVar
 
 from fast.core import inputs
+from fast.core.declare import Options
 from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, SteppingClassifier
 from fast.methods import apep, pep
 
@@ -19,30 +23,12 @@ _PARAMETERS = f"""
 }{ENDING}"""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _AlphaClassifier(SteppingClassifier):
     """The four, whose options have the same names."""
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 0.5,
-        epsilon: float = 1e-3,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.1,
-        jitter: float = 1e-6,
-        shared: bool = False,
-        learn: Any = "auto",
-        training: str = "auto",
-        batch_size: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float = 0.01,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self._store(locals())
+    alpha: float = 0.5
+    epsilon: float = 1e-3
 
     def _options(self) -> dict[str, Any]:
         return {"alpha": self.alpha, "epsilon": self.epsilon}
@@ -53,11 +39,14 @@ class PEPClassifier(_AlphaClassifier):
 
     A site for each row and class is kept, so there is no `partial_fit`.
     {_PARAMETERS.format(evidence="power EP's estimate of log p(y)")}"""
-    _module = pep
+    _module: ClassVar[ModuleType] = pep
+    _asked: ClassVar[Callable[..., Options]] = pep.PEPOptions
 
 
 class _EnergyClassifier(_AlphaClassifier):
-    _module, _energy = apep, "apep"
+    _module: ClassVar[ModuleType] = apep
+    _asked: ClassVar[Callable[..., Options]] = apep.EnergyOptions
+    _energy: ClassVar[str]
 
     def _options(self) -> dict[str, Any]:
         return super()._options() | {"energy": self._energy}
@@ -66,13 +55,13 @@ class _EnergyClassifier(_AlphaClassifier):
 class APEPClassifier(_EnergyClassifier):
     __doc__ = f"""GP classification by approximate power EP, one energy maximised over q: apep of villacampa2020.
     {_PARAMETERS.format(evidence="energy of all rows")}"""
-    _energy = "apep"
+    _energy: ClassVar[str] = "apep"
 
 
 class ARPEPClassifier(_EnergyClassifier):
     __doc__ = f"""GP classification by approximate reparameterised power EP: arpep of villacampa2020.
     {_PARAMETERS.format(evidence="energy of all rows")}"""
-    _energy = "arpep"
+    _energy: ClassVar[str] = "arpep"
 
 
 class RPAPEPClassifier(_EnergyClassifier):
@@ -84,7 +73,7 @@ class RPAPEPClassifier(_EnergyClassifier):
     `converged_` is then False as a rule. On the 150 rows of iris that is a few seconds of one core, a fifteenth of what
     thirty iterations with 25 steps take.
     {_PARAMETERS.format(evidence="energy of all rows")}"""
-    _energy = "rpapep"
+    _energy: ClassVar[str] = "rpapep"
 
     def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
         whole = super()._whole(learn)

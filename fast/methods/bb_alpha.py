@@ -6,19 +6,40 @@ one-dimensional integrals (-energy is the objective of apep) or as means over dr
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from scipy.special import logsumexp
 
-from fast.core import inputs
-from fast.core.checks import shown
+from fast.core.declare import Options, option
 from fast.core.linalg import cholesky_of_all, solve_stack
-from fast.core.options import checked_options
+from fast.core.options import Iteration, Learning, Length, Mislabelled, Powered, SearchEnd, Storage, Traced, Watched
 from fast.core.types import FloatArray
 from fast.ledger import equation
 from fast.likelihood.power import _logs as robust_logs
 from fast.methods.apep import EnergyPosterior
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Drawing(Options):
+    """How the expectations of the energy are taken by Monte Carlo."""
+
+    n_draws: int = option("integer", "draws of the Monte Carlo expectations", "[2, 2147483647]", default=1000)
+    seed: int = option("integer", "of all that is drawn", "[0, inf)", default=0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BBAlphaOptions(Iteration, Powered, Mislabelled, Length, Learning, SearchEnd, Traced, Watched, Storage, Drawing):
+    """Options of the whole: q on all data, then the energy there."""
+
+    expectation: str = option(
+        "choice",
+        "how the energies' expectations are taken",
+        choices=("quadrature", "monte-carlo"),
+        default="quadrature",
+    )
+    memory_budget: float = 2**26
 
 
 class Sampled(NamedTuple):
@@ -41,7 +62,7 @@ def quadrature_energy(posterior: EnergyPosterior) -> float | None:
     return None if posterior.log_evidence is None else -posterior.log_evidence
 
 
-@checked_options("bb-alpha")
+@Drawing.checks
 def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed: int = 0) -> Sampled:
     """Energy (11) at q with n_draws draws for every expectation, shared by the data. Time O(n_draws n C m).
 
@@ -55,11 +76,9 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
     n_draws : int    >= 2
     seed : int       of the draws
     """
-    if inputs.count("n_draws", n_draws) < 2:
-        raise ValueError(f"n_draws: found {shown(n_draws)}, expected an integer >= 2")
     run, law = posterior.run, posterior.run.law
     alpha, n, C = run.energy.alpha, run.data.n, run.points.n_classes
-    rng = np.random.default_rng(inputs.whole("seed", seed))
+    rng = np.random.default_rng(seed)
     z = rng.standard_normal((n_draws, C, run.points.m))
     xi = rng.standard_normal((n_draws, n, C))
     mean, cov = run.points.inducing_moments(law)

@@ -13,25 +13,24 @@ a sum of squares, nothing of size (n, n), nothing cancels where the noise is sma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fast.core import inputs
-from fast.core.checks import shown
+from fast.core.declare import option
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassHyper
-from fast.core.inputs import one_of
-from fast.core.options import checked_options
+from fast.core.options import Ascent, Blocks, Length, Mislabelled, SearchEnd, Storage, Traced, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.ledger import equation
 from fast.sparse_classes.alpha_runs import data_moments
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import Swept
-from fast.sparse_classes.inference import inducing_classes, predict_robust
+from fast.sparse_classes.inference import predict_robust, start
 from fast.sparse_classes.projections import (
     ClassLaw,
     ClassView,
@@ -40,9 +39,8 @@ from fast.sparse_classes.projections import (
     PullBack,
     add_projected,
 )
-from fast.sparse_classes.training import Progress, Trained, settings_of, train
+from fast.sparse_classes.training import Trained, train
 
-OPTIMIZERS = ("lbfgs", "adaptive")
 SURE = 1e-8  # relative error up to which the closed form counts as an answer
 _ULP = float(np.finfo(np.float64).eps)
 _SHIFTS = ((6, 2), (-5, 9), (3, -7))  # of variance and lengthscales, in units in the last place
@@ -223,6 +221,17 @@ def regression_evidence(law: ClassLaw, constant: float, misfit: float) -> float:
     return -0.5 * (constant + misfit + float(law.log_det.sum()) + float((law.weights**2).sum()))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class RegressionOptions(Length, Ascent, SearchEnd, Traced, Watched, Mislabelled, Storage):
+    """Options of `fit`; predictions count with epsilon."""
+
+    optimizer: str | None = option("choice", "of a search over the prior", choices=("lbfgs", "adaptive"), default=None)
+    memory_budget: float = 2**26
+
+
+DEFAULTS = RegressionOptions()
+
+
 @dataclass(frozen=True, eq=False)
 class LabelPosterior:
     """q at the last priors."""
@@ -237,80 +246,32 @@ class LabelPosterior:
         return self.run.value
 
 
-@checked_options("label-regression")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    Z: Any,
-    epsilon: float,
-    *,
-    shared: bool = False,
-    learn: Iterable[str] = (),
-    optimizer: str | None = None,
-    rate: float | None = None,
-    n_steps: int | None = None,
-    learn_tolerance: float = 1e-5,
-    trace: bool = False,
-    block_size: int = 4096,
-    memory_budget: int = 2**26,
-    callback: Callable[[Progress], None] | None = None,
-) -> LabelPosterior:
+def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> LabelPosterior:
     """The regressions in closed form, with learned priors if asked. Time 2 C n m^2 + C m^3 / 3 an evaluation.
 
     Parameters
     ----------
-    X : (n, d)                       real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    Z : (C, m, d)                    inducing points; (m, d) stands for all classes
-    epsilon : float                  probability of a random label, in [0, 1): predictions count with it
-    shared : bool                    one parameter vector and one Z
-    learn                            names out of variance, lengthscales, noise, Z
-    optimizer : str                  "lbfgs" (default) or "adaptive"
-    rate : float                     first rate of "adaptive"
-    n_steps : int                    default 200 for "lbfgs", 250 for "adaptive"
-    learn_tolerance : float          on the projected gradient of L-BFGS-B
-    trace : bool                     the evidence in each step
-    block_size : int                 data handled at a time
-    memory_budget : int              bytes: projections are kept between passes if they fit
-    callback : callable              called with a Progress after every step or evaluation
+    data       X may be a numpy.memmap, read in blocks
+    prior      of C classes, with inducing points
+    options    optimizer "lbfgs" (default, 200 iterations) or "adaptive" (250 steps)
 
     Raises
     ------
     ValueError                  bad input, by name; noise: a target has no variance given the inducing values
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
-    epsilon = inputs.scalar("epsilon", epsilon, positive=False)
-    if not 0.0 <= epsilon < 1.0:
-        raise ValueError(f"epsilon: found {shown(epsilon)}, expected a number in [0, 1)")
-    learn = inputs.names("learn", learn)
-    callback = inputs.calls_back("callback", callback)
-    optimizer = "lbfgs" if optimizer is None else optimizer
-    one_of("optimizer", optimizer, OPTIMIZERS)
-    data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
-    settings = settings_of(
-        data.n,
-        learn=learn,
-        optimizer=optimizer,
-        rate=rate,
-        n_steps=n_steps,
-        learn_tolerance=learn_tolerance,
-        trace=trace,
-    )
-    run = LabelRun(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
-    trained = train(run, settings, callback) if learn else Trained(np.zeros(0), 0.0, True, 0, 0, False, "closed form")
+    learn = bool(options.learn)
+    rows, points, settings = start("label-regression", data, prior, options, optimizer=options.optimizer or "lbfgs")
+    run = LabelRun(rows, points)
+    if learn:
+        trained = train(run, settings, options.callback)
+    else:
+        trained = Trained(np.zeros(0), 0.0, True, 0, 0, False, "closed form")
     doubt = uncertainty(run) if trained.converged else 0.0
     if doubt > SURE:
         why = f"found a change of {doubt:.1e} by shifts in the last digits, expected at most {SURE:.0e}; raise noise"
         trained = trained._replace(residual=trained.residual if learn else doubt, converged=False, reason=why)
-    return LabelPosterior(run, epsilon, trained)
+    return LabelPosterior(run, options.epsilon, trained)
 
 
 def gradients(posterior: LabelPosterior) -> PointGradients:
@@ -323,7 +284,7 @@ def gradients(posterior: LabelPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
-@checked_options("label-regression")
+@Blocks.checks
 def predict(posterior: LabelPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34) with this q.
 

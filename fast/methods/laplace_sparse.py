@@ -7,7 +7,6 @@ taken as they are.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +14,10 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.blocks import block_edges
-from fast.core.options import checked_options
+from fast.core.options import Blocks, Iteration, Nodes, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.full_classes.couplings import LatentLaw
 from fast.full_classes.predict import normalised, softmax_probabilities
 from fast.full_classes.softmax_laplace import find_mode, laplace_log_evidence
@@ -32,6 +32,16 @@ from fast.sparse_classes.softmax_inducing import (
     projected_covariances,
     spread_of,
 )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SparseLaplaceOptions(Iteration, Watched, Blocks):
+    """Options of `fit`."""
+
+    max_iterations: int = 100
+
+
+DEFAULTS = SparseLaplaceOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,66 +73,45 @@ class SparseLaplacePosterior:
         return np.array([L[k] @ self.spread[k, :, k] @ L[k].T for k in range(points.n_classes)])
 
 
-@checked_options("laplace-sparse")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    Z: Any,
-    *,
-    shared: bool = False,
-    tolerance: float = 1e-10,
-    max_iterations: int = 100,
-    block_size: int = 4096,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> SparseLaplacePosterior:
+def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> SparseLaplacePosterior:
     """Laplace's approximation, hyper-parameters held. Time n C^2 m^2 + (C m)^3 / 3 a Newton step, memory n C (m + C).
 
     Parameters
     ----------
-    X : (n, d)                       real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    Z : (C, m, d)                    inducing points; (m, d) stands for all classes
-    shared : bool                    one parameter vector and one Z
-    tolerance : float                on max |f - K grad log p(y|f)| / max(1, max |f|)
-    max_iterations : int             Newton steps
-    block_size : int                 data read at a time
-    callback : callable              called with an OuterProgress at the end
+    data       X may be a numpy.memmap, read in blocks
+    prior      of C classes, with inducing points
+    options    tolerance on max |f - K grad log p(y|f)| / max(1, max |f|), max_iterations Newton steps; the callback is
+               called with an OuterProgress at the end
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    callback = inputs.calls_back("callback", callback)
-    data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=0)
-    prior: Any = InducingLatents(data, inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared))
-    mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, conditioning=condition_inducing)
+    rows = ClassData(data.X, data.y, data.n_classes, block_size=options.block_size, memory_budget=0)
+    latents: Any = InducingLatents(rows, inducing_classes(rows, prior))
+    mode = find_mode(
+        latents,
+        tolerance=options.tolerance,
+        max_iterations=options.max_iterations,
+        conditioning=condition_inducing,
+    )
     at: Any = mode.posterior
     spread = spread_of(at)
     found = SparseLaplacePosterior(
-        prior,
+        latents,
         mode.latent,
-        latent_covariances(prior, at, spread),
+        latent_covariances(latents, at, spread),
         mode.pi,
-        np.array([prior.of(k).T @ mode.slope[:, k] for k in range(prior.n_classes)]),
+        np.array([latents.of(k).T @ mode.slope[:, k] for k in range(latents.n_classes)]),
         spread,
         laplace_log_evidence(mode),
         mode.residual,
         mode.converged,
         mode.iterations,
     )
-    if callback is not None:
-        callback(OuterProgress(mode.iterations, found.log_evidence, mode.residual, 0))
+    if options.callback is not None:
+        options.callback(OuterProgress(mode.iterations, found.log_evidence, mode.residual, 0))
     return found
 
 
@@ -146,7 +135,7 @@ def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentL
     return LatentLaw(mean, cov)
 
 
-@checked_options("laplace-sparse")
+@Nodes.joined(Blocks).checks
 def predict(
     posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:

@@ -7,8 +7,6 @@ is in scalar projections.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,42 +14,42 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.checks import shown
-from fast.core.inputs import one_of
-from fast.core.options import checked_options
+from fast.core.declare import option
+from fast.core.options import Blocks, Damped, Evaluated, Mislabelled, Powered, Storage
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
-from fast.sparse_classes.data import ClassData
+from fast.core.values import Data, Prior
 from fast.sparse_classes.ep import empty_sites
-from fast.sparse_classes.inference import inducing_classes, marked, predict_robust
+from fast.sparse_classes.inference import ClassPosterior, predict_robust, start
 from fast.sparse_classes.power_factors import RULES, PowerDatum, PowerRun
 from fast.sparse_classes.projections import PointGradients
-from fast.sparse_classes.training import Progress, Trained, settings_of, train
+from fast.sparse_classes.training import ClassTraining, train
 
-SCHEMES = {"outer": "outer", "inner": "inner-approximate"}
+SCHEMES = {None: None, "outer": "outer", "inner": "inner-approximate"}
 
 
-@dataclass(frozen=True, eq=False)
-class PEPPosterior:
-    """Sites and q where the run stopped."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PEPOptions(ClassTraining, Powered, Mislabelled, Damped, Evaluated, Storage):
+    """Options of `fit`."""
 
-    run: PowerRun
-    log_evidence: float | None  # log Z_q of all data; None: a cavity is improper, or not asked for
-    trained: Trained
+    damping: float = 0.5
+    memory_budget: float = 2**26
+    scheme: str | None = option(
+        "choice", "how sweeps and steps on the prior alternate", choices=("outer", "inner"), default=None
+    )
+    gradient_rule: str = option("choice", "equation of the gradient", choices=RULES, default="28")
+
+
+DEFAULTS = PEPOptions()
+
+
+class PEPPosterior(ClassPosterior[PowerRun]):
+    """Sites and q where the run stopped; log_evidence is log Z_q."""
 
     @property
     def sites(self) -> dict[str, FloatArray]:
         """Site arrays (n, C) by name."""
         return dict(zip(self.run.factors.names, self.run.sites, strict=True))
-
-    @property
-    def inducing_mean(self) -> FloatArray:
-        """(C, m)."""
-        return self.run.points.inducing_moments(self.run.law)[0]
-
-    @property
-    def inducing_cov(self) -> FloatArray:
-        """(C, m, m)."""
-        return self.run.points.inducing_moments(self.run.law)[1]
 
 
 def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
@@ -71,41 +69,7 @@ def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
     return alpha, epsilon
 
 
-@checked_options("pep")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    Z: Any,
-    epsilon: float,
-    *,
-    alpha: float = 0.5,
-    shared: bool = False,
-    damping: float = 0.5,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    batches: Sequence[Any] | None = None,
-    batch_size: int | None = None,
-    n_steps: int | None = None,
-    learn: Iterable[str] = (),
-    scheme: str | None = None,
-    optimizer: str | None = None,
-    rate: float | None = None,
-    learn_tolerance: float = 1e-5,
-    gradient_rule: str = "28",
-    seed: int = 0,
-    trace: bool = False,
-    block_size: int = 4096,
-    memory_budget: int = 2**26,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 100,
-    evaluate: bool = True,
-    callback: Callable[[Progress], None] | None = None,
-) -> PEPPosterior:
+def fit(data: Data, prior: Prior, options: PEPOptions = DEFAULTS) -> PEPPosterior:
     """Power EP to its fixed point, on mini-batches, or with learned priors. Sites start at zero.
 
     Time a sweep C n (2 m^2 + nodes); a batch takes 3 C b m^2 + C m^3 / 3, and O(C n m^2) more if the priors move.
@@ -113,66 +77,25 @@ def fit(
 
     Parameters
     ----------
-    X : (n, d)                       real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    Z : (C, m, d)                    inducing points; (m, d) stands for all classes
-    epsilon : float                  probability of a random label, in [0, 1); > 0 if alpha is 0
-    alpha : float                    power, 0 or in [1e-8, 1]
-    shared : bool                    one parameter vector and one Z: kernels are computed once, gradients summed
-    damping : float                  in [1e-8, 1]; halved within a sweep until q is a distribution
-    tolerance : float                largest standardised change of a site in an undamped sweep
-    max_iterations : int             sweeps of one run of power EP
-    batches, batch_size, n_steps, seed    see `fast.sparse_classes.training.settings_of`
-    learn, optimizer, rate, learn_tolerance    see `fast.sparse_classes.training`
-    scheme : str                     "outer": sweeps to the tolerance before a step; "inner": one sweep or batch
-    gradient_rule : str              "28": villacampa2020 (A.28); "exact": sites held as numbers
-    trace : bool                     log Z_q of all data after each sweep or step
-    block_size : int                 data handled at a time
-    memory_budget : int              bytes: projections are kept between sweeps if they fit
-    checkpoint, checkpoint_every     of steps
-    evaluate : bool                  log Z_q of all data at the end, one more pass
-    callback : callable              called with a Progress after every sweep or step
+    data       X may be a numpy.memmap, read in blocks
+    prior      of C classes, with inducing points; shared: kernels are computed once, gradients summed
+    options    epsilon > 0 if alpha is 0; damping is halved within a sweep until q is a distribution; tolerance on the
+               largest standardised change of a site in an undamped sweep; scheme "outer": sweeps to the tolerance
+               before a step, "inner": one sweep or batch; gradient_rule "28": villacampa2020 (A.28), "exact": sites
+               held as numbers
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ of a class is singular, or q stays indefinite
     """
-    alpha, epsilon = checked_powers(alpha, epsilon)
-    evaluate = inputs.flag("evaluate", evaluate)
-    one_of("gradient_rule", gradient_rule, RULES)
-    if scheme is not None:
-        one_of("scheme", scheme, tuple(SCHEMES))
-        scheme = SCHEMES[scheme]
-    data = ClassData(X, y, n_classes, block_size=block_size, memory_budget=memory_budget)
-    settings = settings_of(
-        data.n,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        batches=batches,
-        batch_size=batch_size,
-        n_steps=n_steps,
-        learn=learn,
-        scheme=scheme,
-        optimizer=optimizer,
-        rate=rate,
-        learn_tolerance=learn_tolerance,
-        seed=seed,
-        trace=trace,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-    )
-    points = inducing_classes(data, variance, lengthscales, noise, jitter, Z, shared)
-    own = {"method": "pep", "alpha": alpha, "epsilon": epsilon, "damping": damping, "gradient_rule": gradient_rule}
-    settings = marked(settings, data, points, own)
+    alpha, epsilon = checked_powers(options.alpha, options.epsilon)
+    rows, points, settings = start("pep", data, prior, options, scheme=SCHEMES[options.scheme])
     factors = PowerDatum(alpha, epsilon)
-    sites = empty_sites(factors, data.n, data.n_classes)
-    run = PowerRun(data, points, factors, sites, damping=damping, gradient_rule=gradient_rule)
-    trained = train(run, settings, callback)
-    return PEPPosterior(run, run.log_evidence() if evaluate else None, trained)
+    sites = empty_sites(factors, rows.n, rows.n_classes)
+    run = PowerRun(rows, points, factors, sites, damping=options.damping, gradient_rule=options.gradient_rule)
+    trained = train(run, settings, options.callback)
+    return PEPPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
 def gradients(posterior: PEPPosterior) -> PointGradients:
@@ -200,7 +123,7 @@ def log_norms(posterior: PEPPosterior) -> FloatArray:
     return np.concatenate(found)
 
 
-@checked_options("pep")
+@Blocks.checks
 def predict(posterior: PEPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

@@ -6,36 +6,77 @@ the class probabilities are integrals in one dimension (68), see `fast.likelihoo
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from fast.core import checkpoint as checkpoints
 from fast.core import inputs
 from fast.core.blocks import block_edges
+from fast.core.declare import Options
 from fast.core.hyper import class_hyper
+from fast.core.options import Storage
 from fast.core.results import ClassPrediction, ScalarMoments
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.ledger import equation
 from fast.likelihood.largest import class_probabilities
 from fast.likelihood.power import robust_probabilities
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.projections import ClassLaw, ClassView, InducingClasses
-from fast.sparse_classes.training import Settings
+from fast.sparse_classes.training import ClassTraining, Settings, Trained, settings_of
 
 
-def inducing_classes(
-    data: ClassData, variance: Any, lengthscales: Any, noise: Any, jitter: Any, Z: Any, shared: bool
-) -> InducingClasses:
+def class_data(data: Data, options: Storage) -> ClassData:
+    """The data as a method of inducing classes reads them.
+
+    Parameters
+    ----------
+    data       inputs and labels
+    options    rows handled at a time, bytes that are kept
+    """
+    budget = int(options.memory_budget)
+    return ClassData(data.X, data.y, data.n_classes, block_size=options.block_size, memory_budget=budget)
+
+
+class Start(NamedTuple):
+    """Data, priors and settings of a run, checked."""
+
+    data: ClassData
+    points: InducingClasses
+    settings: Settings
+
+
+def start(method: str, data: Data, prior: Prior, options: Storage, **rules: Any) -> Start:
+    """Everything that a method of inducing classes begins with.
+
+    Parameters
+    ----------
+    method : str    its id, part of the fingerprint in a checkpoint
+    data            inputs and labels
+    prior           of C classes, with inducing points
+    options         of the method
+    rules           see `fast.sparse_classes.training.settings_of`
+
+    Raises
+    ------
+    ValueError                  by name
+    NotPositiveDefiniteError    K_ZZ of a class is singular
+    """
+    rows = class_data(data, options)
+    settings = settings_of(rows.n, options, **rules)
+    points = inducing_classes(rows, prior)
+    return Start(rows, points, marked(settings, rows, points, method, options))
+
+
+def inducing_classes(data: ClassData, prior: Prior) -> InducingClasses:
     """Priors and inducing points of all classes, checked by name.
 
     Parameters
     ----------
-    data                             their number of classes and inputs count
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    Z : (C, m, d)                    finite; (m, d) stands for all classes
-    shared : bool                    one parameter vector and one Z
+    data     their number of classes and inputs count
+    prior    parameters of each class, or one that stands for all; Z (C, m, d), or (m, d) for all classes
 
     Raises
     ------
@@ -43,42 +84,84 @@ def inducing_classes(
     NotPositiveDefiniteError    K_ZZ of a class is singular
     """
     C = data.n_classes
-    hyper = class_hyper(variance, lengthscales, noise, jitter, C, data.d)
-    if Z is None:
+    hyper = class_hyper(prior.variance, prior.lengthscales, prior.noise, prior.jitter, C, data.d)
+    if prior.Z is None:
         raise ValueError("Z: found None, expected inducing points (C, m, d)")
-    shared = inputs.flag("shared", shared)
-    points = inputs.real_numbers("Z", Z)
-    if points.ndim == 2:
-        points = np.broadcast_to(points, (C, *points.shape))
-    if points.ndim != 3 or points.shape[0] != C or points.shape[1] == 0 or points.shape[2] != data.d:
-        raise ValueError(f"Z: found shape {np.shape(Z)}, expected ({C}, m, {data.d})")
-    points = inputs.finite_rows("Z", points).copy()
-    if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in (*hyper, points.reshape(C, -1))):
+    shared = inputs.flag("shared", prior.shared)
+    Z = inputs.real_numbers("Z", prior.Z)
+    if Z.ndim == 2:
+        Z = np.broadcast_to(Z, (C, *Z.shape))
+    if Z.ndim != 3 or Z.shape[0] != C or Z.shape[1] == 0 or Z.shape[2] != data.d:
+        raise ValueError(f"Z: found shape {np.shape(prior.Z)}, expected ({C}, m, {data.d})")
+    Z = inputs.finite_rows("Z", Z).copy()
+    if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in (*hyper, Z.reshape(C, -1))):
         raise ValueError("shared: found parameters that differ between the classes, expected one vector for all")
-    return InducingClasses(hyper, points, shared)
+    return InducingClasses(hyper, Z, shared)
 
 
-def marked(settings: Settings, data: ClassData, points: InducingClasses, options: dict[str, Any]) -> Settings:
+# the length of a run, where and how often it is saved, what looks on and memory_budget change no number of it
+_LEFT_OUT = {"checkpoint", "checkpoint_every", "n_steps", "batches", "mark"}
+_NO_NUMBER = {"callback", "evaluate", "memory_budget", "site_file"}
+
+
+def marked(settings: Settings, data: ClassData, points: InducingClasses, method: str, options: Options) -> Settings:
     """Settings with the fingerprint of the run, if it has a checkpoint: one read of all data, block by block.
-
-    The length of the run, where and how often it is saved, and memory_budget are no part of it: they change no number.
 
     Parameters
     ----------
-    settings    of the run
-    data        every row counts
-    points      where it starts
-    options     of the method
+    settings        of the run
+    data            every row counts
+    points          where it starts
+    method : str    its id
+    options         of the method
     """
     if settings.checkpoint is None:
         return settings
-    left_out = ("checkpoint", "checkpoint_every", "n_steps", "batches", "mark")
-    plain = {name: value for name, value in settings._asdict().items() if name not in left_out}
+    plain = {name: value for name, value in settings._asdict().items() if name not in _LEFT_OUT}
     plain |= {"n": data.n, "n_classes": data.n_classes, "block_size": data.block_size, "shared": points.shared}
+    training = ClassTraining.declared()
+    own = {name: value for name, value in vars(options).items() if name not in training and name not in _NO_NUMBER}
     arrays: dict[str, Any] = {**data.digests(), "Z": points.Z, **points.hyper._asdict()}
     if settings.batches is not None:
         arrays["batches"] = checkpoints.lists_digest(settings.batches)
-    return settings._replace(mark=checkpoints.fingerprint({**plain, **options}, arrays))
+    return settings._replace(mark=checkpoints.fingerprint({**plain, **own, "method": method}, arrays))
+
+
+class ClassRun(Protocol):
+    """Where q stands."""
+
+    points: InducingClasses
+    law: ClassLaw
+
+
+RunT = TypeVar("RunT", bound=ClassRun)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPosterior(Generic[RunT]):
+    """Where a run of inducing classes stopped."""
+
+    run: RunT
+    log_evidence: float | None  # of all data; None: a cavity is improper, there is no finite optimum, or not asked for
+    trained: Trained
+
+    @property
+    def inducing_mean(self) -> FloatArray:
+        """(C, m)."""
+        return self.run.points.inducing_moments(self.run.law)[0]
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """(C, m, m)."""
+        return self.run.points.inducing_moments(self.run.law)[1]
+
+
+class Latents(NamedTuple):
+    """Latent values at the data, and log Z of the factors."""
+
+    mean: FloatArray  # (n, C)
+    var: FloatArray  # (n, C)
+    log_tilted_norm: FloatArray  # (n, C), or (n,) for factors="datum"
 
 
 @equation("villacampa2017", "65", "66", "67")

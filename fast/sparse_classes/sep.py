@@ -30,8 +30,6 @@ from fast.sparse_classes.projections import (
     add_projected,
 )
 
-COUNTS = ("all", "per-class")
-
 
 class Tied(NamedTuple):
     """Natural parameters with a tied factor in them, whitened."""

@@ -17,7 +17,7 @@ import numpy as np
 from fast.core import inputs
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import class_labels
-from fast.core.options import OPTIONS
+from fast.core.options import Damped
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.kernels import gram
 from fast.solve.adam import AdamState, adam_step
@@ -63,7 +63,7 @@ class TiedStream:
         class_counts: IntArray | None = None,
     ) -> None:
         C = points.n_classes
-        self.damping = OPTIONS["damping"].check(damping)
+        self.damping = Damped(damping=damping).damping
         self.rate = inputs.scalar("rate", rate, positive=True)
         self.packing = ClassPacking(learn, points.hyper, points.Z, points.shared)
         self.adam = AdamState.start(self.packing.size)
@@ -99,7 +99,7 @@ class TiedStream:
                 rows = int(self.class_counts.sum())
                 n = rows if n is None else n
                 with_priors = self.packing.size > 0
-                self._stand_for(Gone(self.class_counts * (n / rows), n))
+                self._stand_for(Gone(np.asarray(self.class_counts * (n / rows), dtype=np.float64), n))
                 run, view = self.run, points.view(X, with_cross=with_priors)
                 # share b / N of a running average over the rows that q stands for
                 averaged = rows + (_PASSES - 1) * self._known

@@ -13,15 +13,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast
 
 import numpy as np
 
 from fast.core import inputs
 from fast.core.checks import shown
+from fast.core.declare import Options, option
 from fast.core.hyper import ClassHyper, class_hyper
-from fast.core.inputs import one_of
+from fast.core.options import Alternating, Checkpointed, Iteration, Steps, Traced, Training, Watched
 from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.solve.adam import LEARNABLE, AdamState, adam_arrays, adam_restored, adam_step
@@ -33,7 +35,6 @@ from fast.sparse_classes.ep import ImproperCavityError, SiteRun, Swept
 from fast.sparse_classes.mixing import mix, worth_mixing
 from fast.sparse_classes.projections import InducingClasses, PointGradients
 
-SCHEMES = ("outer", "inner-approximate", "inner-exact")
 _LARGEST_FACTOR = float(np.log(1e4))  # how far L-BFGS-B moves a logarithm
 _FIRST_RADIUS, _FIRST_ITERATIONS = 0.2, 15  # share of that in the first of two rounds
 _GROW, _SHRINK = 1.02, 0.5
@@ -92,6 +93,16 @@ class Progress(NamedTuple):
 _BLURRED = 1e-12  # below, rounding blurs ratios of changes
 _ALLOWED = 100.0  # distance from the optimum of an energy, over the tolerance on its direction
 _LAST = 8  # changes from which their fall is read
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassTraining(Iteration, Steps, Training, Alternating, Traced, Checkpointed, Watched):
+    """What a method of inducing classes may be asked of a run; those with fewer options have the defaults here."""
+
+    max_iterations: int = 1000
+    optimizer: str | None = option(
+        "choice", "of a search over the prior", choices=("lbfgs", "adaptive", "adam"), default=None
+    )
 
 
 class Settings(NamedTuple):
@@ -225,99 +236,62 @@ def drawn(n: int, batch_size: int, rng: np.random.Generator) -> IntArray:
     return np.unique(rng.choice(n, min(batch_size, n), replace=False))
 
 
-def settings_of(
-    n: int,
-    *,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    batches: Sequence[Any] | None = None,
-    batch_size: int | None = None,
-    n_steps: int | None = None,
-    learn: Iterable[str] = (),
-    scheme: str | None = None,
-    optimizer: str | None = None,
-    rate: float | None = None,
-    learn_tolerance: float = 1e-5,
-    seed: int = 0,
-    trace: bool = False,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 100,
-    lbfgs: bool = True,
-    q_steps: bool = False,
-) -> Settings:
-    """Options checked by name, defaults filled in.
+def settings_of(n: int, options: Options, *, lbfgs: bool = True, q_steps: bool = False, **rules: Any) -> Settings:
+    """What a run does: options, with what they leave open filled in and what does not go together refused by name.
+
+    n_steps is by default as many as there are batches, else 250 (200 for L-BFGS-B), rate 0.01 for "adaptive" and 0.001
+    for "adam". An index listed twice in a batch counts once.
 
     Parameters
     ----------
-    n : int                   data
-    tolerance : float         > 0
-    max_iterations : int      sweeps of one run of EP
-    batches : sequence        index lists, an index listed twice counts once
-    batch_size : int          data of a drawn batch
-    n_steps : int             default: all of `batches`, else 250 (200 for L-BFGS-B)
-    learn                     names out of variance, lengthscales, noise, Z
-    scheme : str              "outer", "inner-approximate", "inner-exact"
-    optimizer : str           "lbfgs", "adaptive", "adam"
-    rate : float              of the first step: default 0.01 for "adaptive", 0.001 for "adam"
-    learn_tolerance : float   on the projected gradient of L-BFGS-B
-    seed : int                of drawn batches
-    trace : bool              log Z_q of all data after each sweep or step
-    checkpoint : path         state of steps, to be continued from by a run of the same data and settings
-    checkpoint_every : int    steps between two checkpoints
-    lbfgs : bool              whether the method has an objective that its gradient belongs to
-    q_steps : bool            whether steps move q too, so that there are some without batches and learned priors
+    n : int           data
+    options           of the method; those of `ClassTraining` count
+    lbfgs : bool      whether the method has an objective that its gradient belongs to
+    q_steps : bool    whether steps move q too, so that there are some without batches and learned priors
+    rules             options that the method decides
     """
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    learn = inputs.names("learn", learn)
+    asked = ClassTraining.of({**vars(options), **rules})
     lists = None
-    if batches is not None:
-        if isinstance(batches, str) or not isinstance(batches, Iterable):
-            raise ValueError(f"batches: found {shown(batches)}, expected a sequence of index lists")
-        lists = tuple(np.unique(batch) for batch in index_lists("batches", batches, n))
-    size = None if batch_size is None else inputs.count("batch_size", batch_size)
-    if lists is not None and size is not None:
+    if asked.batches is not None:
+        lists = tuple(np.unique(batch) for batch in index_lists("batches", asked.batches, n))
+    stochastic = lists is not None or asked.batch_size is not None
+    if lists is not None and asked.batch_size is not None:
         raise ValueError("batch_size: found a number beside batches, expected one of the two")
-    by_steps = lists is not None or size is not None or n_steps is not None
-    names = ("lbfgs", "adaptive", "adam") if lbfgs else ("adaptive", "adam")
+    learn, optimizer, scheme = inputs.names("learn", asked.learn), asked.optimizer, asked.scheme
     if optimizer is None:
+        by_steps = stochastic or asked.n_steps is not None
         optimizer = "lbfgs" if lbfgs and not by_steps and scheme in (None, "outer") else "adam"
-    one_of("optimizer", optimizer, names)
-    stochastic = lists is not None or size is not None
     if optimizer == "lbfgs" and stochastic and learn:
         raise ValueError("optimizer: found 'lbfgs' with batches, expected 'adaptive' or 'adam'")
     if scheme is None:
         scheme = "outer" if optimizer == "lbfgs" else "inner-approximate"
-    one_of("scheme", scheme, SCHEMES)
     if scheme != "outer" and optimizer == "lbfgs" and learn:
         raise ValueError(f"scheme: found {shown(scheme)} with 'lbfgs', expected 'outer'")
     if scheme == "outer" and stochastic and learn:
         raise ValueError("scheme: found 'outer' with batches, expected 'inner-approximate' or 'inner-exact'")
-    if rate is not None:
-        rate = inputs.scalar("rate", rate, positive=True)
-    if n_steps is not None:
-        steps = inputs.count("n_steps", n_steps)
+    if asked.n_steps is not None:
+        steps = asked.n_steps
     else:
         steps = len(lists) if lists is not None else 200 if optimizer == "lbfgs" else 250
     if lists is not None and steps > len(lists):
         raise ValueError(f"n_steps: found {steps}, expected at most {len(lists)}, the number of batches")
-    if size is None and n_steps is not None and lists is None and not (learn or q_steps):
+    if asked.n_steps is not None and not (stochastic or learn or q_steps):
         raise ValueError("n_steps: found a number without batches or learn, expected one of them; see max_iterations")
     return Settings(
-        tolerance,
-        max_iterations,
-        lists,
-        size,
-        steps,
-        learn,
-        scheme,
-        optimizer,
-        {"adaptive": 0.01, "adam": 0.001}.get(optimizer, 1.0) if rate is None else rate,
-        inputs.scalar("learn_tolerance", learn_tolerance, positive=True),
-        inputs.whole("seed", seed),
-        inputs.flag("trace", trace),
-        inputs.file_to_write("checkpoint", checkpoint),
-        inputs.count("checkpoint_every", checkpoint_every),
+        tolerance=asked.tolerance,
+        max_iterations=asked.max_iterations,
+        batches=lists,
+        batch_size=asked.batch_size,
+        n_steps=steps,
+        learn=learn,
+        scheme=scheme,
+        optimizer=optimizer,
+        rate={"adaptive": 0.01, "adam": 0.001}.get(optimizer, 1.0) if asked.rate is None else asked.rate,
+        learn_tolerance=asked.learn_tolerance,
+        seed=asked.seed,
+        trace=asked.trace,
+        checkpoint=asked.checkpoint,
+        checkpoint_every=asked.checkpoint_every,
     )
 
 
@@ -427,7 +401,6 @@ def train(run: Run, settings: Settings, callback: Callable[[Progress], None] | N
     settings             see `settings_of`
     callback : callable  called with a Progress after every sweep or step
     """
-    callback = inputs.calls_back("callback", callback)
     if not settings.learn and not settings.stochastic:
         return converge(run, settings, callback)
     packing = ClassPacking(settings.learn, run.points.hyper, run.points.Z, run.points.shared)

@@ -22,6 +22,7 @@ from fast.methods import (
 )
 from fast.sparse_classes.projections import InducingClasses
 from fast.sparse_classes.stream import TiedStream
+from values_given import fitted
 
 WITH_EPSILON = (vi_robust, pep, apep, label_regression)
 SPARSE = (ep, sep, gfitc, vi_robust, pep, apep, label_regression, laplace_sparse)
@@ -38,11 +39,12 @@ def data(rng):
 def fit(module, data, Z=None, **options):
     X, y = data
     given = [X, y, 3, 1.0, np.ones(2), 0.1, 1e-6]
-    if module in SPARSE:
-        given.append(X[:4] if Z is None else Z)
+    if module not in SPARSE:
+        return module.fit(*given, **options)
+    given.append(X[:4] if Z is None else Z)
     if module in WITH_EPSILON:
         given.append(1e-3)
-    return module.fit(*given, **options)
+    return fitted(module, *given, **options)
 
 
 @pytest.mark.parametrize("module", SPARSE)

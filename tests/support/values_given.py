@@ -33,3 +33,8 @@ def _split(values):
     prior = {name: values[name] for name in (*_PRIOR, *_NAMED) if name in values}
     rest = {name: value for name, value in values.items() if name not in data and name not in prior}
     return Data(**data), Prior(**prior), rest
+
+
+def fitted(module, *given, **named):
+    """What `module.fit` of several classes answers to arguments in the order of the fields."""
+    return module.fit(*classes(type(module.DEFAULTS), *given, **named))

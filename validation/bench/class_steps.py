@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 
+from fast.core.values import Prior
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import InducingClasses
@@ -35,7 +36,7 @@ def start(X: Any, y: Any, C: int, m: int, shared: bool) -> tuple[ClassData, Indu
     Z = np.array(X[:m], dtype=np.float64)
     Z = np.tile(Z, (C, 1, 1)) + (0.0 if shared else 0.01) * rng.standard_normal((1 if shared else C, m, d))
     data = ClassData(X, y, C)
-    return data, inducing_classes(data, 2.0, np.full(d, np.sqrt(d) / 2.0), 0.1, 1e-3, Z, shared)
+    return data, inducing_classes(data, Prior(2.0, np.full(d, np.sqrt(d) / 2.0), 0.1, 1e-3, Z, shared=shared))
 
 
 class Operands(NamedTuple):

@@ -25,6 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core.values import Data as Rows
+from fast.core.values import Prior
 from fast.methods import sep
 from fast.sparse_classes.training import Progress, drawn
 from validation import datasets
@@ -240,7 +242,7 @@ class _OverError(Exception):
 
 def _ours(data: Data, seconds: float, options: dict[str, Any]) -> Curve:
     chosen: dict[str, Any] = {"damping": _DAMPING, "optimizer": "adam", "rate": _RATE, "seed": data.seed} | options
-    start = (1.0, data.lengthscales, _NOISE, _JITTER, data.Z)
+    prior = Prior(1.0, data.lengthscales, _NOISE, _JITTER, data.Z, shared=data.shared)
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
 
     def look(progress: Progress) -> None:
@@ -249,10 +251,10 @@ def _ours(data: Data, seconds: float, options: dict[str, Any]) -> Curve:
             raise _OverError
 
     with suppress(_OverError):
-        sep.fit(
-            data.X, data.y, data.n_classes, *start, shared=data.shared, batch_size=data.batch_size, n_steps=_STEPS,
-            learn=_LEARN, evaluate=False, callback=look, **chosen,
-        )  # fmt: skip
+        asked = sep.SEPOptions(
+            batch_size=data.batch_size, n_steps=_STEPS, learn=_LEARN, evaluate=False, callback=look, **chosen
+        )
+        sep.fit(Rows(data.X, data.y, data.n_classes), prior, asked)
     return watch.curve
 
 

@@ -14,6 +14,7 @@ from scipy.linalg.blas import dtrmm, dtrsm
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import log_ndtr
 
+from fast.methods import sep
 from fast.sparse_classes.sep import TiedRun
 from fast.sparse_classes.training import ClassPacking, TrainingSteps, settings_of
 from validation.bench import class_steps
@@ -24,7 +25,8 @@ from validation.bench.measure import Row
 def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSteps:
     """A run that is past its start."""
     data, points = class_steps.start(X, y, C, m, shared)
-    settings = settings_of(data.n, batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5, lbfgs=False)
+    options = sep.SEPOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
+    settings = settings_of(data.n, options, lbfgs=False)
     run = TiedRun(data, points, "all")
     steps = TrainingSteps(run, settings, ClassPacking(LEARN, points.hyper, points.Z, shared))
     for _ in range(5):
@@ -82,6 +84,7 @@ def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: 
 _TRAIN = """
 import sys
 import numpy as np
+from fast.core.values import Data, Prior
 from fast.methods import sep
 
 def anonymous():
@@ -99,8 +102,8 @@ def look(progress):
 
 Z = np.array(X[:50])
 learn = ("variance", "lengthscales", "noise", "Z")
-options = {"batch_size": 200, "n_steps": 300, "learn": learn, "rate": 1e-3, "callback": look}
-found = sep.fit(X, y, 3, 2.0, np.full(d, 4.0), 0.1, 1e-4, Z, shared=True, **options)
+options = sep.SEPOptions(batch_size=200, n_steps=300, learn=learn, rate=1e-3, callback=look)
+found = sep.fit(Data(X, y, 3), Prior(2.0, np.full(d, 4.0), 0.1, 1e-4, Z, shared=True), options)
 assert np.isfinite(found.log_evidence)
 print(max(peak, anonymous()) - before)
 """

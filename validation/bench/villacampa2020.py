@@ -10,6 +10,7 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf
 from scipy.special import erfcx, log_ndtr
 
+from fast.methods import apep
 from fast.sparse_classes.alpha_energies import Energy
 from fast.sparse_classes.alpha_joint import JointSteps
 from fast.sparse_classes.alpha_runs import EnergyRun
@@ -24,9 +25,8 @@ _NODES = 56  # of the winner's integral at the shape of `step`
 def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps:
     """A run that is past its start."""
     data, points = class_steps.start(X, y, C, m, shared)
-    settings = settings_of(
-        data.n, batch_size=b, n_steps=10**9, learn=LEARN, scheme="inner-approximate", optimizer="adam", rate=1e-5
-    )
+    options = apep.EnergyOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
+    settings = settings_of(data.n, options, scheme="inner-approximate", optimizer="adam")
     steps = JointSteps(EnergyRun(data, points, Energy("apep", 0.5, data.n), 1e-3), settings)
     for _ in range(5):
         steps.step()

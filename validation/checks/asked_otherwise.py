@@ -170,11 +170,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
     from fast.methods import gfitc
     from fast.sparse_classes.data import ClassData
     from fast.sparse_classes.fitc_latents import LatentRun
 
-    start = gfitc.fit(_X, _Y, 3, *_PRIOR, _Z, max_iterations=8).run
+    start = gfitc.fit(Data(_X, _Y, 3), Prior(*_PRIOR, _Z), gfitc.GFITCOptions(max_iterations=8)).run
     held = {name: np.array(value) for name, value in start.state().items()}
     sites = []
     for elsewhere in (0, 54, 60):  # mixing begins after 50
@@ -196,11 +197,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
     from fast.methods import apep, bb_alpha
 
     z = []
     for alpha in (0.0, 0.3, 0.8):
-        posterior = apep.fit(_X, _Y, 3, *_PRIOR, _Z, 0.1, alpha=alpha, energy="apep")
+        options = apep.EnergyOptions(alpha=alpha, epsilon=0.1)
+        posterior = apep.fit(Data(_X, _Y, 3), Prior(*_PRIOR, _Z), options)
         found = [bb_alpha.monte_carlo_energy(posterior, n_draws=1500, seed=seed) for seed in range(32)]
         stated = np.sqrt(np.mean([one.standard_error**2 for one in found]))
         spread = np.array([one.log_norm for one in found]).var(axis=0, ddof=1).sum()

@@ -179,6 +179,7 @@ def after_fit() -> Iterable[Outcome]:
 
 def listed() -> Iterable[Outcome]:
     """Stochastic EP on the same batches, each class in each of them alike, with learning and without."""
+    from fast.core.values import Data, Prior
     from fast.methods import sep
 
     problem = data(3, n=36)
@@ -189,10 +190,11 @@ def listed() -> Iterable[Outcome]:
         model = _classifier(**given, shared=shared)
         for rows in batches:
             model.partial_fit(X[rows], y[rows], classes=problem.alphabet, total_samples=36)
-        found = sep.fit(
-            X, problem.codes, 3, 2.0, np.array([0.9, 2.5]), 0.1, 1e-3, X[::6], batches=batches, learn=learn, rate=0.05,
-            count=count, damping=0.4, shared=shared, evaluate=False,
+        options = sep.SEPOptions(
+            batches=batches, learn=learn, rate=0.05, count=count, damping=0.4, evaluate=False
         )  # fmt: skip
+        prior = Prior(2.0, np.array([0.9, 2.5]), 0.1, 1e-3, X[::6], shared=shared)
+        found = sep.fit(Data(X, problem.codes, 3), prior, options)
         wanted, hyper = sep.predict(found, problem.X_new), found.run.points.hyper
         pairs = (
             (model.predict_proba(problem.X_new), wanted.probabilities), (model.variance_, hyper.variance),

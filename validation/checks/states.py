@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
@@ -110,6 +110,7 @@ class _KilledError(Exception):
 
 def _run(method: str, path: Path, X: Array, y: Array, stop_at: int | None = None) -> Array:
     """Learned variance and q after some steps of a run with a checkpoint."""
+    from fast.core.values import Data, Prior
     from fast.methods import apep, sep, vi_robust, x_gpc_svi
 
     def kill(progress: Any) -> None:
@@ -127,8 +128,8 @@ def _run(method: str, path: Path, X: Array, y: Array, stop_at: int | None = None
         return np.concatenate([[found.hyper.variance], found.inducing_mean])
     if method != "sep":
         options["epsilon"] = 0.001
-    fit: Callable[..., Any] = {"sep": sep, "vi-robust": vi_robust, "apep": apep}[method].fit
-    run = fit(X, y, 2, *prior, Z=Z, **options).run
+    module: Any = {"sep": sep, "vi-robust": vi_robust, "apep": apep}[method]
+    run = module.fit(Data(X, y, 2), Prior(*prior, Z), type(module.DEFAULTS)(**options)).run
     return np.concatenate([run.points.hyper.variance, run.law.weights.ravel() if hasattr(run, "law") else []])
 
 

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from scipy.integrate import quad_vec
 from scipy.stats import norm
 
+from fast.core import values
 from fast.methods import ep as fast_ep
 from fast.methods import sep as fast_sep
 from reference.villacampa2017.fit import Prior
@@ -368,15 +369,15 @@ def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
     X, y = problem.X[:1], problem.y[:1]
     limit, why = identity_limit(problem)
     prior = Prior(*(np.array(getattr(problem, name)) for name in Prior._fields))
-    given = (problem.variance, problem.lengthscales, problem.noise, problem.jitter, problem.Z)
+    data, own = values.Data(X, y, 2), values.Prior(*prior)
     whole = {
         "reference": fit_ep(X, y, prior),
-        "fast": fast_ep.fit(X, y, 2, *given),
+        "fast": fast_ep.fit(data, own),
     }
     for count in ("all", "per-class"):
         tied = {
             "reference": fit_sep(X, y, prior, count),
-            "fast": fast_sep.fit(X, y, 2, *given, count=count),
+            "fast": fast_sep.fit(data, own, fast_sep.SEPOptions(count=count)),
         }
         for left, right in (("reference", "fast"), ("fast", "reference")):
             a, b = _law(tied[left]), _law(whole[right])

@@ -243,7 +243,7 @@ def _predictions() -> Iterable[Fault]:
             adapters = "=validation.implementations.{}:{}"
             place = adapters.format("reference.villacampa2020_energies", "latent_marginal")
             there = (*there, (place, _output(1, change=np.sqrt)))
-            place = adapters.format("fast.villacampa2020", "data_moments")
+            place = adapters.format("fast.inducing", "data_moments")
             here = (*here, (place, _output("var", change=np.sqrt)))
         yield _shared(
             method,

@@ -12,6 +12,7 @@ from sklearn.datasets import load_iris, make_moons
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fast.core.values import Data, Prior
 from fast.estimators import (
     APEPClassifier,
     ARPEPClassifier,
@@ -26,6 +27,7 @@ from fast.estimators._classes import _end_of_search
 from fast.methods import apep, ep, gfitc, pep, sep, vi_robust
 from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.training import Trained
+from values_given import fitted
 
 ALPHA = (PEPClassifier, APEPClassifier, ARPEPClassifier, RPAPEPClassifier)
 METHODS = {
@@ -81,9 +83,8 @@ def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, iris):
     model.fit(X, y)
     module, options = METHODS[cls]
     options = {name: value for name, value in options.items() if name != "optimizer"}
-    posterior = module.fit(
-        X, y, 3, 2.0, np.full(4, 2.5), 0.3, 1e-6, X[::5], tolerance=1e-8, max_iterations=12, **options
-    )
+    asked = type(module.DEFAULTS)(tolerance=1e-8, max_iterations=12, **options)
+    posterior = module.fit(Data(X, y, 3), Prior(2.0, np.full(4, 2.5), 0.3, 1e-6, X[::5]), asked)
     found = module.predict(posterior, X[:7])
     # one and the same computation
     np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)
@@ -139,8 +140,20 @@ def test_partial_fit_is_stochastic_ep_on_those_batches(iris):
         model = SEPClassifier(inducing_points=X[::5], lengthscales=2.0, learn=learn)
         for batch in batches:
             model.partial_fit(X[batch], y[batch], classes=[0, 1, 2], total_samples=30)
-        posterior = sep.fit(
-            X, y, 3, 1.0, np.full(4, 2.0), 0.1, 1e-6, X[::5], batches=batches, learn=learn, rate=0.01, evaluate=False
+        posterior = fitted(
+            sep,
+            X,
+            y,
+            3,
+            1.0,
+            np.full(4, 2.0),
+            0.1,
+            1e-6,
+            X[::5],
+            batches=batches,
+            learn=learn,
+            rate=0.01,
+            evaluate=False,
         )
         # the same sums in another order of memory: rounding, twelve steps long
         np.testing.assert_allclose(

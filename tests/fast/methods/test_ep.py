@@ -9,6 +9,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.methods import ep
 from fast.sparse_classes.ep import ImproperCavityError, damped, ep_log_evidence, prior_cotangent
 from fast.sparse_classes.projections import ClassLaw
+from values_given import fitted
 
 C, M, D, N = 3, 4, 2, 9
 
@@ -116,8 +117,8 @@ def _stacked(posterior):
 def test_two_sweeps_are_those_of_dense_cavities_and_quadrature():
     p = _problem(n=4)
     K, upsilon, s = _dense(p)
-    found = ep.fit(**p, damping=0.7, max_iterations=2)
-    one = ep.fit(**p, damping=0.7, max_iterations=1)
+    found = fitted(ep, **p, damping=0.7, max_iterations=2)
+    one = fitted(ep, **p, damping=0.7, max_iterations=1)
     target, _ = _dense_sweep(K, upsilon, s, p["y"], np.zeros((4, 4, C)))
     # rounding of the sums; a difference of inverse variances loses five digits
     np.testing.assert_allclose(_stacked(one), 0.7 * target, rtol=1e-6, atol=1e-7)
@@ -158,11 +159,11 @@ def test_the_prior_term_is_the_printed_matrix_in_whitened_coordinates():
 )
 def test_the_fixed_point_is_one_whatever_the_road(options):
     p = _problem(1)
-    found = ep.fit(**p, **options)
+    found = fitted(ep, **p, **options)
     assert found.trained.converged
     assert found.trained.residual <= 1e-10
     kind = {"factors": options.get("factors", "pairwise")}
-    again = ep.fit(**p, **kind, trace=True, damping=0.6)  # a trace wants plain sweeps
+    again = fitted(ep, **p, **kind, trace=True, damping=0.6)  # a trace wants plain sweeps
     assert again.trained.converged
     # residual 1e-10 over one minus the contraction, which may be 0.97
     np.testing.assert_allclose(found.log_evidence, again.log_evidence, rtol=0.0, atol=1e-8)
@@ -179,7 +180,7 @@ def test_a_sequential_sweep_visits_factors_one_by_one_with_the_posterior_of_the_
             if k != y[i]:
                 target, _ = _dense_sweep(K, upsilon, s, y, sites)
                 sites[:, i, k] = 0.4 * sites[:, i, k] + 0.6 * target[:, i, k]
-    found = ep.fit(**p, schedule="sequential", damping=0.6, max_iterations=1)
+    found = fitted(ep, **p, schedule="sequential", damping=0.6, max_iterations=1)
     np.testing.assert_allclose(_stacked(found), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
 
 
@@ -189,15 +190,15 @@ def test_a_sequential_sweep_visits_factors_one_by_one_with_the_posterior_of_the_
 @pytest.mark.parametrize("factors", ["pairwise", "datum"])
 def test_gradient_10_is_the_derivative_of_the_converged_log_evidence(factors, shared):
     p = _problem(3, shared=shared)
-    found = ep.gradients(ep.fit(**p, factors=factors, tolerance=1e-11))
-    exact = ep.gradients(ep.fit(**p, factors=factors, tolerance=1e-11), gradient_rule="exact")
+    found = ep.gradients(fitted(ep, **p, factors=factors, tolerance=1e-11))
+    exact = ep.gradients(fitted(ep, **p, factors=factors, tolerance=1e-11), gradient_rule="exact")
     rng, step = np.random.default_rng(4), 1e-4
     for name in ("variance", "lengthscales", "noise", "Z"):
         gradient = getattr(found, name)
         np.testing.assert_allclose(gradient, getattr(exact, name), atol=1e-8)  # equal where EP has converged
         direction = rng.standard_normal(gradient.shape[1:] if shared else gradient.shape) * np.ones(gradient.shape)
         up, down = (
-            ep.fit(**{**p, name: p[name] + sign * step * direction}, factors=factors, tolerance=1e-11).log_evidence
+            fitted(ep, **{**p, name: p[name] + sign * step * direction}, factors=factors, tolerance=1e-11).log_evidence
             for sign in (1, -1)
         )
         along = (gradient[0] * direction[0]).sum() if shared else (gradient * direction).sum()
@@ -208,13 +209,13 @@ def test_gradient_10_is_the_derivative_of_the_converged_log_evidence(factors, sh
 @pytest.mark.parametrize("factors", ["pairwise", "datum"])
 def test_the_exact_gradient_is_the_derivative_with_sites_held_on_a_batch_too(factors):
     p = _problem(5)
-    run = ep.fit(**p, factors=factors, max_iterations=2).run
+    run = fitted(ep, **p, factors=factors, max_iterations=2).run
     batch = np.array([0, 2, 3, 7])
     held = run.sites.copy()
 
     def objective(changed, rows):
         """P of all data plus n / b times the data terms of the batch, by the same sites at other priors."""
-        other = ep.fit(**{**p, **changed}, factors=factors, max_iterations=1).run
+        other = fitted(ep, **{**p, **changed}, factors=factors, max_iterations=1).run
         other.sites[...] = held
         other.rebuild()
         whole = other.log_evidence()
@@ -240,7 +241,7 @@ def test_batches_refresh_their_own_sites_and_what_is_listed_twice_counts_once():
     p = _problem(7)
     K, upsilon, s = _dense(p)
     lists = [[0, 3, 3], [1, 2, 4, 5, 6, 7, 8], [3, 0]]
-    found = ep.fit(**p, batches=lists, damping=0.5)
+    found = fitted(ep, **p, batches=lists, damping=0.5)
     sites = np.zeros((4, N, C))
     for batch in lists:
         target, _ = _dense_sweep(K, upsilon, s, p["y"], sites)
@@ -249,8 +250,8 @@ def test_batches_refresh_their_own_sites_and_what_is_listed_twice_counts_once():
     np.testing.assert_allclose(_stacked(found), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
     assert found.trained.iterations == 3
     assert not found.trained.converged
-    whole = ep.fit(**p, batches=[np.arange(N)] * 2)
-    np.testing.assert_allclose(_stacked(whole), _stacked(ep.fit(**p, max_iterations=2)), rtol=1e-12, atol=1e-13)
+    whole = fitted(ep, **p, batches=[np.arange(N)] * 2)
+    np.testing.assert_allclose(_stacked(whole), _stacked(fitted(ep, **p, max_iterations=2)), rtol=1e-12, atol=1e-13)
 
 
 @pytest.mark.parametrize("optimizer", ["adaptive", "adam"])
@@ -259,34 +260,36 @@ def test_every_scheme_climbs(scheme, optimizer):
     p = _problem(8)
     learn = ("variance", "lengthscales", "noise", "Z")
     rate = 0.05 if optimizer == "adam" else 0.02
-    found = ep.fit(**p, learn=learn, scheme=scheme, optimizer=optimizer, rate=rate, n_steps=25, trace=True)
+    found = fitted(ep, **p, learn=learn, scheme=scheme, optimizer=optimizer, rate=rate, n_steps=25, trace=True)
     assert found.trained.iterations == 25
     assert not found.trained.diverged
-    start = ep.fit(**p).log_evidence
+    start = fitted(ep, **p).log_evidence
     assert found.log_evidence > start + 0.5
     assert found.trained.trace.size == 25
 
 
 def test_lbfgs_ends_where_the_gradient_vanishes_and_sharing_keeps_rows_equal():
     p = _problem(9, shared=True)
-    found = ep.fit(**p, learn=("lengthscales", "noise"), learn_tolerance=1e-4)
+    found = fitted(ep, **p, learn=("lengthscales", "noise"), learn_tolerance=1e-4)
     assert found.trained.converged
     assert found.trained.residual <= 1e-4
     hyper = found.run.points.hyper
     assert np.ptp(hyper.lengthscales, axis=0).max() == 0.0
-    again = ep.fit(**{**p, "lengthscales": hyper.lengthscales, "noise": hyper.noise})
+    again = fitted(ep, **{**p, "lengthscales": hyper.lengthscales, "noise": hyper.noise})
     np.testing.assert_allclose(again.log_evidence, found.log_evidence, rtol=0.0, atol=1e-7)  # two converged runs
     moved = {"lengthscales": hyper.lengthscales * 1.02, "noise": hyper.noise}
-    assert ep.fit(**{**p, **moved}).log_evidence < found.log_evidence
+    assert fitted(ep, **{**p, **moved}).log_evidence < found.log_evidence
 
 
 def test_block_size_memory_and_files_change_nothing(tmp_path):
     p = _problem(10, n=200)
-    whole = ep.fit(**p, max_iterations=5)
+    whole = fitted(ep, **p, max_iterations=5)
     np.save(tmp_path / "X.npy", p["X"])
     np.save(tmp_path / "y.npy", p["y"])
     mapped = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("X", "y")}
-    parts = ep.fit(**{**p, **mapped}, max_iterations=5, block_size=64, memory_budget=0, site_file=tmp_path / "sites")
+    parts = fitted(
+        ep, **{**p, **mapped}, max_iterations=5, block_size=64, memory_budget=0, site_file=tmp_path / "sites"
+    )
     assert isinstance(parts.run.sites, np.memmap)
     np.testing.assert_allclose(_stacked(parts), _stacked(whole), rtol=1e-12, atol=1e-12)  # the stated invariance
     np.testing.assert_allclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)
@@ -298,7 +301,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, learn):
     options = {"batch_size": 4, "learn": learn, "rate": 0.01, "seed": 3, "trace": True} | (
         {"optimizer": "adaptive"} if learn else {}
     )
-    whole = ep.fit(**p, **options, n_steps=12)
+    whole = fitted(ep, **p, **options, n_steps=12)
 
     class KilledError(Exception):
         pass
@@ -309,22 +312,22 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, learn):
 
     files = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 5}
     with pytest.raises(KilledError):
-        ep.fit(**p, **options, n_steps=12, callback=kill, **files)
-    resumed = ep.fit(**p, **options, n_steps=12, **files)
+        fitted(ep, **p, **options, n_steps=12, callback=kill, **files)
+    resumed = fitted(ep, **p, **options, n_steps=12, **files)
     np.testing.assert_array_equal(_stacked(resumed), _stacked(whole))
     np.testing.assert_array_equal(resumed.run.points.Z, whole.run.points.Z)
     np.testing.assert_array_equal(resumed.trained.trace, whole.trained.trace)
     with pytest.raises(ValueError, match="checkpoint"):
-        ep.fit(**{**p, "variance": p["variance"] * 2.0}, **options, n_steps=12, **files)
+        fitted(ep, **{**p, "variance": p["variance"] * 2.0}, **options, n_steps=12, **files)
 
 
 def test_permuting_data_or_classes_permutes_the_answer():
     p = _problem(12)
-    found = ep.fit(**p)
+    found = fitted(ep, **p)
     order, swap = np.random.default_rng(0).permutation(N), np.array([2, 0, 1])  # new class k is old swap[k]
     turned = {**p, "X": p["X"][order], "y": np.argsort(swap)[p["y"][order]]}
     turned |= {name: p[name][swap] for name in ("variance", "lengthscales", "noise", "Z", "jitter")}
-    other = ep.fit(**turned)
+    other = fitted(ep, **turned)
     np.testing.assert_allclose(other.log_evidence, found.log_evidence, rtol=0.0, atol=1e-8)  # two converged runs
     test = np.random.default_rng(1).standard_normal((5, D))
     left, right = ep.predict(found, test), ep.predict(other, test)
@@ -334,18 +337,18 @@ def test_permuting_data_or_classes_permutes_the_answer():
 
 def test_with_two_classes_both_kinds_of_factors_have_one_probit_each():
     p = _problem(13, n_classes=2)
-    pairwise, datum = ep.fit(**p), ep.fit(**p, factors="datum")
+    pairwise, datum = fitted(ep, **p), fitted(ep, **p, factors="datum")
     np.testing.assert_allclose(datum.log_evidence, pairwise.log_evidence, rtol=0.0, atol=1e-8)  # two converged runs
     np.testing.assert_allclose(datum.inducing_mean, pairwise.inducing_mean, atol=1e-7)
 
 
 def test_latents_of_the_datum_factors_are_the_tilted_moments():
     p = _problem(14, n_classes=2)
-    found = ep.fit(**p, factors="datum")
+    found = fitted(ep, **p, factors="datum")
     latent = ep.latents(found)
     assert (latent.var > 0.0).all()
     assert latent.log_tilted_norm.shape == (N,)
-    plain = ep.latents(ep.fit(**p))
+    plain = ep.latents(fitted(ep, **p))
     assert plain.log_tilted_norm.shape == (N, 2)
     np.testing.assert_allclose(plain.log_tilted_norm.sum(axis=1), latent.log_tilted_norm, atol=1e-7)
     # a datum's own site cannot take the label's latent value away from the others'
@@ -355,7 +358,7 @@ def test_latents_of_the_datum_factors_are_the_tilted_moments():
 
 def test_an_improper_cavity_leaves_no_evidence_and_no_gradient():
     p = _problem(15)
-    run = ep.fit(**p, max_iterations=1).run
+    run = fitted(ep, **p, max_iterations=1).run
     label = p["y"][0]
     first, second = [k for k in range(C) if k != label]
     run.sites[...] = 0.0
@@ -381,18 +384,18 @@ def test_many_classes_tiny_lengthscales_and_equal_points_stay_finite():
     rng = np.random.default_rng(16)
     n_classes = 100
     X, y = rng.standard_normal((120, D)), np.r_[np.arange(n_classes), np.zeros(20, dtype=int)]
-    found = ep.fit(X, y, n_classes, 2.0, np.ones(D), 0.1, 1e-6, np.zeros((1, D)), max_iterations=3, damping=0.5)
+    found = fitted(ep, X, y, n_classes, 2.0, np.ones(D), 0.1, 1e-6, np.zeros((1, D)), max_iterations=3, damping=0.5)
     assert np.isfinite(found.log_evidence)
     assert np.isfinite(ep.predict(found, X[:3]).probabilities).all()
     p = _problem(17)
-    tiny = ep.fit(**{**p, "lengthscales": np.full((C, D), 1e-12)})
+    tiny = fitted(ep, **{**p, "lengthscales": np.full((C, D), 1e-12)})
     # no datum sees an inducing point: every factor is Phi(0)
     np.testing.assert_allclose(tiny.log_evidence, N * (C - 1) * np.log(0.5), rtol=1e-12)
     assert all(np.isfinite(part).all() for part in ep.gradients(tiny, gradient_rule="exact"))
     equal = {**p, "Z": np.zeros((C, M, D))}
-    assert np.isfinite(ep.fit(**equal).log_evidence)
+    assert np.isfinite(fitted(ep, **equal).log_evidence)
     with pytest.raises(NotPositiveDefiniteError, match="raise jitter"):
-        ep.fit(**{**equal, "jitter": np.zeros(C)})
+        fitted(ep, **{**equal, "jitter": np.zeros(C)})
 
 
 @pytest.mark.parametrize(
@@ -418,7 +421,7 @@ def test_bad_arguments_are_refused_by_name(name, value):
     if name in ("rate", "scheme", "optimizer"):
         p["learn"] = ("variance",)
     with pytest.raises(ValueError, match=name):
-        ep.fit(**p)
+        fitted(ep, **p)
 
 
 def test_combinations_that_make_no_sense_are_refused():
@@ -432,6 +435,6 @@ def test_combinations_that_make_no_sense_are_refused():
         ({"batches": [[0]], "batch_size": 3}, "batch_size"),
     ):
         with pytest.raises(ValueError, match=match):
-            ep.fit(**p, **options)
+            fitted(ep, **p, **options)
     with pytest.raises(ValueError, match="noise"):
-        ep.fit(**{**p, "noise": np.zeros(C)}, learn="noise")
+        fitted(ep, **{**p, "noise": np.zeros(C)}, learn="noise")

@@ -9,11 +9,13 @@ import pytest
 from scipy.special import log_ndtr
 
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.values import Prior
 from fast.kernel.kernels import se_ard
 from fast.methods import ep, gfitc
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.fitc_latents import LatentRun
 from fast.sparse_classes.inference import inducing_classes
+from values_given import fitted
 
 
 def problem(C: int, n: int = 24, m: int = 5, seed: int = 3) -> dict[str, Any]:
@@ -46,7 +48,7 @@ def fitc_prior(given: dict[str, Any], k: int) -> tuple[np.ndarray, np.ndarray, n
 @pytest.mark.parametrize("sweeps", [4, 400])
 def test_marginals_and_log_Z_are_those_of_the_dense_posterior(sweeps: int) -> None:
     given = problem(3)
-    found = gfitc.fit(**given, max_iterations=sweeps)
+    found = fitted(gfitc, **given, max_iterations=sweeps)
     c1_y, c2_y, c1_k, c2_k = found.run.sites
     y, n, C = given["y"], len(given["y"]), 3
     own = y[:, None] == np.arange(C)
@@ -83,7 +85,7 @@ def test_marginals_and_log_Z_are_those_of_the_dense_posterior(sweeps: int) -> No
 
 def test_with_two_classes_it_is_ep() -> None:
     given = problem(2)
-    one, other = gfitc.fit(**given), ep.fit(**given)
+    one, other = fitted(gfitc, **given), fitted(ep, **given)
     # both stop at a residual of 1e-10 and contract by 0.95 a sweep at worst
     np.testing.assert_allclose(one.log_evidence, other.log_evidence, rtol=1e-9, atol=0.0)
     np.testing.assert_allclose(one.inducing_mean, other.inducing_mean, rtol=1e-7, atol=1e-8)
@@ -100,7 +102,7 @@ def test_gradients_are_differences_of_the_converged_log_Z(shared: bool) -> None:
     if shared:
         for name in ("variance", "lengthscales", "noise", "Z"):
             given[name] = np.repeat(given[name][:1], 3, axis=0)
-    slopes = gfitc.gradients(gfitc.fit(**given, shared=shared))
+    slopes = gfitc.gradients(fitted(gfitc, **given, shared=shared))
     h = 1e-4
     for name, at in (("variance", (1,)), ("lengthscales", (2, 0)), ("noise", (0,)), ("Z", (1, 2, 1))):
         values = []
@@ -108,19 +110,19 @@ def test_gradients_are_differences_of_the_converged_log_Z(shared: bool) -> None:
             moved = dict(given)
             moved[name] = given[name].copy()
             moved[name][(slice(None), *at[1:]) if shared else at] += sign * h
-            values.append(gfitc.fit(**moved, shared=shared).log_evidence)
+            values.append(fitted(gfitc, **moved, shared=shared).log_evidence)
         # h^2 of truncation, and the sites' distance 1e-9 from their fixed point enters squared
         np.testing.assert_allclose((values[0] - values[1]) / (2 * h), getattr(slopes, name)[at], rtol=1e-5, atol=1e-7)
 
 
 def test_mixing_and_damping_leave_the_fixed_point_where_it_is() -> None:
     given = problem(3)
-    mixed = gfitc.fit(**given)
+    mixed = fitted(gfitc, **given)
     assert mixed.trained.converged
     data = ClassData(given["X"], given["y"], 3)
     points = inducing_classes(
-        data, *(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")), False
-    )
+        data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
+    )  # fmt: skip
     plain = LatentRun(data, points, damping=0.7)
     for _ in range(400):
         residual = plain.refresh().residual
@@ -133,21 +135,21 @@ def test_mixing_and_damping_leave_the_fixed_point_where_it_is() -> None:
 
 def test_learning_raises_log_Z_to_where_it_is_flat() -> None:
     given = problem(3, n=30, m=3)
-    start = gfitc.fit(**given)
-    found = gfitc.fit(**given, learn=("variance", "lengthscales"), n_steps=6)
+    start = fitted(gfitc, **given)
+    found = fitted(gfitc, **given, learn=("variance", "lengthscales"), n_steps=6)
     assert found.log_evidence > start.log_evidence + 0.1
     assert (np.diff(found.trained.trace) >= 0.0).all()
 
 
 def test_blocks_memory_maps_and_orders_of_data_change_nothing(tmp_path: Any) -> None:
     given = problem(3)
-    whole = gfitc.fit(**given)
+    whole = fitted(gfitc, **given)
     mapped = np.memmap(tmp_path / "X", np.float64, "w+", shape=given["X"].shape)
     mapped[:] = given["X"]
     order = np.random.default_rng(0).permutation(len(given["y"]))
     for changed in (
-        gfitc.fit(**(given | {"X": mapped}), block_size=7, memory_budget=0),
-        gfitc.fit(**(given | {"X": given["X"][order], "y": given["y"][order]})),
+        fitted(gfitc, **(given | {"X": mapped}), block_size=7, memory_budget=0),
+        fitted(gfitc, **(given | {"X": given["X"][order], "y": given["y"][order]})),
     ):
         # sums in another order; runs end at a residual of 1e-10
         np.testing.assert_allclose(changed.log_evidence, whole.log_evidence, rtol=1e-10, atol=0.0)
@@ -156,15 +158,15 @@ def test_blocks_memory_maps_and_orders_of_data_change_nothing(tmp_path: Any) -> 
 
 def test_hard_problems_stay_finite_or_are_refused_by_name() -> None:
     given = problem(4)
-    hard = gfitc.fit(**(given | {"variance": np.full(4, 1e6), "noise": np.full(4, 1e-6)}), max_iterations=30)
+    hard = fitted(gfitc, **(given | {"variance": np.full(4, 1e6), "noise": np.full(4, 1e-6)}), max_iterations=30)
     assert np.isfinite(hard.run.sites).all()
-    absent = gfitc.fit(**(given | {"y": np.where(given["y"] == 3, 0, given["y"])}))
+    absent = fitted(gfitc, **(given | {"y": np.where(given["y"] == 3, 0, given["y"])}))
     assert absent.trained.converged
     double = given["Z"].copy()
     double[:, 1] = double[:, 0]
     with pytest.raises(NotPositiveDefiniteError, match="K_ZZ of class 0"):
-        gfitc.fit(**(given | {"Z": double, "jitter": np.zeros(4)}))
+        fitted(gfitc, **(given | {"Z": double, "jitter": np.zeros(4)}))
     with pytest.raises(ValueError, match="damping"):
-        gfitc.fit(**given, damping=1.5)
+        fitted(gfitc, **given, damping=1.5)
     with pytest.raises(ValueError, match="noise"):
-        gfitc.fit(**(given | {"noise": np.zeros(4)}), learn=("noise",))
+        fitted(gfitc, **(given | {"noise": np.zeros(4)}), learn=("noise",))

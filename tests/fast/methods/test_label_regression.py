@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from fast.methods import label_regression
+from values_given import fitted
 
 C, M, D, N = 3, 3, 2, 9
 
@@ -51,7 +52,7 @@ def dense_evidence(p):
 @pytest.mark.parametrize("shared", [False, True])
 def test_evidence_and_q_are_those_of_the_dense_regression(shared):
     p = problem(shared=shared)
-    posterior = label_regression.fit(**p)
+    posterior = fitted(label_regression, **p)
     # condition of K 1e3
     np.testing.assert_allclose(posterior.log_evidence, dense_evidence(p), rtol=1e-11, atol=0.0)
     K, upsilon, s = dense(p)
@@ -72,7 +73,7 @@ def test_evidence_and_q_are_those_of_the_dense_regression(shared):
 @pytest.mark.parametrize("shared", [False, True])
 def test_gradients_are_differences_of_the_dense_evidence(shared):
     p = problem(1, shared=shared)
-    found, h = label_regression.gradients(label_regression.fit(**p)), 1e-5
+    found, h = label_regression.gradients(fitted(label_regression, **p)), 1e-5
     for name in ("variance", "lengthscales", "noise", "Z"):
         slope = getattr(found, name)
         for place in np.ndindex(slope.shape):
@@ -89,7 +90,7 @@ def test_gradients_are_differences_of_the_dense_evidence(shared):
 
 def test_predictions_are_the_robust_ones_of_two_classes():
     p = problem(2, n_classes=2)
-    posterior = label_regression.fit(**p)
+    posterior = fitted(label_regression, **p)
     t = np.random.default_rng(5).standard_normal((4, D))
     found = label_regression.predict(posterior, t)
     _, upsilon, s = dense(p, t)
@@ -105,17 +106,17 @@ def test_predictions_are_the_robust_ones_of_two_classes():
 
 def test_learning_raises_the_evidence_by_both_schedules():
     p = problem(3, n=30)
-    start = label_regression.fit(**p)
-    searched = label_regression.fit(**p, learn="variance")
+    start = fitted(label_regression, **p)
+    searched = fitted(label_regression, **p, learn="variance")
     assert searched.trained.converged
     slope = label_regression.gradients(searched).variance * searched.run.points.hyper.variance
     assert np.abs(slope).max() <= 1e-5  # the tolerance in logarithms
-    stepped = label_regression.fit(**p, learn="variance", optimizer="adaptive", n_steps=20, trace=True)
+    stepped = fitted(label_regression, **p, learn="variance", optimizer="adaptive", n_steps=20, trace=True)
     assert start.log_evidence < stepped.log_evidence < searched.log_evidence
     assert stepped.trained.trace[0] == start.log_evidence
     assert stepped.trained.iterations == 20
     # the first step uses one rate for all coordinates
-    one = label_regression.fit(**p, learn=("Z",), optimizer="adaptive", n_steps=1)
+    one = fitted(label_regression, **p, learn=("Z",), optimizer="adaptive", n_steps=1)
     np.testing.assert_allclose(one.run.points.Z, p["Z"] + 0.01 * label_regression.gradients(start).Z, rtol=1e-10)
 
 
@@ -123,8 +124,8 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     p = problem(4, n=150)
     mapped = np.memmap(tmp_path / "X", np.float64, "w+", shape=p["X"].shape)
     mapped[:] = p["X"]
-    whole = label_regression.fit(**p)
-    cut = label_regression.fit(**(p | {"X": mapped}), block_size=64, memory_budget=0)
+    whole = fitted(label_regression, **p)
+    cut = fitted(label_regression, **(p | {"X": mapped}), block_size=64, memory_budget=0)
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
     for name, slope in label_regression.gradients(whole)._asdict().items():
@@ -138,12 +139,12 @@ def test_extreme_problems_give_finite_numbers_and_impossible_ones_are_refused():
         {"noise": np.full(C, 1e-8)},
         {"epsilon": 0.5},
     ):
-        posterior = label_regression.fit(**(problem(5) | changed))
+        posterior = fitted(label_regression, **(problem(5) | changed))
         assert np.isfinite(posterior.log_evidence)
         assert all(np.isfinite(part).all() for part in label_regression.gradients(posterior))
     p = problem(6)
     with pytest.raises(ValueError, match="noise: found conditional variance"):
-        label_regression.fit(**(p | {"Z": np.tile(p["X"][:M], (C, 1, 1)), "noise": 0.0, "jitter": 0.0}))
+        fitted(label_regression, **(p | {"Z": np.tile(p["X"][:M], (C, 1, 1)), "noise": 0.0, "jitter": 0.0}))
     for changed, name in (
         ({"epsilon": 1.0}, "epsilon"),
         ({"optimizer": "adam"}, "optimizer"),
@@ -151,14 +152,14 @@ def test_extreme_problems_give_finite_numbers_and_impossible_ones_are_refused():
         ({"Z": None}, "Z"),
     ):
         with pytest.raises(ValueError, match=name):
-            label_regression.fit(**(p | changed))
+            fitted(label_regression, **(p | changed))
 
 
 def test_labels_that_cancel_leave_means_of_zero_and_no_division_by_them():
     found = [label_regression._relative_change(np.array(a), np.zeros(2)) for a in ([0.0, 0.0], [0.0, 1e-300])]
     assert found == [0.0, np.inf]
-    posterior = label_regression.fit(
-        np.ones((2, 1)), np.array([0, 1]), n_classes=2, Z=np.ones((2, 1, 1)), variance=np.full(2, 2.0),
-        lengthscales=np.ones((2, 1)), noise=np.zeros(2), jitter=1e-6, epsilon=0.0,
+    posterior = fitted(
+        label_regression, np.ones((2, 1)), np.array([0, 1]), n_classes=2, Z=np.ones((2, 1, 1)), jitter=1e-6,
+        variance=np.full(2, 2.0), lengthscales=np.ones((2, 1)), noise=np.zeros(2), epsilon=0.0,
     )  # fmt: skip
     assert np.isfinite(posterior.log_evidence)

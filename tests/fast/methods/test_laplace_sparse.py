@@ -6,6 +6,7 @@ from scipy.special import log_softmax, softmax
 
 from fast.methods import laplace, laplace_sparse
 from fast.sparse_classes.softmax_inducing import InducingLatents, condition_inducing, effective_sites
+from values_given import fitted
 
 C, M, D, N = 3, 3, 2, 8
 
@@ -60,7 +61,7 @@ def curvature(pi):
 @pytest.mark.parametrize("shared", [False, True])
 def test_one_step_is_the_dense_conditioning(shared):
     p = problem(shared=shared)
-    prior = laplace_sparse.fit(**p).prior
+    prior = fitted(laplace_sparse, **p).prior
     rng = np.random.default_rng(1)
     pi, h = softmax(rng.standard_normal((N, C)), axis=1), rng.standard_normal((N, C))
     h -= h.mean(axis=1, keepdims=True)
@@ -89,7 +90,7 @@ def test_one_step_is_the_dense_conditioning(shared):
 @pytest.mark.parametrize("shared", [False, True])
 def test_mode_covariances_evidence_and_predictions_are_the_dense_ones(shared):
     p = problem(2, shared=shared)
-    posterior = laplace_sparse.fit(**p)
+    posterior = fitted(laplace_sparse, **p)
     assert posterior.converged
     K, f = fitc(p), posterior.latent_mean
     pi = softmax(f, axis=1)
@@ -140,7 +141,7 @@ def test_with_inducing_points_at_the_data_it_is_the_full_method():
     p = problem(4, shared=True)
     X = p["X"]
     given = p | {"Z": np.tile(X, (C, 1, 1)), "jitter": 1e-9}
-    found = laplace_sparse.fit(**given)
+    found = fitted(laplace_sparse, **given)
     full = laplace.fit(*(p[name] for name in ("X", "y", "n_classes", "variance", "lengthscales", "noise")), 0.0)
     # jitter 1e-9 in K_ZZ
     np.testing.assert_allclose(found.log_evidence, full.log_evidence, rtol=1e-8, atol=0.0)
@@ -166,7 +167,10 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     p = problem(5, n=150)
     mapped = np.memmap(tmp_path / "X", np.float64, "w+", shape=p["X"].shape)
     mapped[:] = p["X"]
-    whole, cut = laplace_sparse.fit(**p), laplace_sparse.fit(**(p | {"X": mapped}), block_size=64)
+    whole, cut = (
+        fitted(laplace_sparse, **p),
+        fitted(laplace_sparse, **(p | {"X": mapped}), block_size=64),
+    )
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
     one, other = (laplace_sparse.predict(whole, p["X"], block_size=size) for size in (64, 1024))
@@ -180,13 +184,13 @@ def test_extreme_problems_converge_or_say_so_and_bad_ones_are_refused():
         {"noise": np.full(C, 1e4)},
         {"y": np.zeros(N, dtype=int)},
     ):
-        posterior = laplace_sparse.fit(**(problem(6) | changed))
+        posterior = fitted(laplace_sparse, **(problem(6) | changed))
         assert np.isfinite(posterior.log_evidence)
         assert np.isfinite(posterior.latent_cov).all()
         assert posterior.converged == (posterior.residual <= 1e-10)
-    stopped = laplace_sparse.fit(**problem(6), max_iterations=1)
+    stopped = fitted(laplace_sparse, **problem(6), max_iterations=1)
     assert not stopped.converged
     for changed, name in (({"Z": None}, "Z"), ({"tolerance": 0.0}, "tolerance"), ({"max_iterations": 0}, "max_iter")):
         with pytest.raises(ValueError, match=name):
-            laplace_sparse.fit(**(problem() | changed))
+            fitted(laplace_sparse, **(problem() | changed))
     assert isinstance(stopped.prior, InducingLatents)

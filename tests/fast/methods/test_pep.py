@@ -9,6 +9,7 @@ from fast.core.results import ScalarMoments
 from fast.methods import apep, ep, pep
 from fast.sparse_classes.pairwise_factors import Side, site_integral
 from fast.sparse_classes.power_factors import PowerDatum, power_sites
+from values_given import fitted
 
 C, M, D, N = 3, 2, 2, 5
 EPSILON = 0.1
@@ -158,7 +159,7 @@ def test_the_integral_of_a_site_is_the_ratio_of_normalisers(alpha):
 @pytest.mark.parametrize("alpha", [0.0, 1e-8, 0.5, 1.0])
 def test_log_z_is_the_printed_one_at_the_fixed_point(alpha):
     p = problem(1)
-    posterior = pep.fit(**p, alpha=alpha)
+    posterior = fitted(pep, **p, alpha=alpha)
     assert posterior.trained.converged
     assert posterior.trained.residual <= 1e-10
     sites = site_matrices(p, *posterior.sites.values())
@@ -175,7 +176,7 @@ def test_log_z_is_the_printed_one_at_the_fixed_point(alpha):
 def test_at_the_fixed_point_every_projection_has_its_powered_tilted_moments():
     p = problem(2, n=4, n_classes=2)
     alpha = 0.6
-    posterior = pep.fit(**p, alpha=alpha)
+    posterior = fitted(pep, **p, alpha=alpha)
     _, upsilon, s = dense(p)
     c1, c2 = posterior.sites.values()
     for i in range(4):
@@ -190,23 +191,26 @@ def test_at_the_fixed_point_every_projection_has_its_powered_tilted_moments():
 
 def test_power_one_is_ep_and_power_zero_is_the_variational_optimum():
     p = problem(3, n=8, epsilon=0.0)
-    found = pep.fit(**p, alpha=1.0)
-    plain = ep.fit(**{name: value for name, value in p.items() if name != "epsilon"}, factors="datum")
+    found = fitted(pep, **p, alpha=1.0)
+    plain = fitted(ep, **{name: value for name, value in p.items() if name != "epsilon"}, factors="datum")
     # the same fixed point, residual 1e-10
     np.testing.assert_allclose(found.log_evidence, plain.log_evidence, rtol=1e-10, atol=0.0)
     np.testing.assert_allclose(found.inducing_mean, plain.inducing_mean, rtol=1e-8, atol=1e-9)
     p = problem(3, n=8)
-    found, bound = pep.fit(**p, alpha=0.0), apep.fit(**p, alpha=0.0)
+    found, bound = (
+        fitted(pep, **p, alpha=0.0),
+        fitted(apep, **p, alpha=0.0),
+    )
     np.testing.assert_allclose(found.log_evidence, bound.log_evidence, rtol=1e-10, atol=0.0)
     np.testing.assert_allclose(found.inducing_mean, bound.inducing_mean, rtol=1e-7, atol=1e-8)
-    near = pep.fit(**p, alpha=1e-8)
+    near = fitted(pep, **p, alpha=1e-8)
     np.testing.assert_allclose(near.log_evidence, found.log_evidence, rtol=1e-6, atol=0.0)  # slope below 100
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_log_z_is_stationary_in_the_sites(alpha):
     p = problem(4)
-    posterior = pep.fit(**p, alpha=alpha)
+    posterior = fitted(pep, **p, alpha=alpha)
     c1, c2 = posterior.sites.values()
     rng, h = np.random.default_rng(0), 1e-4
     for _ in range(4):
@@ -237,10 +241,13 @@ def _differences(p, objective, tolerance, found):
 @pytest.mark.parametrize(("alpha", "shared"), [(0.5, False), (0.0, True)])
 def test_gradients_at_the_fixed_point_are_those_of_the_converged_log_z(rule, alpha, shared):
     p = problem(5, n=4, shared=shared)
-    posterior = pep.fit(**p, alpha=alpha, gradient_rule=rule, tolerance=1e-12)
+    posterior = fitted(pep, **p, alpha=alpha, gradient_rule=rule, tolerance=1e-12)
     # h^2 = 1e-10 times third derivatives; two fixed points to 1e-12, whose errors count to second order
     _differences(
-        p, lambda changed: pep.fit(**changed, alpha=alpha, tolerance=1e-11).log_evidence, 3e-5, pep.gradients(posterior)
+        p,
+        lambda changed: fitted(pep, **changed, alpha=alpha, tolerance=1e-11).log_evidence,
+        3e-5,
+        pep.gradients(posterior),
     )
 
 
@@ -248,7 +255,7 @@ def test_gradients_at_the_fixed_point_are_those_of_the_converged_log_z(rule, alp
 def test_off_the_fixed_point_one_rule_holds_numbers_and_the_other_matrices(alpha):
     p = problem(6)
     options = {"alpha": alpha, "max_iterations": 1}
-    exact, other = (pep.fit(**p, **options, gradient_rule=rule) for rule in ("exact", "28"))
+    exact, other = (fitted(pep, **p, **options, gradient_rule=rule) for rule in ("exact", "28"))
     c1, c2 = exact.sites.values()
     held = site_matrices(p, c1, c2)
     assert not exact.trained.converged
@@ -261,10 +268,10 @@ def test_off_the_fixed_point_one_rule_holds_numbers_and_the_other_matrices(alpha
 
 def test_one_sweep_and_one_batch_are_damped_proposals():
     p = problem(7)
-    half, full = (pep.fit(**p, alpha=0.5, damping=damping, max_iterations=1) for damping in (0.5, 1.0))
+    half, full = (fitted(pep, **p, alpha=0.5, damping=damping, max_iterations=1) for damping in (0.5, 1.0))
     for one, other in zip(half.run.sites, full.run.sites, strict=True):
         np.testing.assert_allclose(one, 0.5 * other, rtol=1e-14, atol=0.0)  # sites start at zero
-    batch = pep.fit(**p, alpha=0.5, damping=1.0, batches=[[1, 3, 1]])
+    batch = fitted(pep, **p, alpha=0.5, damping=1.0, batches=[[1, 3, 1]])
     for one, other in zip(batch.run.sites, full.run.sites, strict=True):
         np.testing.assert_allclose(one[[1, 3]], other[[1, 3]], rtol=1e-12, atol=1e-14)
         assert not one[[0, 2, 4]].any()
@@ -279,7 +286,7 @@ def test_one_sweep_and_one_batch_are_damped_proposals():
 
 def test_a_sweep_without_a_covariance_is_shortened_and_counted():
     p = problem(8, n=1, n_classes=2, m=1, epsilon=0.3) | {"X": np.zeros((1, D)), "Z": np.zeros((2, 1, D))}
-    run = pep.fit(**p, alpha=0.5, max_iterations=1).run
+    run = fitted(pep, **p, alpha=0.5, max_iterations=1).run
     before = run.law
     P = before.precision
     damping, halvings = run._settle(-1.5 * P, np.zeros_like(before.shift), 1.0)
@@ -289,12 +296,12 @@ def test_a_sweep_without_a_covariance_is_shortened_and_counted():
 
 def test_learning_improves_log_z_by_every_schedule():
     p = problem(9, n=20)
-    held = pep.fit(**p, alpha=0.5)
-    outer = pep.fit(**p, alpha=0.5, learn=("variance", "noise"), scheme="outer", optimizer="lbfgs", n_steps=4)
+    held = fitted(pep, **p, alpha=0.5)
+    outer = fitted(pep, **p, alpha=0.5, learn=("variance", "noise"), scheme="outer", optimizer="lbfgs", n_steps=4)
     assert outer.log_evidence > held.log_evidence
     for scheme, optimizer, rate in (("inner", "adaptive", 0.01), ("outer", "adam", 0.05), ("inner", "adam", 0.05)):
-        found = pep.fit(
-            **p, alpha=0.5, learn=("variance", "Z"), scheme=scheme, optimizer=optimizer, rate=rate, n_steps=8
+        found = fitted(
+            pep, **p, alpha=0.5, learn=("variance", "Z"), scheme=scheme, optimizer=optimizer, rate=rate, n_steps=8
         )
         assert found.log_evidence > held.log_evidence, (scheme, optimizer)
 
@@ -312,11 +319,11 @@ def test_a_killed_run_continues_identically(tmp_path):
         if progress.iteration == 7:
             raise KeyboardInterrupt
 
-    whole = pep.fit(**p)
+    whole = fitted(pep, **p)
     file = tmp_path / "run.npz"
     with pytest.raises(KeyboardInterrupt):
-        pep.fit(**p, checkpoint=file, callback=kill)
-    again = pep.fit(**p, checkpoint=file)
+        fitted(pep, **p, checkpoint=file, callback=kill)
+    again = fitted(pep, **p, checkpoint=file)
     assert np.array_equal(whole.run.sites, again.run.sites)
     assert np.array_equal(whole.run.points.Z, again.run.points.Z)
     assert whole.log_evidence == again.log_evidence
@@ -327,8 +334,8 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     mapped = np.memmap(tmp_path / "X", np.float64, "w+", shape=p["X"].shape)
     mapped[:] = p["X"]
     options = {"alpha": 0.5, "max_iterations": 5}
-    whole = pep.fit(**p, **options)
-    cut = pep.fit(**(p | {"X": mapped}), **options, block_size=64, memory_budget=0)
+    whole = fitted(pep, **p, **options)
+    cut = fitted(pep, **(p | {"X": mapped}), **options, block_size=64, memory_budget=0)
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
     np.testing.assert_allclose(whole.run.sites, cut.run.sites, rtol=1e-12, atol=1e-12)
@@ -343,7 +350,7 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
 @pytest.mark.verifies("villacampa2020", "A.34", route="dense algebra and a closed form for two classes")
 def test_predictions_are_the_robust_ones():
     p = problem(12, n_classes=2)
-    posterior = pep.fit(**p)
+    posterior = fitted(pep, **p)
     t = np.random.default_rng(1).standard_normal((6, D))
     found = pep.predict(posterior, t)
     _, upsilon, s = dense(p | {"X": t})
@@ -367,7 +374,7 @@ def test_extreme_problems_give_finite_numbers():
     ]
     for changed, alpha in cases:
         p = problem(13) | changed
-        posterior = pep.fit(**p, alpha=alpha, max_iterations=30)
+        posterior = fitted(pep, **p, alpha=alpha, max_iterations=30)
         assert np.isfinite(posterior.run.sites).all()
         assert posterior.log_evidence is None or np.isfinite(posterior.log_evidence)
         if posterior.log_evidence is not None:
@@ -376,7 +383,7 @@ def test_extreme_problems_give_finite_numbers():
         assert np.isfinite(found.latent_mean).all()
         assert np.isfinite(found.probabilities).all()
         np.testing.assert_allclose(found.probability_mass, 1.0, rtol=0.0, atol=1e-11)  # the stated error
-    many = pep.fit(**problem(14, n=60, n_classes=50, m=2), alpha=0.5, max_iterations=3)
+    many = fitted(pep, **problem(14, n=60, n_classes=50, m=2), alpha=0.5, max_iterations=3)
     assert np.isfinite(many.log_evidence)
 
 
@@ -394,4 +401,4 @@ def test_what_cannot_be_is_refused_by_name():
         ({"Z": None}, "Z"),
     ):
         with pytest.raises(ValueError, match=name):
-            pep.fit(**(p | changed))
+            fitted(pep, **(p | changed))

@@ -6,6 +6,7 @@ from scipy.stats import norm
 
 from fast.methods import ep, sep
 from fast.sparse_classes.sep import data_scale, factor_counts, tied_cavity, tied_update
+from values_given import fitted
 
 C, M, D, N = 3, 4, 2, 10
 
@@ -100,7 +101,7 @@ def test_steps_on_listed_batches_are_those_of_dense_matrices(count):
     for rows in batches:
         T, t, _ = _dense_step(dense, y, T, t, np.unique(rows), count, 0.6)
         values.append(_dense_step(dense, y, T, t, np.arange(N), count, 0.6)[2])
-    found = sep.fit(**p, count=count, batches=batches, damping=0.6, trace=True)
+    found = fitted(sep, **p, count=count, batches=batches, damping=0.6, trace=True)
     tied_precision, tied_shift = found.tied
     scale = np.abs(T).max()
     np.testing.assert_allclose(tied_precision, T, rtol=0.0, atol=1e-9 * scale)  # inverses of condition 1e4, squared
@@ -142,7 +143,7 @@ def test_counts_say_how_many_factors_touch_a_class():
 def test_with_one_factor_sep_is_ep():
     p = _problem(3, n=1, n_classes=2)
     p["y"] = np.array([1])
-    tied, sites = sep.fit(**p), ep.fit(**p)
+    tied, sites = fitted(sep, **p), fitted(ep, **p)
     assert tied.trained.converged
     np.testing.assert_allclose(tied.log_evidence, sites.log_evidence, atol=1e-9)  # two runs converged to 1e-10
     np.testing.assert_allclose(tied.inducing_mean, sites.inducing_mean, atol=1e-9)
@@ -152,9 +153,9 @@ def test_with_one_factor_sep_is_ep():
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_damping_leaves_the_fixed_point(count):
     p = _problem(4)
-    found = sep.fit(**p, count=count)
+    found = fitted(sep, **p, count=count)
     assert found.trained.converged
-    other = sep.fit(**p, count=count, damping=0.9)
+    other = fitted(sep, **p, count=count, damping=0.9)
     # residual 1e-10 over one minus the contraction, which may be 0.97
     np.testing.assert_allclose(found.log_evidence, other.log_evidence, rtol=0.0, atol=1e-7)
 
@@ -163,7 +164,7 @@ def test_damping_leaves_the_fixed_point(count):
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_the_exact_gradient_is_the_derivative_with_tied_factors_held(count, shared):
     p = _problem(5, shared=shared)
-    run = sep.fit(**p, count=count, max_iterations=4).run
+    run = fitted(sep, **p, count=count, max_iterations=4).run
     batch = np.array([1, 4, 6])
 
     def objective(changed, rows):
@@ -205,7 +206,7 @@ def test_the_exact_gradient_is_the_derivative_with_tied_factors_held(count, shar
 
 def test_gradient_10_is_the_printed_sum_with_cavities_held():
     p = _problem(7)
-    run = sep.fit(**p, max_iterations=4).run
+    run = fitted(sep, **p, max_iterations=4).run
     T, t = run.tied()
     K, _, _ = _dense(p)
     K_inv = np.linalg.inv(K)
@@ -244,9 +245,9 @@ def test_a_learning_step_moves_priors_and_leaves_tied_factors_as_numbers(scheme)
     p = _problem(9)
     learn, rule = ("variance", "lengthscales", "noise", "Z"), "10" if scheme == "inner-approximate" else "exact"
     batch = [0, 2, 5, 7]
-    before = sep.fit(**p, batches=[batch])
+    before = fitted(sep, **p, batches=[batch])
     slope = before.run.gradient(np.array(batch), rule)
-    after = sep.fit(**p, batches=[batch], learn=learn, scheme=scheme, optimizer="adaptive", rate=1e-3)
+    after = fitted(sep, **p, batches=[batch], learn=learn, scheme=scheme, optimizer="adaptive", rate=1e-3)
     hyper = after.run.points.hyper
     for name in ("variance", "lengthscales", "noise"):
         expected = p[name] * np.exp(1e-3 * getattr(slope, name) * p[name])
@@ -264,11 +265,11 @@ def test_training_on_batches_learns_and_a_batch_may_lack_a_class():
     truth = (test[:, 0] > 0).astype(int) + (test[:, 1] > 1.0)
     Z = X[rng.choice(300, 12, replace=False)]
     options = {"batch_size": 10, "n_steps": 150, "learn": ("variance", "lengthscales", "noise", "Z"), "rate": 0.02}
-    found = sep.fit(X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, shared=True, **options)
+    found = fitted(sep, X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, shared=True, **options)
     assert not found.trained.diverged
     assert (sep.predict(found, test).probabilities.argmax(axis=1) == truth).mean() > 0.85
     alone = [np.flatnonzero(y == 0)[:5]]
-    lonely = sep.fit(X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, batches=alone, count="per-class")
+    lonely = fitted(sep, X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, batches=alone, count="per-class")
     assert np.isfinite(lonely.log_evidence)
 
 
@@ -278,20 +279,20 @@ def test_block_size_memory_maps_and_seeds_change_nothing(tmp_path):
     np.save(tmp_path / "y.npy", p["y"])
     mapped = {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in ("X", "y")}
     options = {"batch_size": 20, "n_steps": 10, "learn": ("lengthscales", "Z"), "seed": 4}
-    whole = sep.fit(**p, **options)
-    parts = sep.fit(**{**p, **mapped}, **options, block_size=64, memory_budget=0)
+    whole = fitted(sep, **p, **options)
+    parts = fitted(sep, **{**p, **mapped}, **options, block_size=64, memory_budget=0)
     np.testing.assert_allclose(parts.run.law.precision, whole.run.law.precision, rtol=0.0, atol=1e-11)
     np.testing.assert_allclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)  # the stated invariance
     rng = np.random.default_rng(4)
     lists = [rng.choice(200, 20, replace=False) for _ in range(10)]
-    listed = sep.fit(**p, batches=lists, learn=("lengthscales", "Z"))
+    listed = fitted(sep, **p, batches=lists, learn=("lengthscales", "Z"))
     np.testing.assert_array_equal(listed.run.law.precision, whole.run.law.precision)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
     p = _problem(12)
     options = {"batch_size": 4, "learn": ("variance", "lengthscales", "noise", "Z"), "rate": 0.01, "seed": 3}
-    whole = sep.fit(**p, **options, n_steps=12)
+    whole = fitted(sep, **p, **options, n_steps=12)
 
     class KilledError(Exception):
         pass
@@ -302,8 +303,8 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
 
     files = {"checkpoint": tmp_path / "run.npz", "checkpoint_every": 5}
     with pytest.raises(KilledError):
-        sep.fit(**p, **options, n_steps=12, callback=kill, **files)
-    resumed = sep.fit(**p, **options, n_steps=12, **files)
+        fitted(sep, **p, **options, n_steps=12, callback=kill, **files)
+    resumed = fitted(sep, **p, **options, n_steps=12, **files)
     np.testing.assert_array_equal(resumed.run.law.precision, whole.run.law.precision)
     np.testing.assert_array_equal(resumed.run.points.Z, whole.run.points.Z)
     assert resumed.log_evidence == whole.log_evidence
@@ -311,7 +312,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
 
 def test_a_run_that_leaves_the_numbers_says_so_and_keeps_the_last_good_state():
     p = _problem(13)
-    found = sep.fit(**p, learn=("variance",), optimizer="adaptive", rate=1e6, n_steps=5)
+    found = fitted(sep, **p, learn=("variance",), optimizer="adaptive", rate=1e6, n_steps=5)
     assert found.trained.diverged
     assert "step" in found.trained.reason
     assert np.isfinite(found.log_evidence)
@@ -319,7 +320,7 @@ def test_a_run_that_leaves_the_numbers_says_so_and_keeps_the_last_good_state():
 
 def test_predictions_are_integrals_over_the_winners_value():
     p = _problem(14)
-    found = sep.fit(**p)
+    found = fitted(sep, **p)
     prediction = sep.predict(found, np.random.default_rng(0).standard_normal((4, D)))
     width = np.sqrt(np.einsum("tcc->tc", prediction.latent_cov))[..., None]
     x = np.linspace(-12.0, 12.0, 4001)  # equal steps over analytic integrands: rounding is what is left
@@ -334,8 +335,8 @@ def test_predictions_are_integrals_over_the_winners_value():
 def test_lbfgs_and_unknown_counts_are_refused_by_name():
     p = _problem(15)
     with pytest.raises(ValueError, match="optimizer"):
-        sep.fit(**p, learn=("variance",), optimizer="lbfgs")
+        fitted(sep, **p, learn=("variance",), optimizer="lbfgs")
     with pytest.raises(ValueError, match="count"):
-        sep.fit(**p, count="most")
+        fitted(sep, **p, count="most")
     with pytest.raises(ValueError, match="damping"):
-        sep.fit(**p, damping=2.0)
+        fitted(sep, **p, damping=2.0)

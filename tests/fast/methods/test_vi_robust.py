@@ -9,6 +9,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import ndtr
 
+from fast.core.values import Prior
 from fast.kernel.kernels import se_ard
 from fast.likelihood.power import powered_labels
 from fast.methods import vi_robust
@@ -18,6 +19,7 @@ from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import ClassLaw, add_projected
 from fast.sparse_classes.robust_variational import RobustRun
+from values_given import fitted
 
 
 def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 5) -> dict[str, Any]:
@@ -76,7 +78,7 @@ def dense(given: dict[str, Any], m: np.ndarray, S: np.ndarray) -> tuple[float, n
 @pytest.mark.verifies("villacampa2017", "15", "16", "17", "u22-vi-latent-marginal", route="dense algebra, quadrature")
 def test_bound_and_marginals_are_the_definitions() -> None:
     given = problem(3)
-    found = vi_robust.fit(**given, max_iterations=3)
+    found = fitted(vi_robust, **given, max_iterations=3)
     bound, mean, var = dense(given, found.inducing_mean, found.inducing_cov)
     at_data = vi_robust.latents(found)
     # inverses of K_ZZ of condition 1e3; quadrature to 1e-12
@@ -89,7 +91,7 @@ def test_bound_and_marginals_are_the_definitions() -> None:
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0 - 1e-9])
 def test_bound_stays_below_the_evidence_and_meets_it_where_labels_say_nothing(epsilon: float) -> None:
     X = np.array([[0.0], [0.5]])
-    found = vi_robust.fit(X, np.array([1, 1]), 2, 1.5, np.ones(1), 0.2, 0.0, X, epsilon)
+    found = fitted(vi_robust, X, np.array([1, 1]), 2, 1.5, np.ones(1), 0.2, 0.0, X, epsilon)
     # with noise on Z = X the model of the bound is the full one: h = f_1 - f_0 has correlation rho at the two inputs
     rho = 1.5 * np.exp(-0.125) / 1.7
     low, gap = 0.5 * epsilon, 1.0 - epsilon
@@ -105,8 +107,8 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
     given = problem(3)
     data = ClassData(given["X"], given["y"], 3)
     points = inducing_classes(
-        data, *(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")), False
-    )
+        data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
+    )  # fmt: skip
     root = rng.normal(size=(3, 4, 4))
     law = ClassLaw.of(np.eye(4) + root @ root.transpose(0, 2, 1), rng.normal(size=(3, 4)))
     block = next(data.blocks(points))
@@ -143,7 +145,7 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
 
 def test_steps_never_lower_the_bound_and_end_where_it_is_flat() -> None:
     given = problem(3)
-    found = vi_robust.fit(**given, trace=True)
+    found = fitted(vi_robust, **given, trace=True)
     assert found.trained.converged
     trace = found.trained.trace
     # the rule lets rounding pass: 1e-12 of the bound
@@ -165,7 +167,7 @@ def test_gradients_are_differences_of_the_converged_bound(shared: bool) -> None:
     if shared:
         for name in ("variance", "lengthscales", "noise", "Z"):
             given[name] = np.repeat(given[name][:1], 3, axis=0)
-    slopes = vi_robust.gradients(vi_robust.fit(**given, shared=shared))
+    slopes = vi_robust.gradients(fitted(vi_robust, **given, shared=shared))
     h = 1e-4
     for name, at in (("variance", (1,)), ("lengthscales", (2, 0)), ("noise", (0,)), ("Z", (1, 2, 1))):
         values = []
@@ -173,7 +175,7 @@ def test_gradients_are_differences_of_the_converged_bound(shared: bool) -> None:
             moved = dict(given)
             moved[name] = given[name].copy()
             moved[name][(slice(None), *at[1:]) if shared else at] += sign * h
-            values.append(vi_robust.fit(**moved, shared=shared).log_evidence)
+            values.append(fitted(vi_robust, **moved, shared=shared).log_evidence)
         # h^2 of truncation; the bound is stationary in q
         np.testing.assert_allclose((values[0] - values[1]) / (2 * h), getattr(slopes, name)[at], rtol=1e-5, atol=1e-7)
 
@@ -182,11 +184,11 @@ def test_gradients_are_differences_of_the_converged_bound(shared: bool) -> None:
 def test_a_mini_batch_step_is_a_convex_step_of_bounded_length(nat_rate: float, bounded: bool) -> None:
     given = problem(3)
     batch = np.array([1, 4, 4, 9])
-    found = vi_robust.fit(**given, batches=[batch], nat_rate=nat_rate)
+    found = fitted(vi_robust, **given, batches=[batch], nat_rate=nat_rate)
     data = ClassData(given["X"], given["y"], 3)
     points = inducing_classes(
-        data, *(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")), False
-    )
+        data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
+    )  # fmt: skip
     view, y = points.view(given["X"][[1, 4, 9]]), given["y"][[1, 4, 9]]
     aim = target(ClassLaw.prior(3, 4), view, y, 0.02, scale=5.0)
     # an index listed twice counts once: 15/3 data stand behind each; at P = I and w = 0 the metric is Euclidean
@@ -210,7 +212,7 @@ def test_no_size_of_data_loses_a_class(copies: int, nat_rate: float) -> None:
     batches = [rng.choice(400, 40, replace=False) for _ in range(200)]
     # as many data as are said, of which the batches see the first 400
     given["X"], given["y"] = np.tile(X, (copies, 1)), np.tile(y, copies)
-    found = vi_robust.fit(**given, batches=batches, nat_rate=nat_rate, evaluate=False)
+    found = fitted(vi_robust, **given, batches=batches, nat_rate=nat_rate, evaluate=False)
     chosen = vi_robust.predict(found, X).probabilities.argmax(axis=1)
     # no noise in the labels: a class that is given up has none right
     assert min(np.mean(chosen[y == k] == k) for k in range(4)) > 0.8
@@ -218,17 +220,17 @@ def test_no_size_of_data_loses_a_class(copies: int, nat_rate: float) -> None:
 
 def test_mini_batches_come_near_the_fixed_point_and_learn() -> None:
     given = problem(3, n=40)
-    target = vi_robust.fit(**given)
-    steps = vi_robust.fit(**given, batch_size=20, n_steps=40)
+    target = fitted(vi_robust, **given)
+    steps = fitted(vi_robust, **given, batch_size=20, n_steps=40)
     # noise of half the data at a step of 0.1: within two nats of the maximum, far above the prior's bound
     assert target.log_evidence - 2.0 < steps.log_evidence <= target.log_evidence + 1e-9
-    learned = vi_robust.fit(**given, batch_size=20, n_steps=40, learn=("variance", "Z"), rate=0.05)
+    learned = fitted(vi_robust, **given, batch_size=20, n_steps=40, learn=("variance", "Z"), rate=0.05)
     assert learned.log_evidence > steps.log_evidence
 
 
 def test_a_killed_run_continues_identically(tmp_path: Any) -> None:
     given = problem(3, n=40) | {"batch_size": 10, "learn": ("variance",), "seed": 2, "checkpoint_every": 5}
-    whole = vi_robust.fit(**given, n_steps=14)
+    whole = fitted(vi_robust, **given, n_steps=14)
     file = tmp_path / "run.npz"
 
     def kill(progress: Any) -> None:
@@ -236,18 +238,18 @@ def test_a_killed_run_continues_identically(tmp_path: Any) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        vi_robust.fit(**given, n_steps=14, checkpoint=file, callback=kill)
-    again = vi_robust.fit(**given, n_steps=14, checkpoint=file)
+        fitted(vi_robust, **given, n_steps=14, checkpoint=file, callback=kill)
+    again = fitted(vi_robust, **given, n_steps=14, checkpoint=file)
     assert np.array_equal(whole.run.law.precision, again.run.law.precision)
     assert whole.log_evidence == again.log_evidence
 
 
 def test_blocks_and_memory_maps_change_nothing(tmp_path: Any) -> None:
     given = problem(3, n=70)
-    whole = vi_robust.fit(**given)
+    whole = fitted(vi_robust, **given)
     mapped = np.memmap(tmp_path / "X", np.float64, "w+", shape=given["X"].shape)
     mapped[:] = given["X"]
-    cut = vi_robust.fit(**(given | {"X": mapped}), block_size=64, memory_budget=0)
+    cut = fitted(vi_robust, **(given | {"X": mapped}), block_size=64, memory_budget=0)
     # sums in another order; runs end at a residual of 1e-10
     np.testing.assert_allclose(cut.log_evidence, whole.log_evidence, rtol=1e-11, atol=0.0)
     np.testing.assert_allclose(cut.inducing_mean, whole.inducing_mean, rtol=1e-7, atol=1e-8)
@@ -261,7 +263,7 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path: Any) -> None:
 def test_a_step_keeps_half_of_each_precision_where_the_target_is_no_distribution() -> None:
     # data on the wrong side: their expected logarithms are convex there, and a full step overshoots
     data = ClassData(np.zeros((5, 1)), np.zeros(5, dtype=np.int64), 2)
-    points = inducing_classes(data, 1.0, np.ones(1), 0.0, 1e-9, np.zeros((1, 1)), False)
+    points = inducing_classes(data, Prior(1.0, np.ones(1), 0.0, 1e-9, np.zeros((1, 1))))
     run = RobustRun(data, points, 1e-3, guarded=False, nat_rate=1.0)
     start = ClassLaw.of(np.full((2, 1, 1), 1.2), np.array([[-1.2], [1.2]]))
     view = points.view(data.X)
@@ -287,4 +289,4 @@ def test_what_cannot_be_is_refused_by_name() -> None:
         ({"Z": None}, "Z"),
     ):
         with pytest.raises(ValueError, match=name):
-            vi_robust.fit(**(given | changed))
+            fitted(vi_robust, **(given | changed))

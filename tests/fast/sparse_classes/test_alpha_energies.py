@@ -24,7 +24,8 @@ from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import ClassLaw
-from fast.sparse_classes.training import Settings, settings_of, train
+from fast.sparse_classes.training import ClassTraining, Settings, settings_of, train
+from values_given import classes, fitted
 
 C, M, D, N = 3, 3, 2, 7
 EPSILON = 0.1
@@ -121,9 +122,7 @@ def some_q(p, seed=5):
 def run_at(p, kind, alpha, mean, cov):
     """A run whose q has these moments."""
     data = ClassData(p["X"], p["y"], p["n_classes"])
-    points = inducing_classes(
-        data, p["variance"], p["lengthscales"], p["noise"], p["jitter"], p["Z"], p["shared"]
-    )  # fmt: skip
+    points = inducing_classes(data, classes(apep.EnergyOptions, **p)[1])
     run = EnergyRun(data, points, Energy(kind, alpha, data.n), p["epsilon"])
     L = np.array([points.chol_K[kind] for kind in points.kind])
     precision = L.transpose(0, 2, 1) @ np.linalg.inv(cov) @ L
@@ -337,7 +336,7 @@ def _moments(u, density):
 def test_at_the_optimum_q_has_the_mean_of_the_tilted_moments(kind):
     p = problem(4, n=4, n_classes=2, m=1)
     alpha, n = 0.6, 4
-    posterior = apep.fit(**p, energy=kind, alpha=alpha)
+    posterior = fitted(apep, **p, energy=kind, alpha=alpha)
     assert posterior.optimum == "finite"
     assert posterior.trained.residual <= 1e-10
     u, log_q, log_p, _, powered = _grid(p, posterior)
@@ -357,7 +356,7 @@ def test_at_the_optimum_q_has_the_mean_of_the_tilted_moments(kind):
 def test_the_black_box_energy_is_the_printed_one():
     p = problem(5, n=4, n_classes=2, m=1)
     alpha, n = 0.4, 4
-    posterior = apep.fit(**p, energy="apep", alpha=alpha)
+    posterior = fitted(apep, **p, energy="apep", alpha=alpha)
     _, log_q, log_p, cell, powered = _grid(p, posterior)
     T, K = 1.0 / posterior.inducing_cov[:, 0, 0], dense(p)[0][:, 0, 0]
     t = T * posterior.inducing_mean[:, 0]
@@ -378,7 +377,7 @@ def test_the_black_box_energy_is_the_printed_one():
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
 def test_the_monte_carlo_energy_uses_the_stated_draws(alpha):
     p = problem(6)
-    posterior = apep.fit(**p, energy="apep", alpha=alpha)
+    posterior = fitted(apep, **p, energy="apep", alpha=alpha)
     n_draws = 60
     found = bb_alpha.monte_carlo_energy(posterior, n_draws=n_draws, seed=4)
     rng = np.random.default_rng(4)
@@ -405,7 +404,7 @@ def test_the_monte_carlo_energy_uses_the_stated_draws(alpha):
 def test_the_monte_carlo_energy_is_the_quadratures_in_the_mean():
     p = problem(7, n=3)
     alpha, n_draws, repeats = 0.5, 2000, 40
-    posterior = apep.fit(**p, energy="apep", alpha=alpha)
+    posterior = fitted(apep, **p, energy="apep", alpha=alpha)
     exact = bb_alpha.quadrature_energy(posterior)
     found = [bb_alpha.monte_carlo_energy(posterior, n_draws=n_draws, seed=seed) for seed in range(repeats)]
     energies = np.array([one.energy for one in found])
@@ -422,7 +421,7 @@ def test_the_monte_carlo_energy_is_the_quadratures_in_the_mean():
 
 def test_an_expectation_that_no_draw_hits_is_said_to_be_missing():
     p = problem(8, n=12, epsilon=0.0) | {"X": np.zeros((12, D)), "y": np.array([0] * 11 + [1])}
-    posterior = apep.fit(**(p | {"noise": np.full(C, 1e-6), "variance": np.full(C, 100.0)}), alpha=1.0)
+    posterior = fitted(apep, **(p | {"noise": np.full(C, 1e-6), "variance": np.full(C, 100.0)}), alpha=1.0)
     found = bb_alpha.monte_carlo_energy(posterior, n_draws=2, seed=0)
     assert found.energy is None
     assert found.zero_expectations >= 1
@@ -431,7 +430,7 @@ def test_an_expectation_that_no_draw_hits_is_said_to_be_missing():
 def test_the_ascent_never_falls_and_nothing_nearby_is_better():
     p = problem(9)
     for kind in KINDS:
-        posterior = apep.fit(**p, energy=kind, alpha=0.4, trace=True)
+        posterior = fitted(apep, **p, energy=kind, alpha=0.4, trace=True)
         assert posterior.trained.converged
         trace = posterior.trained.trace
         assert (np.diff(trace) >= -1e-9 * (1.0 + np.abs(trace[1:]))).all()  # what rounding explains
@@ -448,19 +447,19 @@ def test_the_ascent_never_falls_and_nothing_nearby_is_better():
 
 def test_at_alpha_zero_the_three_are_one_bound():
     p = problem(10)
-    found = [apep.fit(**p, energy=kind, alpha=0.0) for kind in KINDS]
+    found = [fitted(apep, **p, energy=kind, alpha=0.0) for kind in KINDS]
     for other in found[1:]:
         # the same optimum, residual 1e-10
         np.testing.assert_allclose(other.log_evidence, found[0].log_evidence, rtol=1e-11, atol=0.0)
         np.testing.assert_allclose(other.inducing_mean, found[0].inducing_mean, rtol=1e-8, atol=1e-8)
-    near = apep.fit(**p, energy="apep", alpha=1e-8)
+    near = fitted(apep, **p, energy="apep", alpha=1e-8)
     np.testing.assert_allclose(near.log_evidence, found[0].log_evidence, rtol=1e-6, atol=0.0)  # slope below 100
 
 
 def test_an_energy_without_a_finite_optimum_says_so():
     # far from all data nothing but the prior's factor holds the variance, and at alpha = 1 it does not
     p = problem(11, n=4) | {"Z": np.random.default_rng(0).standard_normal((C, M, D)) + 30.0}
-    posterior = apep.fit(**p, energy="rpapep", alpha=1.0)
+    posterior = fitted(apep, **p, energy="rpapep", alpha=1.0)
     assert posterior.optimum.startswith("none: the variance of class")
     assert posterior.log_evidence is None
     assert not posterior.trained.converged
@@ -470,7 +469,7 @@ def test_an_energy_without_a_finite_optimum_says_so():
 def test_an_optimum_far_from_the_prior_is_reached():
     # as many inducing points as data: at this power some variances grow several thousand times
     p = problem(0, n=5, m=5, epsilon=0.05)
-    posterior = apep.fit(**p, energy="rpapep", alpha=0.8, max_iterations=60)
+    posterior = fitted(apep, **p, energy="rpapep", alpha=0.8, max_iterations=60)
     assert posterior.optimum == "finite"
     assert posterior.trained.residual <= 1e-10
     assert max(np.linalg.eigvalsh(posterior.run.law.spread(k))[-1] for k in range(C)) > 1e3
@@ -480,8 +479,8 @@ def test_an_optimum_far_from_the_prior_is_reached():
 def test_a_steep_energy_is_come_to_by_way_of_less_steep_ones(kind):
     # one datum, two equal classes with one inducing point on it: q is symmetric, a mean and a variance
     variance, noise, jitter, alpha = 1.5, 0.2, 1e-3, 1e-8
-    posterior = apep.fit(
-        np.zeros((1, 1)), np.array([1]), 2, variance, np.ones(1), noise, jitter, np.zeros((1, 1)), 0.0,
+    posterior = fitted(
+        apep, np.zeros((1, 1)), np.array([1]), 2, variance, np.ones(1), noise, jitter, np.zeros((1, 1)), 0.0,
         energy=kind, alpha=alpha, tolerance=1e-7,
     )  # fmt: skip
     assert posterior.optimum == "finite"
@@ -507,11 +506,11 @@ def test_a_steep_energy_is_come_to_by_way_of_less_steep_ones(kind):
 @pytest.mark.parametrize("kind", ["apep", "arpep"])
 def test_steep_energies_of_several_data_are_reached(kind):
     p = problem(15, epsilon=0.0) | {"noise": np.full(C, 0.1)}
-    posterior = apep.fit(**p, energy=kind, alpha=1e-8, tolerance=1e-6, max_iterations=400)
+    posterior = fitted(apep, **p, energy=kind, alpha=1e-8, tolerance=1e-6, max_iterations=400)
     assert posterior.optimum == "finite"
     # F rises with alpha at any q. A separation by z, with 1 - P about alpha, needs a divergence of about z^2/2,
     # log(1/alpha), which is half at 1e-4: four times leaves room, and a run that stalls ends a million times lower
-    gentle = apep.fit(**p, energy=kind, alpha=1e-4)
+    gentle = fitted(apep, **p, energy=kind, alpha=1e-4)
     assert 4.0 * gentle.log_evidence < posterior.log_evidence < gentle.log_evidence
 
 
@@ -523,9 +522,10 @@ def test_priors_that_move_after_each_step_call_no_search(monkeypatch):
         raise AssertionError("a search for q, which the next move makes worthless")
 
     monkeypatch.setattr("fast.sparse_classes.alpha_runs.climb", no_search)
-    settings = settings_of(
-        20, learn=("variance", "Z"), scheme="inner-approximate", optimizer="adam", n_steps=60, rate=0.02
-    )
+    options = ClassTraining(
+        learn=("variance", "Z"), scheme="inner-approximate", optimizer="adam", n_steps=60, rate=0.02
+    )  # fmt: skip
+    settings = settings_of(20, options)
     ended = train(run, settings)
     assert ended.reason == "60 steps made"
     assert ended.residual > 1e-5  # still far: without moves a search would have come
@@ -542,13 +542,13 @@ def test_priors_that_move_after_each_step_call_no_search(monkeypatch):
 def test_a_search_that_cannot_begin_says_that_there_is_no_optimum():
     p = problem(11, n=4) | {"Z": np.random.default_rng(0).standard_normal((C, M, D)) + 30.0}
     with pytest.raises(ValueError, match=r"log_evidence: found none: the variance of class \d grows without bound"):
-        apep.fit(**p, energy="rpapep", alpha=1.0, learn=("variance",))
+        fitted(apep, **p, energy="rpapep", alpha=1.0, learn=("variance",))
 
 
 def test_the_search_reaches_the_same_optimum_as_steps():
     p = problem(18)
-    steps = apep.fit(**p, energy="rpapep", alpha=0.4)
-    run = apep.fit(**p, energy="rpapep", alpha=0.4, max_iterations=1).run
+    steps = fitted(apep, **p, energy="rpapep", alpha=0.4)
+    run = fitted(apep, **p, energy="rpapep", alpha=0.4, max_iterations=1).run
     law = climb(run.law, run._point, 1e6)
     # its gradient ends at 1e-9
     np.testing.assert_allclose(law.weights, steps.run.law.weights, rtol=0.0, atol=1e-7)
@@ -557,12 +557,12 @@ def test_the_search_reaches_the_same_optimum_as_steps():
 
 def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():
     p = problem(12, n=30)
-    held = apep.fit(**p, alpha=0.5)
-    learned = apep.fit(**p, alpha=0.5, learn=("variance", "Z"), n_steps=5)
+    held = fitted(apep, **p, alpha=0.5)
+    learned = fitted(apep, **p, alpha=0.5, learn=("variance", "Z"), n_steps=5)
     assert learned.log_evidence > held.log_evidence
-    steps = [apep.fit(**p, alpha=0.5, batch_size=10, n_steps=60, rate=0.05, seed=1) for _ in range(2)]
+    steps = [fitted(apep, **p, alpha=0.5, batch_size=10, n_steps=60, rate=0.05, seed=1) for _ in range(2)]
     assert steps[0].log_evidence == steps[1].log_evidence
-    start = apep.fit(**p, alpha=0.5, batch_size=10, n_steps=1, rate=1e-9)
+    start = fitted(apep, **p, alpha=0.5, batch_size=10, n_steps=1, rate=1e-9)
     assert start.log_evidence < steps[0].log_evidence < held.log_evidence
     # one step of Adam on all data: every coordinate moves by the rate, in the sign of its slope
     run, _ = run_at(p, "apep", 0.5, *some_q(p))
@@ -578,7 +578,7 @@ def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():
 @pytest.mark.parametrize("energy", ["apep", "arpep", "rpapep"])
 def test_a_rate_that_is_too_large_ends_diverged_at_the_last_state_that_is_a_distribution(energy, rate):
     p = problem(12, n=20)
-    found = apep.fit(**p, alpha=0.5, energy=energy, optimizer="adam", learn=("variance",), rate=rate, n_steps=40)
+    found = fitted(apep, **p, alpha=0.5, energy=energy, optimizer="adam", learn=("variance",), rate=rate, n_steps=40)
     trained = found.trained
     assert not trained.converged
     assert np.isfinite(found.log_evidence)
@@ -601,11 +601,11 @@ def test_a_killed_run_of_adam_continues_identically(tmp_path):
         if progress.iteration == 7:
             raise KeyboardInterrupt
 
-    whole = apep.fit(**p, energy="rpapep")
+    whole = fitted(apep, **p, energy="rpapep")
     file = tmp_path / "run.npz"
     with pytest.raises(KeyboardInterrupt):
-        apep.fit(**p, energy="rpapep", checkpoint=file, callback=kill)
-    again = apep.fit(**p, energy="rpapep", checkpoint=file)
+        fitted(apep, **p, energy="rpapep", checkpoint=file, callback=kill)
+    again = fitted(apep, **p, energy="rpapep", checkpoint=file)
     assert np.array_equal(whole.run.law.precision, again.run.law.precision)
     assert np.array_equal(whole.run.points.Z, again.run.points.Z)
     assert whole.log_evidence == again.log_evidence
@@ -615,8 +615,8 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     p = problem(14, n=150)
     mapped = np.memmap(tmp_path / "X", np.float64, "w+", shape=p["X"].shape)
     mapped[:] = p["X"]
-    whole = apep.fit(**p, energy="arpep", batch_size=20, n_steps=6)
-    cut = apep.fit(**(p | {"X": mapped}), energy="arpep", batch_size=20, n_steps=6, block_size=64, memory_budget=0)
+    whole = fitted(apep, **p, energy="arpep", batch_size=20, n_steps=6)
+    cut = fitted(apep, **(p | {"X": mapped}), energy="arpep", batch_size=20, n_steps=6, block_size=64, memory_budget=0)
     assert np.array_equal(whole.run.law.precision, cut.run.law.precision)
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
@@ -637,7 +637,7 @@ def test_extreme_problems_give_finite_numbers_or_say_why(kind):
     ]
     for changed, alpha in cases:
         p = problem(15) | changed
-        posterior = apep.fit(**p, energy=kind, alpha=alpha, max_iterations=25)
+        posterior = fitted(apep, **p, energy=kind, alpha=alpha, max_iterations=25)
         value = posterior.log_evidence
         assert posterior.optimum.startswith("none") if value is None else np.isfinite(value)
         found = apep.predict(posterior, np.concatenate([p["X"], 1e3 * p["X"]]))
@@ -650,7 +650,7 @@ def test_extreme_problems_give_finite_numbers_or_say_why(kind):
 
 def test_fifty_classes_and_improbable_ones():
     p = problem(16, n=60, n_classes=50, m=2, epsilon=1e-3)
-    posterior = apep.fit(**p, alpha=0.5, max_iterations=10)
+    posterior = fitted(apep, **p, alpha=0.5, max_iterations=10)
     assert np.isfinite(posterior.log_evidence)
     # two classes whose means are up to 37 standard deviations apart at the test point
     p = problem(17, n=2, n_classes=2, m=1, epsilon=0.0) | {"Z": np.zeros((2, 1, D)), "noise": np.full(2, 0.1)}
@@ -683,6 +683,6 @@ def test_what_cannot_be_is_refused_by_name():
         ({"X": p["X"][:1], "y": p["y"][:1], "alpha": 1.0}, "alpha"),
     ):
         with pytest.raises(ValueError, match=name):
-            apep.fit(**(p | changed))
+            fitted(apep, **(p | changed))
     with pytest.raises(ValueError, match="n_draws"):
-        bb_alpha.monte_carlo_energy(apep.fit(**p), n_draws=1)
+        bb_alpha.monte_carlo_energy(fitted(apep, **p), n_draws=1)

@@ -7,13 +7,22 @@ from validation.implementations.common import dispatcher
 # module -> the methods of its TABLE
 ADAPTERS = {
     "epgpc": ("epgpc",),
+    "inducing": (
+        "ep",
+        "sep",
+        "gfitc",
+        "vi-robust",
+        "pep",
+        "apep",
+        "arpep",
+        "rpapep",
+        "bb-alpha",
+        "label-regression",
+    ),
     "izmailov": ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"),
     "riihimaki": ("nested-ep", "nested-iep", "qep", "qiep", "laplace", "laplace-tkp", "vb-probit"),
+    "sparse_laplace": ("laplace-sparse",),
     "svgpc": ("svgpc",),
-    "villacampa": ("ep", "sep"),
-    "villacampa2020": ("pep", "apep", "arpep", "rpapep", "bb-alpha"),
-    "villacampa2020_baselines": ("label-regression", "laplace-sparse"),
-    "villacampa_baselines": ("gfitc", "vi-robust"),
     "x_gpc": ("x-gpc",),
     "x_gpc_svi": ("x-gpc-svi",),
 }

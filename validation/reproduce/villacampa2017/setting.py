@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from fast.core import values
 from fast.kernel.defaults import default_lengthscales
 from fast.methods import ep, gfitc, sep, vi_robust
 from fast.sparse_classes.training import Progress
@@ -182,9 +183,9 @@ def train(
     module = MODULES[method]
     record.begin()
     try:
-        posterior = module.fit(
-            X, y, prior.Z.shape[0], *prior[:4], prior.Z, shared=shared, trace=trace, callback=record, **options
-        )
+        start_at = values.Prior(*prior, shared=shared)
+        asked = type(module.DEFAULTS)(trace=trace, callback=record, **options)
+        posterior = module.fit(values.Data(X, y, prior.Z.shape[0]), start_at, asked)
     except _EnoughError:
         seen = record.last
         assert seen is not None  # raised by it

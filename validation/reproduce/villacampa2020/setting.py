@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core import values
 from fast.core.errors import NotPositiveDefiniteError
 from fast.methods import apep, pep
 from fast.sparse_classes.alpha_energies import Energy
@@ -19,7 +20,7 @@ from fast.sparse_classes.ep import empty_sites
 from fast.sparse_classes.inference import inducing_classes, predict_robust
 from fast.sparse_classes.power_factors import PowerDatum, PowerRun
 from fast.sparse_classes.projections import InducingClasses
-from fast.sparse_classes.training import Progress, Settings, converge, settings_of
+from fast.sparse_classes.training import ClassTraining, Progress, Settings, converge, settings_of
 from fast.sparse_classes.training import train as train_run
 from reference.villacampa2017.fit import Prior
 from validation import arguments
@@ -151,7 +152,7 @@ def begin(
     arguments.choice(method, METHODS, "method")
     alpha, epsilon = pep.checked_powers(alpha, epsilon)
     data = ClassData(X, y, prior.Z.shape[0], block_size=4096, memory_budget=2**26)
-    return _run(method, alpha, data, inducing_classes(data, *prior[:4], prior.Z, False), epsilon, damping)
+    return _run(method, alpha, data, inducing_classes(data, values.Prior(*prior)), epsilon, damping)
 
 
 def _run(method: str, alpha: float, data: ClassData, points: InducingClasses, epsilon: float, damping: float) -> Any:
@@ -243,19 +244,19 @@ def train(
             run = grown(before, X, y, damping)
         settings = None
         if learn:
-            own: dict[str, Any] = (
-                {"scheme": "outer"} if optimizer == "lbfgs" else {"scheme": "inner-approximate", "rate": rate}
-            )
-            settings = settings_of(
-                y.size,
+            options = ClassTraining(
                 max_iterations=max_iterations,
                 learn=learn,
                 optimizer=optimizer,
                 n_steps=n_steps,
                 tolerance=tolerance,
-                **own,
+                scheme="outer" if optimizer == "lbfgs" else "inner-approximate",
+                rate=None if optimizer == "lbfgs" else rate,
             )
-        first = settings_of(y.size, max_iterations=n_start, tolerance=tolerance) if n_start else None
+            settings = settings_of(y.size, options)
+        first = None
+        if n_start:
+            first = settings_of(y.size, ClassTraining(max_iterations=n_start, tolerance=tolerance))
         wanted = not learn or (before is None and optimizer != "lbfgs")
         reason, optimum, diverged = _through(run, first if wanted else None, settings, record)
         record.pause()
@@ -317,16 +318,18 @@ def train_in_batches(
     arguments.choice(method, METHODS, "method")
     record = Recorder(test, growth, budget, clock, quasi_newton=False)
     batches = minibatches(y.size, batch_size, n_steps, seed)
-    options: dict[str, Any] = {"batches": batches, "n_steps": n_steps, "learn": tuple(learn), "rate": rate}
-    options |= {"alpha": alpha, "evaluate": False, "callback": record, "optimizer": "adam"}
-    if method == "pep":
-        options |= {"scheme": "inner", "damping": damping}
-    else:
-        options |= {"energy": method}
-    fit = pep.fit if method == "pep" else apep.fit
+    common: dict[str, Any] = {
+        "batches": batches, "n_steps": n_steps, "learn": tuple(learn), "rate": rate, "alpha": alpha,
+        "epsilon": epsilon, "evaluate": False, "callback": record, "optimizer": "adam",
+    }  # fmt: skip
+    data, start_at = values.Data(X, y, prior.Z.shape[0]), values.Prior(*prior)
     record.begin()
     try:
-        posterior: Any = fit(X, y, prior.Z.shape[0], *prior[:4], prior.Z, epsilon, **options)
+        posterior: Any
+        if method == "pep":
+            posterior = pep.fit(data, start_at, pep.PEPOptions(scheme="inner", damping=damping, **common))
+        else:
+            posterior = apep.fit(data, start_at, apep.EnergyOptions(energy=method, **common))
         run, reason = posterior.run, posterior.trained.reason
     except EnoughError as error:
         assert record.last is not None  # raised by it

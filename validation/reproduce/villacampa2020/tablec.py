@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core import values
 from fast.methods import label_regression, laplace_sparse
 from reference.villacampa2017.fit import Prior
 from validation import arguments
@@ -170,15 +171,18 @@ def baseline_comparison(
                 notes.append(f"{label}: ESS {_number(sampled.ess)}, R-hat {_number(sampled.r_hat)}, too few draws")
         elif method == "laplace-sparse":
             own = learned_prior(powered("pep 1"))
-            mode = laplace_sparse.fit(plan.X, plan.y, n_classes, *own, tolerance=1e-6)
+            mode = laplace_sparse.fit(
+                values.Data(plan.X, plan.y, n_classes), values.Prior(*own),
+                laplace_sparse.SparseLaplaceOptions(tolerance=1e-6),
+            )  # fmt: skip
             p = np.asarray(laplace_sparse.predict(mode, plan.X_test).probabilities)
             if not mode.converged:
                 notes.append(f"{label}: mode not reached, residual {mode.residual:.2g}")
         else:
-            fitted: Any = label_regression.fit(
-                plan.X, plan.y, n_classes, *prior, setting.EPSILON, learn=setting.LEARN, optimizer="adaptive",
-                n_steps=n_steps, rate=rate,
-            )  # fmt: skip
+            options = label_regression.RegressionOptions(
+                epsilon=setting.EPSILON, learn=setting.LEARN, optimizer="adaptive", n_steps=n_steps, rate=rate
+            )
+            fitted = label_regression.fit(values.Data(plan.X, plan.y, n_classes), values.Prior(*prior), options)
             p = np.asarray(label_regression.predict(fitted, plan.X_test).probabilities)
             if fitted.trained.diverged:
                 notes.append(f"{label}: {fitted.trained.reason}")
