@@ -11,6 +11,7 @@ MODULES = (
     "validation.reproduce.izmailov2016.curves",
     "validation.reproduce.riihimaki2013.fig1",
     "validation.reproduce.riihimaki2013.table1",
+    "validation.reproduce.riihimaki2013.table2",
     "validation.reproduce.riihimaki2013.fig2",
     "validation.reproduce.riihimaki2013.fig5",
     "validation.reproduce.riihimaki2013.fig7",
