@@ -1,0 +1,218 @@
+"""How runs end: extrapolation that leads astray, distances that are left, hold-out scores, bounds that fall for ever.
+
+A fixed point does not know how it was come by, and runs of ordinary problems meet few of these rules. So each is held
+against its own sentence, on sequences that the judge makes: geometric series, linear maps, a bound that sinks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.learning import tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+def _wrong(count: float, why: str, left: str, unit: str) -> Compared:
+    return Compared(float(count), 0.0, why, left, "definition", unit)
+
+
+def _near(found: float, expected: float, limit: float, why: str, left: str) -> Compared:
+    gap = 0.0 if found == expected else abs(found - expected) / max(abs(expected), 1e-300)
+    return Compared(gap, limit, why, left, "definition", "relative difference")
+
+
+# -- sweeps that are extrapolated ---------------------------------------------------------------------------------
+
+# after fifty sweeps, from the last twelve moves; see the class
+_FIRST, _SPAN, _GIVEN_UP = 50, 12, 300
+# directions of a sweep; fewer than the moves that are looked at, so that the combination is exact
+_EIGENVALUES = np.array([0.995, 0.9, -0.6, 0.3])
+
+
+def _swept(sweeps: object, start: Array, centre: Array, damping: float) -> tuple[Array, int, Array | None]:
+    """Sweeps of a linear map until something is proposed: where they are, how many, and the proposal."""
+    x = start
+    for count in range(1, 4 * _FIRST):
+        moved = x + damping * (_EIGENVALUES - 1.0) * (x - centre)
+        residual = float(np.abs((_EIGENVALUES - 1.0) * (x - centre)).max())
+        if sweeps.see((moved,), residual, 0) is not None:  # type: ignore[attr-defined]
+            return moved, count, None
+        x = moved
+        proposed = sweeps.propose((x,))  # type: ignore[attr-defined]
+        if proposed is not None:
+            return x, count, proposed[0]
+    return x, -1, None
+
+
+@check(
+    "identity/ep/extrapolation",
+    paper="villacampa2017",
+    question="Is what sweeps of a linear map propose its fixed point, and is a proposal that leads astray taken back?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from reference.common._sweeps import Sweeps
+
+    centre, start, damping = np.array([1.0, -2.0, 0.5, 3.0]), np.zeros(4), 0.7
+    sweeps = Sweeps(damping, 1e-12)
+    left, count, proposed = _swept(sweeps, start, centre, damping)
+    yield _wrong(abs(count - _FIRST), "the first proposal comes after fifty sweeps", "reference", "sweeps too many")
+    gap = np.inf if proposed is None else float(np.abs(proposed - centre).max())
+    yield Compared(
+        gap, 1e-9,
+        "four directions in twelve moves: the combination is exact, but for rounding over 1 - 0.995 and small moves",
+        "reference", "definition", "distance of the proposal",
+    )  # fmt: skip
+    # the sweep from a proposal has a larger residual, or more improper cavities, or neither
+    residual = float(np.abs((_EIGENVALUES - 1.0) * (left - centre)).max()) / (1.0 - damping * 0.005)
+    for size, improper, kept in ((2.0, 0, False), (0.5, 1, False), (0.5, 0, True)):
+        again = Sweeps(damping, 1e-12)
+        left, _, _ = _swept(again, start, centre, damping)
+        back = again.see((start,), size * residual, improper)
+        right = back is None if kept else back is not None and np.array_equal(back[0], left)
+        yield _wrong(not right, f"a residual {size:g} times the last, {improper} improper: kept is {kept}", "reference",
+                     "proposals decided otherwise")  # fmt: skip
+    refused = Sweeps(damping, 1e-12)
+    left, _, _ = _swept(refused, start, centre, damping)
+    back = refused.refuse()
+    yield _wrong(not np.array_equal(back[0], left), "sites that are no distribution: back to the sweeps", "reference",
+                 "proposals decided otherwise")  # fmt: skip
+    _, count, _ = _swept(refused, left, centre, damping)
+    yield _wrong(abs(count - _SPAN - 1), "moves start anew after that: thirteen sweeps to the next", "reference",
+                 "sweeps too many")  # fmt: skip
+    still = Sweeps(damping, 1e-12)
+    ends = []
+    for count in range(1, 2 * _GIVEN_UP):
+        still.see((start,), 1.0 if count < 100 else 0.5, 0)
+        ends.append(still.stalled)
+    yield _wrong(abs(ends.index(True) + 1 - (100 + _GIVEN_UP)), "three hundred sweeps after the residual has halved",
+                 "reference", "sweeps too many")  # fmt: skip
+    there = Sweeps(damping, 1e-12)
+    there.see((start,), 0.0, 1)
+    improper = there.converged
+    there.see((start,), 0.0, 0)
+    yield _wrong(improper or not there.converged or there.distance != 0.0,
+                 "no change and no improper cavity is the end", "reference", "ends elsewhere")  # fmt: skip
+
+
+# -- what is left of a geometric series ---------------------------------------------------------------------------
+
+
+@check(
+    "identity/ep/what_is_left",
+    paper="villacampa2017",
+    question="Is the distance that damped sweeps state what is left of the geometric series of their moves?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.solve.outer_loop import _Remaining
+    from fast.sparse_classes.training import SweepDistance
+
+    why = "a sum of 20 000 terms of the series, the first of which are told"
+    later = np.arange(1.0, 20_000.0)
+    for damping, eigenvalue in ((1.0, 0.9), (0.5, 0.97), (0.3, 0.2)):
+        factor = 1.0 - damping * (1.0 - eigenvalue)  # of damped sweeps; 0.985^20000 = 0
+        changes = 3e-4 * factor ** np.arange(12.0)
+        whole = SweepDistance(damping, 0.0)
+        for change in changes:
+            stated = whole(float(change))
+        left = float(max(changes[-1], damping * changes[-1] * (factor**later).sum()))
+        yield _near(stated, left, 1e-9, why, "fast")
+        # before three changes only the rate that mixing has seen says anything
+        early = SweepDistance(damping, eigenvalue)(3e-4)
+        yield _near(early, max(3e-4, damping * 3e-4 * float((factor**later).sum())), 1e-9, why, "fast")
+        steps = _Remaining(damping, None)
+        told = [steps.after(float(change)) for change in changes]
+        yield _wrong(told[0] != np.inf, "one step tells no rate", "fast", "distances")
+        yield _near(told[-1], max(changes[-1], damping * changes[-1] / (1.0 - factor)), 1e-9, why, "fast")
+        known = _Remaining(damping, 400.0)
+        yield _near(known.after(3e-4), 400.0 * 3e-4, 1e-12, "a factor that mixed steps have seen", "fast")
+    growing = SweepDistance(0.5, 0.0)
+    grown = [growing(change) for change in (1e-3, 2e-3, 4e-3)]
+    yield _wrong(grown[-1] != np.inf, "changes that grow leave no distance", "fast", "distances")
+    yield _wrong(SweepDistance(0.5, 1.0)(1e-3) != np.inf, "a direction that does not shrink", "fast", "distances")
+    for rule in (SweepDistance(0.5, 1.0), _Remaining(0.5, None).after):
+        yield _wrong(rule(0.0) != 0.0, "no change is no distance", "fast", "distances")
+
+
+# -- stochastic runs ----------------------------------------------------------------------------------------------
+
+_BATCHES = ((0, 3, 5), (1, 6), (2, 7, 4))
+
+
+@check(
+    "identity/x-gpc-svi/holdout",
+    paper="wenzel2019",
+    question="Are hold-out scores means of -log p at their step, and does a run end where they stand still?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.methods.x_gpc_svi import fit
+
+    asked = tiny("logit")
+    X, y = np.array([[0.4, -0.3], [-1.1, 0.6], [0.2, 1.3]]), np.array([1, 0, 0])
+    assert asked.Z is not None
+    found = fit(
+        asked.X, asked.y, float(asked.variance[0]), asked.lengthscales[0], float(asked.noise[0]),
+        float(asked.jitter[0]), asked.Z[0], batches=_BATCHES * 40, rate=0.05, holdout=(X, y), holdout_every=3,
+    )  # fmt: skip
+    scores = np.asarray(found.holdout_scores)
+    for k in (0, 1, len(scores) - 1):
+        after = context.solve("fast", "x-gpc-svi", asked.replace(name=f"scored {k}", X_test=X),
+                              batches=_BATCHES * (k + 1), rate=0.05)  # fmt: skip
+        assert after.probabilities is not None
+        own = float(-np.log(after.probabilities[np.arange(3), y]).mean())
+        yield _near(float(scores[k]), own, 1e-10, f"a run of {3 * (k + 1)} steps, and its probabilities", "fast")
+    means = np.convolve(scores, np.full(5, 0.2), mode="valid")
+    ends = [k for k in range(10, len(scores) + 1) if abs(means[k - 5] - means[k - 10]) < 1e-3]
+    yield _wrong(
+        not found.converged
+        or found.diverged
+        or found.reason != "mean hold-out score stands still"
+        or ends[:1] != [len(scores)],
+        "the first two windows of five scores whose means differ by less than 1e-3", "fast", "ends elsewhere",
+    )  # fmt: skip
+
+
+@check(
+    "identity/x-gpc-svi/sinking",
+    paper="wenzel2019",
+    question="Does a run whose bound only falls end as diverged, where the rule says, and one that learns nothing not?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.inputs import Hyper
+    from fast.methods.x_gpc_svi import PolyaGamma
+    from fast.one_latent.stochastic import Settings, run_steps
+    from fast.solve.minibatch import Listed
+
+    class Sinking(PolyaGamma):
+        """The expected log density, lower by `fall` a datum with each look at it."""
+
+        def __init__(self, fall: float) -> None:
+            self._fall, self._looks = fall, 0
+
+        def expected(self, y: Array, latent_mean: Array, latent_var: Array) -> Array:
+            self._looks += 1
+            return np.asarray(super().expected(y, latent_mean, latent_var)) - self._fall * self._looks
+
+    asked = tiny("logit")
+    assert asked.Z is not None
+    hyper = Hyper(float(asked.variance[0]), asked.lengthscales[0], float(asked.noise[0]), float(asked.jitter[0]))
+    everything = (np.arange(asked.n),)
+    # six means of twenty looks, each below the one before, the last half of log 2 a datum below the best
+    for fall, learn, end in ((0.01, ("variance",), 120), (1e-5, ("variance",), None), (0.01, (), None)):
+        source = Listed(asked.X, asked.y, everything * 200)
+        settings = Settings(200, 0.5, learn, 1e-9, stop=None, trace=True)
+        found = run_steps(source, Sinking(fall), hyper, asked.Z[0], settings)
+        right = found.diverged == (end is not None) and len(found.rates) == (end or 200)
+        if end is not None:
+            right &= found.reason == f"step {end}: the estimate of the bound has been falling without end"
+        why = f"a fall of {fall:g} nat a datum and step, learning {learn}: ends at {end or 200}"
+        yield _wrong(not right, why, "fast", "ends elsewhere")
