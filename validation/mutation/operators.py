@@ -98,6 +98,9 @@ _COMMUTE = frozenset(
 # steps of an iteration, from which on one more or less is patience
 _LONG = 20
 
+# a number with which something is compared, and below which it is rounding
+_ROUNDING = 1e-6
+
 
 class Source:
     """A file with its tree; offsets are bytes, as the tree counts columns."""
@@ -204,6 +207,13 @@ def _only_effect(statement: ast.stmt) -> bool:
 
 
 def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
+    tolerances = {
+        id(entry)
+        for node in ast.walk(root)
+        if isinstance(node, ast.Compare)
+        for entry in ast.walk(node)
+        if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
+    }
     for node in _computing(root):
         if isinstance(node, ast.BinOp):
             yield from _of_operation(source, node)
@@ -220,7 +230,9 @@ def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
         elif isinstance(node, ast.IfExp):
             yield Change(*source.span(node.test), f"(not ({source.text(node.test)}))", "condition")
         elif isinstance(node, ast.Constant):
-            yield from _of_constant(source, node)
+            # rounding is told from the rest by orders of magnitude: a limit twice as large does so as well
+            doubled = id(node) in tolerances
+            yield from (entry for entry in _of_constant(source, node) if not doubled or entry.text.startswith("-"))
         elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
         elif isinstance(node, ast.Call):
