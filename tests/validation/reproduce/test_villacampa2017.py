@@ -192,10 +192,8 @@ def test_mini_batches_of_an_epoch_are_a_partition_of_the_data():
 @pytest.mark.parametrize("method", setting.METHODS)
 def test_a_budget_of_seconds_ends_a_run_with_the_step_that_spends_it(method):
     problem, prior = small()
-    found = setting.train(
-        method, problem.X, problem.y, prior, n_steps=30, budget=3.0, growth=1.01, clock=ticking(), tolerance=1e-2,
-        test=(problem.X_test, problem.y_test),
-    )  # fmt: skip
+    watch = setting.Watch((problem.X_test, problem.y_test), budget=3.0, growth=1.01, clock=ticking())
+    found = setting.train(method, problem.X, problem.y, prior, setting.Training(30, tolerance=1e-2), watch)
     assert found.seconds == 3.0
     assert found.reason == "budget spent"
     assert found.course.seconds[-1] == 3.0
@@ -206,9 +204,9 @@ def test_a_budget_of_seconds_ends_a_run_with_the_step_that_spends_it(method):
     ("options", "message"),
     [
         ({"method": "svgpc"}, "method: found 'svgpc'"),
-        ({"method": "gfitc", "batches": ([0, 1],)}, "optimizer: found 'adam' for gfitc"),
-        ({"method": "ep", "growth": 1.0}, "growth: found 1.0"),
-        ({"method": "ep", "budget": 0.0}, "budget: found 0.0"),
+        ({"method": "gfitc", "training": setting.Training(batches=([0, 1],))}, "optimizer: found 'adam' for gfitc"),
+        ({"method": "ep", "watch": setting.Watch(growth=1.0)}, "growth: found 1.0"),
+        ({"method": "ep", "watch": setting.Watch(budget=0.0)}, "budget: found 0.0"),
     ],
 )
 def test_runs_that_cannot_be_made_are_refused(options, message):

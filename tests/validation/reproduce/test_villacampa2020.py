@@ -165,7 +165,9 @@ def test_all_methods_start_alike():
 def test_a_run_without_learning_is_the_references_answer(method):
     problem, prior = small()
     alpha = 0.3 if method == "rpapep" else 0.6  # rpapep has several optima on this problem at 0.6
-    found = setting.train(method, alpha, problem.X, problem.y, prior, learn=(), n_start=500, tolerance=1e-9)
+    found = setting.train(
+        method, alpha, problem.X, problem.y, prior, setting.Training(learn=(), n_start=500, tolerance=1e-9)
+    )  # fmt: skip
     theirs = solve("reference", method, problem, alpha=alpha, tolerance=1e-7, gradients=False)
     # both at one optimum, stopped at relative changes of 1e-7 and 1e-9
     np.testing.assert_allclose(found.probabilities(problem.X_test), theirs.probabilities, rtol=0.0, atol=1e-5)
@@ -175,10 +177,10 @@ def test_a_run_without_learning_is_the_references_answer(method):
 @pytest.mark.parametrize("method", METHODS)
 def test_a_run_that_continues_on_more_rows_ends_where_one_from_the_start_does(method):
     problem, prior = small()
-    options = {"learn": (), "n_start": 500, "tolerance": 1e-8}
-    first = setting.train(method, 0.4, problem.X[:9], problem.y[:9], prior, **options)
-    grown = setting.train(method, 0.4, problem.X, problem.y, prior, before=first, **options)
-    fresh = setting.train(method, 0.4, problem.X, problem.y, prior, **options)
+    training = setting.Training(learn=(), n_start=500, tolerance=1e-8)
+    first = setting.train(method, 0.4, problem.X[:9], problem.y[:9], prior, training)
+    grown = setting.train(method, 0.4, problem.X, problem.y, prior, training, before=first)
+    fresh = setting.train(method, 0.4, problem.X, problem.y, prior, training)
     assert not np.allclose(first.probabilities(problem.X_test), fresh.probabilities(problem.X_test), atol=1e-3)
     # one optimum, reached twice to 1e-8 in standardised steps
     both = grown.probabilities(problem.X_test), fresh.probabilities(problem.X_test)
@@ -189,7 +191,8 @@ def test_an_energy_without_an_optimum_is_carried_as_none():
     problem, prior = small()
     test = problem.X_test, problem.y_test
     away = prior._replace(Z=prior.Z + 3.0)  # where no datum is near, nothing holds the variance at alpha = 1
-    found = setting.train("rpapep", 1.0, problem.X[:4], problem.y[:4], away, learn=(), n_start=100, test=test)
+    training = setting.Training(learn=(), n_start=100)
+    found = setting.train("rpapep", 1.0, problem.X[:4], problem.y[:4], away, training, setting.Watch(test))
     assert found.optimum.startswith("none: ")
     assert (found.log_evidence, found.course) == (None, None)
     assert found.scores(*test) == (np.inf, np.inf)
@@ -201,10 +204,8 @@ def test_an_energy_without_an_optimum_is_carried_as_none():
 @pytest.mark.parametrize("method", ["pep", "apep"])
 def test_a_budget_of_seconds_ends_a_run_with_the_step_that_spends_it(method):
     problem, prior = small()
-    found = setting.train(
-        method, 0.5, problem.X, problem.y, prior, n_steps=30, budget=3.0, growth=1.01, clock=ticking(),
-        test=(problem.X_test, problem.y_test),
-    )  # fmt: skip
+    watch = setting.Watch((problem.X_test, problem.y_test), budget=3.0, growth=1.01, clock=ticking())
+    found = setting.train(method, 0.5, problem.X, problem.y, prior, setting.Training(n_steps=30), watch)
     assert found.iterations == 3
     assert found.notes == (f"{setting.NAMES[method]} at alpha = 0.5: 3 seconds spent after 3 steps",)
     np.testing.assert_array_equal(found.course.iteration, [1, 2, 3])
@@ -294,9 +295,10 @@ def test_the_printed_schedule_gives_power_ep_a_fifth_of_the_iterations():
 def test_each_method_is_trained_long_at_first_and_shortly_after_each_addition(monkeypatch):
     made, train = [], setting.train
 
-    def counted(method, *arguments, **options):
-        made.append((method, options["n_steps"], options["optimizer"]))
-        return train(method, *arguments, **(options | {"n_steps": 1, "optimizer": "adaptive"}))
+    def counted(method, alpha, X, y, prior, training, watch, before):
+        made.append((method, training.n_steps, training.optimizer))
+        quick = training._replace(n_steps=1, optimizer="adaptive")
+        return train(method, alpha, X, y, prior, quick, watch, before)
 
     monkeypatch.setattr(setting, "train", counted)
     steps = {}
@@ -476,7 +478,7 @@ def test_baselines_take_what_power_ep_has_learned_and_are_scored_on_the_same_row
     assert tuple(found.scores) == tablec.COLUMNS
     p = {}
     for alpha in (0.0, 0.5, 1.0):
-        run = setting.train("pep", alpha, problem.X, problem.y, prior, **options)
+        run = setting.train("pep", alpha, problem.X, problem.y, prior, setting.Training(**options))
         p[f"pep {alpha:g}"] = run.probabilities(problem.X_test)
     points = run.run.points
     learned = problem.replace(**points.hyper._asdict(), Z=points.Z)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,10 +64,12 @@ def run_schedule_comparison(
     found = {}
     for scheme in schemes:
         arguments.choice(scheme, SCHEMES, "schemes")
-        options: dict[str, Any] = {"n_steps": n_steps, "scheme": scheme, "rate": rate}
-        options |= {"tolerance": tolerance, "max_iterations": max_iterations, "damping": damping, "evaluate": False}
-        told = setting.train("ep", X, y, prior, trace=True, **options)
-        timed = setting.train("ep", X, y, prior, clock=clock, **options)
+        training = setting.Training(
+            n_steps=n_steps, scheme=scheme, rate=rate, tolerance=tolerance, max_iterations=max_iterations,
+            damping=damping,
+        )  # fmt: skip
+        told = setting.train("ep", X, y, prior, training, setting.Watch(trace=True, evaluate=False))
+        timed = setting.train("ep", X, y, prior, training, setting.Watch(clock=clock, evaluate=False))
         notes = list(told.notes)
         short = int((told.residuals > tolerance).sum()) if scheme == "outer" else 0
         if short:

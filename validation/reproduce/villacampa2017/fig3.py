@@ -74,11 +74,12 @@ def inducing_point_experiment(
     steps = max(1, round(reduce * plan.n_steps))
     each = np.ones(data.n_classes)
     prior = Prior(variance * each, np.full((data.n_classes, 2), lengthscales), 0.0 * each, jitter * each, Z)
-    found = setting.train(
-        method, data.X, data.y, prior, n_steps=steps, learn=plan.learn, optimizer=plan.optimizer, rate=rate,
+    training = setting.Training(
+        n_steps=steps, learn=plan.learn, optimizer=plan.optimizer, rate=rate,
         batches=setting.minibatches(data.n, plan.batch_size, steps, seed) if plan.batch_size < data.n else None,
         tolerance=tolerance, max_iterations=max_iterations, damping=damping, nat_rate=nat_rate,
     )  # fmt: skip
+    found = setting.train(method, data.X, data.y, prior, training)
     return Placed(np.array(found.run.points.Z), found.log_evidence, found.seconds, found)
 
 

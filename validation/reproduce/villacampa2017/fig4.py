@@ -49,11 +49,10 @@ def training_time_experiment(
     """
     n_classes = int(max(plan.y.max(), plan.y_test.max())) + 1
     prior = setting.start(plan.X, plan.n_inducing, n_classes, seed)
-    found = setting.train(
-        method, plan.X, plan.y, prior, n_steps=plan.n_steps if n_steps is None else n_steps, rate=rate,
-        tolerance=tolerance, damping=damping, test=(plan.X_test, plan.y_test), growth=growth, budget=budget,
-        evaluate=False, clock=clock,
-    )  # fmt: skip
+    steps = plan.n_steps if n_steps is None else n_steps
+    training = setting.Training(n_steps=steps, rate=rate, tolerance=tolerance, damping=damping)
+    watch = setting.Watch((plan.X_test, plan.y_test), growth, budget, evaluate=False, clock=clock)
+    found = setting.train(method, plan.X, plan.y, prior, training, watch)
     assert found.course is not None  # test rows were given
     return found.course
 

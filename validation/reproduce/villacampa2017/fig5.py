@@ -60,11 +60,10 @@ def _run(
     """Adam on mini-batches: factors of a batch, then a step of everything that is learned."""
     arguments.choice(method, METHODS, "method")
     prior = setting.start(parts.X, n_inducing, n_classes, seed, alike=alike)
-    return setting.train(
-        method, parts.X, parts.y, prior, n_steps=n_steps, rate=rate, nat_rate=nat_rate,
-        batches=setting.minibatches(len(parts.y), batch_size, n_steps, seed), optimizer="adam",
-        test=(parts.X_test, parts.y_test), growth=growth, budget=budget, evaluate=False, clock=clock,
-    )  # fmt: skip
+    batches = setting.minibatches(len(parts.y), batch_size, n_steps, seed)
+    training = setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
+    watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
+    return setting.train(method, parts.X, parts.y, prior, training, watch)
 
 
 @equation("villacampa2017", "u39-mnist")

@@ -110,88 +110,92 @@ def minibatches(n: int, size: int, n_steps: int, seed: int) -> tuple[NDArray[np.
     return tuple(found[:n_steps])
 
 
-def train(
-    method: str,
-    X: Array,
-    y: Labels,
-    prior: Prior,
-    *,
-    n_steps: int = 250,
-    learn: Sequence[str] = LEARN,
-    batches: Sequence[Any] | None = None,
-    optimizer: str | None = None,
-    rate: float | None = None,
-    scheme: str | None = None,
-    tolerance: float = 1e-4,
-    max_iterations: int = 1000,
-    damping: float = 0.5,
-    nat_rate: float = 0.1,
-    shared: bool = False,
-    trace: bool = False,
-    test: tuple[Array, Labels] | None = None,
-    growth: float = 1.3,
-    budget: float = np.inf,
-    evaluate: bool = True,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Run:
-    """Train one method with the optimiser of section 4.1 (or Adam on mini-batches) and score it along the way.
+class Training(NamedTuple):
+    """How one method is trained: the optimiser of section 4.1, or Adam on mini-batches.
+
+    n_steps       updates of what is learned; of L-BFGS, iterations
+    learn         names out of variance, lengthscales, noise, Z
+    batches       index lists, one a step; None: all data
+    optimizer     "lbfgs", "adaptive" or "adam"; None: the paper's for the method
+    rate          of the optimiser's first step; None: its own
+    scheme        "outer", "inner-approximate", "inner-exact"; None: the optimiser's
+    tolerance, max_iterations, damping    of EP (or of the variational distribution) where it is run to convergence
+    nat_rate      size of the natural-gradient steps of vi-robust where it takes mini-batches or Adam
+    shared        one kernel and one set of inducing points for all classes
+    """
+
+    n_steps: int = 250
+    learn: Sequence[str] = LEARN
+    batches: Sequence[Any] | None = None
+    optimizer: str | None = None
+    rate: float | None = None
+    scheme: str | None = None
+    tolerance: float = 1e-4
+    max_iterations: int = 1000
+    damping: float = 0.5
+    nat_rate: float = 0.1
+    shared: bool = False
+
+
+class Watch(NamedTuple):
+    """What is measured of a run, and when it is stopped.
+
+    test        held-out rows for scores (X, y); None: no scores
+    growth      > 1: scores after the first step and whenever training time has grown by this factor
+    budget      seconds of training, the run ends with the step that spends them
+    trace       log evidence before each step
+    evaluate    log evidence at the end
+    clock       seconds
+    """
+
+    test: tuple[Array, Labels] | None = None
+    growth: float = 1.3
+    budget: float = np.inf
+    trace: bool = False
+    evaluate: bool = True
+    clock: Callable[[], float] = time.perf_counter
+
+    def checked(self) -> Watch:
+        """The same, or a ValueError by name."""
+        if not self.growth > 1.0:
+            raise ValueError(f"growth: found {shown(self.growth)}, expected a factor > 1")
+        if not self.budget > 0.0:
+            raise ValueError(f"budget: found {shown(self.budget)}, expected seconds > 0")
+        return self
+
+
+TRAINING, WATCH = Training(), Watch()
+
+
+def train(method: str, X: Array, y: Labels, prior: Prior, training: Training = TRAINING, watch: Watch = WATCH) -> Run:
+    """Train one method and score it along the way.
 
     Parameters
     ----------
-    method : str           gfitc, ep, sep or vi-robust
-    X, y                   training rows; inputs standardised
-    prior : Prior          where it starts
-    n_steps : int          updates of what is learned; of L-BFGS, iterations
-    learn : names          out of variance, lengthscales, noise, Z
-    batches : index lists  mini-batches, one a step; None: all data
-    optimizer : str        "lbfgs", "adaptive" or "adam"; None: the paper's for this method
-    rate : float           of the optimiser's first step; None: its own
-    scheme : str           "outer", "inner-approximate", "inner-exact"; None: the optimiser's
-    tolerance, max_iterations, damping    of EP (or of the variational distribution) where it is run to convergence
-    nat_rate : float       size of the natural-gradient steps of vi-robust where it takes mini-batches or Adam
-    shared : bool          one kernel and one set of inducing points for all classes
-    trace : bool           log evidence before each step
-    test : (X, y)          held-out rows for scores
-    growth : float         > 1: scores after the first step and whenever training time has grown by this factor
-    budget : float         seconds of training, the run ends with the step that spends them
-    evaluate : bool        log evidence at the end
-    clock : callable       seconds
+    method : str     gfitc, ep, sep or vi-robust
+    X, y             training rows; inputs standardised
+    prior : Prior    where it starts
+    training         how
+    watch            what is measured
     """
     arguments.choice(method, METHODS, "method")
-    if not growth > 1.0:
-        raise ValueError(f"growth: found {shown(growth)}, expected a factor > 1")
-    if not budget > 0.0:
-        raise ValueError(f"budget: found {shown(budget)}, expected seconds > 0")
+    optimizer = training.optimizer
     if optimizer is None:
-        optimizer = "adam" if batches is not None else batch_optimiser_choice(method).optimizer
-    record = _Record(method, test, growth, budget, clock, quasi_newton=optimizer == "lbfgs" and bool(learn))
-    options: dict[str, Any] = {"tolerance": tolerance, "max_iterations": max_iterations, "learn": tuple(learn)}
-    if learn or batches is not None:
-        options["n_steps"] = n_steps
-    if method != "gfitc":
-        options |= {"optimizer": optimizer, "batches": batches, "evaluate": evaluate}
-    elif optimizer != "lbfgs" or batches is not None:
-        raise ValueError(
-            f"optimizer: found {shown(optimizer)} for gfitc, expected 'lbfgs' on all data: no sum over the data"
-        )
-    if method in ("ep", "sep"):
-        options |= {"scheme": scheme or ("outer" if optimizer == "lbfgs" else "inner-approximate"), "rate": rate}
-    elif method == "vi-robust":
-        options |= {"epsilon": EPSILON, "nat_rate": nat_rate} | ({} if rate is None else {"rate": rate})
-    if method != "vi-robust":
-        options["damping"] = damping
-    module = MODULES[method]
+        optimizer = "adam" if training.batches is not None else batch_optimiser_choice(method).optimizer
+    learn = tuple(training.learn)
+    record = _Record(method, watch.checked(), quasi_newton=optimizer == "lbfgs" and bool(learn))
+    module, options = MODULES[method], _options(method, training, optimizer)
+    data, start_at = values.Data(X, y, prior.Z.shape[0]), values.Prior(*prior, shared=training.shared)
+    asked = type(module.DEFAULTS).of(options | {"trace": watch.trace, "evaluate": watch.evaluate, "callback": record})
     record.begin()
     try:
-        start_at = values.Prior(*prior, shared=shared)
-        asked = type(module.DEFAULTS)(trace=trace, callback=record, **options)
-        posterior = module.fit(values.Data(X, y, prior.Z.shape[0]), start_at, asked)
+        posterior = module.fit(data, start_at, asked)
     except _EnoughError:
-        seen = record.last
-        assert seen is not None  # raised by it
-        course = record.finish(seen.run)
+        last = record.last
+        assert last is not None  # raised by it
+        course = record.finish(last.run)
         return Run(
-            method, seen.run, None, np.zeros(0), seen.iteration, seen.n_improper, False, "budget spent", course,
+            method, last.run, None, np.zeros(0), last.iteration, last.n_improper, False, "budget spent", course,
             np.array(record.times), np.array(record.residuals), record.trained,
         )  # fmt: skip
     record.pause()
@@ -203,21 +207,27 @@ def train(
     )  # fmt: skip
 
 
+def _options(method: str, training: Training, optimizer: str) -> dict[str, Any]:
+    """What training means to `fit` of a method; it takes those that it has."""
+    options = training._asdict() | {"optimizer": optimizer, "epsilon": EPSILON}
+    if method == "gfitc" and (optimizer != "lbfgs" or training.batches is not None):
+        raise ValueError(
+            f"optimizer: found {shown(optimizer)} for gfitc, expected 'lbfgs' on all data: no sum over the data"
+        )
+    if not training.learn and training.batches is None:
+        del options["n_steps"]
+    if training.scheme is None:
+        options["scheme"] = "outer" if optimizer == "lbfgs" else "inner-approximate"
+    if training.rate is None:
+        del options["rate"]
+    return options
+
+
 class _Record:
     """A callback that scores a run at growing times, with the clock stopped."""
 
-    def __init__(
-        self,
-        method: str,
-        test: tuple[Array, Labels] | None,
-        growth: float,
-        budget: float,
-        clock: Callable[[], float],
-        *,
-        quasi_newton: bool,
-    ) -> None:
-        self.method, self.test, self.growth, self.budget, self.clock = method, test, growth, budget, clock
-        self.quasi_newton = quasi_newton
+    def __init__(self, method: str, watch: Watch, *, quasi_newton: bool) -> None:
+        self.method, self.watch, self.quasi_newton = method, watch, quasi_newton
         self.best = -np.inf
         self.trained, self.resumed = 0.0, 0.0
         self.rows: list[tuple[int, float, float, float]] = []
@@ -226,10 +236,10 @@ class _Record:
         self.last: Progress | None = None
 
     def begin(self) -> None:
-        self.resumed = self.clock()
+        self.resumed = self.watch.clock()
 
     def pause(self) -> None:
-        self.trained += self.clock() - self.resumed
+        self.trained += self.watch.clock() - self.resumed
 
     def __call__(self, progress: Progress) -> None:
         self.pause()
@@ -237,22 +247,29 @@ class _Record:
         self.times.append(self.trained)
         self.residuals.append(progress.residual)
         # a line search also looks at worse places
-        shown = not self.quasi_newton or progress.log_evidence >= self.best
+        better = not self.quasi_newton or progress.log_evidence >= self.best
         self.best = max(self.best, progress.log_evidence) if self.quasi_newton else self.best
-        if self.test is not None and shown and (not self.rows or self.trained >= self.growth * self.rows[-1][1]):
+        if (
+            self.watch.test is not None
+            and better
+            and (not self.rows or self.trained >= self.watch.growth * self.rows[-1][1])
+        ):
             self._score(progress.iteration, progress.run)
-        if self.trained >= self.budget:
+        if self.trained >= self.watch.budget:
             raise _EnoughError
         self.begin()
 
+    def _due(self) -> bool:
+        return not self.rows or self.trained >= self.watch.growth * self.rows[-1][1]
+
     def _score(self, iteration: int, run: Any) -> None:
-        assert self.test is not None
-        probabilities = MODULES[self.method].predict(Held(run), self.test[0]).probabilities
-        self.rows.append((iteration, self.trained, *scores(probabilities, self.test[1])))
+        assert self.watch.test is not None
+        probabilities = MODULES[self.method].predict(Held(run), self.watch.test[0]).probabilities
+        self.rows.append((iteration, self.trained, *scores(probabilities, self.watch.test[1])))
 
     def finish(self, run: Any, iterations: int | None = None) -> Course | None:
         """The course with the end of the run as its last row."""
-        if self.test is None:
+        if self.watch.test is None:
             return None
         count = self.last.iteration if self.last is not None else iterations or 0
         if not self.rows or self.rows[-1][0] != count or self.quasi_newton:

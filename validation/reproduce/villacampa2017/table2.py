@@ -85,10 +85,10 @@ def table2(
                 for k, plan in enumerate(plans):
                     prior = setting.start(plan.X, plan.n_inducing, data.n_classes, k)
                     steps = n_steps_lbfgs if method in ("gfitc", "vi-robust") else n_steps
-                    run = setting.train(
-                        method, plan.X, plan.y, prior, n_steps=min(steps, plan.n_steps), tolerance=tolerance,
-                        rate=rate if method in ("ep", "sep") else None, evaluate=False,
-                    )  # fmt: skip
+                    training = setting.Training(
+                        min(steps, plan.n_steps), tolerance=tolerance, rate=rate if method in ("ep", "sep") else None
+                    )
+                    run = setting.train(method, plan.X, plan.y, prior, training, setting.Watch(evaluate=False))
                     runs.append(run)
                     notes += [f"{name}, repetition {k + 1}: {said}" for said in run.notes]
                 found = uci.evaluation_metrics(

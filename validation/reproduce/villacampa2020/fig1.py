@@ -51,10 +51,10 @@ def one_setting(
         prior = setting.start(plan.X, plan.n_inducing, data.n_classes, repetition)
         n_test = plan.y_test.size
         for i, method in enumerate(methods):
-            run = setting.train(
-                method, plan.alpha, plan.X, plan.y, prior, n_steps=min(n_steps, plan.n_steps), rate=rate,
-                budget=budget, evaluate=False, optimizer=optimizer if method in plan.quasi_newton else "adaptive",
-            )  # fmt: skip
+            chosen = optimizer if method in plan.quasi_newton else "adaptive"
+            training = setting.Training(n_steps=min(n_steps, plan.n_steps), rate=rate, optimizer=chosen)
+            watch = setting.Watch(budget=budget, evaluate=False)
+            run = setting.train(method, plan.alpha, plan.X, plan.y, prior, training, watch)
             error, score = run.scores(plan.X_test, plan.y_test)
             nll[i, j] = np.round(score, _DIGITS)
             wrong[i, j] = np.rint(error * n_test) if np.isfinite(error) else np.inf

@@ -75,15 +75,16 @@ def inducing_point_experiment(
     steps = max(1, round(2000 * reduce))
     if method in IN_BATCHES:
         steps *= -(-data.n // batch_size)
-        run = setting.train_in_batches(
-            method, alpha, data.X, data.y, prior, batch_size=batch_size, n_steps=steps, learn=("Z",), seed=seed,
-            rate=0.001 if rate is None else rate, budget=budget,
-        )  # fmt: skip
+        in_batches = setting.BatchTraining(
+            batch_size=batch_size, n_steps=steps, learn=("Z",), seed=seed, rate=0.001 if rate is None else rate
+        )
+        run = setting.train_in_batches(method, alpha, data.X, data.y, prior, in_batches, setting.Watch(budget=budget))
     else:
-        run = setting.train(
-            method, alpha, data.X, data.y, prior, n_steps=steps, learn=("Z",), rate=0.01 if rate is None else rate,
-            n_start=n_start, budget=budget, evaluate=False,
+        training = setting.Training(
+            n_steps=steps, n_start=n_start, learn=("Z",), rate=0.01 if rate is None else rate
         )  # fmt: skip
+        watch = setting.Watch(budget=budget, evaluate=False)
+        run = setting.train(method, alpha, data.X, data.y, prior, training, watch)
     return Placed(np.array(run.run.points.Z), steps, run)
 
 

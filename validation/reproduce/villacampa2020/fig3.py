@@ -63,11 +63,12 @@ def training_time_experiment(
     """
     n_classes = int(max(plan.y.max(), plan.y_test.max())) + 1
     prior = setting.start(plan.X, arguments.integer(m, "m", at_least=1), n_classes, seed)
-    found = setting.train(
-        method, alpha, plan.X, plan.y, prior, n_steps=plan.n_steps if n_steps is None else n_steps, rate=rate,
-        optimizer=optimizer if method in plan.quasi_newton else "adaptive", test=(plan.X_test, plan.y_test),
-        n_start=n_start, growth=growth, budget=budget, evaluate=False, clock=clock,
+    training = setting.Training(
+        n_steps=plan.n_steps if n_steps is None else n_steps, n_start=n_start, rate=rate,
+        optimizer=optimizer if method in plan.quasi_newton else "adaptive",
     )  # fmt: skip
+    watch = setting.Watch((plan.X_test, plan.y_test), growth, budget, evaluate=False, clock=clock)
+    found = setting.train(method, alpha, plan.X, plan.y, prior, training, watch)
     return Timed(found.course, found.optimum, found.notes)
 
 

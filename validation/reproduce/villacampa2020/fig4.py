@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from reference.villacampa2017.fit import Prior
 from validation import arguments, datasets
 from validation.datasets.splits import standardise, train_test_split
 from validation.ledger.marker import equation
@@ -20,11 +21,10 @@ from validation.reproduce.villacampa2020.fig3 import FIELDS, Timed
 
 
 def _run(
-    parts: Parts, method: str, alpha: float, n_classes: int, *, alike: bool, m: int, seed: int, **how: Any
+    parts: Parts, method: str, alpha: float, prior: Prior, training: setting.BatchTraining, watch: setting.Watch
 ) -> Timed:
-    prior = setting.start(parts.X, arguments.integer(m, "m", at_least=1), n_classes, seed, alike=alike)
-    test = parts.X_test, parts.y_test
-    found = setting.train_in_batches(method, alpha, parts.X, parts.y, prior, seed=seed, test=test, **how)
+    watch = watch._replace(test=(parts.X_test, parts.y_test))
+    found = setting.train_in_batches(method, alpha, parts.X, parts.y, prior, training, watch)
     return Timed(found.course, found.optimum, found.notes)
 
 
@@ -63,10 +63,9 @@ def mnist_experiment(
     clock : callable     seconds
     """
     n_classes = int(max(parts.y.max(), parts.y_test.max())) + 1
-    return _run(
-        parts, method, alpha, n_classes, alike=True, m=m, seed=seed, batch_size=batch_size, n_steps=n_steps, rate=rate,
-        growth=growth, budget=budget, clock=clock,
-    )  # fmt: skip
+    prior = setting.start(parts.X, arguments.integer(m, "m", at_least=1), n_classes, seed, alike=True)
+    training = setting.BatchTraining(batch_size=batch_size, n_steps=n_steps, rate=rate, seed=seed)
+    return _run(parts, method, alpha, prior, training, setting.Watch(growth=growth, budget=budget, clock=clock))
 
 
 @equation("villacampa2020", "u42-airline")
@@ -91,10 +90,9 @@ def airline_experiment(
     parts : Parts        2117068 rows and 10000 test rows in the paper; eight standardised attributes
     method, alpha, m, batch_size, n_steps, rate, growth, budget, seed, clock    as for digits
     """
-    return _run(
-        parts, method, alpha, 3, alike=False, m=m, seed=seed, batch_size=batch_size, n_steps=n_steps, rate=rate,
-        growth=growth, budget=budget, clock=clock,
-    )  # fmt: skip
+    prior = setting.start(parts.X, arguments.integer(m, "m", at_least=1), 3, seed)
+    training = setting.BatchTraining(batch_size=batch_size, n_steps=n_steps, rate=rate, seed=seed)
+    return _run(parts, method, alpha, prior, training, setting.Watch(growth=growth, budget=budget, clock=clock))
 
 
 @experiment(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -112,10 +112,20 @@ class Trained:
     """One of the four methods as a learner: a long first training, short ones after each addition."""
 
     def __init__(
-        self, method: str, alpha: float, *, n_inducing: int, n_first: int, n_next: int, seed: int, **options: Any
+        self,
+        method: str,
+        alpha: float,
+        *,
+        n_inducing: int,
+        n_first: int,
+        n_next: int,
+        seed: int,
+        training: setting.Training,
+        budget: float = np.inf,
     ) -> None:
-        self.method, self.alpha, self.n_inducing, self.seed, self.options = method, alpha, n_inducing, seed, options
-        self.n_first, self.n_next = n_first, n_next
+        self.method, self.alpha, self.n_inducing, self.seed = method, alpha, n_inducing, seed
+        self.n_first, self.n_next, self.training = n_first, n_next, training
+        self.watch = setting.Watch(budget=budget, evaluate=False)
         self.run: setting.Run | None = None
         self.prior: Prior | None = None
 
@@ -124,9 +134,8 @@ class Trained:
         if self.prior is None:
             self.prior = setting.start(X, self.n_inducing, 3, self.seed)
         steps = self.n_first if self.run is None else self.n_next
-        self.run = setting.train(
-            self.method, self.alpha, X, y, self.prior, n_steps=steps, before=self.run, evaluate=False, **self.options
-        )
+        training = self.training._replace(n_steps=steps)
+        self.run = setting.train(self.method, self.alpha, X, y, self.prior, training, self.watch, before=self.run)
         return not self.run.lost
 
     def probabilities(self, X: Array) -> Array:
@@ -189,8 +198,8 @@ def fig6(
                 every = []
                 for k in range(n_run):
                     learner = Trained(
-                        method, float(alpha), n_inducing=m, **steps, seed=k, optimizer=optimizer, rate=rate,
-                        budget=budget,
+                        method, float(alpha), n_inducing=m, **steps, seed=k, budget=budget,
+                        training=setting.Training(optimizer=optimizer, rate=rate),
                     )  # fmt: skip
                     every.append(
                         active_learning_experiment(

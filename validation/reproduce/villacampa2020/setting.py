@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -25,14 +24,15 @@ from fast.sparse_classes.training import train as train_run
 from reference.villacampa2017.fit import Prior
 from validation import arguments
 from validation.ledger.marker import equation
-from validation.quoting import shown
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2017.setting import (
     EPSILON,
     JITTER,
     LEARN,
     START,
+    WATCH,
     Course,
+    Watch,
     minibatches,
     smaller,
 )
@@ -55,7 +55,7 @@ OPTIMISER = (
     "q and priors take turns, a sweep of power EP or a natural-gradient step and an adaptive-rate step; the paper does "
     "so for PEP and has L-BFGS on q and priors together for the others: -o optimizer=lbfgs has it on the priors"
 )
-__all__ = ["ALPHAS", "EPSILON", "JITTER", "LEARN", "METHODS", "NAMES", "START", "Course", "smaller", "start"]
+__all__ = ["ALPHAS", "EPSILON", "JITTER", "LEARN", "METHODS", "NAMES", "START", "Course", "Watch", "smaller", "start"]
 
 
 class Run(NamedTuple):
@@ -184,85 +184,116 @@ def grown(before: Run, X: Array, y: Labels, damping: float = 0.5) -> Any:
     return new
 
 
+class Training(NamedTuple):
+    """How one method is trained on all data: q alone first, then q and the priors.
+
+    epsilon       probability of a random label
+    n_steps       updates of what is learned; of L-BFGS, iterations
+    n_start       steps of q before the priors move, all there are if nothing is learned; not for "lbfgs"
+    learn         names out of variance, lengthscales, noise, Z
+    optimizer     "adaptive": in turns with q; "lbfgs": q at its optimum for every step of the priors
+    rate          first rate of "adaptive"
+    damping, tolerance, max_iterations    of power EP; tolerance and steps of q for the others too
+    """
+
+    epsilon: float = EPSILON
+    n_steps: int = 500
+    n_start: int = 60
+    learn: Sequence[str] = LEARN
+    optimizer: str = "adaptive"
+    rate: float = 0.01
+    damping: float = 0.5
+    tolerance: float = 1e-3
+    max_iterations: int = 200
+
+    def settings(self, n: int) -> tuple[Settings | None, Settings | None]:
+        """Of q alone, and of q and the priors; None where that is left out."""
+        first = together = None
+        if self.n_start:
+            first = settings_of(n, ClassTraining(max_iterations=self.n_start, tolerance=self.tolerance))
+        if self.learn:
+            quasi_newton = self.optimizer == "lbfgs"
+            options = ClassTraining(
+                max_iterations=self.max_iterations,
+                learn=self.learn,
+                optimizer=self.optimizer,
+                n_steps=self.n_steps,
+                tolerance=self.tolerance,
+                scheme="outer" if quasi_newton else "inner-approximate",
+                rate=None if quasi_newton else self.rate,
+            )
+            together = settings_of(n, options)
+        return first, together
+
+
+class BatchTraining(NamedTuple):
+    """How one method is trained on mini-batches: Adam on the priors, and on q but for PEP, whose factors are refined.
+
+    epsilon       probability of a random label
+    batch_size    rows of a mini-batch; those of an epoch are a partition of the data
+    n_steps       mini-batches
+    learn         names out of variance, lengthscales, noise, Z
+    rate          of Adam; its default is the paper's choice
+    damping       of power EP
+    seed          of the mini-batches
+    """
+
+    epsilon: float = EPSILON
+    batch_size: int = 200
+    n_steps: int = 1000
+    learn: Sequence[str] = LEARN
+    rate: float = 0.001
+    damping: float = 0.5
+    seed: int = 0
+
+
+TRAINING, BATCH_TRAINING = Training(), BatchTraining()
+
+
 def train(
     method: str,
     alpha: float,
     X: Array,
     y: Labels,
     prior: Prior,
-    *,
-    epsilon: float = EPSILON,
-    n_steps: int = 500,
-    n_start: int = 60,
-    learn: Sequence[str] = LEARN,
-    optimizer: str = "adaptive",
-    rate: float = 0.01,
-    damping: float = 0.5,
-    tolerance: float = 1e-3,
-    max_iterations: int = 200,
+    training: Training = TRAINING,
+    watch: Watch = WATCH,
     before: Run | None = None,
-    test: tuple[Array, Labels] | None = None,
-    growth: float = 1.3,
-    budget: float = np.inf,
-    evaluate: bool = True,
-    clock: Callable[[], float] = time.perf_counter,
 ) -> Run:
-    """Train one method on all data: q alone first, then q and the priors.
+    """Train one method on all data.
 
     An energy that grows without bound, and a run that cannot begin, end with `optimum` "none: why". Where ascent with
     adaptive rates leaves the range of the priors it is begun again with a tenth of the rate, twice at most.
 
     Parameters
     ----------
-    method : str           pep, apep, arpep or rpapep
-    alpha : float          in [0, 1]
-    X, y                   training rows; inputs standardised
-    prior : Prior          where it starts
-    epsilon : float        probability of a random label
-    n_steps : int          updates of what is learned; of L-BFGS, iterations
-    n_start : int          steps of q before the priors move, all there are if nothing is learned; not for "lbfgs"
-    learn : names          out of variance, lengthscales, noise, Z
-    optimizer : str        "adaptive": in turns with q; "lbfgs": q at its optimum for every step of the priors
-    rate : float           first rate of "adaptive"
-    damping, tolerance, max_iterations    of power EP; tolerance and steps of q for the others too
-    before : Run           continue it on these rows, of which it knows the first
-    test : (X, y)          held-out rows for scores
-    growth : float         > 1: scores after the first step and whenever training time has grown by this factor
-    budget : float         seconds of training; the run ends with the step that spends them
-    evaluate : bool        log evidence at the end
-    clock : callable       seconds
+    method : str     pep, apep, arpep or rpapep
+    alpha : float    in [0, 1]
+    X, y             training rows; inputs standardised
+    prior : Prior    where it starts
+    training         how
+    watch            what is measured
+    before : Run     continue it on these rows, of which it knows the first
     """
-    arguments.choice(optimizer, OPTIMIZERS, "optimizer")
+    optimizer = arguments.choice(training.optimizer, OPTIMIZERS, "optimizer")
+    learning, damping = bool(training.learn), training.damping
     again: tuple[float, ...] = ()
     while True:
-        record = Recorder(test, growth, budget, clock, quasi_newton=optimizer == "lbfgs" and bool(learn))
-        record.in_turns = optimizer == "adaptive" and bool(learn)
+        record = Recorder(watch, quasi_newton=optimizer == "lbfgs" and learning)
+        record.in_turns = optimizer == "adaptive" and learning
         record.begin()
         if before is None:
-            run = begin(method, alpha, X, y, prior, epsilon=epsilon, damping=damping)
+            run = begin(method, alpha, X, y, prior, epsilon=training.epsilon, damping=damping)
         else:
             run = grown(before, X, y, damping)
-        settings = None
-        if learn:
-            options = ClassTraining(
-                max_iterations=max_iterations,
-                learn=learn,
-                optimizer=optimizer,
-                n_steps=n_steps,
-                tolerance=tolerance,
-                scheme="outer" if optimizer == "lbfgs" else "inner-approximate",
-                rate=None if optimizer == "lbfgs" else rate,
-            )
-            settings = settings_of(y.size, options)
-        first = None
-        if n_start:
-            first = settings_of(y.size, ClassTraining(max_iterations=n_start, tolerance=tolerance))
-        wanted = not learn or (before is None and optimizer != "lbfgs")
+        first, settings = training.settings(y.size)
+        wanted = not learning or (before is None and optimizer != "lbfgs")
         reason, optimum, diverged = _through(run, first if wanted else None, settings, record)
         record.pause()
         if not diverged or optimizer == "lbfgs" or len(again) == _RESTARTS:
-            return ended(record, method, alpha, run, reason, optimum, evaluate=evaluate)._replace(restarts=again)
-        again, rate = (*again, rate), rate / 10.0
+            end = ended(record, method, alpha, run, reason, optimum)
+            return end._replace(restarts=again)
+        again, training = (*again, training.rate), training._replace(rate=training.rate / 10.0)
 
 
 def _through(run: Any, first: Settings | None, settings: Settings | None, record: Recorder) -> tuple[str, str, bool]:
@@ -290,44 +321,29 @@ def train_in_batches(
     X: Array,
     y: Labels,
     prior: Prior,
-    *,
-    epsilon: float = EPSILON,
-    batch_size: int = 200,
-    n_steps: int = 1000,
-    learn: Sequence[str] = LEARN,
-    rate: float = 0.001,
-    damping: float = 0.5,
-    seed: int = 0,
-    test: tuple[Array, Labels] | None = None,
-    growth: float = 1.3,
-    budget: float = np.inf,
-    clock: Callable[[], float] = time.perf_counter,
+    training: BatchTraining = BATCH_TRAINING,
+    watch: Watch = WATCH,
 ) -> Run:
-    """Train one method on mini-batches: Adam on the priors, and on q but for PEP, whose factors are refined.
+    """Train one method on mini-batches; the log evidence of all data is not computed.
 
     Parameters
     ----------
-    method, alpha, X, y, prior, epsilon, learn    as for `train`
-    batch_size : int       rows of a mini-batch; those of an epoch are a partition of the data
-    n_steps : int          mini-batches
-    rate : float           of Adam; its default is the paper's choice
-    damping : float        of power EP
-    seed : int             of the mini-batches
-    test, growth, budget, clock    as for `train`
+    method, alpha, X, y, prior, watch    as for `train`
+    training                             how
     """
     arguments.choice(method, METHODS, "method")
-    record = Recorder(test, growth, budget, clock, quasi_newton=False)
-    batches = minibatches(y.size, batch_size, n_steps, seed)
+    record = Recorder(watch._replace(evaluate=False), quasi_newton=False)
+    batches = minibatches(y.size, training.batch_size, training.n_steps, training.seed)
     common: dict[str, Any] = {
-        "batches": batches, "n_steps": n_steps, "learn": tuple(learn), "rate": rate, "alpha": alpha,
-        "epsilon": epsilon, "evaluate": False, "callback": record, "optimizer": "adam",
+        "batches": batches, "n_steps": training.n_steps, "learn": tuple(training.learn), "rate": training.rate,
+        "alpha": alpha, "epsilon": training.epsilon, "evaluate": False, "callback": record, "optimizer": "adam",
     }  # fmt: skip
     data, start_at = values.Data(X, y, prior.Z.shape[0]), values.Prior(*prior)
     record.begin()
     try:
         posterior: Any
         if method == "pep":
-            posterior = pep.fit(data, start_at, pep.PEPOptions(scheme="inner", damping=damping, **common))
+            posterior = pep.fit(data, start_at, pep.PEPOptions(scheme="inner", damping=training.damping, **common))
         else:
             posterior = apep.fit(data, start_at, apep.EnergyOptions(energy=method, **common))
         run, reason = posterior.run, posterior.trained.reason
@@ -335,14 +351,14 @@ def train_in_batches(
         assert record.last is not None  # raised by it
         run, reason = record.last.run, str(error)
     record.pause()
-    return ended(record, method, alpha, run, reason, "", evaluate=False)
+    return ended(record, method, alpha, run, reason, "")
 
 
-def ended(record: Recorder, method: str, alpha: float, run: Any, reason: str, optimum: str, *, evaluate: bool) -> Run:
+def ended(record: Recorder, method: str, alpha: float, run: Any, reason: str, optimum: str) -> Run:
     """What a run has come to, its last scores included."""
     unbounded = getattr(run, "unbounded", None)
     optimum = optimum or unbounded or ""
-    value = run.log_evidence() if evaluate and not optimum else None
+    value = run.log_evidence() if record.watch.evaluate and not optimum else None
     course = None if optimum else record.finish(run)
     return Run(method, alpha, run, value, optimum, reason, course, record.count, record.trained)
 
@@ -354,20 +370,8 @@ class EnoughError(Exception):
 class Recorder:
     """A callback that scores a run at growing times, with the clock stopped, and ends it when there is enough."""
 
-    def __init__(
-        self,
-        test: tuple[Array, Labels] | None,
-        growth: float,
-        budget: float,
-        clock: Callable[[], float],
-        *,
-        quasi_newton: bool,
-    ) -> None:
-        if not growth > 1.0:
-            raise ValueError(f"growth: found {shown(growth)}, expected a factor > 1")
-        if not budget > 0.0:
-            raise ValueError(f"budget: found {shown(budget)}, expected seconds > 0")
-        self.test, self.growth, self.budget, self.clock = test, growth, budget, clock
+    def __init__(self, watch: Watch, *, quasi_newton: bool) -> None:
+        self.watch = watch.checked()
         self.quasi_newton, self.best, self.in_turns = quasi_newton, -np.inf, False
         self.trained, self.resumed, self.count = 0.0, 0.0, 0
         self.rows: list[tuple[int, float, float, float]] = []
@@ -375,40 +379,47 @@ class Recorder:
 
     def begin(self) -> None:
         """The clock runs."""
-        self.resumed = self.clock()
+        self.resumed = self.watch.clock()
 
     def pause(self) -> None:
         """The clock stands."""
-        self.trained += self.clock() - self.resumed
-        self.resumed = self.clock()
+        self.trained += self.watch.clock() - self.resumed
+        self.resumed = self.watch.clock()
 
     def __call__(self, progress: Progress) -> None:
         """One step is made."""
-        self.trained += self.clock() - self.resumed
+        self.trained += self.watch.clock() - self.resumed
         self.last, self.count = progress, self.count + 1
         unbounded = getattr(progress.run, "unbounded", None)
         if unbounded is not None and not self.quasi_newton:
-            self.resumed = self.clock()
+            self.resumed = self.watch.clock()
             raise EnoughError(unbounded)
         if self.in_turns and getattr(progress.run, "steps", 0) >= _BEFORE_SEARCH:
             progress.run.rebuild()
         # a line search also looks at worse places
-        shown = not self.quasi_newton or progress.log_evidence >= self.best
+        better = not self.quasi_newton or progress.log_evidence >= self.best
         self.best = max(self.best, progress.log_evidence) if self.quasi_newton else self.best
-        if self.test is not None and shown and (not self.rows or self.trained >= self.growth * self.rows[-1][1]):
+        if (
+            self.watch.test is not None
+            and better
+            and (not self.rows or self.trained >= self.watch.growth * self.rows[-1][1])
+        ):
             self._score(progress.run)
-        self.resumed = self.clock()
-        if self.trained >= self.budget:
-            raise EnoughError(f"{self.budget:g} seconds spent after {self.count} steps")
+        self.resumed = self.watch.clock()
+        if self.trained >= self.watch.budget:
+            raise EnoughError(f"{self.watch.budget:g} seconds spent after {self.count} steps")
+
+    def _due(self) -> bool:
+        return not self.rows or self.trained >= self.watch.growth * self.rows[-1][1]
 
     def _score(self, run: Any) -> None:
-        assert self.test is not None
-        p = np.asarray(predict_robust(run.points, run.law, self.test[0], epsilon_of(run)).probabilities)
-        self.rows.append((self.count, self.trained, *scores(p, self.test[1])))
+        assert self.watch.test is not None
+        p = np.asarray(predict_robust(run.points, run.law, self.watch.test[0], epsilon_of(run)).probabilities)
+        self.rows.append((self.count, self.trained, *scores(p, self.watch.test[1])))
 
     def finish(self, run: Any) -> Course | None:
         """The course with the end of the run as its last row."""
-        if self.test is None:
+        if self.watch.test is None:
             return None
         if not self.rows or self.rows[-1][0] != self.count or self.quasi_newton:
             self._score(run)

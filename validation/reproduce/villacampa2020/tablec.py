@@ -138,10 +138,10 @@ def baseline_comparison(
 
     def powered(name: str) -> setting.Run:
         if name not in runs:
-            runs[name] = setting.train(
-                "pep", float(name.split()[1]), plan.X, plan.y, prior, n_steps=n_steps, rate=rate, budget=budget,
-                evaluate=False, clock=clock,
-            )  # fmt: skip
+            training = setting.Training(n_steps=n_steps, rate=rate)
+            watch = setting.Watch(budget=budget, evaluate=False, clock=clock)
+            alpha = float(name.split()[1])
+            runs[name] = setting.train("pep", alpha, plan.X, plan.y, prior, training, watch)
             notes.extend(runs[name].notes)
         return runs[name]
 
