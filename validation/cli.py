@@ -110,7 +110,7 @@ later(app, "truth", "Make a truth file with its evidence card; exit 1 if the gat
       "disagrees.", _truth)  # fmt: skip
 later(app, "judge", "Judge a program of your own on every question that its method allows; exit 1 if it disagrees.",
       _judge)  # fmt: skip
-later(app, "claims", "Count what the papers claim by what was found of it, list the claims of one, or show one.",
+later(app, "claims", "Count the claims of the papers by state, list those of one paper, or show one of them.",
       _claims)  # fmt: skip
 later(app, "reproduce", "Run an experiment of a paper again and set what it prints beside what comes out here.",
       _reproduce)  # fmt: skip

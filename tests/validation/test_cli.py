@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from validation import Problem, Solution, catalogue, cli, options, problems, solve
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ["verify", "audit", "data", "bench", "problems", "solve", "compare", "methods"]
+COMMANDS = ["verify", "audit", "claims", "data", "bench", "problems", "solve", "compare", "methods"]
 THREADS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
 
 

@@ -43,6 +43,8 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("verify", "--problem", "no {text}", "--output", "{text}"),
     ("audit", "no {text}"),
     ("audit", "wenzel2019:{text}", "--output", "{text}", "--check", "no/such"),
+    ("claims", "{text}"),
+    ("claims", "wenzel2019:{text}", "--state", "{text}"),
     ("bench", "no {text}"),
     ("truth", "no {text}"),
     ("truth", "toy", "--method", "no {text}"),
