@@ -250,7 +250,8 @@ def _check(where: str, claim: Claim) -> None:
         value = getattr(claim, key)
         positive = key in ("printed_error", "unit", "ours_error")
         if value is not None and (not math.isfinite(value) or (positive and value < 0.0)):
-            raise ValueError(f"{where}: {key}: found {value!r}, expected a finite number{' >= 0' if positive else ''}")
+            expected = f"a finite number{' >= 0' if positive else ''}"
+            raise ValueError(f"{where}: {key}: found {shown(value)}, expected {expected}")
     if claim.kind == "cell" and claim.printed is None:
         raise ValueError(f"{where}: found a cell without 'printed', expected the printed number")
     if claim.kind != "cell" and not claim.decides:
@@ -275,7 +276,7 @@ def _check_verdict(where: str, claim: Claim) -> None:
         raise ValueError(f"{where}: found {', '.join(given)} of an open claim, expected a state that is decided")
     for key in _NEEDS[claim.state]:
         if not getattr(claim, key):
-            raise ValueError(f"{where}: found {claim.state!r} without {key!r}, expected it")
+            raise ValueError(f"{where}: found {shown(claim.state)} without {key!r}, expected it")
     if claim.state not in (REPRODUCED, DIFFERS):
         return
     numbers = [key for key in _NUMBERS if getattr(claim, key) is not None]
@@ -283,13 +284,14 @@ def _check_verdict(where: str, claim: Claim) -> None:
         missing = [key for key in _NUMBERS if key not in numbers]
         if missing:
             needed = ", ".join(_NUMBERS)
-            raise ValueError(f"{where}: found {claim.state!r} without {', '.join(missing)}, expected {needed}")
+            raise ValueError(f"{where}: found {shown(claim.state)} without {', '.join(missing)}, expected {needed}")
         assert claim.z is not None
         if (abs(claim.z) <= Z_LIMIT) != (claim.state == REPRODUCED):
             side = "<=" if claim.state == REPRODUCED else ">"
-            raise ValueError(f"{where}: found {claim.state!r} with z = {claim.z:g}, expected |z| {side} {Z_LIMIT:g}")
+            expected = f"|z| {side} {Z_LIMIT:g}"
+            raise ValueError(f"{where}: found {shown(claim.state)} with z = {claim.z:g}, expected {expected}")
     elif not claim.test:
-        raise ValueError(f"{where}: found {claim.state!r} without 'test', expected what was compared")
+        raise ValueError(f"{where}: found {shown(claim.state)} without 'test', expected what was compared")
 
 
 def load(folder: Traversable | None = None) -> dict[str, Claims]:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import t as student
 
 from validation.claims.inventory import OPEN, STANDARD_DEVIATION, Claim
+from validation.quoting import shown
 from validation.reproduce.verdicts import verdict, z_of
 
 CONFIDENCE = 0.95
@@ -67,9 +68,10 @@ def decided(claim: Claim, ours: float, ours_error: float, command: str, *, reaso
                               an error below zero, or for a difference without a reason
     """
     if claim.state != OPEN:
-        raise ValueError(f"claim: found {claim.address} in the state {claim.state!r}, expected an open one")
+        raise ValueError(f"claim: found {claim.address} in the state {shown(claim.state)}, expected an open one")
     if not (math.isfinite(ours) and math.isfinite(ours_error) and ours_error >= 0.0):
-        raise ValueError(f"ours: found {ours!r} ± {ours_error!r}, expected finite numbers, the error not below zero")
+        given = f"{shown(ours)} ± {shown(ours_error)}"
+        raise ValueError(f"ours: found {given}, expected finite numbers, the error not below zero")
     error = printed_error(claim)
     assert claim.printed is not None
     exact = ours_error == 0.0 and error == 0.0 and not claim.unit
