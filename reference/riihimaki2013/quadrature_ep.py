@@ -47,6 +47,7 @@ def lambda_from_moments(tilted_cov_g: Array, cavity_cov: Array, B: Array) -> Arr
     return inverted(tilted_cov_g, "tilted Σ_g") - inverted(cavity_covariance_g(cavity_cov, B), "Σ_g")
 
 
+@equation("riihimaki2013", "u3.3-cavity-g")
 def cavity_covariance_g(cavity_cov: Array, B: Array) -> Array:
     """Σ_g = B'Σ_{-i}B + 11' below (19) of riihimaki2013: cavity_cov (c, c) is Σ_{-i}, B (c, c-1) is B_i."""
     return B.T @ cavity_cov @ B + np.ones((B.shape[1], B.shape[1]))

@@ -56,8 +56,9 @@ def selector(c: int, y_i: int) -> Array:
     return np.delete(np.eye(c), y_i, axis=1)
 
 
+@equation("riihimaki2013", "u3.2.2-B")
 def difference_matrix(c: int, y_i: int) -> Array:
-    """B_i = e_y 1' - E_{-y} (c, c-1) below (9) of riihimaki2013; c the number of classes, y_i the label."""
+    """B_i = H'B̃_i = e_y 1' - E_{-y} (c, c-1) below (9) of riihimaki2013; c the number of classes, y_i the label."""
     e_y = np.eye(c)[:, [y_i]]
     return e_y @ np.ones((1, c - 1)) - selector(c, y_i)
 

@@ -11,6 +11,7 @@ from scipy.stats import norm
 from reference.riihimaki2013._truncated import truncated_gaussian
 from reference.riihimaki2013.errata import lambda_from_moments_as_printed
 from reference.riihimaki2013.quadrature_ep import (
+    cavity_covariance_g,
     diagonal_lambda,
     lambda_from_moments,
     qiep_tilted_moments,
@@ -41,6 +42,18 @@ def s(model):
     model.hat_cov = np.linalg.inv(np.linalg.inv(model.cov_g) + model.Lambda)
     model.hat_mean = model.hat_cov @ (np.linalg.solve(model.cov_g, model.mean_g) + model.xi)
     return model
+
+
+@pytest.mark.verifies("riihimaki2013", "u3.3-cavity-g", route="covariance of g = B̃'w")
+def test_cavity_covariance_of_the_differences(s):
+    np.testing.assert_allclose(cavity_covariance_g(s.cavity_cov, s.B), s.cov_g, **TIGHT)
+    for a in range(2):  # and entry by entry: g_j = f_y - f_j + u
+        for b in range(2):
+            j, k = np.delete(np.arange(3), Y)[[a, b]]
+            S = s.cavity_cov
+            assert cavity_covariance_g(S, s.B)[a, b] == pytest.approx(
+                S[Y, Y] - S[Y, k] - S[j, Y] + S[j, k] + 1.0, rel=1e-12, abs=0
+            )
 
 
 @pytest.mark.verifies("riihimaki2013", "18", "20", route="the Gaussian of g multiplied by its own quadratic factor")

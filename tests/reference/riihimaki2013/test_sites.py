@@ -149,6 +149,18 @@ def test_covariance_of_the_augmented_form(model):
     np.testing.assert_allclose(tilted_covariance_augmented(w.Sigma_w, w.B_tilde, s.alpha[0]), cov[:3, :3], **TIGHT)
 
 
+@pytest.mark.parametrize("c", [2, 3, 5])
+@pytest.mark.verifies("riihimaki2013", "u3.2.2-B", route="differences of latent values, entry by entry")
+def test_the_map_to_differences(rng, c):
+    f = rng.normal(size=c)
+    for y in range(c):
+        B = difference_matrix(c, y)
+        assert B.shape == (c, c - 1)
+        np.testing.assert_allclose(B.T @ f, [f[y] - f[j] for j in range(c) if j != y], rtol=1e-14, atol=1e-15)
+        zero = augmented_tilted(np.zeros(c), np.eye(c), y)
+        np.testing.assert_array_equal(B, zero.B_tilde[:c])  # H'B̃: the rows of f
+
+
 @pytest.mark.verifies("riihimaki2013", "10", route="(9), and the second line of the display")
 def test_two_forms_of_the_tilted_covariance(model):
     s = model
