@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.checks import resumed
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.learning import tiny
 from validation.problem import Problem
@@ -153,15 +154,10 @@ _BATCHES = ((0, 3, 5), (1, 6), (2, 7, 4))
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.methods.x_gpc_svi import fit
-
     asked = tiny("logit")
     X, y = np.array([[0.4, -0.3], [-1.1, 0.6], [0.2, 1.3]]), np.array([1, 0, 0])
-    assert asked.Z is not None
-    found = fit(
-        asked.X, asked.y, float(asked.variance[0]), asked.lengthscales[0], float(asked.noise[0]),
-        float(asked.jitter[0]), asked.Z[0], batches=_BATCHES * 40, rate=0.05, holdout=(X, y), holdout_every=3,
-    )  # fmt: skip
+    options = {"batches": _BATCHES * 40, "rate": 0.05, "holdout": (X, y), "holdout_every": 3}
+    found = resumed.fit(resumed.Run("until scores stand still", "x-gpc-svi", "x_gpc_svi", "logit", options))
     scores = np.asarray(found.holdout_scores)
     for k in (0, 1, len(scores) - 1):
         after = context.solve("fast", "x-gpc-svi", asked.replace(name=f"scored {k}", X_test=X),

@@ -175,6 +175,15 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             yield _held(g[0] / scale, first / scale, 1e-5, f"by means; {why}", left)
             scale = float(np.abs(curvature).max())
             yield _held(c[0] / scale, curvature / scale, 1e-5, f"twice by means; {why}", left)
+        wide = 1e-3 * np.where(var[0] > 0.0, var[0], np.nan)  # a point mass has no variance to be narrower
+        by_var = np.full(C, np.nan)
+        for k in np.flatnonzero(var[0] > 0.0):
+            up, down = (log_largest(mean[0], var[0] + a * wide[k] * np.eye(C)[k], label) for a in (1.0, -1.0))
+            by_var[k] = (up - down) / (2.0 * wide[k])
+        sharp = np.isnan(by_var) | (np.abs(by_var) * wide < 1e-12)  # differences of which rounding is a part
+        scale = float(np.abs(np.where(sharp, 0.0, by_var)).max())
+        gap = np.where(sharp, 0.0, fast.by_variance[0] - by_var) / scale
+        yield _held(gap, np.zeros(C), 1e-5, f"by variances; differences of a thousandth of each; {told}", "fast")
         wanted = own.curvature + own.first**2
         yield _held(own.second, wanted, 1e-8, f"P'' over P is that of log P and its slope squared; {told}", "reference")
         yield _held(_largest.log_largest(mean, var, y)[0], value, EXACT, f"log P alone; {told}", "reference")
