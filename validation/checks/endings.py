@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import log_ndtr
 
 from validation.checks import resumed
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
@@ -212,3 +213,37 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             right &= found.reason == f"step {end}: the estimate of the bound has been falling without end"
         why = f"a fall of {fall:g} nat a datum and step, learning {learn}: ends at {end or 200}"
         yield _wrong(not right, why, "fast", "ends elsewhere")
+
+
+# -- the peak that a sampler starts from --------------------------------------------------------------------------
+
+
+@check(
+    "identity/gibbs-pairwise/peak",
+    paper="villacampa2017",
+    question="Does the pairwise sampler start at the mode of its posterior, with the root of the precision there?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from gibbs.models.pairwise import _peak
+
+    rng = np.random.default_rng(31)
+    for size in (0.5, 5.0, 60.0):  # of the loadings, each row by a factor of its own besides
+        loadings = size * rng.standard_normal((9, 4)) * np.exp(rng.standard_normal((9, 1)))
+        found = _peak(loadings)
+        z = loadings @ found.mode
+        hazard = np.exp(-0.5 * z * z - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
+        precision = np.eye(4) + (loadings.T * (hazard * (hazard + z))) @ loadings
+        gradient = np.linalg.solve(precision, loadings.T @ hazard - found.mode)
+        # in units of the posterior's deviations; Newton's steps end at 1e-9 of them
+        gap = float(np.sqrt(gradient @ precision @ gradient))
+        yield Compared(gap, 1e-7, f"loadings of size {size:g}: the gradient there, in standard deviations", "gibbs",
+                       "definition", "standard deviations")  # fmt: skip
+        scale = float(np.abs(precision).max())
+        gap = float(np.abs(found.R @ found.R.T - precision).max()) / scale
+        yield Compared(gap, 1e-9, "dense products of nine rows", "gibbs", "definition", "relative difference")
+        gap = float(np.abs(found.turned @ found.R.T - loadings).max()) / float(np.abs(loadings).max())
+        gap = max(gap, float(np.abs(found.inverse @ found.R - np.eye(4)).max()))
+        gap = max(gap, float(np.abs(found.centre - z).max()) / max(1.0, float(np.abs(z).max())))
+        yield Compared(gap, 1e-9, "what is made of it: products with the root", "gibbs", "definition",
+                       "relative difference")  # fmt: skip
