@@ -129,7 +129,7 @@ class SEPClassifier(SteppingClassifier):
     def _continue(self) -> TiedStream:
         """From where `fit` ended."""
         run = self.posterior_.run
-        return self._stream(run.points, self._fit_learned, law=run.law, class_counts=self._fit_counts)
+        return self._stream(run.points, self._fit_learned, q=run.q, class_counts=self._fit_counts)
 
     def _stream(self, points: InducingClasses, learn: tuple[str, ...], **state: Any) -> TiedStream:
         rate = float(self.learning_rate)

@@ -130,7 +130,7 @@ def log_norms(posterior: EnergyPosterior) -> FloatArray:
     posterior    from `fit`
     """
     run = posterior.run
-    return np.concatenate([found.value for _, found in run.seen(run.energy.laws(run.law).data)])
+    return np.concatenate([found.value for _, found in run.seen(run.energy.distributions(run.q).data)])
 
 
 @Blocks.checks
@@ -144,4 +144,4 @@ def predict(posterior: EnergyPosterior, X_test: Any, *, block_size: int = 1024) 
     block_size : int     test points at a time
     """
     run = posterior.run
-    return predict_robust(run.points, run.law, X_test, run.epsilon, block_size=block_size)
+    return predict_robust(run.points, run.q, X_test, run.epsilon, block_size=block_size)

@@ -76,20 +76,20 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
     n_draws : int    >= 2
     seed : int       of the draws
     """
-    run, law = posterior.run, posterior.run.law
+    run, q = posterior.run, posterior.run.q
     alpha, n, C = run.energy.alpha, run.data.n, run.points.n_classes
     rng = np.random.default_rng(seed)
     z = rng.standard_normal((n_draws, C, run.points.m))
     xi = rng.standard_normal((n_draws, n, C))
-    mean, cov = run.points.inducing_moments(law)
+    mean, cov = run.points.inducing_moments(q)
     root = cholesky_of_all(cov, "covariance of q(u)", "raise jitter")
     own = np.zeros(n_draws)  # log of all tied factors together, at the draws
     whitened = []
     for k in range(C):
         L = run.points.chol_K[run.points.kind[k]]
         v = solve_stack(L, mean[k][:, None] + root[k] @ z[:, k].T)  # (m, n_draws)
-        tied = law.precision[k] - np.eye(v.shape[0])
-        own += law.shift[k] @ v - 0.5 * np.einsum("md,md->d", v, tied @ v)
+        tied = q.precision[k] - np.eye(v.shape[0])
+        own += q.shift[k] @ v - 0.5 * np.einsum("md,md->d", v, tied @ v)
         whitened.append(v)
     low, high = robust_logs(run.epsilon, C)
     log_norm, relative = np.empty(n), np.zeros(n)
@@ -113,5 +113,5 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
     missing = int(np.count_nonzero(~np.isfinite(log_norm)))
     if missing:
         return Sampled(None, log_norm, float("nan"), missing)
-    prior = 0.5 * float(law.shift_norm.sum() - law.log_det.sum())  # G(q) - G(p)
+    prior = 0.5 * float(q.shift_norm.sum() - q.log_det.sum())  # G(q) - G(p)
     return Sampled(-prior - float(log_norm.sum()), log_norm, float(np.sqrt(relative.sum())), 0)

@@ -110,7 +110,7 @@ def latents(posterior: EPPosterior) -> Latents:
     mean, var = np.empty((n, C)), np.empty((n, C))
     norm = []
     for block in run.data.blocks(run.points):
-        moments, sites = run.law.project(block.view), run.of(block.part)
+        moments, sites = run.q.project(block.view), run.of(block.part)
         mean[block.part], var[block.part] = run.factors.latents(block.y, moments, block.view.cond_var, sites)
         norm.append(run.factors.visit(block.y, moments, block.view.cond_var, sites).log_norm)
     return Latents(mean, var, np.concatenate(norm))
@@ -126,4 +126,4 @@ def predict(posterior: EPPosterior, X_test: Any, *, block_size: int = 1024) -> C
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    return predict_classes(posterior.run.points, posterior.run.law, X_test, block_size=block_size)
+    return predict_classes(posterior.run.points, posterior.run.q, X_test, block_size=block_size)

@@ -105,4 +105,4 @@ def predict(posterior: GFITCPosterior, X_test: Any, *, block_size: int = 1024) -
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    return predict_classes(posterior.run.points, posterior.run.law, X_test, block_size=block_size)
+    return predict_classes(posterior.run.points, posterior.run.q, X_test, block_size=block_size)

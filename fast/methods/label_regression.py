@@ -32,7 +32,7 @@ from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import Swept
 from fast.sparse_classes.inference import predict_robust, start
 from fast.sparse_classes.projections import (
-    ClassLaw,
+    ClassDistribution,
     ClassView,
     InducingClasses,
     PointGradients,
@@ -81,13 +81,13 @@ class LabelRun:
                 )
             add_projected(precision, shift, block.view, 1.0 / s, label_targets(block.y, points.n_classes) / s)
             constant += float(np.log(s).sum()) + s.size * _LOG_2PI
-        self.law = ClassLaw.of(precision, shift)
-        self.value = regression_evidence(self.law, constant, self._misfit())
+        self.q = ClassDistribution.of(precision, shift)
+        self.value = regression_evidence(self.q, constant, self._misfit())
 
     def _residuals(self, view: ClassView, y: IntArray) -> FloatArray:
         targets = label_targets(y, self.points.n_classes)
         for k, kind in enumerate(self.points.kind):
-            targets[:, k] -= view.rows[kind] @ self.law.weights[k]
+            targets[:, k] -= view.rows[kind] @ self.q.weights[k]
         return targets
 
     def _misfit(self) -> float:
@@ -112,8 +112,8 @@ class LabelRun:
 
     def gradient(self) -> PointGradients:
         """Gradient of the evidence in the priors. Time O(C n m (m + d) + C m^3)."""
-        points, law = self.points, self.law
-        spread = [law.spread(k) for k in range(points.n_classes)]
+        points, q = self.points, self.q
+        spread = [q.spread(k) for k in range(points.n_classes)]
         pull = PullBack(points)
         by_K = [np.zeros((points.m, points.m)) for _ in spread]
         for block in self.data.blocks(points, with_cross=True):
@@ -124,7 +124,7 @@ class LabelRun:
                 a = view.rows[kind]
                 moved = a @ spread[k]
                 var[:, k] = np.einsum("bm,bm->b", a, moved)
-                W = (np.multiply.outer(r[:, k], law.weights[k]) - moved) / s[:, k, None]
+                W = (np.multiply.outer(r[:, k], q.weights[k]) - moved) / s[:, k, None]
                 crossed = 0.25 * (W.T @ a)
                 by_K[k] += crossed + crossed.T
                 parts.append(W)
@@ -139,12 +139,12 @@ class LabelRun:
         hyper            parameters of the classes
         Z : (C, m, d)
         """
-        before = self.points, self.law, self.value
+        before = self.points, self.q, self.value
         self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=True)
         try:
             self.rebuild()
         except (ValueError, NotPositiveDefiniteError):
-            self.points, self.law, self.value = before
+            self.points, self.q, self.value = before
             raise
 
     def state(self) -> dict[str, Any]:
@@ -190,9 +190,9 @@ def uncertainty(run: LabelRun) -> float:
         return bound
 
     def answers(at: LabelRun) -> list[FloatArray]:
-        seen = [data_moments(at.law, block.view) for block in at.data.blocks(at.points)]
+        seen = [data_moments(at.q, block.view) for block in at.data.blocks(at.points)]
         mean, var = (np.concatenate([getattr(part, name) for part in seen]) for name in ("mean", "var"))
-        return [np.array([at.value]), *at.points.inducing_moments(at.law), mean, var]
+        return [np.array([at.value]), *at.points.inducing_moments(at.q), mean, var]
 
     centre, change = answers(run), 0.0
     for up, across in _SHIFTS:
@@ -209,16 +209,16 @@ def uncertainty(run: LabelRun) -> float:
 
 
 @equation("villacampa2020", "u46-label-regression")
-def regression_evidence(law: ClassLaw, constant: float, misfit: float) -> float:
+def regression_evidence(q: ClassDistribution, constant: float, misfit: float) -> float:
     """-(constant + log|P| + misfit + p'p)/2 over all classes: log density of the targets. Appendix C.
 
     Parameters
     ----------
-    law                 q(v)
+    q                   q(v)
     constant : float    sum of log 2 pi s
     misfit : float      sum of r^2/s
     """
-    return -0.5 * (constant + misfit + float(law.log_det.sum()) + float((law.weights**2).sum()))
+    return -0.5 * (constant + misfit + float(q.log_det.sum()) + float((q.weights**2).sum()))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -295,4 +295,4 @@ def predict(posterior: LabelPosterior, X_test: Any, *, block_size: int = 1024) -
     block_size : int     test points at a time
     """
     run = posterior.run
-    return predict_robust(run.points, run.law, X_test, posterior.epsilon, block_size=block_size)
+    return predict_robust(run.points, run.q, X_test, posterior.epsilon, block_size=block_size)

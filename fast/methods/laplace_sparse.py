@@ -139,7 +139,7 @@ def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentL
 def predict(
     posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:
-    """Latent law and E[softmax(f*)] over C - 1 differences, by 4096 points of Sobol's sequence.
+    """Latent distribution and E[softmax(f*)] over C - 1 differences, by 4096 points of Sobol's sequence.
 
     Parameters
     ----------
@@ -155,8 +155,8 @@ def predict(
         product_rule(C - 1, prediction_nodes, "prediction_nodes")
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
     for start, stop in block_edges(t, inputs.count("block_size", block_size)):
-        law = latent_law(posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
-        found = normalised(law, softmax_probabilities(*law, prediction_nodes), start)
+        q = latent_law(posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
+        found = normalised(q, softmax_probabilities(*q, prediction_nodes), start)
         for target, source in zip(out, found, strict=True):
             target[start:stop] = source
     return out

@@ -118,7 +118,7 @@ def log_norms(posterior: PEPPosterior) -> FloatArray:
     run = posterior.run
     found = []
     for block in run.data.blocks(run.points):
-        moments = run.law.project(block.view)
+        moments = run.q.project(block.view)
         found.append(run.power.tilted(block.y, moments, block.view.cond_var, run.of(block.part)).found.value)
     return np.concatenate(found)
 
@@ -134,4 +134,4 @@ def predict(posterior: PEPPosterior, X_test: Any, *, block_size: int = 1024) -> 
     block_size : int     test points at a time
     """
     run = posterior.run
-    return predict_robust(run.points, run.law, X_test, run.power.epsilon, block_size=block_size)
+    return predict_robust(run.points, run.q, X_test, run.power.epsilon, block_size=block_size)

@@ -106,7 +106,7 @@ def latents(posterior: SEPPosterior) -> Latents:
     n, C = run.data.n, run.data.n_classes
     mean, var, norm = (np.empty((n, C)) for _ in range(3))
     for block in run.data.blocks(run.points):
-        mean[block.part], var[block.part] = predictive_moments(run.law, block.view)
+        mean[block.part], var[block.part] = predictive_moments(run.q, block.view)
         norm[block.part] = run.tilt(block.view, block.y)[0].log_norm
     return Latents(mean, var, norm)
 
@@ -121,4 +121,4 @@ def predict(posterior: SEPPosterior, X_test: Any, *, block_size: int = 1024) -> 
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    return predict_classes(posterior.run.points, posterior.run.law, X_test, block_size=block_size)
+    return predict_classes(posterior.run.points, posterior.run.q, X_test, block_size=block_size)

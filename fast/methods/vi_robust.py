@@ -112,7 +112,7 @@ def latents(posterior: RobustPosterior) -> Latents:
     n, C = run.data.n, run.data.n_classes
     found = Latents(np.empty((n, C)), np.empty((n, C)), np.empty(n))
     for block in run.data.blocks(run.points):
-        moments = data_moments(run.law, block.view)
+        moments = data_moments(run.q, block.view)
         found.mean[block.part], found.var[block.part] = moments
         found.label_probability[block.part] = np.exp(winner(*moments, block.y, moments=False).log_mass)
     return found
@@ -129,4 +129,4 @@ def predict(posterior: RobustPosterior, X_test: Any, *, block_size: int = 1024) 
     block_size : int     test points at a time
     """
     run = posterior.run
-    return predict_robust(run.points, run.law, X_test, run.epsilon, block_size=block_size)
+    return predict_robust(run.points, run.q, X_test, run.epsilon, block_size=block_size)

@@ -1,10 +1,11 @@
 r"""A search for the optimum of an energy of villacampa2020 where natural-gradient steps are slow.
 
 Some optima lie far from the prior, with variances up to 1e6 times its own in directions that the data hardly see, and
-the energy is nearly flat there. Coordinates are relative to a law N(m, B B'): N(m + B x, B T T' B'), T lower triangular
-with its diagonal in logarithms, so that a variance that grows by orders of magnitude is a short way, whatever its
-size. L-BFGS goes first. Where the coordinates are few, Newton's method in a trust region follows, its Hessian from
-differences of gradients: flat directions are no longer to it than others, and negative curvature is left downhill.
+the energy is nearly flat there. Coordinates are relative to a distribution N(m, B B'): N(m + B x, B T T' B'), T lower
+triangular with its diagonal in logarithms, so that a variance that grows by orders of magnitude is a short way,
+whatever its size. L-BFGS goes first. Where the coordinates are few, Newton's method in a trust region follows, its
+Hessian from differences of gradients: flat directions are no longer to it than others, and negative curvature is left
+downhill.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.linalg import cholesky_of_all, invert_lower, spectrum
 from fast.core.types import FloatArray
-from fast.sparse_classes.projections import ClassLaw
+from fast.sparse_classes.projections import ClassDistribution
 
 _ITERATIONS, _RESTARTS = 200, 3  # of L-BFGS
 _DENSE = 600  # coordinates up to which a Hessian is formed
@@ -26,18 +27,18 @@ _ENOUGH = 1e-9  # length of the gradient at which the search ends
 
 
 class _Chart:
-    """Coordinates about a law; 0 is the law itself."""
+    """Coordinates about a distribution; 0 is the distribution itself."""
 
-    def __init__(self, law: ClassLaw, point: Callable[[ClassLaw], Any]) -> None:
+    def __init__(self, q: ClassDistribution, point: Callable[[ClassDistribution], Any]) -> None:
         self.point = point
-        C, m = self.shape = law.shift.shape
+        C, m = self.shape = q.shift.shape
         self.lower, self.index = np.tril_indices(m), np.arange(m)
-        self.mean = law.weights
-        self.B = cholesky_of_all(np.array([law.spread(k) for k in range(C)]), "covariance of q(v)", "lower variance")
+        self.mean = q.weights
+        self.B = cholesky_of_all(np.array([q.spread(k) for k in range(C)]), "covariance of q(v)", "lower variance")
         self.size = C * (m + self.lower[0].size)
 
-    def law(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, ClassLaw]:
-        """Means, T, B T and the law."""
+    def q(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, ClassDistribution]:
+        """Means, T, B T and the distribution."""
         C, m = self.shape
         T = np.zeros((C, m, m))
         T[:, *self.lower] = x[C * m :].reshape(C, -1)
@@ -45,14 +46,14 @@ class _Chart:
         mean, R = self.mean + (self.B @ x[: C * m].reshape(C, m, 1))[:, :, 0], self.B @ T
         inverse = np.array([invert_lower(part) for part in R])
         precision = inverse.transpose(0, 2, 1) @ inverse
-        return mean, T, R, ClassLaw.of(precision, (precision @ mean[:, :, None])[:, :, 0])
+        return mean, T, R, ClassDistribution.of(precision, (precision @ mean[:, :, None])[:, :, 0])
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
-        """Minus the energy and its gradient; inf where there is no law."""
+        """Minus the energy and its gradient; inf where there is no distribution."""
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-                mean, T, R, law = self.law(x)
-                value, change = self.point(law)[2:]
+                mean, T, R, q = self.q(x)
+                value, change = self.point(q)[2:]
         except (ValueError, NotPositiveDefiniteError):
             return np.inf, np.zeros(x.size)
         turned = self.B.transpose(0, 2, 1)
@@ -63,7 +64,7 @@ class _Chart:
 
     def far(self, x: FloatArray, bound: float) -> bool:
         """Whether the variances of a class sum to more than bound."""
-        return bool((self.law(x)[2] ** 2).sum(axis=(1, 2)).max() > bound)
+        return bool((self.q(x)[2] ** 2).sum(axis=(1, 2)).max() > bound)
 
     def hessian(self, x: FloatArray) -> FloatArray:
         """Central differences of gradients: 2 size evaluations."""
@@ -123,15 +124,15 @@ def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
     return x
 
 
-def climb(law: ClassLaw, point: Callable[[ClassLaw], Any], bound: float) -> ClassLaw | None:
-    """A law of a larger energy, at best its optimum; None if the search led to numbers that make no law.
+def climb(q: ClassDistribution, point: Callable[[ClassDistribution], Any], bound: float) -> ClassDistribution | None:
+    """A distribution of a larger energy, at best its optimum; None if the search led to numbers that make none.
 
     Time of some hundred evaluations, and twice the coordinates for every Hessian.
 
     Parameters
     ----------
-    law                 where to start
-    point : callable    q -> laws, terms, energy and its direction
+    q                   where to start
+    point : callable    q -> distributions, terms, energy and its direction
     bound : float       sum of the variances of a class beyond which the search ends
     """
     from scipy.optimize import minimize  # here: only some runs need what takes long to load
@@ -139,16 +140,16 @@ def climb(law: ClassLaw, point: Callable[[ClassLaw], Any], bound: float) -> Clas
     options = {"maxiter": _ITERATIONS, "gtol": _ENOUGH, "ftol": 1e-13, "maxcor": 30}
     try:
         for _ in range(_RESTARTS):
-            chart = _Chart(law, point)
+            chart = _Chart(q, point)
             end = minimize(chart, np.zeros(chart.size), jac=True, method="L-BFGS-B", options=options)
-            law = chart.law(end.x)[-1]
+            q = chart.q(end.x)[-1]
             if chart.far(end.x, bound):
-                return law
+                return q
             if end.success:
                 break
-        chart = _Chart(law, point)
+        chart = _Chart(q, point)
         if chart.size <= _DENSE:
-            law = chart.law(_newton(chart, np.zeros(chart.size), bound))[-1]
+            q = chart.q(_newton(chart, np.zeros(chart.size), bound))[-1]
     except (ValueError, NotPositiveDefiniteError):
         return None
-    return law
+    return q

@@ -1,8 +1,8 @@
 r"""Three energies of villacampa2020 over a free Gaussian q of each class: value, natural direction, parts of gradients.
 
 In whitened coordinates u = L v the prior is N(0, I) and q(v) = N(m, S), P = S^-1, w = P m, for each class. With
-G(P, w) = w'P^-1 w/2 - log|P|/2, D the sum of F_i = log E[p(y_i|f_i)^alpha]/alpha over the data under the law c, and a
-the share of q that c leaves out,
+G(P, w) = w'P^-1 w/2 - log|P|/2, D the sum of F_i = log E[p(y_i|f_i)^alpha]/alpha over the data, the expectation under
+the distribution c, and a the share of q that c leaves out,
 
     apep    c = ((1 - a) P + a I, (1 - a) w),  a = alpha/N:      G(q) + (G(c) - G(q))/a + D
     arpep   c = q:                                               -KL(q || p) + D
@@ -27,17 +27,17 @@ from fast.core.linalg import eigenvalues, invert_lower, solve_rows, solve_vector
 from fast.core.types import FloatArray
 from fast.ledger import equation
 from fast.likelihood.power import log1p_quotient
-from fast.sparse_classes.projections import ClassLaw
+from fast.sparse_classes.projections import ClassDistribution
 
 ENERGIES = ("apep", "arpep", "rpapep")
 
 
-class Laws(NamedTuple):
-    """q, and the laws that an energy makes of it."""
+class Distributions(NamedTuple):
+    """q, and the distributions that an energy makes of it."""
 
-    q: ClassLaw
-    data: ClassLaw  # c: what the data are seen under
-    prior: ClassLaw | None  # b: what rpapep sees the prior under
+    q: ClassDistribution
+    data: ClassDistribution  # c: what the data are seen under
+    prior: ClassDistribution | None  # b: what rpapep sees the prior under
 
 
 class NaturalChange(NamedTuple):
@@ -54,15 +54,15 @@ class NaturalChange(NamedTuple):
 
 
 @equation("villacampa2017", "15")
-def divergence(law: ClassLaw) -> float:
+def divergence(q: ClassDistribution) -> float:
     """sum_k KL(q(u_k) || p(u_k)) = sum_k (tr S + m'm - dim + log|P|)/2: villacampa2017 (15). Time C m^3 / 3.
 
     Parameters
     ----------
-    law    q(v)
+    q      q(v)
     """
-    trace = sum(float(np.vdot(half, half)) for half in (invert_lower(R) for R in law.factor))
-    return 0.5 * (trace + float(squared_norms(law.weights).sum()) - law.weights.size + float(law.log_det.sum()))
+    trace = sum(float(np.vdot(half, half)) for half in (invert_lower(R) for R in q.factor))
+    return 0.5 * (trace + float(squared_norms(q.weights).sum()) - q.weights.size + float(q.log_det.sum()))
 
 
 @equation("villacampa2017", "u21-vi-baseline")
@@ -109,60 +109,60 @@ class Energy:
         return self.removed == 0.0 and self.kind != "rpapep"
 
     @equation("villacampa2020", "u21-apep-cavity", "u24-rpapep-free-gaussian")
-    def laws(self, q: ClassLaw) -> Laws:
+    def distributions(self, q: ClassDistribution) -> Distributions:
         """q, c and b of the text of the module. Time C m^3 / 3 (apep, rpapep).
 
         Parameters
         ----------
-        q    law of the whitened inducing values
+        q    distribution of the whitened inducing values
         """
         if self.variational:
-            return Laws(q, q, None)
+            return Distributions(q, q, None)
         a = self.removed
         index = np.arange(q.precision.shape[1])
         precision, shift = (1.0 - a) * q.precision, (1.0 - a) * q.shift
         if self.kind == "rpapep":
             seen = precision.copy()
             seen[:, index, index] += self.alpha
-            data = ClassLaw(precision, shift, [np.sqrt(1.0 - a) * R for R in q.factor])
-            return Laws(q, data, ClassLaw.of(seen, shift))
+            data = ClassDistribution(precision, shift, [np.sqrt(1.0 - a) * R for R in q.factor])
+            return Distributions(q, data, ClassDistribution.of(seen, shift))
         precision[:, index, index] += a
-        return Laws(q, ClassLaw.of(precision, shift), None)
+        return Distributions(q, ClassDistribution.of(precision, shift), None)
 
     @equation("villacampa2020", "9", "10", "u22-apep-objective")
-    def own_value(self, laws: Laws) -> float:
+    def own_value(self, distributions: Distributions) -> float:
         """The energy without its sum over data. Time O(C m^3).
 
         Parameters
         ----------
-        laws    from `laws`
+        distributions  from `distributions`
         """
-        law = laws.q
-        a, m = self.removed, law.shift.shape[1]
+        q = distributions.q
+        a, m = self.removed, q.shift.shape[1]
         if self.variational:
-            return -divergence(law)
-        squared = law.shift_norm  # w'P^-1 w
-        quadratic = 0.5 * squared - 0.5 * law.log_det  # G(q)
+            return -divergence(q)
+        squared = q.shift_norm  # w'P^-1 w
+        quadratic = 0.5 * squared - 0.5 * q.log_det  # G(q)
         total = 0.0
         left, share = 1.0 - a, 1.0 / (self.n + 1)
-        for k in range(law.shift.shape[0]):
-            w, p = law.shift[k], law.weights[k]
+        for k in range(q.shift.shape[0]):
+            w, p = q.shift[k], q.weights[k]
             # P has a factor, so what is below zero here is rounding of the largest eigenvalue
-            s = np.maximum(eigenvalues(law.spread(k), "covariance of q(v)"), 0.0)
-            if laws.prior is not None:
+            s = np.maximum(eigenvalues(q.spread(k), "covariance of q(v)"), 0.0)
+            if distributions.prior is not None:
                 data = (1.0 - share) * (-squared[k] - m * float(log1p_quotient(a, np.array([-1.0]))[0]))
                 # b: G(b) - G(q) over alpha, twice
-                pull = laws.prior.weights[k] / left  # P_b^-1 w
+                pull = distributions.prior.weights[k] / left  # P_b^-1 w
                 prior = share * (a - 2.0) * squared[k] - left * left * float(pull @ (p - share * w))
                 prior -= float(log1p_quotient(self.alpha, s - share).sum())
                 total += quadratic[k] + 0.5 * (data + prior)
             else:
-                pull = laws.data.weights[k] / left  # P_c^-1 w
+                pull = distributions.data.weights[k] / left  # P_c^-1 w
                 change = (a - 2.0) * squared[k] + left * left * float(pull @ (w - p))
                 total += quadratic[k] + 0.5 * (change - float(log1p_quotient(a, s - 1.0).sum()))
         return total
 
-    def direction(self, laws: Laws, curvature: FloatArray, slope: FloatArray) -> NaturalChange:
+    def direction(self, distributions: Distributions, curvature: FloatArray, slope: FloatArray) -> NaturalChange:
         """Gradient in the expectation parameters of q: a difference of natural parameters. Time about 6 C m^3.
 
         Zero where q has the mean of the moments of all tilted distributions (apep, rpapep), or where no site moves
@@ -170,44 +170,45 @@ class Energy:
 
         Parameters
         ----------
-        laws                      from `laws`
+        distributions             from `distributions`
         curvature : (C, m, m)     sum_i dF_i/dv_i a_i a_i'
         slope : (C, m)            sum_i dF_i/dm_i a_i
         """
-        law = laws.q
-        d_precision, d_shift = np.empty_like(law.precision), np.empty_like(law.shift)
+        q = distributions.q
+        d_precision, d_shift = np.empty_like(q.precision), np.empty_like(q.shift)
         residual = 0.0
-        for k in range(law.shift.shape[0]):
-            P, p = law.precision[k], law.weights[k]
+        for k in range(q.shift.shape[0]):
+            P, p = q.precision[k], q.weights[k]
             if self.variational:
                 target, shift = natural_target(curvature[k], slope[k], p)
-                d_precision[k], d_shift[k] = target - P, shift - law.shift[k]
+                d_precision[k], d_shift[k] = target - P, shift - q.shift[k]
                 free = slope[k] - p  # dw - dP m
             else:
-                d_mean, d_cov = self._moment_changes(k, laws, curvature[k], slope[k])
+                d_mean, d_cov = self._moment_changes(k, distributions, curvature[k], slope[k])
                 d_precision[k] = -(P @ d_cov @ P)
                 d_precision[k] = 0.5 * (d_precision[k] + d_precision[k].T)
                 free = P @ d_mean
                 d_shift[k] = free + d_precision[k] @ p
-            residual = max(residual, *_lengths(law.factor[k], d_precision[k], free))
+            residual = max(residual, *_lengths(q.factor[k], d_precision[k], free))
         return NaturalChange(d_precision, d_shift, residual)
 
     def _moment_changes(
-        self, k: int, laws: Laws, curvature: FloatArray, slope: FloatArray
+        self, k: int, distributions: Distributions, curvature: FloatArray, slope: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Changes of mean and covariance of class k: the gradient in natural parameters."""
         a, left = self.removed, 1.0 - self.removed
-        S, S_c, w, p = laws.q.spread(k), laws.data.spread(k), laws.q.shift[k], laws.q.weights[k]
+        q = distributions.q
+        S, S_c, w, p = q.spread(k), distributions.data.spread(k), q.shift[k], q.weights[k]
         pulled = S_c @ slope
         cov = 2.0 * (S_c @ curvature @ S_c)
-        if laws.prior is None:
+        if distributions.prior is None:
             gap = left * (S_c @ (w - p)) - p  # (m_c - m)/a
             crossed = S_c @ S
             cov += S_c - 0.5 * (crossed + crossed.T)
             cov += np.outer(gap, a * gap + pulled * a) + a * np.outer(pulled, gap)
             return left * (gap + pulled), left * cov
         share = 1.0 / (self.n + 1)
-        S_b = laws.prior.spread(k)
+        S_b = distributions.prior.spread(k)
         gap = -share * p - left * (S_b @ (p - share * w))  # (m_b - m)/alpha
         crossed = S_b @ S
         cov += share * S_b - 0.5 * (crossed + crossed.T) + ((1.0 - share) / left) * S
@@ -216,17 +217,17 @@ class Energy:
 
     @property
     def prior_moves_data(self) -> bool:
-        """Whether the law that the data are seen under moves with the prior where q is held: apep's does."""
+        """Whether the distribution that the data are seen under moves with the prior where q is held: apep's does."""
         return self.kind == "apep" and not self.variational
 
-    def kernel_law(self, laws: Laws) -> ClassLaw:
-        """The law whose moments K pulls at: what the prior is seen under.
+    def kernel_distribution(self, distributions: Distributions) -> ClassDistribution:
+        """The distribution whose moments K pulls at: what the prior is seen under.
 
         Parameters
         ----------
-        laws    from `laws`
+        distributions  from `distributions`
         """
-        return laws.data if laws.prior is None else laws.prior
+        return distributions.data if distributions.prior is None else distributions.prior
 
     def kernel_moment(
         self, spread: FloatArray, mean: FloatArray, curvature: FloatArray, slope: FloatArray

@@ -6,7 +6,7 @@ share of q that the data do not see (`fast.sparse_classes.alpha_energies`), c = 
 
     R R' = (1 - a) I + c B'B,   H = B R^-T,   X = H R^-1,   x^ = x - c H H'x,
 
-the law N(m^, H H') is that of the data (apep) or of the prior's factor (rpapep, whose data are seen under
+the distribution N(m^, H H') is that of the data (apep) or of the prior's factor (rpapep, whose data are seen under
 N(m, B B'/(1 - a))). With t = sum dF_i/dm_i a_i and Q = sum dF_i/dv_i a_i a_i' the energy has the derivatives
 
     apep      dE/dm = (t - m)^,    dE/dB = 2 (Q H)^ R^-1 - X - a [(t^ - m^) m' + m^ t'] X + B^-T,
@@ -34,7 +34,7 @@ from fast.solve.steps import run_steps
 from fast.sparse_classes.alpha_energies import Energy
 from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.projections import (
-    ClassLaw,
+    ClassDistribution,
     ClassView,
     InducingClasses,
     PointGradients,
@@ -120,7 +120,7 @@ def whitened(points: InducingClasses, coordinates: Coordinates) -> White:
     return White(mean, B)
 
 
-def law_of(white: White) -> ClassLaw:
+def distribution_of(white: White) -> ClassDistribution:
     """q(v) by its natural parameters. Time C m^3.
 
     Parameters
@@ -132,7 +132,7 @@ def law_of(white: White) -> ClassLaw:
         inverse = invert_lower(B)
         precision[k] = inverse.T @ inverse
         shift[k] = precision[k] @ white.mean[k]
-    return ClassLaw.of(precision, shift)
+    return ClassDistribution.of(precision, shift)
 
 
 def _surely_positive(white: White) -> bool:
@@ -147,7 +147,7 @@ def _surely_positive(white: White) -> bool:
 
 
 class _Seen:
-    """One class under the laws that an energy makes of q; names as in the text of the module."""
+    """One class under the distributions that an energy makes of q; names as in the text of the module."""
 
     def __init__(self, energy: Energy, m: FloatArray, B: FloatArray) -> None:
         self.m, self.B, self.a = m, B, energy.removed
@@ -164,7 +164,7 @@ class _Seen:
             self.H = dtrsm(1.0, self.R, B.T, side=0, lower=1).T
             self.X = dtrsm(1.0, self.R, self.H.T, side=0, lower=1, trans_a=1).T
         self.m_hat = self.hat(m)
-        # the law of the data
+        # the distribution of the data
         self.mean = m if self.prior_seen else self.m_hat
         self.root = B * (1.0 / np.sqrt(left)) if self.prior_seen else self.H
 
@@ -212,7 +212,7 @@ class _Seen:
 
 
 def _moments(seen: list[_Seen], view: ClassView) -> tuple[ScalarMoments, list[FloatArray]]:
-    """Mean and variance of the latent values under the law of the data, and root'a_i of each class. Time C b m^2."""
+    """Mean and variance of the latent values where the data are seen, and root'a_i of each class. Time C b m^2."""
     mean, var = np.empty(view.cond_var.shape), view.cond_var.copy()
     halves = []
     for k, part in enumerate(seen):
@@ -231,7 +231,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
 
     Parameters
     ----------
-    run                data, energy and priors; its law is not looked at
+    run                data, energy and priors; its distribution is not looked at
     white              q(v)
     batch : (b,)       indices; None: all data
     priors : bool      whether they move
@@ -310,7 +310,7 @@ class JointSteps:
 
     def publish(self) -> None:
         """The run gets q, which a step by itself does not need there. Time C m^3."""
-        self.run.law = law_of(self.white)
+        self.run.q = distribution_of(self.white)
         self.run.rebuild()
 
     def _slope(self) -> FloatArray:
@@ -345,7 +345,8 @@ class JointSteps:
                 run.points = InducingClasses(hyper, Z, run.points.shared, in_a_step=True)
             self.white = whitened(run.points, self.coordinates)
             if not _surely_positive(self.white):
-                run.energy.laws(law_of(self.white))  # raises: where a run ends, all of them must have factors
+                # raises: where a run ends, all of them must have factors
+                run.energy.distributions(distribution_of(self.white))
         except (ValueError, NotPositiveDefiniteError):
             run.points, self.vector, self.white = before
             raise

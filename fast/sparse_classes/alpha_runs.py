@@ -25,11 +25,11 @@ from fast.likelihood.power import PowerMoments, powered_labels
 from fast.solve.mixing import Mixing
 from fast.solve.natural import move_kernel
 from fast.sparse_classes.alpha_climb import climb
-from fast.sparse_classes.alpha_energies import Energy, Laws, NaturalChange
+from fast.sparse_classes.alpha_energies import Distributions, Energy, NaturalChange
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import Swept
 from fast.sparse_classes.projections import (
-    ClassLaw,
+    ClassDistribution,
     ClassView,
     InducingClasses,
     PointGradients,
@@ -54,7 +54,7 @@ UNBOUNDED = 1e6
 
 
 class Terms(NamedTuple):
-    """What the data add to an energy under one law, and the sums that its derivatives need."""
+    """What the data add to an energy under one distribution, and the sums that its derivatives need."""
 
     value: float  # scale sum F_i
     curvature: FloatArray  # (C, m, m) scale sum dF_i/dv_i a_i a_i'
@@ -64,7 +64,7 @@ class Terms(NamedTuple):
 class Point(NamedTuple):
     """q and everything a step needs of it."""
 
-    laws: Laws
+    distributions: Distributions
     terms: Terms
     value: float
     change: NaturalChange
@@ -74,9 +74,9 @@ def _flat(precision: FloatArray, shift: FloatArray) -> FloatArray:
     return np.concatenate([precision.ravel(), shift.ravel()])
 
 
-def _law_of(precision: FloatArray, shift: FloatArray) -> ClassLaw | None:
+def _distribution_of(precision: FloatArray, shift: FloatArray) -> ClassDistribution | None:
     try:
-        return ClassLaw.of(precision, shift)
+        return ClassDistribution.of(precision, shift)
     except NotPositiveDefiniteError:
         return None
 
@@ -84,15 +84,15 @@ def _law_of(precision: FloatArray, shift: FloatArray) -> ClassLaw | None:
 class _Frame:
     """Differences (dP, dw) in the units of one q, P = R R': R^-1 dP R^-T and R^-1 (dw - dP m), all in one vector."""
 
-    def __init__(self, law: ClassLaw) -> None:
-        self.law, self.shape = law, law.precision.shape
-        self.R = np.array(law.factor)
+    def __init__(self, q: ClassDistribution) -> None:
+        self.q, self.shape = q, q.precision.shape
+        self.R = np.array(q.factor)
         self.inverse = np.array([invert_lower(part) for part in self.R])
 
     def into(self, difference: FloatArray) -> FloatArray:
         """From a flat difference. Time C m^3."""
         precision, shift = self._parts(difference)
-        free = shift - (precision @ self.law.weights[:, :, None])[:, :, 0]
+        free = shift - (precision @ self.q.weights[:, :, None])[:, :, 0]
         turned = self.inverse @ precision @ self.inverse.transpose(0, 2, 1)
         return _flat(turned, self.inverse @ free[:, :, None])
 
@@ -100,7 +100,7 @@ class _Frame:
         """To a flat difference. Time C m^3."""
         A, free = self._parts(x)
         precision = self.R @ (0.5 * (A + A.transpose(0, 2, 1))) @ self.R.transpose(0, 2, 1)
-        shift = (self.R @ free[:, :, None] + precision @ self.law.weights[:, :, None])[:, :, 0]
+        shift = (self.R @ free[:, :, None] + precision @ self.q.weights[:, :, None])[:, :, 0]
         return _flat(precision, shift)
 
     def _parts(self, x: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -109,15 +109,15 @@ class _Frame:
 
 
 @equation("villacampa2017", "16", "17", "u22-vi-latent-marginal")
-def data_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
+def data_moments(q: ClassDistribution, view: ClassView) -> ScalarMoments:
     """Mean upsilon'm and variance s + upsilon'V upsilon of every latent value: villacampa2017 (16), (17). Time C b m^2.
 
     Parameters
     ----------
-    law     under which the data are seen
+    q       under which the data are seen
     view    data
     """
-    mean, var = law.project(view)
+    mean, var = q.project(view)
     return ScalarMoments(mean, view.cond_var + var)
 
 
@@ -128,32 +128,32 @@ class EnergyRun:
         self.data, self.points, self.energy, self.epsilon = data, points, energy, epsilon
         self.rho = 1.0
         self.unbounded: str | None = None  # why the energy has no finite maximum, as the last step saw it
-        self._set(ClassLaw.prior(points.n_classes, points.m))
+        self._set(ClassDistribution.prior(points.n_classes, points.m))
 
-    def _set(self, law: ClassLaw, *, alone: bool = False) -> None:
+    def _set(self, q: ClassDistribution, *, alone: bool = False) -> None:
         """q from elsewhere, or under other priors: what was seen on the way to another optimum is forgotten.
 
         alone: no less steep energies are to help.
         """
-        self.law = law
+        self.q = q
         self._here: Point | None = None
         self._mixing = Mixing(_MEMORY)
         self.steps, self.stalled = 0, False
-        self._start = None if alone else law  # of a chain of energies
+        self._start = None if alone else q  # of a chain of energies
 
     def seen(
-        self, law: ClassLaw, batch: IntArray | None = None, *, with_cross: bool = False
+        self, q: ClassDistribution, batch: IntArray | None = None, *, with_cross: bool = False
     ) -> Iterator[tuple[ClassView, PowerMoments]]:
-        """F of a batch, or of all data, under a law. One pass, time C n m^2 and the quadratures.
+        """F of a batch, or of all data, under a distribution. One pass, time C n m^2 and the quadratures.
 
         Parameters
         ----------
-        law                  under which the data are seen
+        q                    under which the data are seen
         batch : (b,)         indices; None: all data
         with_cross : bool    keep k(X, Z)
         """
         for _, view, y in self.data.chunks(self.points, batch, with_cross=with_cross):
-            yield view, powered_labels(y, data_moments(law, view), self.energy.alpha, self.epsilon)
+            yield view, powered_labels(y, data_moments(q, view), self.energy.alpha, self.epsilon)
 
     def scale(self, batch: IntArray | None) -> float:
         """How often each datum of a batch counts: n / b.
@@ -164,17 +164,17 @@ class EnergyRun:
         """
         return 1.0 if batch is None else self.data.n / batch.size
 
-    def terms(self, laws: Laws, batch: IntArray | None = None) -> Terms:
+    def terms(self, distributions: Distributions, batch: IntArray | None = None) -> Terms:
         """Sums over a batch, or over all data, under c. One pass, time 2 C n m^2 and the quadratures.
 
         Parameters
         ----------
-        laws            of q
+        distributions   of q
         batch : (b,)    indices; None: all data
         """
-        C, m = laws.q.shift.shape
+        C, m = distributions.q.shift.shape
         value, curvature, slope = 0.0, np.zeros((C, m, m)), np.zeros((C, m))
-        for view, found in self.seen(laws.data, batch):
+        for view, found in self.seen(distributions.data, batch):
             value += float(found.value.sum())
             add_projected(curvature, slope, view, found.by_variance, found.slope)
         scale = self.scale(batch)
@@ -183,17 +183,17 @@ class EnergyRun:
             slope *= scale
         return Terms(scale * value, curvature, slope)
 
-    def _point(self, law: ClassLaw) -> Point:
-        laws = self.energy.laws(law)
-        terms = self.terms(laws)
-        value = self.energy.own_value(laws) + terms.value
-        return Point(laws, terms, value, self.energy.direction(laws, terms.curvature, terms.slope))
+    def _point(self, q: ClassDistribution) -> Point:
+        distributions = self.energy.distributions(q)
+        terms = self.terms(distributions)
+        value = self.energy.own_value(distributions) + terms.value
+        return Point(distributions, terms, value, self.energy.direction(distributions, terms.curvature, terms.slope))
 
     @property
     def here(self) -> Point:
         """The energy and its direction at q, computed once."""
         if self._here is None:
-            self._here = self._point(self.law)
+            self._here = self._point(self.q)
         return self._here
 
     def refresh(self) -> Swept:
@@ -208,7 +208,7 @@ class EnergyRun:
         far = here.change.residual > _NEAR
         if far and self.steps in _SEARCH_AT:
             self._mixing.clear()
-            if self._come_by_way() or self._accept(climb(self.law, self._point, UNBOUNDED)):
+            if self._come_by_way() or self._accept(climb(self.q, self._point, UNBOUNDED)):
                 return Swept(here.change.residual, 0)
         if not self._accept(self._mixed()):
             self._mixing.clear()
@@ -231,54 +231,54 @@ class EnergyRun:
         have to be so short that rounding hides what they gain, while the optima of two energies ten times apart lie a
         few steps from each other. Once a start; time of some 20 steps for each energy.
         """
-        law, steep = self._start, _GENTLE
+        q, steep = self._start, _GENTLE
         self._start = None
         with np.errstate(divide="ignore"):
             steepest = min(np.divide(1.0, self.energy.alpha), np.log(np.divide(self.points.n_classes, self.epsilon)))
-        if law is None or steep >= steepest:
+        if q is None or steep >= steepest:
             return False
         while steep < steepest:
             easier = EnergyRun(self.data, self.points, replace(self.energy, alpha=1.0 / steep), self.epsilon)
-            easier._set(law, alone=True)
+            easier._set(q, alone=True)
             for _ in range(_RUNG):
                 if easier.refresh().residual <= _RUNG_NEAR or easier.stalled or easier.unbounded:
                     break
-            law, steep = easier.law, 10.0 * steep
-        if not self._accept(law):
+            q, steep = easier.q, 10.0 * steep
+        if not self._accept(q):
             return False
         self.rho = 1.0
         self._mixing.clear()
         return True
 
-    def _accept(self, law: ClassLaw | None) -> bool:
-        """Move to a law if the energy does not fall there; once rounding hides it, if the direction does not grow."""
-        if law is None:
+    def _accept(self, q: ClassDistribution | None) -> bool:
+        """Move to q if the energy does not fall there; once rounding hides it, if the direction does not grow."""
+        if q is None:
             return False
-        here, there = self.here, self._point(law)
+        here, there = self.here, self._point(q)
         gain, slack = there.value - here.value, _SLACK * (1.0 + abs(here.value))
         if gain > slack or (gain >= -slack and there.change.residual <= here.change.residual):
-            moved = _flat(law.precision - self.law.precision, law.shift - self.law.shift)
+            moved = _flat(q.precision - self.q.precision, q.shift - self.q.shift)
             self._mixing.learn(moved, there.change.flat - here.change.flat)
-            self.law, self._here = law, there
+            self.q, self._here = q, there
             return True
         return False
 
-    def _accept_root(self, law: ClassLaw | None) -> bool:
-        """Move to a law whose direction is at most half as long; the energy decides no more at this distance."""
-        if law is None:
+    def _accept_root(self, q: ClassDistribution | None) -> bool:
+        """Move to q if its direction is at most half as long; the energy decides no more at this distance."""
+        if q is None:
             return False
-        here, there = self.here, self._point(law)
+        here, there = self.here, self._point(q)
         near = there.value >= here.value - _NEWTON_FALL * (1.0 + abs(here.value))
         if near and there.change.residual <= 0.5 * here.change.residual:
-            self.law, self._here = law, there
+            self.q, self._here = q, there
             return True
         return False
 
-    def _newton(self) -> ClassLaw | None:
+    def _newton(self) -> ClassDistribution | None:
         """Newton's step for a vanishing direction, by GMRES on differences of directions, in the units of q itself."""
         from scipy.sparse.linalg import LinearOperator, gmres  # here: only some runs need what takes long to load
 
-        frame = _Frame(self.law)
+        frame = _Frame(self.q)
         wanted = frame.into(self.here.change.flat)
 
         def along(v: FloatArray) -> FloatArray:
@@ -292,20 +292,20 @@ class EnergyRun:
         step, _ = gmres(operator, -wanted, rtol=1e-4, restart=_KRYLOV, maxiter=1)
         return self._moved(frame.back(step))
 
-    def _moved(self, difference: FloatArray) -> ClassLaw | None:
+    def _moved(self, difference: FloatArray) -> ClassDistribution | None:
         """q after a flat difference of its natural parameters; None if that is no distribution."""
-        law = self.law
-        size = law.precision.size
-        parts = difference[:size].reshape(law.precision.shape), difference[size:].reshape(law.shift.shape)
-        return _law_of(law.precision + parts[0], law.shift + parts[1])
+        q = self.q
+        size = q.precision.size
+        parts = difference[:size].reshape(q.precision.shape), difference[size:].reshape(q.shift.shape)
+        return _distribution_of(q.precision + parts[0], q.shift + parts[1])
 
-    def _stepped(self, change: NaturalChange, rho: float) -> ClassLaw | None:
+    def _stepped(self, change: NaturalChange, rho: float) -> ClassDistribution | None:
         """q after a step of size rho; None if that is no distribution."""
-        return _law_of(self.law.precision + rho * change.precision, self.law.shift + rho * change.shift)
+        return _distribution_of(self.q.precision + rho * change.precision, self.q.shift + rho * change.shift)
 
-    def _mixed(self) -> ClassLaw | None:
+    def _mixed(self) -> ClassDistribution | None:
         """Anderson's mixture: where past steps say that the direction vanishes; lengths as q itself measures them."""
-        step = self._mixing.step(self.here.change.flat, _Frame(self.law).into, self.rho)
+        step = self._mixing.step(self.here.change.flat, _Frame(self.q).into, self.rho)
         return None if step is None else self._moved(step)
 
     def distance(self) -> float:
@@ -313,34 +313,34 @@ class EnergyRun:
 
         From the steps that are remembered; where a search has ended the run there are none, and it is the direction.
         """
-        rate = min(self._mixing.rate(_Frame(self.law).into), 1.0 - 1e-9)
+        rate = min(self._mixing.rate(_Frame(self.q).into), 1.0 - 1e-9)
         return self.here.change.residual / (1.0 - rate)
 
     def _look(self) -> None:
         """Whether q has left every bound."""
         self.unbounded = None
-        for k in range(self.law.shift.shape[0]):
-            if np.linalg.norm(self.law.weights[k]) > UNBOUNDED:
+        for k in range(self.q.shift.shape[0]):
+            if np.linalg.norm(self.q.weights[k]) > UNBOUNDED:
                 self.unbounded = f"none: the mean of class {k} grows without bound"
             # an eigenvalue above the bound shows in the trace; it is looked for only then
-            elif np.trace(S := self.law.spread(k)) > UNBOUNDED and eigenvalues(S, "covariance of q(v)")[-1] > UNBOUNDED:
+            elif np.trace(S := self.q.spread(k)) > UNBOUNDED and eigenvalues(S, "covariance of q(v)")[-1] > UNBOUNDED:
                 self.unbounded = f"none: the variance of class {k} grows without bound"
 
     def tied(self) -> tuple[FloatArray, FloatArray]:
         """V^-1 - K^-1 (C, m, m) and V^-1 m (C, m): natural parameters of the product of all factors."""
-        precision, shift = np.empty_like(self.law.precision), np.empty_like(self.law.shift)
+        precision, shift = np.empty_like(self.q.precision), np.empty_like(self.q.shift)
         for k in range(shift.shape[0]):
             L = self.points.chol_K[self.points.kind[k]]
-            whitened = self.law.precision[k] - np.eye(L.shape[0])
+            whitened = self.q.precision[k] - np.eye(L.shape[0])
             half = dtrsm(1.0, L, whitened, side=0, lower=1, trans_a=1)
             precision[k] = dtrsm(1.0, L, half, side=1, lower=1)
-            shift[k] = solve_vector(L, self.law.shift[k], transposed=True)
+            shift[k] = solve_vector(L, self.q.shift[k], transposed=True)
         return precision, shift
 
     def rebuild(self) -> None:
         """q is its own state: what was computed at other priors is forgotten."""
         self.unbounded = None
-        self._set(self.law)
+        self._set(self.q)
 
     def log_evidence(self) -> float | None:
         """The energy of all data; None if it has no finite maximum."""
@@ -348,8 +348,9 @@ class EnergyRun:
             return None
         if self._here is not None:
             return self._here.value
-        laws = self.energy.laws(self.law)
-        return self.energy.own_value(laws) + sum(float(found.value.sum()) for _, found in self.seen(laws.data))
+        distributions = self.energy.distributions(self.q)
+        of_data = sum(float(powers.value.sum()) for _, powers in self.seen(distributions.data))
+        return self.energy.own_value(distributions) + of_data
 
     def gradient(self, batch: IntArray | None = None) -> PointGradients:
         """Gradient of the energy in the priors, mean and covariance of u held. Time O(C b m (m + d) + C m^3).
@@ -359,22 +360,22 @@ class EnergyRun:
         batch : (b,)    indices; None: all data
         """
         energy, points = self.energy, self.points
-        laws = energy.laws(self.law) if self._here is None else self._here.laws
-        law, scale = laws.data, self.scale(batch)
-        C, m = law.shift.shape
-        spread = [law.spread(k) for k in range(C)]
+        distributions = energy.distributions(self.q) if self._here is None else self._here.distributions
+        q, scale = distributions.data, self.scale(batch)
+        C, m = q.shift.shape
+        spread = [q.spread(k) for k in range(C)]
         pull = PullBack(points)
         Q, t = np.zeros((C, m, m)), np.zeros((C, m))
-        for view, found in self.seen(law, batch, with_cross=True):
+        for view, found in self.seen(q, batch, with_cross=True):
             slope, by_var = scale * found.slope, scale * found.by_variance
-            pull.add_law(view, law, spread, slope, 2.0 * by_var, by_var)
+            pull.add_distribution(view, q, spread, slope, 2.0 * by_var, by_var)
             if energy.prior_moves_data:
                 add_projected(Q, t, view, by_var, slope)
 
-        at = energy.kernel_law(laws)
+        at = energy.kernel_distribution(distributions)
 
         def by_K(k: int) -> FloatArray:
-            S = spread[k] if at is law else at.spread(k)
+            S = spread[k] if at is q else at.spread(k)
             cotangent = energy.kernel_moment(S, at.weights[k], Q[k], t[k])
             cotangent *= 0.5
             cotangent.flat[:: m + 1] -= 0.5
@@ -390,18 +391,18 @@ class EnergyRun:
         hyper            parameters of the classes
         Z : (C, m, d)
         """
-        old, law = self.points, self.law
+        old, q = self.points, self.q
         points = InducingClasses(hyper, Z, old.shared, in_a_step=True)
-        precision, shift = np.empty_like(law.precision), np.empty_like(law.shift)
+        precision, shift = np.empty_like(q.precision), np.empty_like(q.shift)
         for k in range(points.n_classes):
             kind = points.kind[k]
-            shift[k], precision[k] = move_kernel(law.shift[k], law.precision[k], old.chol_K[kind], points.chol_K[kind])
+            shift[k], precision[k] = move_kernel(q.shift[k], q.precision[k], old.chol_K[kind], points.chol_K[kind])
         self.points = points
-        self._set(ClassLaw.of(precision, shift))
+        self._set(ClassDistribution.of(precision, shift))
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
-        return {"precision": self.law.precision, "shift": self.law.shift, "rho": np.array(self.rho)}
+        return {"precision": self.q.precision, "shift": self.q.shift, "rho": np.array(self.rho)}
 
     def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
         """Continue where `state` was taken, the whitened q with it.
@@ -415,4 +416,4 @@ class EnergyRun:
         """
         self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=moved)
         self.rho, self.unbounded = float(arrays["rho"]), None
-        self._set(ClassLaw.of(np.array(arrays["precision"]), np.array(arrays["shift"])))
+        self._set(ClassDistribution.of(np.array(arrays["precision"]), np.array(arrays["shift"])))

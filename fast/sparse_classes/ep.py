@@ -24,7 +24,7 @@ from fast.ledger import equation
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.pairwise_factors import Cotangents, Totals, Visit
 from fast.sparse_classes.projections import (
-    ClassLaw,
+    ClassDistribution,
     ClassView,
     InducingClasses,
     PointGradients,
@@ -101,7 +101,9 @@ def prior_cotangent(spread: FloatArray, weights: FloatArray) -> FloatArray:
     return found
 
 
-def law_cotangent(spread: FloatArray, weights: FloatArray, by_mean: FloatArray, by_spread: FloatArray) -> FloatArray:
+def distribution_cotangent(
+    spread: FloatArray, weights: FloatArray, by_mean: FloatArray, by_spread: FloatArray
+) -> FloatArray:
     """S B S + sym(S b p'): what K owes to the mean and covariance of q where sites are held. Time O(m^3).
 
     Parameters
@@ -117,17 +119,17 @@ def law_cotangent(spread: FloatArray, weights: FloatArray, by_mean: FloatArray, 
 
 
 @equation("villacampa2017", "60")
-def ep_log_evidence(law: ClassLaw, values: float) -> float:
+def ep_log_evidence(q: ClassDistribution, values: float) -> float:
     """log Z_q = sum_k (w'P^-1 w - log|P|)/2 + sum over factors of (log Z - psi): villacampa2017 (57), (60).
 
     m'V^-1 m = w'P^-1 w and log|V| - log|K| = -log|P|; the print of (60) has |K| without its logarithm.
 
     Parameters
     ----------
-    law               q(v)
+    q                 q(v)
     values : float    sum over the factors
     """
-    return 0.5 * float(law.shift_norm.sum() - law.log_det.sum()) + values
+    return 0.5 * float(q.shift_norm.sum() - q.log_det.sum()) + values
 
 
 class SiteRun:
@@ -177,7 +179,7 @@ class SiteRun:
         precision, shift = self._empty()
         for block in self.data.blocks(self.points) if self._touched else ():
             add_projected(precision, shift, block.view, *self.factors.totals(block.y, self.of(block.part)))
-        self.law = ClassLaw.of(precision, shift)
+        self.q = ClassDistribution.of(precision, shift)
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors under the same coefficients.
@@ -188,12 +190,12 @@ class SiteRun:
         Z : (C, m, d)
         """
         points = InducingClasses(hyper, Z, self.points.shared, in_a_step=True)
-        before = self.points, self.law
+        before = self.points, self.q
         self.points = points
         try:
             self.rebuild()
         except (ValueError, NotPositiveDefiniteError):
-            self.points, self.law = before
+            self.points, self.q = before
             raise
 
     def refresh(self, batch: IntArray | None = None) -> Swept:
@@ -209,7 +211,7 @@ class SiteRun:
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
-        return {"sites": self.sites, "precision": self.law.precision, "shift": self.law.shift}
+        return {"sites": self.sites, "precision": self.q.precision, "shift": self.q.shift}
 
     def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
         """Continue where `state` was taken.
@@ -223,7 +225,7 @@ class SiteRun:
         """
         self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=moved)
         self.sites[...] = arrays["sites"]
-        self.law = ClassLaw.of(np.array(arrays["precision"]), np.array(arrays["shift"]))
+        self.q = ClassDistribution.of(np.array(arrays["precision"]), np.array(arrays["shift"]))
 
     def sweep(self, damping: float) -> Swept:
         """All sites from one q, then q. One pass: time 2 C n m^2 + C m^3 / 3.
@@ -236,13 +238,13 @@ class SiteRun:
         residual, improper = 0.0, 0
         for block in self.data.blocks(self.points):
             old = self.of(block.part)
-            found = self.factors.visit(block.y, self.law.project(block.view), block.view.cond_var, old)
+            found = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
             new = tuple(damped(a, b, damping) for a, b in zip(old, found.target, strict=True))
             for table, part in zip(self.sites, new, strict=True):
                 table[block.part] = part
             residual, improper = max(residual, found.gap), improper + found.n_improper
             add_projected(precision, shift, block.view, *self.factors.totals(block.y, new))
-        self.law = ClassLaw.of(precision, shift)
+        self.q = ClassDistribution.of(precision, shift)
         return Swept(residual, improper)
 
     def step(self, batch: IntArray, damping: float) -> Swept:
@@ -254,16 +256,16 @@ class SiteRun:
         damping : float    in (0, 1]
         """
         view, y, old = self.data.take(self.points, batch), self.data.labels(batch), self.of(batch)
-        found = self.factors.visit(y, self.law.project(view), view.cond_var, old)
+        found = self.factors.visit(y, self.q.project(view), view.cond_var, old)
         new = tuple(damped(a, b, damping) for a, b in zip(old, found.target, strict=True))
         self._replace(batch, view, y, old, new)
         return Swept(found.gap, found.n_improper)
 
     def _replace(self, batch: IntArray, view: ClassView, y: IntArray, old: Sites, new: Sites) -> None:
         before, after = self.factors.totals(y, old), self.factors.totals(y, new)
-        precision, shift = self.law.precision.copy(), self.law.shift.copy()
+        precision, shift = self.q.precision.copy(), self.q.shift.copy()
         add_projected(precision, shift, view, after.delta - before.delta, after.mu_tilde - before.mu_tilde)
-        self.law = ClassLaw.of(precision, shift)
+        self.q = ClassDistribution.of(precision, shift)
         for table, part in zip(self.sites, new, strict=True):
             table[batch] = part
 
@@ -275,8 +277,8 @@ class SiteRun:
         batch : (b,)       indices in their order; None: all data
         damping : float    in (0, 1]
         """
-        S = np.array([self.law.spread(k) for k in range(self.points.n_classes)])
-        weights = self.law.weights.copy()
+        S = np.array([self.q.spread(k) for k in range(self.points.n_classes)])
+        weights = self.q.weights.copy()
         residual, improper = 0.0, 0
         for part, view, y in self.data.chunks(self.points, batch):
             for at, i in enumerate(np.arange(part.start, part.stop) if isinstance(part, slice) else part):
@@ -322,9 +324,9 @@ class SiteRun:
         """log Z_q of all data at the present q, cavities recomputed; None if one is improper. One pass."""
         value = 0.0
         for block in self.data.blocks(self.points):
-            moments = self.law.project(block.view)
+            moments = self.q.project(block.view)
             value += self.factors.visit(block.y, moments, block.view.cond_var, self.of(block.part)).value
-        return ep_log_evidence(self.law, value) if np.isfinite(value) else None
+        return ep_log_evidence(self.q, value) if np.isfinite(value) else None
 
     @equation("villacampa2017", "10", "62")
     def gradient(self, batch: IntArray | None = None, gradient_rule: str | None = None) -> PointGradients:
@@ -342,37 +344,37 @@ class SiteRun:
         ImproperCavityError    if a cavity among these data is no distribution
         """
         gradient_rule = self.gradient_rule if gradient_rule is None else gradient_rule
-        points, law, C = self.points, self.law, self.points.n_classes
-        spread = [law.spread(k) for k in range(C)]
-        by_K = [prior_cotangent(spread[k], law.weights[k]) for k in range(C)]
+        points, q, C = self.points, self.q, self.points.n_classes
+        spread = [q.spread(k) for k in range(C)]
+        by_K = [prior_cotangent(spread[k], q.weights[k]) for k in range(C)]
         pull = PullBack(points)
         exact = gradient_rule == "exact"
         scale = 1.0 if batch is None else self.data.n / batch.size
         by_mean, by_spread = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
 
         for rows, view, y in self.data.chunks(points, batch, with_cross=True):
-            found = self.factors.cotangents(y, law.project(view), view.cond_var, self.of(rows), gradient_rule)
+            found = self.factors.cotangents(y, q.project(view), view.cond_var, self.of(rows), gradient_rule)
             if not np.isfinite(found.by_cond_var).all():
                 raise ImproperCavityError("sites: found an improper cavity, expected proper ones; lower damping")
             cot = Cotangents(*(scale * part for part in found))
             if exact:
                 add_projected(by_spread, by_mean, view, cot.by_var, cot.by_mean)
-            pull.add_law(view, law, spread, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var)
+            pull.add_distribution(view, q, spread, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var)
         if exact:
-            extra = [law_cotangent(spread[k], law.weights[k], by_mean[k], by_spread[k]) for k in range(C)]
+            extra = [distribution_cotangent(spread[k], q.weights[k], by_mean[k], by_spread[k]) for k in range(C)]
             by_K = [a + b for a, b in zip(by_K, extra, strict=True)]
             for block in self.data.blocks(points, with_cross=True):
                 totals = self.factors.totals(block.y, self.of(block.part))
 
-                def of_law(k: int, view: ClassView = block.view, totals: Totals = totals) -> FloatArray:
+                def of_distribution(k: int, view: ClassView = block.view, totals: Totals = totals) -> FloatArray:
                     by_precision = -by_K[k]
                     by_precision.flat[:: points.m + 1] -= 0.5
                     W: FloatArray = view.rows[points.kind[k]] @ by_precision
                     W *= 2.0 * totals.delta[:, k, None]
-                    W += np.multiply.outer(totals.mu_tilde[:, k], law.weights[k] + spread[k] @ by_mean[k])
+                    W += np.multiply.outer(totals.mu_tilde[:, k], q.weights[k] + spread[k] @ by_mean[k])
                     return W
 
-                pull.add(block.view, of_law, np.zeros(block.view.cond_var.shape))
+                pull.add(block.view, of_distribution, np.zeros(block.view.cond_var.shape))
         return pull.finish(lambda k: by_K[k])
 
 

@@ -32,7 +32,7 @@ from fast.solve.mixing import Mixing
 from fast.sparse_classes.data import Block, ClassData
 from fast.sparse_classes.ep import Sites, Swept, damped, prior_cotangent
 from fast.sparse_classes.pairwise_factors import Pairwise, Totals, Visit
-from fast.sparse_classes.projections import ClassLaw, InducingClasses, PointGradients, PullBack, add_projected
+from fast.sparse_classes.projections import ClassDistribution, InducingClasses, PointGradients, PullBack, add_projected
 
 _PLAIN = 50  # sweeps up to which a run follows the printed order
 _LARGEST = 2**20  # site parameters up to which past ones are kept for mixing
@@ -74,17 +74,17 @@ def latent_marginals(moments: ScalarMoments, cond_var: FloatArray, totals: Total
 
 
 @equation("villacampa2017", "u20-gfitc")
-def latent_log_evidence(law: ClassLaw, linear: float, log_shrink: float, values: float) -> float:
+def latent_log_evidence(q: ClassDistribution, linear: float, log_shrink: float, values: float) -> float:
     """log Z = sum_k [mu_tilde'mu - log|I + (Q + S) Delta|]/2 + sum over factors of (log Z - psi): section 3, GFITC.
 
     Parameters
     ----------
-    law                   q(v)
+    q                     q(v)
     linear : float        sum of mu_tilde mu
     log_shrink : float    sum of log(1 + s Delta)
     values : float        sum over the factors
     """
-    return 0.5 * (linear - log_shrink - float(law.log_det.sum())) + values
+    return 0.5 * (linear - log_shrink - float(q.log_det.sum())) + values
 
 
 class _Past(NamedTuple):
@@ -107,7 +107,7 @@ class LatentRun:
         self._mixed = mixed and 4 * data.n * data.n_classes <= _LARGEST
         self._forget()
         self.sites = np.zeros((len(self.factors.names), data.n, data.n_classes))
-        self.law = ClassLaw.prior(points.n_classes, points.m)
+        self.q = ClassDistribution.prior(points.n_classes, points.m)
 
     def of(self, rows: Any) -> Sites:
         """Sites of some data.
@@ -127,7 +127,7 @@ class LatentRun:
         """
         old, s = self.of(block.part), block.view.cond_var
         totals = self.factors.totals(block.y, old)
-        marginals = latent_marginals(self.law.project(block.view), s, totals)
+        marginals = latent_marginals(self.q.project(block.view), s, totals)
         return self.factors.visit(block.y, marginals, np.zeros_like(s), old), marginals, totals
 
     def _start(self) -> tuple[FloatArray, FloatArray]:
@@ -140,7 +140,7 @@ class LatentRun:
         for block in self.data.blocks(self.points):
             found = effective_sites(block.view.cond_var, self.factors.totals(block.y, self.of(block.part)))
             add_projected(precision, shift, block.view, found.delta, found.mu_tilde)
-        self.law = ClassLaw.of(precision, shift)
+        self.q = ClassDistribution.of(precision, shift)
 
     def _forget(self) -> None:
         self._sweeps, self._was_mixed, self._mixing = 0, False, Mixing()
@@ -202,7 +202,7 @@ class LatentRun:
             values += found.value
             linear += float(np.vdot(totals.mu_tilde, marginals.mean))
             log_shrink += float(np.log1p(block.view.cond_var * totals.delta).sum())
-        return latent_log_evidence(self.law, linear, log_shrink, values) if np.isfinite(values) else None
+        return latent_log_evidence(self.q, linear, log_shrink, values) if np.isfinite(values) else None
 
     def gradient(self) -> PointGradients:
         """Gradient of log Z, sites held, which is all of it at the fixed point. Time O(C n m (m + d) + C m^3).
@@ -211,24 +211,24 @@ class LatentRun:
         tr(T d(Q + S))/2. Through Q, dF/da_i = b_i p - D_i P^-1 a_i and L'(dF/dK) L = (P^-1 + p p' - I)/2, as
         A b = p and A T = P^-1 A D; through s_i, (b_i^2 - T_ii)/2.
         """
-        points, law = self.points, self.law
-        spread = [law.spread(k) for k in range(points.n_classes)]
+        points, q = self.points, self.q
+        spread = [q.spread(k) for k in range(points.n_classes)]
         pull = PullBack(points)
         for block in self.data.blocks(points, with_cross=True):
             view = block.view
             D, beta, _ = effective_sites(view.cond_var, self.factors.totals(block.y, self.of(block.part)))
-            moments = law.project(view)
+            moments = q.project(view)
             b = beta - D * moments.mean
             by_s = 0.5 * (b * b - D * (1.0 - D * moments.var))
 
             def by_upsilon(k: int, view: Any = view, D: FloatArray = D, b: FloatArray = b) -> FloatArray:
                 W: FloatArray = view.rows[points.kind[k]] @ spread[k]
                 W *= -D[:, k, None]
-                W += np.multiply.outer(b[:, k], law.weights[k])
+                W += np.multiply.outer(b[:, k], q.weights[k])
                 return W
 
             pull.add(view, by_upsilon, by_s)
-        return pull.finish(lambda k: prior_cotangent(spread[k], law.weights[k]))
+        return pull.finish(lambda k: prior_cotangent(spread[k], q.weights[k]))
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors under the same sites.
@@ -244,7 +244,7 @@ class LatentRun:
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
-        return {"sites": self.sites, "precision": self.law.precision, "shift": self.law.shift}
+        return {"sites": self.sites, "precision": self.q.precision, "shift": self.q.shift}
 
     def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
         """Continue where `state` was taken.
@@ -260,4 +260,4 @@ class LatentRun:
         self.sites[...] = arrays["sites"]
         self._forget()
         self._sweeps = _PLAIN  # near the end of another run
-        self.law = ClassLaw.of(np.array(arrays["precision"]), np.array(arrays["shift"]))
+        self.q = ClassDistribution.of(np.array(arrays["precision"]), np.array(arrays["shift"]))

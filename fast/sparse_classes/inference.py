@@ -24,7 +24,7 @@ from fast.ledger import equation
 from fast.likelihood.largest import class_probabilities
 from fast.likelihood.power import robust_probabilities
 from fast.sparse_classes.data import ClassData
-from fast.sparse_classes.projections import ClassLaw, ClassView, InducingClasses
+from fast.sparse_classes.projections import ClassDistribution, ClassView, InducingClasses
 from fast.sparse_classes.training import ClassTraining, Settings, Trained, settings_of
 
 
@@ -131,7 +131,7 @@ class ClassRun(Protocol):
     """Where q stands."""
 
     points: InducingClasses
-    law: ClassLaw
+    q: ClassDistribution
 
 
 RunT = TypeVar("RunT", bound=ClassRun)
@@ -148,12 +148,12 @@ class ClassPosterior(Generic[RunT]):
     @property
     def inducing_mean(self) -> FloatArray:
         """(C, m)."""
-        return self.run.points.inducing_moments(self.run.law)[0]
+        return self.run.points.inducing_moments(self.run.q)[0]
 
     @property
     def inducing_cov(self) -> FloatArray:
         """(C, m, m)."""
-        return self.run.points.inducing_moments(self.run.law)[1]
+        return self.run.points.inducing_moments(self.run.q)[1]
 
 
 class Latents(NamedTuple):
@@ -165,25 +165,25 @@ class Latents(NamedTuple):
 
 
 @equation("villacampa2017", "65", "66", "67")
-def predictive_moments(law: ClassLaw, view: ClassView) -> ScalarMoments:
+def predictive_moments(q: ClassDistribution, view: ClassView) -> ScalarMoments:
     """upsilon'm and s + upsilon'V upsilon at each input and class: villacampa2017 (65) to (67). Time C b m^2.
 
     Parameters
     ----------
-    law     q(v)
+    q       q(v)
     view    inputs
     """
-    mean, var = law.project(view)
+    mean, var = q.project(view)
     return ScalarMoments(mean, view.cond_var + var)
 
 
-def predict(points: InducingClasses, law: ClassLaw, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
+def predict(points: InducingClasses, q: ClassDistribution, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points. Time O(t C (m^2 + m d + C nodes)).
 
     Parameters
     ----------
     points               inducing points
-    law                  q(v)
+    q                    q(v)
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
@@ -193,7 +193,7 @@ def predict(points: InducingClasses, law: ClassLaw, X_test: Any, *, block_size: 
     for start, stop in block_edges(t, inputs.count("block_size", block_size)):
         block = inputs.finite_rows("X_test", X_test[start:stop], start)
         part = slice(start, stop)
-        mean[part], var[part] = predictive_moments(law, points.view(block, whole_tiles=True))
+        mean[part], var[part] = predictive_moments(q, points.view(block, whole_tiles=True))
         raw[part] = class_probabilities(mean[part], var[part])
     return prediction_of(mean, var, raw)
 
@@ -225,19 +225,19 @@ def diagonal_covariances(var: FloatArray) -> FloatArray:
 
 @equation("villacampa2020", "A.31", "A.32", "A.33", "A.34")
 def predict_robust(
-    points: InducingClasses, law: ClassLaw, X_test: Any, epsilon: float, *, block_size: int = 1024
+    points: InducingClasses, q: ClassDistribution, X_test: Any, epsilon: float, *, block_size: int = 1024
 ) -> ClassPrediction:
     """Latent moments and class probabilities (1 - eps) P_k + eps/C at test points: villacampa2020 (A.31) to (A.34).
 
     Parameters
     ----------
     points               inducing points
-    law                  q(v)
+    q                    q(v)
     X_test : (t, d)      t may be 0
     epsilon : float      probability of a random label
     block_size : int     test points at a time
     """
-    found = predict(points, law, X_test, block_size=block_size)
+    found = predict(points, q, X_test, block_size=block_size)
     raw = robust_probabilities(found.probabilities * found.probability_mass[:, None], epsilon)
     mass = raw.sum(axis=1)
     return found._replace(probabilities=raw / mass[:, None], probability_mass=mass)

@@ -63,12 +63,12 @@ def mix(run: SiteRun, *, tolerance: float, max_iterations: int) -> Mixed:
         except NotPositiveDefiniteError:
             if seen is None:
                 raise
-            # no law belongs to these sites: one improper cavity more than before has the point refused
+            # no distribution belongs to these sites: one improper cavity more than before has the point refused
             return Visit(precision, shift, precision, shift, np.ones(precision.size), 0.0, seen + 1, None)
         target, var = np.empty_like(run.sites), np.empty(shape)
         improper = 0
         for block in run.data.blocks(run.points):
-            moments = run.law.project(block.view)
+            moments = run.q.project(block.view)
             found = run.factors.visit(block.y, moments, block.view.cond_var, run.of(block.part))
             for table, part in zip(target, found.target, strict=True):
                 table[block.part] = part

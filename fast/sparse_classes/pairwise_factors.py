@@ -197,7 +197,7 @@ def pair_tilt(
 def pair_sites(
     tilt: PairTilt, mean_label: FloatArray, var_label: FloatArray, mean_other: FloatArray, var_other: FloatArray
 ) -> PairSites:
-    """Sites with the moments of the tilted laws: villacampa2017 (48), (49), (52), (53).
+    """Sites with the moments of the tilted distributions: villacampa2017 (48), (49), (52), (53).
 
     c1 = h/(1 - h v), c2 = (+-g + h e)/(1 - h v), + for the label's class and - for the other one: (53) prints + for
     both. h v < 1 since h < 1/R and v < R. Time O(b C).

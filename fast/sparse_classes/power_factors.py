@@ -26,9 +26,9 @@ from fast.ledger import equation
 from fast.likelihood.power import PowerMoments, powered_labels
 from fast.solve.site_iteration import standardised_change
 from fast.sparse_classes.data import ClassData
-from fast.sparse_classes.ep import SiteRun, Swept, damped, law_cotangent, prior_cotangent
+from fast.sparse_classes.ep import SiteRun, Swept, damped, distribution_cotangent, prior_cotangent
 from fast.sparse_classes.pairwise_factors import Cotangents, Side, Totals, Visit, scalar_cotangents, site_integral
-from fast.sparse_classes.projections import ClassLaw, InducingClasses, PointGradients, PullBack, add_projected
+from fast.sparse_classes.projections import ClassDistribution, InducingClasses, PointGradients, PullBack, add_projected
 
 RULES = ("28", "exact")
 _HALVINGS = 60
@@ -86,7 +86,7 @@ class PowerDatum:
         return Totals(sites[0], sites[1])
 
     def tilted(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> PowerTilt:
-        """Powered cavities and F under them; improper ones are replaced by a harmless law. Time O(b C nodes)."""
+        """Powered cavities and F under them; improper ones are replaced by harmless ones. Time O(b C nodes)."""
         left = 1.0 - self.alpha * sites[0] * moments.var
         proper: BoolArray = np.logical_and.reduce(left > 0.0, axis=1, keepdims=True)
         safe = np.where(proper, left, 1.0)
@@ -161,12 +161,12 @@ class PowerRun(SiteRun):
         residual, improper = 0.0, 0
         for block in self.data.blocks(self.points):
             old = self.of(block.part)
-            found = self.factors.visit(block.y, self.law.project(block.view), block.view.cond_var, old)
+            found = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
             for table, part in zip(target, found.target, strict=True):
                 table[block.part] = part
             residual, improper = max(residual, found.gap), improper + found.n_improper
             add_projected(precision, shift, block.view, *self.factors.totals(block.y, found.target))
-        damping, halvings = self._settle(precision - self.law.precision, shift - self.law.shift, damping)
+        damping, halvings = self._settle(precision - self.q.precision, shift - self.q.shift, damping)
         for table, part in zip(self.sites, target, strict=True):
             table[...] = damped(table, part, damping)
         return Swept(residual, improper + halvings)
@@ -180,9 +180,9 @@ class PowerRun(SiteRun):
         damping : float    in (0, 1]
         """
         view, y, old = self.data.take(self.points, batch), self.data.labels(batch), self.of(batch)
-        found = self.factors.visit(y, self.law.project(view), view.cond_var, old)
+        found = self.factors.visit(y, self.q.project(view), view.cond_var, old)
         before, after = self.factors.totals(y, old), self.factors.totals(y, found.target)
-        precision, shift = np.zeros_like(self.law.precision), np.zeros_like(self.law.shift)
+        precision, shift = np.zeros_like(self.q.precision), np.zeros_like(self.q.shift)
         add_projected(precision, shift, view, after.delta - before.delta, after.mu_tilde - before.mu_tilde)
         damping, halvings = self._settle(precision, shift, damping)
         for table, start, end in zip(self.sites, old, found.target, strict=True):
@@ -193,13 +193,13 @@ class PowerRun(SiteRun):
         """Move q by the largest damping 2^-j times the given one that leaves it a distribution; j is counted."""
         for halvings in range(_HALVINGS + 1):
             try:
-                law = ClassLaw.of(self.law.precision + damping * by_precision, self.law.shift + damping * by_shift)
+                q = ClassDistribution.of(self.q.precision + damping * by_precision, self.q.shift + damping * by_shift)
             except NotPositiveDefiniteError:
                 if halvings == _HALVINGS:
                     raise
                 damping *= 0.5
                 continue
-            self.law = law
+            self.q = q
             return damping, halvings
         raise AssertionError("unreachable")
 
@@ -216,22 +216,22 @@ class PowerRun(SiteRun):
         """
         if (self.gradient_rule if gradient_rule is None else gradient_rule) == "exact":
             return super().gradient(batch, "exact")
-        points, law, C = self.points, self.law, self.points.n_classes
-        spread = [law.spread(k) for k in range(C)]
+        points, q, C = self.points, self.q, self.points.n_classes
+        spread = [q.spread(k) for k in range(C)]
         scale = 1.0 if batch is None else self.data.n / batch.size
         pull = PullBack(points)
         by_mean, by_second = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
         for rows, view, y in self.data.chunks(points, batch, with_cross=True):
-            sites, moments = self.of(rows), law.project(view)
+            sites, moments = self.of(rows), q.project(view)
             cot = Cotangents(
                 *(scale * part for part in self.factors.cotangents(y, moments, view.cond_var, sites, "28"))
             )
             t, x = self.power.moved_moments(y, moments, view.cond_var, sites)
             add_projected(by_second, by_mean, view, 0.5 * scale * x, scale * t)
-            pull.add_law(view, law, spread, *cot)
+            pull.add_distribution(view, q, spread, *cot)
 
         def by_K(k: int) -> FloatArray:
-            moved = law_cotangent(spread[k], law.weights[k], by_mean[k], by_second[k])
-            return prior_cotangent(spread[k], law.weights[k]) + moved
+            moved = distribution_cotangent(spread[k], q.weights[k], by_mean[k], by_second[k])
+            return prior_cotangent(spread[k], q.weights[k]) + moved
 
         return pull.finish(by_K)

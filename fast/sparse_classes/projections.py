@@ -8,8 +8,8 @@ so a projection upsilon_i'u = a_i'v never meets an inverse. What stands here, fo
 
     points = InducingClasses(hyper, Z, shared)         K, L and the kernel of each class; one of each if shared
     view = points.view(X)                              rows a_i, cond_var s_i (b, C), for a block or a batch of data
-    law = ClassLaw.of(precision, shift)                q(v) = N(P^-1 w, P^-1) of each class, P = R R'
-    moments = law.project(view)                        mean p_i = upsilon_i'm and var q_i = upsilon_i'V upsilon_i (b, C)
+    q = ClassDistribution.of(precision, shift)         q(v) = N(P^-1 w, P^-1) of each class, P = R R'
+    moments = q.project(view)                          mean p_i = upsilon_i'm and var q_i = upsilon_i'V upsilon_i (b, C)
     pull = PullBack(points)                            gradients of a scalar F through (upsilon, s, K):
     pull.add(view, by_upsilon, by_cond_var)              of a block: L^-1 dF/dupsilon_i, dF/ds_i
     pull.finish(by_K)                                    of K: L' (dF/dK) L; gives variance, lengthscales, noise, Z
@@ -151,23 +151,23 @@ class InducingClasses:
             cond_var = np.repeat(cond_var, self.n_classes, axis=1)
         return ClassView(X, tuple(rows), cond_var, tuple(kept))
 
-    def inducing_moments(self, law: ClassLaw) -> tuple[FloatArray, FloatArray]:
+    def inducing_moments(self, q: ClassDistribution) -> tuple[FloatArray, FloatArray]:
         """Mean L p (C, m) and covariance L P^-1 L' (C, m, m) of u under q.
 
         Parameters
         ----------
-        law    q(v)
+        q      q(v)
         """
         C, m = self.n_classes, self.m
         mean, cov = np.empty((C, m)), np.empty((C, m, m))
         for k in range(C):
             L = self.chol_K[self.kind[k]]
-            half = solve_rows(law.factor[k], np.array(L, order="C"))
-            mean[k], cov[k] = L @ law.weights[k], half @ half.T
+            half = solve_rows(q.factor[k], np.array(L, order="C"))
+            mean[k], cov[k] = L @ q.weights[k], half @ half.T
         return mean, cov
 
 
-class ClassLaw:
+class ClassDistribution:
     """q(v) of each class by its natural parameters: precision P (C, m, m) and shift w (C, m)."""
 
     def __init__(self, precision: FloatArray, shift: FloatArray, factor: list[FloatArray]) -> None:
@@ -178,7 +178,7 @@ class ClassLaw:
         )
 
     @classmethod
-    def of(cls, precision: FloatArray, shift: FloatArray) -> ClassLaw:
+    def of(cls, precision: FloatArray, shift: FloatArray) -> ClassDistribution:
         """Factorise every class. Time C m^3 / 3.
 
         Parameters
@@ -189,7 +189,7 @@ class ClassLaw:
         return cls(precision, shift, [factor_precision(P) for P in precision])
 
     @classmethod
-    def prior(cls, n_classes: int, m: int) -> ClassLaw:
+    def prior(cls, n_classes: int, m: int) -> ClassDistribution:
         """q = p.
 
         Parameters
@@ -318,16 +318,16 @@ class PullBack:
             self._lengthscales[kind] += part_k.lengthscales
             self._Z[kind] += part_k.X2
 
-    def add_law(
+    def add_distribution(
         self,
         view: ClassView,
-        law: ClassLaw,
+        q: ClassDistribution,
         spread: list[FloatArray],
         by_mean: FloatArray,
         by_spread: FloatArray,
         by_cond_var: FloatArray,
     ) -> None:
-        """Take in a block that looks at the inducing values through upsilon_i'm and upsilon_i'V under a law held still.
+        """Take in a block that looks at the inducing values through upsilon_i'm and upsilon_i'V, q held still.
 
         L^-1 dF/dupsilon_i is by_mean_i times the mean of v plus by_spread_i times S a_i; a variance upsilon'V upsilon
         has twice its derivative for by_spread. Time O(C b m^2 + b m d).
@@ -335,15 +335,15 @@ class PullBack:
         Parameters
         ----------
         view                                    with k(X, Z)
-        law                                     of v
-        spread : C times (m, m)                 S of the law
+        q                                       of v
+        spread : C times (m, m)                 S of the distribution
         by_mean, by_spread, by_cond_var : (b, C)
         """
 
         def by_upsilon(k: int) -> FloatArray:
             W: FloatArray = view.rows[self.points.kind[k]] @ spread[k]
             W *= by_spread[:, k, None]
-            W += np.multiply.outer(by_mean[:, k], law.weights[k])
+            W += np.multiply.outer(by_mean[:, k], q.weights[k])
             return W
 
         self.add(view, by_upsilon, by_cond_var)

@@ -45,9 +45,9 @@ class RobustRun(EnergyRun):
         """
         if batch is None and self.guarded:
             return super().refresh()
-        laws = self.energy.laws(self.law)
-        terms = self.terms(laws, batch)
-        change = self.energy.direction(laws, terms.curvature, terms.slope)
+        distributions = self.energy.distributions(self.q)
+        terms = self.terms(distributions, batch)
+        change = self.energy.direction(distributions, terms.curvature, terms.slope)
         moved = self._stepped(change, bounded_rate(change.residual, self.nat_rate))
         assert moved is not None  # P keeps half of itself
         self._set(moved)

@@ -19,10 +19,10 @@ from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.solve.natural import move_kernel
 from fast.sparse_classes.data import Chunk, ClassData
-from fast.sparse_classes.ep import Swept, law_cotangent, prior_cotangent
+from fast.sparse_classes.ep import Swept, distribution_cotangent, prior_cotangent
 from fast.sparse_classes.pairwise_factors import PairTilt, gather, label_column, pair_sites, pair_tilt, pair_totals
 from fast.sparse_classes.projections import (
-    ClassLaw,
+    ClassDistribution,
     ClassView,
     InducingClasses,
     PointGradients,
@@ -126,37 +126,39 @@ class TiedFactors:
 
     stands_for    data of each class that the factors stand for
     count         the n of the n-th root, see `factor_counts`
-    law           q(v) to start from; None: the prior
+    q             q(v) to start from; None: the prior
     """
 
-    def __init__(self, stands_for: Counted, points: InducingClasses, count: str, law: ClassLaw | None = None) -> None:
+    def __init__(
+        self, stands_for: Counted, points: InducingClasses, count: str, q: ClassDistribution | None = None
+    ) -> None:
         self.stands_for, self.points, self.count = stands_for, points, count
         self.counts = factor_counts(stands_for.counts, stands_for.n, count)
-        self.law = ClassLaw.prior(points.n_classes, points.m) if law is None else law
-        self._cavity: ClassLaw | None = None
+        self.q = ClassDistribution.prior(points.n_classes, points.m) if q is None else q
+        self._cavity: ClassDistribution | None = None
 
     @property
-    def cavity(self) -> ClassLaw:
+    def cavity(self) -> ClassDistribution:
         """The cavity of every factor."""
         if self._cavity is None:
-            self._cavity = ClassLaw.of(*tied_cavity(self.law.precision, self.law.shift, self.counts))
+            self._cavity = ClassDistribution.of(*tied_cavity(self.q.precision, self.q.shift, self.counts))
         return self._cavity
 
-    def _set(self, law: ClassLaw) -> None:
-        self.law, self._cavity = law, None
+    def _set(self, q: ClassDistribution) -> None:
+        self.q, self._cavity = q, None
 
     def tied(self) -> tuple[FloatArray, FloatArray]:
         """T (C, m, m) and t (C, m) in coordinates of u. Time C m^3."""
         points = self.points
-        precision, shift = np.empty_like(self.law.precision), np.empty_like(self.law.shift)
+        precision, shift = np.empty_like(self.q.precision), np.empty_like(self.q.shift)
         for k in range(points.n_classes):
             L = points.chol_K[points.kind[k]]
-            T = self.law.precision[k].copy()
+            T = self.q.precision[k].copy()
             T.flat[:: points.m + 1] -= 1.0
             T = dtrsm(1.0, L, T.T, side=0, lower=1, trans_a=1)
             T = dtrsm(1.0, L, T, side=1, lower=1, overwrite_b=1)
             precision[k] = 0.5 * (T + T.T)
-            shift[k] = solve_vector(L, self.law.shift[k], transposed=True)
+            shift[k] = solve_vector(L, self.q.shift[k], transposed=True)
         return precision, shift
 
     def tilt(self, view: ClassView, y: IntArray) -> tuple[PairTilt, tuple[FloatArray, ...]]:
@@ -185,8 +187,8 @@ class TiedFactors:
         batch_size        number of data; None: all
         damping : float   in (0, 1]
         """
-        law, C = self.law, self.points.n_classes
-        added, added_shift = np.zeros_like(law.precision), np.zeros_like(law.shift)
+        q, C = self.q, self.points.n_classes
+        added, added_shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
         seen = np.zeros(C, dtype=np.int64)
         for _, view, y in chunks:
             tilt, sides = self.tilt(view, y)
@@ -196,16 +198,16 @@ class TiedFactors:
         if batch_size is not None:
             share = factor_counts(seen, batch_size, self.count) / self.counts
         residual = self._residual(added, added_shift, share)
-        self._set(ClassLaw.of(*tied_update(law.precision, law.shift, added, added_shift, share, damping)))
+        self._set(ClassDistribution.of(*tied_update(q.precision, q.shift, added, added_shift, share, damping)))
         return Swept(residual, 0)
 
     def _residual(self, added: FloatArray, added_shift: FloatArray, share: FloatArray) -> float:
         """max over classes of sqrt tr(V dT V dT) and sqrt(r'V r), r = dt - dT m."""
-        law, worst = self.law, 0.0
-        for k, R in enumerate(law.factor):
-            change = added[k] - share[k] * law.precision[k]
+        q, worst = self.q, 0.0
+        for k, R in enumerate(q.factor):
+            change = added[k] - share[k] * q.precision[k]
             change.flat[:: change.shape[0] + 1] += share[k]
-            rest = added_shift[k] - share[k] * law.shift[k] - change @ law.weights[k]
+            rest = added_shift[k] - share[k] * q.shift[k] - change @ q.weights[k]
             half = solve_vector(R, rest)
             worst = max(worst, float(np.sqrt(half @ half)))
             turned = solve_rows(R, np.ascontiguousarray(solve_rows(R, change).T))
@@ -222,17 +224,17 @@ class TiedFactors:
         """
         old = self.points
         points = InducingClasses(hyper, Z, old.shared, in_a_step=True)
-        precision, shift = np.empty_like(self.law.precision), np.empty_like(self.law.shift)
+        precision, shift = np.empty_like(self.q.precision), np.empty_like(self.q.shift)
         for k in range(points.n_classes):
-            T = self.law.precision[k].copy()
+            T = self.q.precision[k].copy()
             T.flat[:: points.m + 1] -= 1.0
             kind = points.kind[k]
-            shift[k], precision[k] = move_kernel(self.law.shift[k], T, old.chol_K[kind], points.chol_K[kind])
+            shift[k], precision[k] = move_kernel(self.q.shift[k], T, old.chol_K[kind], points.chol_K[kind])
         diagonal = np.arange(points.m)
         precision[:, diagonal, diagonal] += 1.0
-        law = ClassLaw.of(precision, shift)
+        q = ClassDistribution.of(precision, shift)
         self.points = points
-        self._set(law)
+        self._set(q)
 
     def gradient_from(self, chunks: Iterable[Chunk], scale: float, gradient_rule: str) -> PointGradients:
         """By rule "10", which is no derivative of log Z_q here, or "exact", T and t held.
@@ -243,24 +245,24 @@ class TiedFactors:
         scale : float          of the data terms
         gradient_rule : str    "10" or "exact"
         """
-        points, law, cavity, C = self.points, self.law, self.cavity, self.points.n_classes
+        points, q, cavity, C = self.points, self.q, self.cavity, self.points.n_classes
         spread = [cavity.spread(k) for k in range(C)]
         pull = PullBack(points)
         exact = gradient_rule == "exact"
-        by_mean, by_spread = np.zeros_like(law.shift), np.zeros_like(law.precision)
+        by_mean, by_spread = np.zeros_like(q.shift), np.zeros_like(q.precision)
         for _, view, y in chunks:
             tilt = self.tilt(view, y)[0]
             slope = scale * gather(y, tilt.slope, -tilt.slope)
             by_var = scale * gather(y, tilt.by_var, tilt.by_var)
             if exact:
                 add_projected(by_spread, by_mean, view, by_var, slope)
-            pull.add_law(view, cavity, spread, slope, 2.0 * by_var, by_var)
+            pull.add_distribution(view, cavity, spread, slope, 2.0 * by_var, by_var)
 
         def by_K(k: int) -> FloatArray:
-            found = prior_cotangent(law.spread(k), law.weights[k])
+            found = prior_cotangent(q.spread(k), q.weights[k])
             if exact:  # the derivative of g in K is half of S + p p'
                 found += self.counts[k] * (prior_cotangent(spread[k], cavity.weights[k]) - found)
-                found += law_cotangent(spread[k], cavity.weights[k], by_mean[k], by_spread[k])
+                found += distribution_cotangent(spread[k], cavity.weights[k], by_mean[k], by_spread[k])
             return found
 
         return pull.finish(by_K)
@@ -297,7 +299,7 @@ class TiedRun(TiedFactors):
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
-        return {"precision": self.law.precision, "shift": self.law.shift}
+        return {"precision": self.q.precision, "shift": self.q.shift}
 
     def restore(self, arrays: Mapping[str, Any], hyper: ClassHyper, Z: FloatArray, moved: bool) -> None:
         """Continue where `state` was taken.
@@ -310,15 +312,15 @@ class TiedRun(TiedFactors):
         moved : bool     whether the priors are learned
         """
         self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=moved)
-        self._set(ClassLaw.of(np.array(arrays["precision"]), np.array(arrays["shift"])))
+        self._set(ClassDistribution.of(np.array(arrays["precision"]), np.array(arrays["shift"])))
 
     @equation("villacampa2017", "u43-sep-log-evidence")
     def log_evidence(self) -> float | None:
         """log Z_q, villacampa2017: prior part, log Z of all factors, n_j (g of the cavity less g of q). One pass."""
         chunks = self.data.chunks(self.points)
         value = sum(float(self.tilt(view, y)[0].log_norm.sum()) for _, view, y in chunks)
-        law, cavity = self.law, self.cavity
-        whole = 0.5 * (law.shift_norm - law.log_det)
+        q, cavity = self.q, self.cavity
+        whole = 0.5 * (q.shift_norm - q.log_det)
         part = 0.5 * (cavity.shift_norm - cavity.log_det)
         return float(whole.sum() + (self.counts * (part - whole)).sum()) + value
 

@@ -22,7 +22,7 @@ from fast.core.types import FloatArray, IntArray
 from fast.kernel.kernels import gram
 from fast.solve.adam import AdamState, adam_step
 from fast.sparse_classes.data import Chunk
-from fast.sparse_classes.projections import ClassLaw, InducingClasses
+from fast.sparse_classes.projections import ClassDistribution, InducingClasses
 from fast.sparse_classes.sep import TiedFactors, data_scale, factor_counts
 from fast.sparse_classes.training import ClassPacking
 
@@ -47,7 +47,7 @@ class TiedStream:
     points              inducing points to start from
     count, damping      as in `fast.methods.sep.fit`
     learn, rate         names out of variance, lengthscales, noise, Z, moved by Adam at this rate
-    law                 q to start from; None: the prior
+    q                   q to start from; None: the prior
     class_counts (C,)   data that this q stands for; None: none
     """
 
@@ -59,7 +59,7 @@ class TiedStream:
         damping: float = 0.5,
         learn: Iterable[str] = (),
         rate: float = 0.01,
-        law: ClassLaw | None = None,
+        q: ClassDistribution | None = None,
         class_counts: IntArray | None = None,
     ) -> None:
         C = points.n_classes
@@ -70,8 +70,8 @@ class TiedStream:
         self.class_counts = np.zeros(C, dtype=np.int64) if class_counts is None else np.array(class_counts)
         rows = int(self.class_counts.sum())
         gone = Gone(self.class_counts if rows else np.ones(C, dtype=np.int64), max(rows, 1))
-        self.run = TiedFactors(gone, points, count, law)
-        self.started = law is not None
+        self.run = TiedFactors(gone, points, count, q)
+        self.started = q is not None
         self.iterations = 0
         self._known = rows  # that q stood for at the start
 
@@ -128,13 +128,13 @@ class TiedStream:
         """Tied factors to the power that so many data ask for."""
         run = self.run
         power = factor_counts(gone.counts, gone.n, run.count) / run.counts
-        law = run.law
+        q = run.q
         if self.started and (power != 1.0).any():
-            precision = law.precision * power[:, None, None]
-            diagonal = np.arange(law.shift.shape[1])
+            precision = q.precision * power[:, None, None]
+            diagonal = np.arange(q.shift.shape[1])
             precision[:, diagonal, diagonal] += 1.0 - power[:, None]
-            law = ClassLaw.of(precision, law.shift * power[:, None])
-        self.run = TiedFactors(gone, run.points, run.count, law)
+            q = ClassDistribution.of(precision, q.shift * power[:, None])
+        self.run = TiedFactors(gone, run.points, run.count, q)
         self.started = True
 
     def candidates(self, X: FloatArray, count: int) -> FloatArray:
@@ -177,9 +177,9 @@ class TiedStream:
         everywhere = np.concatenate([old.Z, np.broadcast_to(Z, (C, *Z.shape))], axis=1)
         points = InducingClasses(old.hyper, everywhere, old.shared)
         precision = np.array(np.broadcast_to(np.eye(m + p), (C, m + p, m + p)))
-        precision[:, :m, :m] = run.law.precision
-        law = ClassLaw.of(precision, np.concatenate([run.law.shift, np.zeros((C, p))], axis=1))
-        self.run = TiedFactors(run.stands_for, points, run.count, law)
+        precision[:, :m, :m] = run.q.precision
+        q = ClassDistribution.of(precision, np.concatenate([run.q.shift, np.zeros((C, p))], axis=1))
+        self.run = TiedFactors(run.stands_for, points, run.count, q)
 
     def _move(self, gradients: Any, rate: float) -> None:
         run = self.run

@@ -141,6 +141,6 @@ def test_a_stream_is_as_before_after_a_batch_that_it_refuses(data):
     streams[0].rate = 0.1
     for stream in streams:
         stream.step(X, y)
-    np.testing.assert_array_equal(streams[0].run.law.precision, streams[1].run.law.precision)
+    np.testing.assert_array_equal(streams[0].run.q.precision, streams[1].run.q.precision)
     np.testing.assert_array_equal(streams[0].class_counts, streams[1].class_counts)
     assert streams[0].iterations == streams[1].iterations == 2

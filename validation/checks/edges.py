@@ -341,11 +341,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.sparse_classes.alpha_runs import EnergyRun
-    from fast.sparse_classes.projections import ClassLaw
+    from fast.sparse_classes.projections import ClassDistribution
 
     for rate in (0.0, 0.5, 0.99):
         run = SimpleNamespace(
-            law=ClassLaw.prior(2, 2),
+            q=ClassDistribution.prior(2, 2),
             here=SimpleNamespace(change=SimpleNamespace(residual=3e-9)),
             _mixing=SimpleNamespace(rate=lambda _, rate=rate: rate),
         )

@@ -104,7 +104,7 @@ def digits(posterior: Any) -> Array:
         evidence = posterior.log_evidence
         parts = [
             trained.trace, trained.residual, trained.iterations, trained.n_improper, trained.diverged,
-            run.law.precision, run.law.shift, np.nan if evidence is None else evidence,
+            run.q.precision, run.q.shift, np.nan if evidence is None else evidence,
             *(np.ravel(value) for name, value in sorted(run.state().items())),
         ]  # fmt: skip
     else:

@@ -130,7 +130,7 @@ def _run(method: str, path: Path, X: Array, y: Array, stop_at: int | None = None
         options["epsilon"] = 0.001
     module: Any = {"sep": sep, "vi-robust": vi_robust, "apep": apep}[method]
     run = module.fit(Data(X, y, 2), Prior(*prior, Z), type(module.DEFAULTS)(**options)).run
-    return np.concatenate([run.points.hyper.variance, run.law.weights.ravel() if hasattr(run, "law") else []])
+    return np.concatenate([run.points.hyper.variance, run.q.weights.ravel() if hasattr(run, "q") else []])
 
 
 def resume(method: str) -> Iterable[Outcome]:

@@ -60,7 +60,7 @@ def _factor_stays(original: Any) -> Any:
     def stand_for(self: Any, seen: Any) -> None:
         from fast.sparse_classes.sep import TiedFactors
 
-        self.run = TiedFactors(seen, self.run.points, self.run.count, self.run.law)
+        self.run = TiedFactors(seen, self.run.points, self.run.count, self.run.q)
         self.started = True
 
     return stand_for

@@ -170,14 +170,14 @@ _ENERGIES = (
         "rpapep",
         "prior-left-out",
         "the free Gaussian that the prior is seen under is without the prior",
-        "fast.sparse_classes.alpha_energies:Energy.laws",
+        "fast.sparse_classes.alpha_energies:Energy.distributions",
         _prior_left_out,
     ),
     _fault(
         "rpapep",
         "cavity-is-q",
         "the data are seen under q, not under its share (1 - alpha/(N + 1))",
-        "fast.sparse_classes.alpha_energies:Energy.laws",
+        "fast.sparse_classes.alpha_energies:Energy.distributions",
         _cavity_is_q,
     ),
     _fault(

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from fast.core.errors import NotPositiveDefiniteError
 from fast.methods import ep
 from fast.sparse_classes.ep import ImproperCavityError, damped, ep_log_evidence, prior_cotangent
-from fast.sparse_classes.projections import ClassLaw
+from fast.sparse_classes.projections import ClassDistribution
 from values_given import fitted
 
 C, M, D, N = 3, 4, 2, 9
@@ -135,7 +135,7 @@ def test_two_sweeps_are_those_of_dense_cavities_and_quadrature():
 @pytest.mark.verifies("villacampa2017", "60", route="log Z of a Gaussian with known factors")
 @pytest.mark.verifies("villacampa2017", "u12-damping", route="definition")
 def test_log_evidence_and_damping_of_plain_numbers():
-    law = ClassLaw.of(np.array([[[4.0]], [[9.0]]]), np.array([[2.0], [3.0]]))
+    law = ClassDistribution.of(np.array([[[4.0]], [[9.0]]]), np.array([[2.0], [3.0]]))
     expected = 0.5 * (4.0 / 4.0 + 9.0 / 9.0) - 0.5 * np.log(36.0) + 1.25
     np.testing.assert_allclose(ep_log_evidence(law, 1.25), expected, rtol=1e-14)
     np.testing.assert_allclose(damped(np.array([1.0, 2.0]), np.array([3.0, -2.0]), 0.25), [1.5, 1.0], rtol=1e-15)
@@ -219,11 +219,11 @@ def test_the_exact_gradient_is_the_derivative_with_sites_held_on_a_batch_too(fac
         other.sites[...] = held
         other.rebuild()
         whole = other.log_evidence()
-        prior = ep_log_evidence(other.law, 0.0)
+        prior = ep_log_evidence(other.q, 0.0)
         if rows is None:
             return whole
         view = other.data.take(other.points, rows)
-        moments = other.law.project(view)
+        moments = other.q.project(view)
         value = other.factors.visit(other.data.labels(rows), moments, view.cond_var, other.of(rows)).value
         return prior + N / rows.size * value
 
@@ -364,7 +364,7 @@ def test_an_improper_cavity_leaves_no_evidence_and_no_gradient():
     run.sites[...] = 0.0
     run.rebuild()
     view = run.data.take(run.points, np.array([0]))
-    q = run.law.project(view).var[0, label]
+    q = run.q.project(view).var[0, label]
     # V stays positive definite, but 1 - c1 q is -1/9 for the first of the two sites
     run.sites[0, 0, first], run.sites[0, 0, second] = 10.0 / q, -2.0 / q
     run.rebuild()

@@ -56,7 +56,7 @@ def test_evidence_and_q_are_those_of_the_dense_regression(shared):
     # condition of K 1e3
     np.testing.assert_allclose(posterior.log_evidence, dense_evidence(p), rtol=1e-11, atol=0.0)
     K, upsilon, s = dense(p)
-    mean, cov = posterior.run.points.inducing_moments(posterior.run.law)
+    mean, cov = posterior.run.points.inducing_moments(posterior.run.q)
     for k in range(C):
         # u and the targets are jointly Gaussian
         cross = K[k] @ upsilon[k].T
@@ -94,7 +94,7 @@ def test_predictions_are_the_robust_ones_of_two_classes():
     t = np.random.default_rng(5).standard_normal((4, D))
     found = label_regression.predict(posterior, t)
     _, upsilon, s = dense(p, t)
-    mean, cov = posterior.run.points.inducing_moments(posterior.run.law)
+    mean, cov = posterior.run.points.inducing_moments(posterior.run.q)
     m = np.einsum("knm,km->nk", upsilon, mean)
     v = s.T + np.einsum("knm,kmp,knp->nk", upsilon, cov, upsilon)
     np.testing.assert_allclose(found.latent_mean, m, rtol=1e-10, atol=1e-10)

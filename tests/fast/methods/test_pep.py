@@ -287,11 +287,11 @@ def test_one_sweep_and_one_batch_are_damped_proposals():
 def test_a_sweep_without_a_covariance_is_shortened_and_counted():
     p = problem(8, n=1, n_classes=2, m=1, epsilon=0.3) | {"X": np.zeros((1, D)), "Z": np.zeros((2, 1, D))}
     run = fitted(pep, **p, alpha=0.5, max_iterations=1).run
-    before = run.law
+    before = run.q
     P = before.precision
     damping, halvings = run._settle(-1.5 * P, np.zeros_like(before.shift), 1.0)
     assert (damping, halvings) == (0.5, 1)
-    np.testing.assert_allclose(run.law.precision, 0.25 * P, rtol=1e-12, atol=0.0)  # rounding
+    np.testing.assert_allclose(run.q.precision, 0.25 * P, rtol=1e-12, atol=0.0)  # rounding
 
 
 def test_learning_improves_log_z_by_every_schedule():

@@ -281,12 +281,12 @@ def test_block_size_memory_maps_and_seeds_change_nothing(tmp_path):
     options = {"batch_size": 20, "n_steps": 10, "learn": ("lengthscales", "Z"), "seed": 4}
     whole = fitted(sep, **p, **options)
     parts = fitted(sep, **{**p, **mapped}, **options, block_size=64, memory_budget=0)
-    np.testing.assert_allclose(parts.run.law.precision, whole.run.law.precision, rtol=0.0, atol=1e-11)
+    np.testing.assert_allclose(parts.run.q.precision, whole.run.q.precision, rtol=0.0, atol=1e-11)
     np.testing.assert_allclose(parts.log_evidence, whole.log_evidence, rtol=1e-12)  # the stated invariance
     rng = np.random.default_rng(4)
     lists = [rng.choice(200, 20, replace=False) for _ in range(10)]
     listed = fitted(sep, **p, batches=lists, learn=("lengthscales", "Z"))
-    np.testing.assert_array_equal(listed.run.law.precision, whole.run.law.precision)
+    np.testing.assert_array_equal(listed.run.q.precision, whole.run.q.precision)
 
 
 def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
@@ -305,7 +305,7 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
     with pytest.raises(KilledError):
         fitted(sep, **p, **options, n_steps=12, callback=kill, **files)
     resumed = fitted(sep, **p, **options, n_steps=12, **files)
-    np.testing.assert_array_equal(resumed.run.law.precision, whole.run.law.precision)
+    np.testing.assert_array_equal(resumed.run.q.precision, whole.run.q.precision)
     np.testing.assert_array_equal(resumed.run.points.Z, whole.run.points.Z)
     assert resumed.log_evidence == whole.log_evidence
 

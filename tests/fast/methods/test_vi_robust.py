@@ -17,7 +17,7 @@ from fast.sparse_classes.alpha_energies import divergence, natural_target
 from fast.sparse_classes.alpha_runs import data_moments
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
-from fast.sparse_classes.projections import ClassLaw, add_projected
+from fast.sparse_classes.projections import ClassDistribution, add_projected
 from fast.sparse_classes.robust_variational import RobustRun
 from values_given import fitted
 
@@ -39,7 +39,9 @@ def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 
     }
 
 
-def target(law: ClassLaw, view: Any, y: Any, epsilon: float, scale: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+def target(
+    law: ClassDistribution, view: Any, y: Any, epsilon: float, scale: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """P* and w* of every class at q."""
     found = powered_labels(y, data_moments(law, view), 0.0, epsilon)
     Q, t = np.zeros_like(law.precision), np.zeros_like(law.shift)
@@ -110,7 +112,7 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
         data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
     )  # fmt: skip
     root = rng.normal(size=(3, 4, 4))
-    law = ClassLaw.of(np.eye(4) + root @ root.transpose(0, 2, 1), rng.normal(size=(3, 4)))
+    law = ClassDistribution.of(np.eye(4) + root @ root.transpose(0, 2, 1), rng.normal(size=(3, 4)))
     block = next(data.blocks(points))
     marginals = data_moments(law, block.view)
     precision, shift = target(law, block.view, block.y, 0.02)
@@ -190,15 +192,15 @@ def test_a_mini_batch_step_is_a_convex_step_of_bounded_length(nat_rate: float, b
         data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
     )  # fmt: skip
     view, y = points.view(given["X"][[1, 4, 9]]), given["y"][[1, 4, 9]]
-    aim = target(ClassLaw.prior(3, 4), view, y, 0.02, scale=5.0)
+    aim = target(ClassDistribution.prior(3, 4), view, y, 0.02, scale=5.0)
     # an index listed twice counts once: 15/3 data stand behind each; at P = I and w = 0 the metric is Euclidean
     residual = max(max(np.linalg.norm(P - np.eye(4)), np.linalg.norm(w)) for P, w in zip(*aim, strict=True))
     rate = min(nat_rate, 0.5 / residual)
     assert (rate < nat_rate) == bounded
     np.testing.assert_allclose(found.trained.residual, residual, rtol=1e-12, atol=0.0)
     wanted = (1.0 - rate) * np.eye(4) + rate * aim[0]
-    np.testing.assert_allclose(found.run.law.precision, wanted, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found.run.law.shift, rate * aim[1], rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found.run.q.precision, wanted, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(found.run.q.shift, rate * aim[1], rtol=1e-12, atol=1e-13)
     assert not found.trained.converged
 
 
@@ -240,7 +242,7 @@ def test_a_killed_run_continues_identically(tmp_path: Any) -> None:
     with pytest.raises(KeyboardInterrupt):
         fitted(vi_robust, **given, n_steps=14, checkpoint=file, callback=kill)
     again = fitted(vi_robust, **given, n_steps=14, checkpoint=file)
-    assert np.array_equal(whole.run.law.precision, again.run.law.precision)
+    assert np.array_equal(whole.run.q.precision, again.run.q.precision)
     assert whole.log_evidence == again.log_evidence
 
 
@@ -265,7 +267,7 @@ def test_a_step_keeps_half_of_each_precision_where_the_target_is_no_distribution
     data = ClassData(np.zeros((5, 1)), np.zeros(5, dtype=np.int64), 2)
     points = inducing_classes(data, Prior(1.0, np.ones(1), 0.0, 1e-9, np.zeros((1, 1))))
     run = RobustRun(data, points, 1e-3, guarded=False, nat_rate=1.0)
-    start = ClassLaw.of(np.full((2, 1, 1), 1.2), np.array([[-1.2], [1.2]]))
+    start = ClassDistribution.of(np.full((2, 1, 1), 1.2), np.array([[-1.2], [1.2]]))
     view = points.view(data.X)
     aim = target(start, view, data.y, 1e-3)[0]
     assert (aim < -1.2).all()
@@ -273,9 +275,9 @@ def test_a_step_keeps_half_of_each_precision_where_the_target_is_no_distribution
     residual = run.refresh().residual
     rate = 0.5 / residual
     assert rate < 1.0
-    np.testing.assert_allclose(run.law.precision, 1.2 + rate * (aim - 1.2), rtol=1e-12, atol=0.0)
-    assert (run.law.precision >= 0.5 * 1.2).all()
-    assert np.isfinite(divergence(run.law))
+    np.testing.assert_allclose(run.q.precision, 1.2 + rate * (aim - 1.2), rtol=1e-12, atol=0.0)
+    assert (run.q.precision >= 0.5 * 1.2).all()
+    assert np.isfinite(divergence(run.q))
 
 
 def test_what_cannot_be_is_refused_by_name() -> None:

@@ -15,15 +15,15 @@ from fast.sparse_classes.alpha_joint import (
     Coordinates,
     JointSteps,
     cholesky_of,
+    distribution_of,
     joint_gradient,
-    law_of,
     start_at_prior,
     whitened,
 )
 from fast.sparse_classes.alpha_runs import EnergyRun
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
-from fast.sparse_classes.projections import ClassLaw
+from fast.sparse_classes.projections import ClassDistribution
 from fast.sparse_classes.training import ClassTraining, Settings, settings_of, train
 from values_given import classes, fitted
 
@@ -126,7 +126,7 @@ def run_at(p, kind, alpha, mean, cov):
     run = EnergyRun(data, points, Energy(kind, alpha, data.n), p["epsilon"])
     L = np.array([points.chol_K[kind] for kind in points.kind])
     precision = L.transpose(0, 2, 1) @ np.linalg.inv(cov) @ L
-    run._set(ClassLaw.of(precision, (precision @ np.linalg.solve(L, mean[:, :, None]))[:, :, 0]))
+    run._set(ClassDistribution.of(precision, (precision @ np.linalg.solve(L, mean[:, :, None]))[:, :, 0]))
     return run, L
 
 
@@ -158,8 +158,8 @@ def test_the_laws_are_the_powers_of_densities_that_the_methods_name(kind):
     rng = np.random.default_rng(2)
     alpha, n = 0.7, 4
     half = rng.standard_normal((C, M, M))
-    q = ClassLaw.of(half @ half.transpose(0, 2, 1) + np.eye(M), rng.standard_normal((C, M)))
-    laws = Energy(kind, alpha, n).laws(q)
+    q = ClassDistribution.of(half @ half.transpose(0, 2, 1) + np.eye(M), rng.standard_normal((C, M)))
+    laws = Energy(kind, alpha, n).distributions(q)
     v = rng.standard_normal((40, M))
 
     def log_density(mean, cov):
@@ -226,7 +226,7 @@ def test_the_direction_is_the_derivative_in_moments_of_q(kind, alpha):
         # central differences: h^2 = 1e-10 times third derivatives, rounding 1e-13 / h
         np.testing.assert_allclose((up - down) / (2 * h), wanted, rtol=1e-6, atol=1e-6)
     # the residual, in units of q itself
-    S = np.array([run.law.spread(k) for k in range(C)])
+    S = np.array([run.q.spread(k) for k in range(C)])
     free = change.shift - (change.precision @ m[:, :, None])[:, :, 0]
     moved = [np.trace(S[k] @ change.precision[k] @ S[k] @ change.precision[k]) for k in range(C)]
     wanted = np.sqrt(max(*moved, *np.einsum("ki,kij,kj->k", free, S, free)))
@@ -272,9 +272,9 @@ def test_the_joint_gradient_is_the_difference_in_every_coordinate(kind, alpha, b
     factor[:, index, index] = np.log(factor[:, index, index])
     at = Coordinates(mean, factor)
     white = whitened(run.points, at)
-    law = law_of(white)
-    np.testing.assert_allclose(law.precision, run.law.precision, rtol=1e-9, atol=1e-10)  # condition of K
-    np.testing.assert_allclose(law.weights, run.law.weights, rtol=1e-9, atol=1e-10)
+    law = distribution_of(white)
+    np.testing.assert_allclose(law.precision, run.q.precision, rtol=1e-9, atol=1e-10)  # condition of K
+    np.testing.assert_allclose(law.weights, run.q.weights, rtol=1e-9, atol=1e-10)
     rows = None if batch is None else np.array(batch)
     found = joint_gradient(run, white, rows, priors=True)
 
@@ -472,7 +472,7 @@ def test_an_optimum_far_from_the_prior_is_reached():
     posterior = fitted(apep, **p, energy="rpapep", alpha=0.8, max_iterations=60)
     assert posterior.optimum == "finite"
     assert posterior.trained.residual <= 1e-10
-    assert max(np.linalg.eigvalsh(posterior.run.law.spread(k))[-1] for k in range(C)) > 1e3
+    assert max(np.linalg.eigvalsh(posterior.run.q.spread(k))[-1] for k in range(C)) > 1e3
 
 
 @pytest.mark.parametrize("kind", ["apep", "arpep"])
@@ -499,7 +499,7 @@ def test_a_steep_energy_is_come_to_by_way_of_less_steep_ones(kind):
     )  # fmt: skip
     # log P is known to 1e-16, which 1e8 makes 1e-8; apep differs from arpep by its slope in alpha, below 100
     np.testing.assert_allclose(posterior.log_evidence, -wanted.fun, rtol=0.0, atol=2e-6)
-    white = posterior.run.law.weights[:, 0]
+    white = posterior.run.q.weights[:, 0]
     np.testing.assert_allclose(white, [-wanted.x[0], wanted.x[0]], rtol=0.0, atol=1e-3)  # the root of 1e-6
 
 
@@ -531,12 +531,12 @@ def test_priors_that_move_after_each_step_call_no_search(monkeypatch):
     assert ended.residual > 1e-5  # still far: without moves a search would have come
     # nor does a run that has come to a standstill stay there under other priors
     run.stalled = True
-    before = run.law.precision.copy()
+    before = run.q.precision.copy()
     run.move(run.points.hyper._replace(variance=2.0 * run.points.hyper.variance), run.points.Z)
-    held = run.law.precision.copy()
+    held = run.q.precision.copy()
     run.refresh()
     assert not np.array_equal(before, held)
-    assert not np.array_equal(run.law.precision, held)
+    assert not np.array_equal(run.q.precision, held)
 
 
 def test_a_search_that_cannot_begin_says_that_there_is_no_optimum():
@@ -549,10 +549,10 @@ def test_the_search_reaches_the_same_optimum_as_steps():
     p = problem(18)
     steps = fitted(apep, **p, energy="rpapep", alpha=0.4)
     run = fitted(apep, **p, energy="rpapep", alpha=0.4, max_iterations=1).run
-    law = climb(run.law, run._point, 1e6)
+    law = climb(run.q, run._point, 1e6)
     # its gradient ends at 1e-9
-    np.testing.assert_allclose(law.weights, steps.run.law.weights, rtol=0.0, atol=1e-7)
-    np.testing.assert_allclose(law.precision, steps.run.law.precision, rtol=1e-7, atol=1e-7)
+    np.testing.assert_allclose(law.weights, steps.run.q.weights, rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(law.precision, steps.run.q.precision, rtol=1e-7, atol=1e-7)
 
 
 def test_learning_and_adam_improve_the_energy_and_batches_are_reproducible():
@@ -606,7 +606,7 @@ def test_a_killed_run_of_adam_continues_identically(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         fitted(apep, **p, energy="rpapep", checkpoint=file, callback=kill)
     again = fitted(apep, **p, energy="rpapep", checkpoint=file)
-    assert np.array_equal(whole.run.law.precision, again.run.law.precision)
+    assert np.array_equal(whole.run.q.precision, again.run.q.precision)
     assert np.array_equal(whole.run.points.Z, again.run.points.Z)
     assert whole.log_evidence == again.log_evidence
 
@@ -617,7 +617,7 @@ def test_blocks_and_memory_maps_change_nothing(tmp_path):
     mapped[:] = p["X"]
     whole = fitted(apep, **p, energy="arpep", batch_size=20, n_steps=6)
     cut = fitted(apep, **(p | {"X": mapped}), energy="arpep", batch_size=20, n_steps=6, block_size=64, memory_budget=0)
-    assert np.array_equal(whole.run.law.precision, cut.run.law.precision)
+    assert np.array_equal(whole.run.q.precision, cut.run.q.precision)
     # the stated invariance
     np.testing.assert_allclose(whole.log_evidence, cut.log_evidence, rtol=1e-12, atol=0.0)
     np.testing.assert_allclose(apep.log_norms(whole), apep.log_norms(cut), rtol=1e-12, atol=1e-12)

@@ -6,7 +6,7 @@ import pytest
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import class_hyper
 from fast.sparse_classes.inference import predictive_moments
-from fast.sparse_classes.projections import ClassLaw, InducingClasses, PullBack, add_projected
+from fast.sparse_classes.projections import ClassDistribution, InducingClasses, PullBack, add_projected
 
 C, M, D, B = 3, 4, 2, 6
 
@@ -44,7 +44,7 @@ def _dense(points, X, k):
 def _law(points, seed=3):
     rng = np.random.default_rng(seed)
     half = rng.standard_normal((C, M, M))
-    return ClassLaw.of(np.eye(M) + half @ half.transpose(0, 2, 1), rng.standard_normal((C, M)))
+    return ClassDistribution.of(np.eye(M) + half @ half.transpose(0, 2, 1), rng.standard_normal((C, M)))
 
 
 @pytest.mark.verifies("villacampa2017", "65", route="dense algebra")

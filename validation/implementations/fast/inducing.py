@@ -101,7 +101,7 @@ def _answer(row: Row, problem: Problem, options: Any) -> Solution:
             variance=hyper.variance, lengthscales=hyper.lengthscales, noise=hyper.noise, Z=run.points.Z
         )
     at_data = row.latents(posterior)
-    mean, cov = run.points.inducing_moments(run.law)
+    mean, cov = run.points.inducing_moments(run.q)
     fields: dict[str, Any] = {
         "log_evidence": posterior.log_evidence,
         "gradients": _gradients(row, posterior, options),
@@ -160,7 +160,7 @@ def _constant(**fields: Any) -> Callable[[Problem, Any], dict[str, Any]]:
 
 def _at_data(posterior: Any) -> Moments:
     run = posterior.run
-    parts = [data_moments(run.law, block.view) for block in run.data.blocks(run.points)]
+    parts = [data_moments(run.q, block.view) for block in run.data.blocks(run.points)]
     return Moments(*(np.concatenate([getattr(part, name) for part in parts]) for name in Moments._fields))
 
 

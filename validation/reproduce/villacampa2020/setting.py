@@ -87,7 +87,7 @@ class Run(NamedTuple):
         if self.lost:
             raise ValueError(f"run: found {self.optimum}, expected a finite optimum for predictions")
         run = self.run
-        return np.asarray(predict_robust(run.points, run.law, X, epsilon_of(run)).probabilities)
+        return np.asarray(predict_robust(run.points, run.q, X, epsilon_of(run)).probabilities)
 
     def scores(self, X: Array, y: Labels) -> tuple[float, float]:
         """(error, nll) of held-out rows; infinite where there is no optimum, which is last in every rank."""
@@ -414,7 +414,7 @@ class Recorder:
 
     def _score(self, run: Any) -> None:
         assert self.watch.test is not None
-        p = np.asarray(predict_robust(run.points, run.law, self.watch.test[0], epsilon_of(run)).probabilities)
+        p = np.asarray(predict_robust(run.points, run.q, self.watch.test[0], epsilon_of(run)).probabilities)
         self.rows.append((self.count, self.trained, *scores(p, self.watch.test[1])))
 
     def finish(self, run: Any) -> Course | None:
