@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.by_name import by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
 from validation.checks.few_data import Few
 from validation.problem import Problem
@@ -66,7 +67,7 @@ def _wide(method: str, paper: str, module: str, extra: tuple[Any, ...], options:
         for wide in (False, True):
             X, Z, X_test = (_padded(a) if wide else a for a in (_X, _Z, _X_TEST))
             scales = np.concatenate([lengthscales, np.ones((3, _COLUMNS - 2))], axis=1) if wide else lengthscales
-            posterior = own.fit(X, _Y, 3, variance, scales, noise, jitter, Z, *extra, **options)
+            posterior = by_name(own.fit)(X, _Y, 3, variance, scales, noise, jitter, Z, *extra, **options)
             predicted = own.predict(posterior, X_test)
             found.append((predicted, posterior.run.points))
         (narrow, old), (broad, new) = found
@@ -107,7 +108,7 @@ def _one_call(method: str, module: str) -> None:
         told: list[int] = []
         for options in ({}, {"max_iterations": 2}, {"tolerance": 1e-3, "callback": lambda at: told.append(1)}):
             for shared, prior in ((False, _PRIOR), (True, (1.3, np.array([0.9, 1.4]), 0.1, 1e-4))):
-                whole = own.fit(_X, _Y, 3, *prior, shared=shared, **options)
+                whole = by_name(own.fit)(_X, _Y, 3, *prior, shared=shared, **options)
                 n_told = len(told)
                 parts = own.converge(own.prepare(_X, _Y, 3, *prior, shared=shared), **options)
                 yield _same(whole.latent_mean, parts.latent_mean, 0.0, "the same calls, every digit")

@@ -7,6 +7,7 @@ order of the rows.
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -14,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.by_name import by_name, names_of
 from validation.checks.estimator_settings import Data, Entry, difference
 
 Array = NDArray[Any]
@@ -35,7 +37,13 @@ class Request(NamedTuple):
 
     def run(self, **more: Any) -> Any:
         """Make the call."""
-        return getattr(importlib.import_module(self.module), self.function)(*self.arguments, **self.options, **more)
+        return self.door(*self.arguments, **self.options, **more)
+
+    @property
+    def door(self) -> Any:
+        """The function, by the names of its arguments."""
+        binary = len(self.arguments) == len(("X", "y", "variance", "lengthscales", "noise", "jitter", "Z"))
+        return by_name(getattr(importlib.import_module(self.module), self.function), binary=binary)
 
 
 def order_seed(random_state: int) -> int:
@@ -184,8 +192,9 @@ def asked_of(model: Any, X: Any, y: Any, owner: Any, function: str) -> tuple[tup
     with patch.object(owner, function, staticmethod(stub) if isinstance(owner, type) else stub):
         try:
             model.fit(X, y)
-        except _AskedError as found:
-            return found.arguments, found.options
+        except _AskedError as asked:
+            arguments, options = names_of(asked.arguments, binary=not model._multi_class)
+            return arguments, options | asked.options
     raise LookupError(f"{function}: found no call of it, expected {type(model).__name__}.fit to make one")
 
 
@@ -203,6 +212,13 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
             hyper.jitter[0],
         )  # fmt: skip
     options = {name: value for name, value in options.items() if name not in ("callback", "warm_start")}
+    if entry.family in ("two", "classes"):  # what neither names is the default of the method
+        parameters = inspect.signature(wanted.door).parameters.items()
+        defaults = {name: one.default for name, one in parameters if one.kind is one.KEYWORD_ONLY}
+        defaults.pop("callback", None)
+        epsilon = {name: wanted.options[name] for name in ("epsilon",) if name in wanted.options}
+        options, full = {**defaults, **options}, {**defaults, **epsilon, **wanted.options}
+        wanted = wanted._replace(options=full)
     if set(options) != set(wanted.options) or len(arguments) != len(wanted.arguments):
         return float("inf")
     pairs = [*zip(arguments, wanted.arguments, strict=True), *((options[k], wanted.options[k]) for k in options)]

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, gammaln, kv, log_expit, log_ndtr, ndtr
 
+from validation.by_name import by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.learning import BATCHES, PAPER, tiny
 from validation.problem import Problem
@@ -368,7 +369,7 @@ def _register_fit(method: str, module: str) -> None:
         asked = tiny("softmax full" if method == "laplace" else "multinomial-probit full")
         told: list[Any] = []
         door = import_module(f"fast.methods.{module}")
-        found = door.fit(**_arguments(asked), tolerance=1e-9, callback=told.append)
+        found = by_name(door.fit)(**_arguments(asked), tolerance=1e-9, callback=told.append)
         solved = context.solve("fast", method, asked, tolerance=1e-9)
         value = float(found.elbo if method == "vb-probit" else found.log_evidence)
         yield Compared(

@@ -19,6 +19,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from validation.by_name import by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.learning import ALL, BATCHES, HYPER, PAPER, tiny
 from validation.problem import BINARY_LIKELIHOODS, Problem
@@ -81,8 +82,8 @@ RUNS = tuple(_rows())
 def fit(run: Run, **changes: Any) -> Any:
     """What `fit` of the run's module returns; changes of the problem's arrays or of options."""
     problem = tiny(run.kind)
-    function = import_module(f"fast.methods.{run.module}").fit
     binary = problem.likelihood in BINARY_LIKELIHOODS
+    function = by_name(import_module(f"fast.methods.{run.module}").fit, binary=binary)
     arguments: dict[str, Any] = {"X": problem.X, "y": problem.y}
     fields = ("variance", "lengthscales", "noise", "jitter", "Z")
     arguments |= {name: getattr(problem, name)[0] if binary else getattr(problem, name) for name in fields}
@@ -192,13 +193,13 @@ def other_runs(run: Run) -> Iterable[Outcome]:
     import inspect
 
     problem = tiny(run.kind)
-    accepted = inspect.signature(import_module(f"fast.methods.{run.module}").fit).parameters
+    binary = problem.likelihood in BINARY_LIKELIHOODS
+    accepted = inspect.signature(by_name(import_module(f"fast.methods.{run.module}").fit, binary=binary)).parameters
     Z, lengthscales = (np.array(getattr(problem, name)) for name in ("Z", "lengthscales"))
     Z[..., -1, -1] = np.nextafter(Z[..., -1, -1], np.inf)
     lengthscales[-1, -1] = np.nextafter(lengthscales[-1, -1], np.inf)
     X = problem.X.copy()
     X[-1, -1] = np.nextafter(X[-1, -1], np.inf)
-    binary = problem.likelihood in BINARY_LIKELIHOODS
     changes = {name: value for name, value in _CHANGED.items() if name in accepted}
     if run.method in ("apep", "rpapep", "vi-robust", "x-gpc-svi"):  # one way only: nothing else to choose
         changes.pop("optimizer", None)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.by_name import by_name
 from validation.checks import villacampa2020_dense as dense
 from validation.checks.apart import apart, fields, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, Skipped, Tested, check
@@ -444,7 +445,7 @@ def permuted(context: Context, subject: Subject, problem: Problem) -> Iterable[O
 
 def blocks(context: Context, subject: Subject, problem: Problem) -> Iterable[Outcome]:
     """Other sizes of the blocks of `fast`, which are no part of the question."""
-    fit = importlib.import_module(f"fast.methods.{'pep' if subject == PEP else 'apep'}").fit
+    fit = by_name(importlib.import_module(f"fast.methods.{'pep' if subject == PEP else 'apep'}").fit)
     given = [getattr(problem, name) for name in ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter")]
     options = {} if subject == PEP else {"energy": subject.method}
     plain = _solved(context, "fast", subject, problem)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from validation import arguments
+from validation import arguments, catalogue
+from validation.by_name import by_name
 from validation.fuzz.commands import command_door
 from validation.fuzz.door import Arguments, Door
 from validation.fuzz.files import file_doors
@@ -212,6 +213,11 @@ def _by_steps(function: Callable[..., Any]) -> bool:
     )
 
 
+def _is_binary(method: str) -> bool:
+    entry = next(entry for entry in catalogue.METHODS if entry.method == method)
+    return set(entry.likelihoods) <= set(BINARY_LIKELIHOODS)
+
+
 def _fast_doors() -> Iterator[Door]:
     for method in methods()["fast"]:
         name = {"qep": "quadrature_ep", "qiep": "quadrature_ep", "laplace-tkp": "laplace"}.get(method, method)
@@ -219,9 +225,10 @@ def _fast_doors() -> Iterator[Door]:
         name = {"vi-jj-full": "vi_jj", "vi-jj-hybrid": "vi_jj"}.get(name, name).replace("-", "_")
         module = importlib.import_module(f"fast.methods.{name}")
         attribute = {"qep": "fit_qep", "qiep": "fit_qiep", "vi-jj-full": "fit_full", "vi-jj-hybrid": "fit_hybrid"}
-        yield _fit_door(getattr(module, attribute.get(method, "fit")), method)
+        door = by_name(getattr(module, attribute.get(method, "fit")), binary=_is_binary(method))
+        yield _fit_door(door, method)
     for name, method in (("svgpc_svi", "svgpc"), ("epgpc_svi", "epgpc")):
-        yield _fit_door(importlib.import_module(f"fast.methods.{name}").fit, method)
+        yield _fit_door(by_name(importlib.import_module(f"fast.methods.{name}").fit, binary=True), method)
     svi = importlib.import_module("fast.methods.svi")
     yield _fit_door(svi.fit_stochastic, "svi")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from validation.by_name import by_name
 from validation.fuzz.door import Arguments, Door
 from validation.problem import Problem
 from validation.solution import Solution
@@ -179,7 +180,7 @@ _CONTINUED: dict[str, tuple[str, str, Arguments]] = {
 def _checkpoint_doors(fit_door: Callable[..., Door]) -> Iterator[Door]:
     """Runs that are to continue from a file that is damaged, or of another run."""
     for place, (attribute, method, options) in _CONTINUED.items():
-        function = getattr(importlib.import_module(place), attribute)
+        function = by_name(getattr(importlib.import_module(place), attribute), binary=method == "x-gpc-svi")
         yield _checkpoint_door(fit_door(function, method), place, options)
 
 
