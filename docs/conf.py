@@ -18,6 +18,7 @@ release = tomllib.loads((HERE.parent / "pyproject.toml").read_text(encoding="utf
 version = release
 
 extensions = [
+    "atlas",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -27,7 +28,8 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
-exclude_patterns = ["_build", "examples"]
+# ledger.md is the ledger as text for the repository, checked by `triad audit --check`; its page here is the atlas
+exclude_patterns = ["_build", "examples", "ledger.md"]
 templates_path = ["_templates"]
 
 myst_enable_extensions = ["dollarmath", "deflist"]

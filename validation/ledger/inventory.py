@@ -51,12 +51,16 @@ _ENTRY_KEYS: dict[str, type] = {
     "function": str,
 }
 _SLIP_KEYS: dict[str, type] = {"id": str, "section": str, "printed": str, "meant": str}
-_ENTRY_OPTIONAL: dict[str, type] = {"note": str}
+_ENTRY_OPTIONAL: dict[str, type] = {"note": str, "latex": str, "latex_printed": str}
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One equation, display, algorithm or protocol of a paper; `function` is a proposed name, not an address."""
+    """One equation, display, algorithm or protocol of a paper; `function` is a proposed name, not an address.
+
+    latex: the formula as it is realised, empty where the entry is none; latex_printed: a misprint as it stands. What
+    tells the two apart stands in \\mark{...}.
+    """
 
     paper: str
     id: str
@@ -67,6 +71,8 @@ class Entry:
     outputs: tuple[str, ...]
     function: str
     note: str = ""
+    latex: str = ""
+    latex_printed: str = ""
 
     @property
     def equation(self) -> Equation:
@@ -223,6 +229,8 @@ def read_paper(text: str, name: str) -> Paper:
                 outputs=tuple(row["outputs"]),
                 function=row["function"],
                 note=row.get("note", ""),
+                latex=row.get("latex", ""),
+                latex_printed=row.get("latex_printed", ""),
             )
         )
     entries += _slips(name, data.get("slip", []), seen)

@@ -68,14 +68,10 @@ def _executed(rows: Sequence[Row], papers: Sequence[str]) -> list[str]:
     return lines
 
 
-def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
-    """The page: a table of counts, then for each paper its entries with state, functions, tests and routes."""
+def overview(ledger: Ledger, rows: Sequence[Row]) -> list[str]:
+    """Lines of Markdown: what the states mean, counts by paper and state, who executes entries, counts by package."""
     papers = list(dict.fromkeys(row.entry.paper for row in rows))
     lines = [
-        "<!-- Made by `triad audit --markdown`; not edited by hand. -->",
-        "",
-        "# The ledger",
-        "",
         "Every equation of the papers, the functions that realise it, the tests that could refute it and by which",
         "route. An entry is *verified* (a function and a test), *corrected* (the printed formula, or what the paper",
         "says of it, is wrong; it is kept as code beside the right one, and a test tells them apart), *not executable*",
@@ -94,7 +90,19 @@ def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
     lines += ["", "| package | entries realised | functions | tests |", "|---|---:|---:|---:|"]
     for package, numbers in per_package(rows, ledger.packages).items():
         lines.append(f"| {package} | {numbers['entries']} | {numbers['functions']} | {numbers['tests']} |")
-    for key in papers:
+    return lines
+
+
+def markdown(ledger: Ledger, rows: Sequence[Row]) -> str:
+    """The page: a table of counts, then for each paper its entries with state, functions, tests and routes."""
+    lines = [
+        "<!-- Made by `triad audit --markdown`; not edited by hand. -->",
+        "",
+        "# The ledger",
+        "",
+        *overview(ledger, rows),
+    ]
+    for key in dict.fromkeys(row.entry.paper for row in rows):
         paper = ledger.inventory.papers[key]
         lines += [
             "",

@@ -1,0 +1,63 @@
+"""Write the pages of the atlas of equations before the documentation is read: docs/atlas/<paper>.md.
+
+Formulas become MathML, which browsers typeset themselves, so that a page loads nothing and prints sharply.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from latex2mathml.converter import convert
+from pygments import highlight
+from pygments.formatters import HtmlFormatter
+from pygments.lexers import PythonLexer
+from sphinx.application import Sphinx
+
+_ROOT = Path(__file__).resolve().parents[2]
+_COLOUR = "red"  # what \mark becomes on the way; the page's own style decides how it looks
+
+
+def mathml(latex: str) -> str:
+    """A display as MathML.
+
+    latex: amsmath, and \\mark{...} around what tells two forms apart.
+    """
+    text = latex.replace("{aligned}", "{align*}").replace(r"\mark{", rf"\textcolor{{{_COLOUR}}}{{")
+    # a single upright letter would be set in italics
+    text = re.sub(r"\\mathrm\{(\w)\}", r"\\text{\1}", text)
+    made = convert(text, display="block")
+    return re.sub(rf'<mstyle mathcolor="{_COLOUR}">', '<mstyle class="differs">', made)
+
+
+def source(text: str) -> str:
+    """Python in the colours of the theme."""
+    formatter = HtmlFormatter(nowrap=True)
+    return f'<div class="highlight"><pre>{highlight(text, PythonLexer(), formatter)}</pre></div>'
+
+
+def write(app: Sphinx) -> None:
+    """All pages; one that would be the same as before is left alone, so that it is not read again."""
+    from validation.ledger import atlas, audit, registry
+
+    sources = audit.default_sources()
+    ledger = audit.build(sources)
+    functions = {item.address: item for item in registry.collect(sources.packages).functions}
+    folder = Path(app.srcdir) / "atlas"
+    folder.mkdir(exist_ok=True)
+    pages = {f"{key}.md": atlas.page(ledger, key, functions, mathml, source) for key in ledger.inventory.papers}
+    pages["index.md"] = atlas.index(ledger)
+    for name, text in pages.items():
+        path = folder / name
+        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in folder.glob("*.md"):
+        if path.name not in pages:
+            path.unlink()
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Connect the hook."""
+    app.connect("builder-inited", write)
+    app.add_js_file("atlas.js")
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

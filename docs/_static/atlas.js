@@ -1,0 +1,26 @@
+// Filters the cards of a page of the atlas. Without it every card is shown.
+document.addEventListener("DOMContentLoaded", function () {
+  "use strict";
+  var tools = document.querySelector(".atlas-tools");
+  if (!tools) { return; }
+  var text = tools.querySelector("input"), state = tools.querySelector("select"), shown = tools.querySelector("span"),
+      cards = Array.prototype.slice.call(document.querySelectorAll("article.equation"));
+  function filter() {
+    var words = text.value.toLowerCase().split(/\s+/).filter(Boolean), count = 0;
+    cards.forEach(function (card) {
+      var fits = words.every(function (word) { return card.dataset.words.indexOf(word) >= 0; }) &&
+                 (!state.value || card.dataset.state === state.value);
+      card.hidden = !fits;
+      count += fits;
+    });
+    // a section of the paper with nothing left to show is a heading in the way
+    document.querySelectorAll("section > section").forEach(function (section) {
+      section.hidden = !section.querySelector("article.equation:not([hidden])");
+    });
+    shown.textContent = count + " of " + cards.length;
+  }
+  text.addEventListener("input", filter);
+  state.addEventListener("change", filter);
+  tools.hidden = false;
+  filter();
+});

@@ -1,0 +1,156 @@
+"""Every formula of the inventories can be typeset, and a card holds what is known of its entry."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+
+from validation.ledger import atlas, inventory
+from validation.ledger.audit import CORRECTED, VERIFIED, Row
+from validation.ledger.collection import Claim, MarkedTest
+from validation.ledger.executed import Executed
+from validation.ledger.inventory import Entry
+from validation.ledger.registry import Function, Text
+
+EXTENSION = Path(__file__).resolve().parents[3] / "docs" / "_ext" / "atlas.py"
+ENTRIES = [entry for entry in inventory.load() if entry.latex]
+FORMULAS = [(entry.equation, text) for entry in ENTRIES for text in (entry.latex, entry.latex_printed) if text]
+# whole algorithms and what is said in words of them: their cards show the words
+IN_WORDS = {
+    ("izmailov2016", "u3.2-svi"),
+    ("izmailov2016", "alg1"),
+    ("izmailov2016", "vi-jj-full"),
+    ("izmailov2016", "vi-jj-hybrid"),
+    ("izmailov2016", "vi-taylor"),
+    ("riihimaki2013", "u4.1.1-la-tkp"),
+    ("riihimaki2013", "A-parallel"),
+    ("villacampa2017", "u8-ep-refinement"),
+    ("villacampa2017", "u11-parallel-updates"),
+    ("villacampa2020", "u29-parallel-updates"),
+    ("wenzel2019", "u4.3-svi"),
+}
+
+
+@pytest.fixture(scope="module")
+def mathml():
+    pytest.importorskip("latex2mathml", reason="the extra `docs` is not installed")
+    pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
+    spec = importlib.util.spec_from_file_location("atlas_extension", EXTENSION)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.mathml
+
+
+def test_every_formula_is_typeset_without_a_command_left_over(mathml):
+    for equation, text in FORMULAS:
+        root = ElementTree.fromstring(mathml(text).replace("&nbsp;", " "))
+        # \ by itself is the papers' sign of a cavity
+        left_over = [word for word in root.itertext() if re.fullmatch(r"\\[A-Za-z]+|&|[{}]{2,}", word)]
+        assert not left_over, equation
+        assert text.count(r"\mark{") == mathml(text).count('class="differs"'), equation
+
+
+def test_every_formula_has_its_braces_in_pairs():
+    for equation, text in FORMULAS:
+        bare = re.sub(r"\\[{}]", "", text)
+        assert bare.count("{") == bare.count("}"), equation
+
+
+def test_what_has_no_formula_is_said_to_have_none():
+    kinds = ("protocol", "sampler", inventory.SLIP)
+    without = {entry.equation for entry in inventory.load() if not entry.latex and entry.kind not in kinds}
+    assert without == IN_WORDS
+
+
+def test_a_misprint_and_its_correction_both_say_what_differs():
+    for entry in ENTRIES:
+        if entry.latex_printed:
+            assert r"\mark{" in entry.latex_printed, entry.equation
+
+
+# -- cards -----------------------------------------------------------------------------------------------------------
+
+
+def function(address: str, *, printed: bool = False) -> Function:
+    package = address.partition(".")[0]
+    text = Text("One line.", "(x)", f"def {address.rpartition('.')[2]}(x):\n    return x < 1\n")
+    return Function(package, address, (("villacampa2020", "A.20"),), printed, f"{package}/x.py", 7, None, "One line.", text)
+
+
+ENTRY = Entry(
+    paper="villacampa2020",
+    id="A.20",
+    section="A",
+    title="Linear <coefficient>",
+    kind="update",
+    inputs=("g ()",),
+    outputs=("C2 ()",),
+    function="f",
+    latex=r"\alpha \mark{+} 1",
+    latex_printed=r"\alpha \mark{-} 1",
+)
+TEST = MarkedTest(
+    "tests/reference/test_x.py::test_a", "reference", "tests/reference/test_x.py", 3, "test_a", 1, False,
+    (Claim("villacampa2020", "A.20", "moments by quadrature", printed=True),),
+)  # fmt: skip
+ROW = Row(
+    entry=ENTRY,
+    state=CORRECTED,
+    functions=(function("reference.a.right"), function("fast.b.quick")),
+    printed=(function("reference.a.wrong", printed=True),),
+    tests=(TEST,),
+    missing=(),
+    gaps=(),
+    note="printed without the power",
+    executed=Executed(default=("reference pep",), quick=("print/pep/update",)),
+)
+
+
+def shown(row: Row) -> str:
+    functions = {item.address: item for item in (*row.functions, *row.printed)}
+    return atlas.card(row, functions, lambda latex: f"[{latex}]", lambda source: f"<pre>{source}</pre>")
+
+
+def test_a_card_holds_both_forms_sources_tests_and_who_executes_it():
+    html = shown(ROW)
+    assert '<article class="equation" id="A.20" data-state="corrected"' in html
+    assert html.index(r"[\alpha \mark{-} 1]") < html.index(r"[\alpha \mark{+} 1]")
+    for address in ("reference.a.right", "reference.a.wrong</code> (as printed)", "fast.b.quick"):
+        assert address in html or address in html.replace("</code>", "", 1)
+    assert "Told apart by: moments by quadrature." in html
+    assert "print/pep/update" in html
+    assert "tests/reference/test_x.py::test_a" in html
+    assert "triad audit villacampa2020:A.20 --run" in html
+
+
+def test_a_card_is_found_by_number_method_and_symbol():
+    (words,) = re.findall(r'data-words="([^"]*)"', shown(ROW))
+    assert {"(a.20)", "a.20", "pep", "c2"} <= set(words.split())
+
+
+def test_what_comes_from_a_paper_is_escaped():
+    assert "Linear &lt;coefficient&gt;" in shown(ROW)
+    assert "<coefficient>" not in shown(ROW)
+
+
+def test_an_entry_without_a_formula_shows_its_words():
+    from dataclasses import replace
+
+    plain = replace(ROW, entry=replace(ENTRY, latex="", latex_printed=""), state=VERIFIED, printed=())
+    assert "<p>One line" in shown(plain)
+
+
+@pytest.mark.parametrize(("id", "expected"), [("A.20", "A.20"), ("11", "11"), ("u3.1-pg mean", "u3.1-pg-mean")])
+def test_addresses_hold_only_what_an_address_can(id, expected):
+    assert atlas.anchor(id) == expected
+
+
+def test_addresses_of_one_paper_are_unique():
+    for paper in inventory.load().papers.values():
+        assert len({atlas.anchor(id) for id in paper.ids}) == len(paper.ids)

@@ -1,0 +1,249 @@
+"""The atlas of equations: a page for each paper, a card for each entry, as Markdown for the documentation.
+
+A card holds the formula, for a misprint as printed and corrected side by side, the state, the source of the functions
+that realise it, the tests with their routes, and who executes it. What is typeset and what is coloured comes from the
+two callables that the caller gives, so that the judge itself needs neither library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from html import escape
+from pathlib import PurePath
+
+from validation.ledger.audit import STATES, Ledger, Row, counts, routes
+from validation.ledger.formula import formula
+from validation.ledger.page import overview
+from validation.ledger.registry import Function
+
+Typeset = Callable[[str], str]  # LaTeX of a display -> HTML
+Highlight = Callable[[str], str]  # source of a function -> HTML
+
+_WITNESSES = ("reference", "fast", "gibbs", "validation")
+
+
+def anchor(id: str) -> str:
+    """The address of an entry within its page: the id itself, without what an address cannot hold.
+
+    Parameters
+    ----------
+    id    of an entry
+    """
+    return re.sub(r"[^A-Za-z0-9.\-]", "-", id)
+
+
+def page(ledger: Ledger, key: str, functions: Mapping[str, Function], typeset: Typeset, highlight: Highlight) -> str:
+    """The page of one paper, in its order.
+
+    Parameters
+    ----------
+    ledger       of `validation.ledger.audit.build`
+    key          of the paper
+    functions    by address, with their sources: a ledger that was kept knows summaries alone
+    typeset      gives a formula as HTML
+    highlight    gives source as HTML
+    """
+    paper = ledger.inventory.papers[key]
+    rows = ledger.select(key)
+    total = ", ".join(f"{number} {state}" for state, number in counts(rows).items() if number)
+    lines = [
+        "---",
+        "html_theme.sidebar_secondary.remove: true",
+        "---",
+        "",
+        f"# {key}",
+        "",
+        f"{_plain(paper.authors)} ({paper.year}). {_plain(paper.title)}. {_plain(paper.venue)}.",
+        "",
+        f"{len(rows)} entries: {total}.",
+        "",
+        *_raw(_tools(rows)),
+    ]
+    if paper.symbols:
+        lines += _raw(_symbols(paper.symbols))
+    section = None
+    for row in rows:
+        if row.entry.section != section:
+            section = row.entry.section
+            lines += ["", f"## Section {_plain(section)}" if section[:1].isdigit() else f"## {_plain(section)}", ""]
+        lines += _raw(card(row, functions, typeset, highlight))
+    return "\n".join(lines) + "\n"
+
+
+def index(ledger: Ledger) -> str:
+    """The first page: how far each paper is, links to the pages, and every misprint.
+
+    Parameters
+    ----------
+    ledger    of `validation.ledger.audit.build`
+    """
+    pages = [
+        f"- [{_plain(paper.title)}]({key}.md): {_plain(paper.authors)} ({paper.year}), `{key}`"
+        for key, paper in ledger.inventory.papers.items()
+    ]
+    lines = [
+        "# The atlas of equations",
+        "",
+        "A page for each paper, a card for each equation: the formula, the source that realises it, the tests with",
+        "their routes, and who executes it. `triad audit PAPER:ID` prints a card in the terminal, `--run` its numbers.",
+        "",
+        *pages,
+        "",
+        "## Misprints",
+        "",
+        *misprints(ledger),
+        "",
+        "## How far each paper is",
+        "",
+        *overview(ledger, ledger.rows),
+        "",
+        "```{toctree}",
+        ":hidden:",
+        "",
+        *ledger.inventory.papers,
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def card(row: Row, functions: Mapping[str, Function], typeset: Typeset, highlight: Highlight) -> str:
+    """One entry as HTML.
+
+    Parameters
+    ----------
+    row                              the entry
+    functions, typeset, highlight    as in `page`
+    """
+    entry = row.entry
+    here = anchor(entry.id)
+    methods = " ".join(_methods(row))
+    words = " ".join([entry.id, f"({entry.id})", entry.title, entry.kind, methods, *entry.inputs, *entry.outputs])
+    parts = [
+        f'<article class="equation" id="{escape(here)}" data-state="{escape(row.state)}" '
+        f'data-words="{escape(words.lower())}">',
+        f'<h3><a class="number" href="#{escape(here)}">{escape(_number(entry.id))}</a> {escape(entry.title)}</h3>',
+        f'<p class="facts"><span class="state {escape(row.state.replace(" ", "-"))}">{escape(row.state)}</span> '
+        f"{escape(entry.kind)}{', executed by ' + escape(row.words) if row.words else ''}</p>",
+        _formulas(row, functions, typeset),
+    ]
+    if entry.inputs or entry.outputs:
+        given = escape("; ".join(entry.inputs)) or "nothing"
+        parts.append(f'<p class="facts">{given} &#8614; {escape("; ".join(entry.outputs)) or "nothing"}</p>')
+    if row.note:
+        parts.append(f'<p class="note">{escape(row.note)}</p>')
+    if row.printed:
+        proofs = [claim.route for test in row.tests for claim in test.claims if _proves(claim, row)]
+        if proofs:
+            parts.append(f'<p class="note">Told apart by: {escape("; ".join(dict.fromkeys(proofs)))}.</p>')
+    listed = [functions.get(item.address, item) for item in (*row.printed, *row.functions)]
+    for witness in _WITNESSES:
+        parts += [_source(item, highlight) for item in listed if item.package == witness]
+    parts.append(_tests(row))
+    if row.executed is not None and (row.executed.quick or row.executed.full):
+        checks = [*row.executed.quick, *(name for name in row.executed.full if name not in row.executed.quick)]
+        items = "".join(f"<li><code>{escape(name)}</code></li>" for name in checks)
+        parts.append(
+            f"<details><summary>{len(checks)} check{'s' if len(checks) > 1 else ''} of <code>triad verify</code>"
+            f"</summary><ul>{items}</ul></details>"
+        )
+    if row.functions or row.printed:
+        parts.append(f'<p class="facts"><code>triad audit {escape(entry.paper)}:{escape(entry.id)} --run</code></p>')
+    parts.append("</article>")
+    return "\n".join(part for part in parts if part)
+
+
+def misprints(ledger: Ledger) -> list[str]:
+    """The misprints of all papers as lines of a table, each with a link to its card.
+
+    Parameters
+    ----------
+    ledger    of `validation.ledger.audit.build`
+    """
+    lines = ["| paper | equation | what it is |", "|---|---|---|"]
+    for row in ledger.rows:
+        if row.printed:
+            entry = row.entry
+            # a card is HTML, whose addresses Sphinx does not know
+            link = f'<a href="{entry.paper}.html#{anchor(entry.id)}">{escape(_number(entry.id))}</a>'
+            lines.append(f"| {entry.paper} | {link} | {_plain(entry.title)} |")
+    return lines
+
+
+def _number(id: str) -> str:
+    """(11) for a numbered display, the id itself for what has no number."""
+    return f"({id})" if re.fullmatch(r"(?:[A-Z]\.)?\d+", id) else id
+
+
+def _raw(html: str) -> list[str]:
+    """A block of HTML in Markdown."""
+    # a blank line is no end of a raw block, a fence of backticks in a docstring would be
+    return ["````{raw} html", html, "````", ""]
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|$#~])", r"\\\1", " ".join(text.split()))
+
+
+def _proves(claim: object, row: Row) -> bool:
+    return getattr(claim, "printed", False) and getattr(claim, "equation", None) == row.entry.equation
+
+
+def _methods(row: Row) -> list[str]:
+    """Methods whose solve executes the entry."""
+    if row.executed is None:
+        return []
+    return list(dict.fromkeys(name.split()[-1] for name in (*row.executed.default, *row.executed.option)))
+
+
+def _formulas(row: Row, functions: Mapping[str, Function], typeset: Typeset) -> str:
+    """The formula; of a misprint both forms side by side."""
+    entry = row.entry
+    if not entry.latex:
+        listed = [functions.get(item.address, item) for item in row.functions]
+        words = formula(listed, entry.id)
+        return f"<p>{escape(words)}</p>" if words else ""
+    right = f'<div class="formula">{typeset(entry.latex)}</div>'
+    if not entry.latex_printed:
+        return right
+    wrong = f'<div class="formula">{typeset(entry.latex_printed)}</div>'
+    return (
+        f'<div class="forms"><figure class="printed"><figcaption>as printed</figcaption>{wrong}</figure>'
+        f'<figure class="corrected"><figcaption>corrected</figcaption>{right}</figure></div>'
+    )
+
+
+def _source(function: Function, highlight: Highlight) -> str:
+    mark = " (as printed)" if function.as_printed else ""
+    package = PurePath(*PurePath(function.file).parts[-1:]).name
+    return (
+        f"<details><summary><code>{escape(function.address)}</code>{mark}</summary>"
+        f'<p class="facts">{escape(package)}:{function.line}</p>{highlight(function.source)}</details>'
+    )
+
+
+def _tests(row: Row) -> str:
+    if not row.tests:
+        return ""
+    items = []
+    for test in row.tests:
+        told = escape("; ".join(routes(test, row.entry.equation)))
+        items.append(f"<li>{told}<br><code>{escape(test.file)}::{escape(test.name)}</code></li>")
+    number = len(row.tests)
+    return f"<details><summary>{number} test{'s' if number > 1 else ''}</summary><ul>{''.join(items)}</ul></details>"
+
+
+def _tools(rows: Sequence[Row]) -> str:
+    """The line that filters the page; without a script it is not shown."""
+    present = [state for state in STATES if any(row.state == state for row in rows)]
+    options = "".join(f"<option>{escape(state)}</option>" for state in present)
+    return (
+        '<div class="atlas-tools" hidden><input type="search" placeholder="number, symbol, method, word" '
+        'aria-label="filter the equations"><select aria-label="state"><option value="">all states</option>'
+        f'{options}</select><span role="status"></span></div>'
+    )
+
+
+def _symbols(symbols: Mapping[str, str]) -> str:
+    items = [f"<dt><code>{escape(name)}</code></dt><dd>{escape(told)}</dd>" for name, told in symbols.items()]
+    return f'<details class="symbols"><summary>Symbols</summary><dl>{"".join(items)}</dl></details>'
