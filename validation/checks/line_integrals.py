@@ -93,7 +93,8 @@ def _held(found: object, expected: object, limit: float, why: str, left: str) ->
     question="Are integrals of a Gaussian times normal distribution functions those of a dense rule, steps included?",
     problems=(NO_PROBLEM,),
 )
-def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+def integrals(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Values, slopes and nodes of reference's integrals."""
     from reference.common._largest import line_integral
     from reference.common._probit_line import probit_line
 
