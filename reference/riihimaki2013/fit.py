@@ -14,11 +14,13 @@ from reference.common.options import checked_options
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.evidence import ep_gradient, ep_log_marginal
 from reference.riihimaki2013.model import kernel_se_ard, prior_covariance
-from reference.riihimaki2013.nested_ep import InnerOptions, Kind, NestedEP, NestedIEP
+from reference.riihimaki2013.nested_ep import DiagonalSites, InnerOptions, Kind, NestedEP, NestedIEP
 from reference.riihimaki2013.posterior import (
     Posterior,
+    class_blocks,
     ep_log_determinant,
     ep_posterior,
+    independent_m_matrix,
     m_matrix,
     marginals,
     outer_schedule,
@@ -37,10 +39,6 @@ from reference.riihimaki2013.sites import Moments, Site
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-
-# K - KMK of appendix B loses digits with the square of the norm of K: 1e-13 of the variances at 700, 2e-11 here, where
-# a fixed point is known to 1e-10; the square root of T in place of B and P loses none
-LARGEST_NORM = 1e4
 
 METHODS = ("nested-ep", "nested-iep", "qep", "qiep")
 
@@ -80,8 +78,8 @@ class EPFit(NamedTuple):
     n_improper: int
     iterations: int
     stationary: bool  # sites keep all moments that they may: log Z does not move with them, `ep_gradients` holds
-    form: str  # "printed": appendix B; "projected": with a square root of T
-    pi: Array | None  # (n, c) where appendix B was run
+    form: str  # "printed": the algebra of appendix B; "projected": with a square root of T
+    sites: DiagonalSites | None  # of which appendix B was run
     moment_gap: float | None  # nested-ep: how far a site is from matching the moments of its inner approximation
 
 
@@ -139,9 +137,10 @@ def fit_ep(
     max_iterations : int      outer iterations after which it gives up and says so
     trace : bool              keep log Z after each iteration
     callback : callable       called with a State after each outer iteration
-    form : str or None        nested-ep: "printed", the O((c+1)n³) algebra of appendix B; "projected", (4) by a square
-                              root of T, in which nothing cancels; None: printed where the largest column sum of K is
-                              at most LARGEST_NORM. Sites of the others have another form: always projected
+    form : str or None        "printed", the algebra of appendix B, in which posteriors take O((c+1)n³), or O(cn³) for
+                              independent classes; "projected", (4) by a square root of T, in which nothing cancels;
+                              None: by `chosen_form`, digits being lost with the largest column sum of K. Of a full Λ
+                              the appendix has no algebra, and qep with one is always projected
 
     Raises
     ------
@@ -161,14 +160,16 @@ def fit_ep(
     K = prior_covariance(X, *prior)
     n = len(y)
     nested = kind if isinstance(kind, NestedEP) else None
-    if nested is None and form == "printed":
-        raise ValueError(f"form: found 'printed', expected 'projected' or None for {method}")
-    form = chosen_form(form if nested else "projected", float(np.max(np.sum(np.abs(K), axis=0))), LARGEST_NORM)
+    if kind.diagonal() is None:
+        if form == "printed":
+            raise ValueError("form: found 'printed' with full Λ, expected 'projected' or None for qep")
+        form = "projected"
+    # K - KMK of appendix B loses digits with the square of the norm of K: 1e-13 of the variances at 700, 2e-11 at 1e4
+    form = chosen_form(form, lost=float(np.max(np.sum(np.abs(K), axis=0))))
 
     def refresh(K: Array, precision: Array, location: Array) -> Posterior:
-        if nested is None or form == "projected":
-            return ep_posterior(K, precision, location)
-        return posterior_by_blocks(nested.pi(), K, location)
+        sites = kind.diagonal() if form == "printed" else None
+        return ep_posterior(K, precision, location) if sites is None else posterior_by_blocks(sites, K, location)
 
     precision, location = np.zeros((n, n_classes, n_classes)), np.zeros((n, n_classes))
     posterior = Posterior(np.zeros(len(K)), K, 0.0)
@@ -198,10 +199,9 @@ def fit_ep(
         if callback is not None:
             callback(State(iterations, arrival.residual, n_improper))
     log_evidence, norms = evidence_of(kind, posterior, location)
-    pi, latent = None, marginals(posterior.mean, posterior.cov, n)
-    if nested is not None and form == "printed":
-        pi = nested.pi()
-        latent = training_marginals(K, location.T.ravel(), posterior_m_matrix(pi, K), n)
+    sites, latent = None, marginals(posterior.mean, posterior.cov, n)
+    if form == "printed" and (sites := kind.diagonal()) is not None:
+        latent = training_marginals(K, location.T.ravel(), m_of_sites(sites, K), n)
     return EPFit(
         method,
         precision,
@@ -219,17 +219,23 @@ def fit_ep(
         iterations,
         method != "qep" or not diagonal or n_classes == 2,
         form,
-        pi,
+        sites,
         None if nested is None else _moment_gap(nested, latent),
     )
 
 
-def posterior_by_blocks(pi: Array, K: Array, site_location: Array) -> Posterior:
-    """The posterior of the sites (12) by the O((c+1)n³) algebra of appendix B of riihimaki2013.
+def m_of_sites(sites: DiagonalSites, K: Array) -> Array:
+    """M = T(I + KT)⁻¹ (cn, cn) by appendix B of riihimaki2013; sites, and K (cn, cn) class-major."""
+    pi, coupled = sites
+    return posterior_m_matrix(pi, K) if coupled else independent_m_matrix(class_blocks(pi, K).B)
+
+
+def posterior_by_blocks(sites: DiagonalSites, K: Array, site_location: Array) -> Posterior:
+    """The posterior of the sites (12), or of diagonal ones, by the algebra of appendix B of riihimaki2013.
 
     Parameters
     ----------
-    pi : (n, c)               π_i
+    sites : DiagonalSites     what their precisions are made of
     K : (cn, cn)              prior covariance, class-major
     site_location : (n, c)    ν_i
 
@@ -239,11 +245,13 @@ def posterior_by_blocks(pi: Array, K: Array, site_location: Array) -> Posterior:
     """
     nu = site_location.T.ravel()
     # fmt: off
-    M = posterior_m_matrix(pi, K)                                                             # B
+    M = m_of_sites(sites, K)                                                                  # B
+    log_det = (ep_log_determinant(sites.pi, K) if sites.coupled                               # B
+               else class_blocks(sites.pi, K).log_det_a)                                      # of T = D: log|A|
     return Posterior(
         predict_latent_mean(K, nu, M, K),                                                     # (26), K for K_*
         predict_latent_covariance(K, K, M),                                                   # (27), K for K_** and K_*
-        ep_log_determinant(pi, K),                                                            # B
+        log_det,
     )
     # fmt: on
 
@@ -261,7 +269,7 @@ def _moment_gap(kind: NestedEP, latent: Moments) -> float | None:
 
 def _m_of(fit: EPFit, K: Array) -> Array:
     """M = T(I + KT)⁻¹ of a fit, in its form."""
-    return m_matrix(K, fit.site_precision) if fit.pi is None else posterior_m_matrix(fit.pi, K)
+    return m_matrix(K, fit.site_precision) if fit.sites is None else m_of_sites(fit.sites, K)
 
 
 def _kind(

@@ -37,6 +37,13 @@ class Step(NamedTuple):
     change: float
 
 
+class DiagonalSites(NamedTuple):
+    """Sites whose precisions appendix B takes apart: those of (12) by their π_i, or diagonal ones."""
+
+    pi: Array  # (n, c)      π_i, or the diagonals
+    coupled: bool  # whether (12) couples the classes of a datum
+
+
 class Kind(Protocol):
     """What a variant of EP must be able to do."""
 
@@ -50,6 +57,9 @@ class Kind(Protocol):
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
         """log Z_q̂ of datum i from its cavity with the parameters as they are."""
+
+    def diagonal(self) -> DiagonalSites | None:
+        """The sites as appendix B takes them; None if they have no such form."""
 
     def local(self) -> dict[str, Array]:
         """The parameters, by name."""
@@ -100,6 +110,11 @@ def scalar_cavities(mean: Array, cov: Array, precision: Array, location: Array) 
     return Moments((mean / np.diag(cov) - location) / left, np.diag(1.0 / left))
 
 
+def coupled_sites(alpha: Array, y: Labels) -> DiagonalSites:
+    """π_i of (12) from inner precisions alpha (n, c-1) and labels y (n,)."""
+    return DiagonalSites(np.stack([site_precision(a, int(k)).pi for a, k in zip(alpha, y, strict=True)]), True)
+
+
 class NestedEP:
     """Nested EP: the sites are α̃, β̃, damped themselves."""
 
@@ -136,9 +151,9 @@ class NestedEP:
         w = augmented_tilted(cavity_mean, cavity_cov, int(self.y[i]))
         return inner_log_normaliser(w, self.alpha[i], self.beta[i])
 
-    def pi(self) -> Array:
-        """π_i (n, c) of (12)."""
-        return np.stack([site_precision(alpha, int(y)).pi for alpha, y in zip(self.alpha, self.y, strict=True)])
+    def diagonal(self) -> DiagonalSites:
+        """π_i of (12)."""
+        return coupled_sites(self.alpha, self.y)
 
     def moment_gap(self, i: int, left: Moments) -> float:
         """How far (12) and (15) are from matching the moments (9), (13) of datum i on its cavity, section 3.1.
@@ -196,6 +211,10 @@ class NestedIEP:
         """log Z_q̂ of appendix A on the diagonal cavity."""
         w = augmented_tilted(cavity_mean, cavity_cov, int(self.y[i]))
         return inner_log_normaliser(w, self.alpha[i], self.beta[i])
+
+    def diagonal(self) -> DiagonalSites:
+        """τ as it is."""
+        return DiagonalSites(self.precision.copy(), False)
 
     def local(self) -> dict[str, Array]:
         """α̃ and β̃ of the inner runs."""

@@ -154,36 +154,41 @@ def stacked_site_matrix(pi: Array) -> Array:
     return D - D @ R @ solution(R.T @ D @ R, R.T @ D, "RᵀDR")
 
 
-class BlockForm(NamedTuple):
-    """M, and log-determinants of the factors on the way to it."""
+class ClassBlocks(NamedTuple):
+    """The blocks of B, and the log-determinant of A."""
 
-    M: Array  # (cn, cn)
+    B: Array  # (c, n, n)
     log_det_a: float
-    log_det_p: float
 
 
-def _block_form(pi: Array, K: Array) -> BlockForm:
+@equation("riihimaki2013", "B-M")
+def class_blocks(pi: Array, K: Array) -> ClassBlocks:
+    """B = D^½A⁻¹D^½ and log|A|, A = I + D^½KD^½ by c Cholesky factors: appendix B of riihimaki2013.
+
+    Parameters
+    ----------
+    pi : (n, c)               the diagonal of D
+    K : (cn, cn)              block-diagonal prior covariance
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if a block of A has no factor
+    """
     n, c = pi.shape
     B, log_det_a = np.zeros((c, n, n)), 0.0
-    for k in range(c):  # the blocks of A are factorised one by one
-        root = np.sqrt(pi[:, k])
+    for k in range(c):
+        root = np.sqrt(pi[:, k])  # D^½
         block = K[k * n : (k + 1) * n, k * n : (k + 1) * n]
-        factor = cholesky(np.eye(n) + root[:, None] * block * root, f"A, class {k}", _A)
-        half = solve_triangular(factor, np.diag(root), lower=True)
+        factor = cholesky(np.eye(n) + root[:, None] * block * root, f"A, class {k}", _A)  # LL' = A
+        half = solve_triangular(factor, np.diag(root), lower=True)  # L⁻¹D^½
         B[k] = half.T @ half
         log_det_a += 2.0 * float(np.sum(np.log(np.diag(factor))))
-    P = cholesky(np.sum(B, axis=0), "P", _A)
-    BR = B.reshape(c * n, n)
-    half = solve_triangular(P, BR.T, lower=True)
-    M = -half.T @ half
-    for k in range(c):
-        M[k * n : (k + 1) * n, k * n : (k + 1) * n] += B[k]
-    return BlockForm(M, log_det_a, 2.0 * float(np.sum(np.log(np.diag(P)))))
+    return ClassBlocks(B, log_det_a)
 
 
 @equation("riihimaki2013", "B-M")
 def posterior_m_matrix(pi: Array, K: Array) -> Array:
-    """M = B - BRP⁻¹R'B, B = D^½A⁻¹D^½, P = R'BR, A = I + D^½KD^½: appendix B of riihimaki2013.
+    """M = B - BRP⁻¹R'B, P = R'BR: appendix B of riihimaki2013.
 
     Parameters
     ----------
@@ -198,12 +203,25 @@ def posterior_m_matrix(pi: Array, K: Array) -> Array:
     ------
     NotPositiveDefiniteError  if a block of A, or P, has no factor
     """
-    return _block_form(pi, K).M
+    n, c = pi.shape
+    B = class_blocks(pi, K).B
+    P = cholesky(np.sum(B, axis=0), "P", _A)  # R'BR
+    half = solve_triangular(P, B.reshape(c * n, n).T, lower=True)  # R'B
+    return independent_m_matrix(B) - half.T @ half
+
+
+def independent_m_matrix(blocks: Array) -> Array:
+    """M = B (cn, cn) from its blocks (c, n, n): of diagonal sites T = D, where no R couples the classes."""
+    c, n, _ = blocks.shape
+    M = np.zeros((c * n, c * n))
+    for k in range(c):
+        M[k * n : (k + 1) * n, k * n : (k + 1) * n] = blocks[k]
+    return M
 
 
 @equation("riihimaki2013", "B-det")
 def ep_log_determinant(pi: Array, K: Array) -> float:
-    """log|I + KT| = log|A| - log|R'DR| + log|P|: appendix B of riihimaki2013.
+    """log|I + KT| = log|A| - log|R'DR| + log|P|, P = R'BR: appendix B of riihimaki2013.
 
     Parameters
     ----------
@@ -214,8 +232,10 @@ def ep_log_determinant(pi: Array, K: Array) -> float:
     ------
     NotPositiveDefiniteError  if a block of A, or P, has no factor
     """
-    form = _block_form(pi, K)
-    return form.log_det_a - float(np.sum(np.log(np.sum(pi, axis=1)))) + form.log_det_p
+    B, log_det_a = class_blocks(pi, K)
+    P = cholesky(np.sum(B, axis=0), "P", _A)  # R'BR
+    log_det_p = 2.0 * float(np.sum(np.log(np.diag(P))))
+    return log_det_a - float(np.sum(np.log(np.sum(pi, axis=1)))) + log_det_p  # R'DR is diagonal
 
 
 @equation("riihimaki2013", "B-marginals")

@@ -7,7 +7,14 @@ from reference.common._product import check_nodes
 from reference.common.algebra import eigenvalues, inverted, solution
 from reference.common.errors import NotPositiveDefiniteError
 from reference.riihimaki2013.inner_ep import change_of_site
-from reference.riihimaki2013.nested_ep import Step, damped_diagonal, dense_cavity, scalar_cavities
+from reference.riihimaki2013.nested_ep import (
+    DiagonalSites,
+    Step,
+    coupled_sites,
+    damped_diagonal,
+    dense_cavity,
+    scalar_cavities,
+)
 from reference.riihimaki2013.quadrature_ep import (
     cavity_covariance_g,
     diagonal_lambda,
@@ -33,7 +40,7 @@ class QuadratureEP:
     def __init__(self, y: Labels, n_classes: int, damping: float, nodes: int, diagonal: bool) -> None:
         """y (n,) labels, n_classes, damping, nodes per dimension, diagonal: whether Λ is cut to its diagonal."""
         check_nodes(nodes, n_classes - 1)
-        self.y, self.damping, self.nodes, self.diagonal = y, damping, nodes, diagonal
+        self.y, self.damping, self.nodes, self.diagonal_only = y, damping, nodes, diagonal
         self.Lambda = np.zeros((len(y), n_classes - 1, n_classes - 1))
         self.xi = np.zeros((len(y), n_classes - 1))
 
@@ -56,7 +63,7 @@ class QuadratureEP:
             return None
         Lambda = lambda_from_moments(hat.cov, left.cov, B)
         Lambda = 0.5 * (Lambda + Lambda.T)
-        if self.diagonal:
+        if self.diagonal_only:
             kept = diagonal_lambda(Lambda)
             if np.any(kept * np.diag(cov_g) < -ROUNDING):
                 return None
@@ -65,7 +72,7 @@ class QuadratureEP:
             scale = np.sqrt(np.diag(cov_g))
             if eigenvalues(scale[:, None] * Lambda * scale, "Λ in units of Σ_g")[0] < -ROUNDING:
                 return None
-        return Lambda, xi_from_moments(hat.mean, hat.cov, left.mean, left.cov, B, self.diagonal)
+        return Lambda, xi_from_moments(hat.mean, hat.cov, left.mean, left.cov, B, self.diagonal_only)
 
     def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
         """Λ and ξ from the moments of g under the tilted distribution."""
@@ -90,6 +97,10 @@ class QuadratureEP:
         """log Ẑ of the rule."""
         _, mean_g, cov_g = self._law_of_g(i, cavity_mean, cavity_cov)
         return _log_or_refuse(tilted_moments_quadrature(mean_g, cov_g, self.nodes).norm)
+
+    def diagonal(self) -> DiagonalSites | None:
+        """π_i of (12) with Λ in the place of T̃; None for a full Λ."""
+        return coupled_sites(np.einsum("ijj->ij", self.Lambda), self.y) if self.diagonal_only else None
 
     def local(self) -> dict[str, Array]:
         """Λ and ξ."""
@@ -129,6 +140,10 @@ class QuadratureIEP:
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
         """log Ẑ of the one-dimensional rule."""
         return _log_or_refuse(qiep_tilted_moments(cavity_mean, np.diag(cavity_cov), int(self.y[i]), self.nodes).norm)
+
+    def diagonal(self) -> DiagonalSites:
+        """τ as it is."""
+        return DiagonalSites(self.precision.copy(), False)
 
     def local(self) -> dict[str, Array]:
         """Nothing beside the sites."""

@@ -2,7 +2,8 @@
 
 The latent values of class k at the data have the prior N(0, P_k), P_k = Q_k + diag(s^k), Q = K_XZ K_ZZ⁻¹ K_ZX, and each
 factor Θ(f_y - f_k) of a datum has a site exp(-½ C¹ f² + C² f) of its own on both latent values. Sites have the layout
-of section 2.2: arrays (n, C), row i, column k, zero in the column of the label.
+of section 2.2: arrays (n, C), row i, column k, zero in the column of the label. This is the form "projected", in which
+each factor touches one latent value of two classes; `gfitc_printed` has section 2.2's equations as they stand.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope
+from reference.common._neighbours import condition
 from reference.common._options import shown
 from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError, factorise
@@ -20,8 +22,9 @@ from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2017.factors import Refined, damped_update
 from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.gfitc_printed import latent_matrices, printed_gfitc_gradients
 from reference.villacampa2017.gfitc_search import checked_input, class_gradients, fields_to_learn, search
-from reference.villacampa2017.methods import standardised_change
+from reference.villacampa2017.methods import Step, Value, standardised_change
 from reference.villacampa2017.posterior import (
     Coefficients,
     Gaussians,
@@ -29,6 +32,7 @@ from reference.villacampa2017.posterior import (
     aggregate_precision_coefficients,
     posterior_moments,
 )
+from reference.villacampa2017.printed import PrintedEP, sep_form
 from reference.villacampa2017.scalar import Cavities, Projected, own_columns, pair_cavities, refined_pairs
 
 Array = NDArray[np.float64]
@@ -58,6 +62,19 @@ class GFITCFit(NamedTuple):
     n_improper: int
     iterations: int  # sweeps; with learn, iterations of the search
     prior: Prior  # as learned
+    form: str  # which ran: "printed" or "projected"
+
+
+def gfitc_form(form: str | None, K_XX: Array) -> str:
+    """The form asked for; by the rule of `sep_form`, digits being lost with the condition of villacampa2017's P_k.
+
+    Parameters
+    ----------
+    form : str or None        "printed", "projected", or None for the rule
+    K_XX : (C, n, n)          P_k
+    """
+    C, n, _ = K_XX.shape
+    return sep_form(form, n, C, condition(list(K_XX)))
 
 
 def fitc_covariance(upsilon: Array, cond_var: Array, K_ZZ: Array) -> Array:
@@ -210,7 +227,7 @@ def gfitc_log_evidence(K_XX: Array, sites: Coefficients, y: Labels) -> tuple[flo
 
 
 def gfitc_gradients(
-    sites: Coefficients, X: Array, y: Labels, prior: Prior, learn: Sequence[str] = FIELDS
+    sites: Coefficients, X: Array, y: Labels, prior: Prior, learn: Sequence[str] = FIELDS, form: str = "projected"
 ) -> dict[str, Array]:
     """The derivative of log Z of GFITC in the prior, sites and cavities held, as is right at a fixed point.
 
@@ -224,13 +241,17 @@ def gfitc_gradients(
     y : (n,)                  labels, 0..C-1
     prior : Prior             hyper-parameters of all classes
     learn : names             the fields
+    form : str                "printed": (10), or "projected": the closed form above
 
     Returns
     -------
     dict                      field to derivatives, shapes as in the prior; jitter is held
     """
     K = prior_matrices(X, prior)
-    q, weight, _ = latent_posterior(fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ), sites, y)
+    K_XX = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
+    if form == "printed":
+        return printed_gfitc_gradients(sites, X, y, prior, K, latent_matrices(K_XX), learn)
+    q, weight, _ = latent_posterior(K_XX, sites, y)
     delta, mu_tilde = site_sums(sites, y)
 
     def slope_of(k: int) -> Slope:
@@ -248,6 +269,50 @@ def gfitc_gradients(
     return class_gradients([slope_of(k) for k in range(len(K.K_ZZ))], X, prior, learn)
 
 
+class _Projected:
+    """A sweep and the evidence, contracted: of each factor its two numbers on one latent value of two classes."""
+
+    def __init__(self, K_XX: Array, y: Labels, damping: float) -> None:
+        self.K_XX, self.y, self.damping = K_XX, y, damping
+
+    def posterior(self, sites: Coefficients) -> Gaussians:
+        """q(f)."""
+        return latent_posterior(self.K_XX, sites, self.y)[0]
+
+    def step(self, sites: Coefficients, q: Gaussians) -> Step:
+        """All sites refined from q, and damped."""
+        moments = _marginals(q)
+        refined = refine_sites(sites, *moments, self.y)
+        residual = site_residual(refined.coefficients, sites, *moments, self.y)
+        moved = (damped_update(a, b, self.damping) for a, b in zip(refined.coefficients, sites, strict=True))
+        return Step(Coefficients(*moved), residual, refined.n_improper)
+
+    def value(self, sites: Coefficients) -> Value:
+        """log Z and the log Z_{i,k}."""
+        return Value(*gfitc_log_evidence(self.K_XX, sites, self.y))
+
+
+class _Printed:
+    """The same by section 2.2: the latent values are their own inducing values."""
+
+    def __init__(self, K_XX: Array, y: Labels, damping: float) -> None:
+        self.P = latent_matrices(K_XX)
+        self.method = PrintedEP(y, len(K_XX), damping, "parallel")
+        self.everything = np.arange(len(y))
+
+    def posterior(self, sites: Coefficients) -> Gaussians:
+        """q(f): (25) to (27)."""
+        return self.method.posterior(sites, self.P)
+
+    def step(self, sites: Coefficients, q: Gaussians) -> Step:
+        """All factors refined from q, and damped: (25) to (53)."""
+        return self.method.step(sites, q, self.P, self.everything)
+
+    def value(self, sites: Coefficients) -> Value:
+        """log Z_q and the log Z_{i,k}: (9), (56) to (59)."""
+        return self.method.value(sites, self.posterior(sites), self.P)
+
+
 def _expectation_propagation(
     X: Array,
     y: Labels,
@@ -258,36 +323,34 @@ def _expectation_propagation(
     max_iterations: int,
     trace: bool,
     callback: Callable[[State], None] | None,
+    form: str | None,
 ) -> GFITCFit:
     """Parallel damped sweeps at fixed hyper-parameters."""
     K = prior_matrices(X, prior)
     K_XX = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
-    sites, q = start, latent_posterior(K_XX, start, y)[0]
+    form = gfitc_form(form, K_XX)
+    method = (_Printed if form == "printed" else _Projected)(K_XX, y, damping)
+    sites, q = start, method.posterior(start)
     values: list[float] = []
     n_improper, iterations, sweeps = 0, 0, Sweeps(damping, tolerance)
     while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
-        moments = _marginals(q)
-        refined = refine_sites(sites, *moments, y)
-        residual = site_residual(refined.coefficients, sites, *moments, y)
-        sites = Coefficients(
-            *(damped_update(new, old, damping) for new, old in zip(refined.coefficients, sites, strict=True))
-        )
-        q = latent_posterior(K_XX, sites, y)[0]
+        step = method.step(sites, q)
+        sites = step.sites
+        q = method.posterior(sites) if step.posterior is None else step.posterior
         iterations += 1
-        n_improper += refined.n_improper
-        if trace:
-            value, _ = gfitc_log_evidence(K_XX, sites, y)
-            values += [] if value is None else [value]
+        n_improper += step.n_improper
+        if trace and (value := method.value(sites).log_evidence) is not None:
+            values.append(value)
         if callback is not None:
-            callback(State(iterations, residual, n_improper))
-        back = sweeps.see(sites, residual, refined.n_improper)
+            callback(State(iterations, step.residual, n_improper))
+        back = sweeps.see(sites, step.residual, step.n_improper)
         leap = sweeps.propose(sites) if back is None else back
         if leap is not None:
             try:
-                sites, q = leap, latent_posterior(K_XX, leap, y)[0]
+                sites, q = leap, method.posterior(leap)
             except NotPositiveDefiniteError:
                 sites = sweeps.refuse()
-    log_evidence, log_norm = gfitc_log_evidence(K_XX, sites, y)
+    log_evidence, log_norm = method.value(sites)
     delta, mu_tilde = site_sums(sites, y)
     open_part = 1.0 + K.cond_var * delta  # a site on f is a wider one on its mean given the inducing values
     inducing = posterior_moments(delta / open_part, mu_tilde / open_part, K.upsilon, K.K_ZZ)
@@ -303,6 +366,7 @@ def _expectation_propagation(
         n_improper,
         iterations,
         prior,
+        form,
     )
 
 
@@ -321,6 +385,7 @@ def gfitc_baseline(
     learning_tolerance: float = 1e-5,
     trace: bool = False,
     callback: Callable[[State], None] | None = None,
+    form: str | None = None,
 ) -> GFITCFit:
     """GFITC: EP over the exact factors with the FITC prior, converged before every step of L-BFGS: villacampa2017.
 
@@ -338,6 +403,8 @@ def gfitc_baseline(
     learning_tolerance : float    largest projected slope of a search that has converged
     trace : bool              whether log Z is worked out after each sweep
     callback : callable       told a State after every sweep
+    form : str or None        "printed": section 2.2's equations one by one; "projected": contracted; None: that of
+                              `gfitc_form`, and projected where hyper-parameters are learned
 
     Raises
     ------
@@ -354,11 +421,13 @@ def gfitc_baseline(
     learned = fields_to_learn(learn, prior)
     if n_steps is not None and not learned:
         raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected fields to learn")
+    if learned and form is None:
+        form = "projected"
     last = Coefficients(*(np.zeros((len(X), len(prior.Z))) for _ in range(4)))
 
     def run(there: Prior, values: bool) -> GFITCFit:
         nonlocal last
-        fit = _expectation_propagation(X, y, there, last, damping, tolerance, max_iterations, values, callback)
+        fit = _expectation_propagation(X, y, there, last, damping, tolerance, max_iterations, values, callback, form)
         last = fit.sites if fit.converged else last  # the search starts each time where it was before
         return fit
 
@@ -369,7 +438,7 @@ def gfitc_baseline(
                 f"gfitc: found a last change of {fit.residual:.3g} after {fit.iterations} sweeps, expected a distance "
                 f"from the fixed point of at most {tolerance:.3g}; lower damping"
             )
-        return fit.log_evidence, gfitc_gradients(fit.sites, X, y, there, learned)
+        return fit.log_evidence, gfitc_gradients(fit.sites, X, y, there, learned, fit.form)
 
     if not learned:
         return run(prior, trace)

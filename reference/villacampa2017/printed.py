@@ -51,20 +51,21 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
 
-# A factor takes about 0.25 ms as printed, and a fixed point some 75 sweeps: 20 factors 0.4 s, 200 factors 4 s
-MOST_FACTORS = 20
+# A factor takes about 0.3 ms as printed, with its share of log Z and gradients, and a fixed point some 60 sweeps
+FACTOR = 0.019
 
 
-def sep_form(form: str | None, n: int, n_classes: int) -> str:
-    """The form asked for; by size "printed" for n(C - 1) <= 20 factors: villacampa2017.
+def sep_form(form: str | None, n: int, n_classes: int, lost: float = 1.0) -> str:
+    """The form asked for, or that of `chosen_form` for the n(C - 1) factors of villacampa2017.
 
     Parameters
     ----------
-    form : str or None        "printed", "projected", or None for the rule of size
+    form : str or None        "printed", "projected", or None for the rule
     n : int                   number of data
     n_classes : int           C
+    lost : float              by how much inverses enlarge rounding
     """
-    return chosen_form(form, n * (n_classes - 1), MOST_FACTORS)
+    return chosen_form(form, seconds=FACTOR * n * (n_classes - 1), lost=lost)
 
 
 def ep_form(form: str | None, factors: str, n: int, n_classes: int) -> str:
@@ -88,7 +89,15 @@ def ep_form(form: str | None, factors: str, n: int, n_classes: int) -> str:
     return "projected"
 
 
-class PrintedEP(PairwiseEP):
+class _PrintedLatents:
+    """Latent values at the data, as both methods have them."""
+
+    def latents(self, sites: Any, posterior: Gaussians, K: Matrices) -> Projected:
+        """Moments at the data, from posterior and K; sites are not looked at."""
+        return Projected(*predictive_latent_distribution(posterior, K.k_xx, K.K_XZ, K.K_ZZ))  # (65) to (67)
+
+
+class PrintedEP(_PrintedLatents, PairwiseEP):
     """EP of villacampa2017, one factor after another; arrays over factors are (n, C), zero in the labels' columns."""
 
     def step(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
@@ -169,16 +178,12 @@ class PrintedEP(PairwiseEP):
         return Value(ep_log_evidence(theta, prior, log_scales), refined.log_norm)                  # (9), (57)
         # fmt: on
 
-    def latents(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Projected:
-        """Moments at the data, from posterior and K; sites are not looked at."""
-        return Projected(*predictive_latent_distribution(posterior, K.k_xx, K.K_XZ, K.K_ZZ))  # (65) to (67)
-
     def laws(self, sites: Coefficients, posterior: Gaussians, K: Matrices) -> Laws:
         """What (10) is evaluated on, from sites, posterior and K."""
         return laws_of(sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ)  # (29) to (32)
 
 
-class PrintedSEP(TiedEP):
+class PrintedSEP(_PrintedLatents, TiedEP):
     """SEP of villacampa2017: its cavity in the place of EP's, and then one factor after another."""
 
     def matched(self, cavities: Gaussians, y: Labels, K: Matrices) -> tuple[Coefficients, Array]:
@@ -200,10 +205,6 @@ class PrintedSEP(TiedEP):
                 log_norm[i, k] = found.log_norm
         return new, log_norm
         # fmt: on
-
-    def latents(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Projected:
-        """Moments at the data, from posterior and K; sites are not looked at."""
-        return Projected(*predictive_latent_distribution(posterior, K.k_xx, K.K_XZ, K.K_ZZ))  # (65) to (67)
 
     def laws(self, sites: list[Natural], posterior: Gaussians, K: Matrices) -> Laws:
         """What section 2.3.1 puts into (10), from sites, posterior and K: the cavities of SEP."""

@@ -44,8 +44,8 @@ Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
 
 _STEPS = 250
-# (16) and (17) take 0.1 ms a datum and class, and an ascent some 20 to 50 bounds: 60 are 0.3 s at most
-MOST_MARGINALS = 60
+# (16) and (17) take 0.1 ms a datum and class, and an ascent with its gradients some 70 of them
+MARGINAL = 0.007
 _AGAIN = 200  # steps of an ascent that starts beside the maximum
 
 
@@ -199,7 +199,7 @@ def vi_baseline(
     learned = fields_to_learn(learn, prior)
     if n_steps is not None and not learned and not in_parts:
         raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected mini-batches or fields to learn")
-    data = Data(X, y, float(epsilon), chosen_form(form, len(X) * len(prior.Z), MOST_MARGINALS))
+    data = Data(X, y, float(epsilon), chosen_form(form, seconds=MARGINAL * len(X) * len(prior.Z)))
     if in_parts or (learned and (optimizer == "adam" or (optimizer is None and n_steps is not None))):
         planned = planned_batches(len(X), batches, batch_size, n_steps, seed)
         if planned is None:  # all data in each step

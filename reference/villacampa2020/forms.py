@@ -13,15 +13,14 @@ from reference.common._options import shown
 
 Array = NDArray[np.float64]
 
-MOST = 200.0  # n C m: the four steps of n C factors, each some thirty products with (m, m), take 10 ms a sweep there
-_LOST = 1e4  # inverses lose a condition number, sums over n data of differences over α another n/α: four of 16 digits
+# a solve in some fifty sweeps or steps, each of n C factors of some thirty products with (m, m), as n C m units of it
+UNIT = 0.0036
 
 
 def form_of(form: str | None, n: int, K_ZZ: Array, alpha: float, searched: bool) -> str:
-    """The form asked for, or "printed" where that takes a second or two and loses no digits that an answer needs.
+    """The form asked for, or that of `chosen_form`: inverses of villacampa2020 lose cond(K_ZZ).
 
-    That is up to n C m = 200, up to cond(K_ZZ) n/α = 1e4 (at α = 0, which energies have equations for, cond(K_ZZ) n),
-    and without a search over hyper-parameters, which wants a fixed point at each of its steps.
+    Sums over n data of differences over α lose another n/α (at α = 0, which energies have equations for, n).
 
     Parameters
     ----------
@@ -32,8 +31,8 @@ def form_of(form: str | None, n: int, K_ZZ: Array, alpha: float, searched: bool)
     searched : bool           whether L-BFGS-B looks for hyper-parameters
     """
     C, m, _ = K_ZZ.shape
-    exact = condition(list(K_ZZ)) * n <= _LOST * (alpha or 1.0)
-    return chosen_form(form, float(n * C * m) if exact and not searched else np.inf, MOST)
+    lost = condition(list(K_ZZ)) * n / (alpha or 1.0)
+    return chosen_form(form, seconds=UNIT * n * C * m, lost=lost, searched=searched)
 
 
 def check_printed(form: str, alpha: float, method: str) -> None:

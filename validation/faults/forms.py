@@ -57,7 +57,35 @@ def _nothing_open(original: Any) -> Any:
     return lambda posterior, upsilon, cond_var: original(posterior, upsilon, 0.0 * cond_var)
 
 
+def _noise_forgotten(original: Any) -> Any:
+    def directions(X: Any, prior: Any, K: Any, *rest: Any) -> Any:
+        found = original(X, prior, K, *rest)
+        return {
+            name: along if name != "noise" else along._replace(k_xx=0.0 * along.k_xx) for name, along in found.items()
+        }
+
+    return directions
+
+
+def _louder(original: Any) -> Any:
+    return lambda *args: tuple(part if k else (1.0 + 1e-6) * part for k, part in enumerate(original(*args)))
+
+
 FAULTS: tuple[Fault, ...] = (
+    _fault(
+        "gfitc",
+        "printed-noise",
+        "(10) for GFITC forgets that the noise moves the prior variances",
+        "gfitc_printed:fitc_directions",
+        _noise_forgotten,
+    ),
+    _fault(
+        "gfitc",
+        "projected-precisions",
+        "sums of GFITC's site precisions a millionth too large",
+        "gfitc:site_sums",
+        _louder,
+    ),
     _fault(
         "ep",
         "printed-sign",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from validation.selftest import Fault
 
 _PROBLEMS = ("two-points-3",)
@@ -28,6 +30,22 @@ def _weaker(original: Any) -> Any:
     return lambda pi, K: (1.0 - 1e-6) * original(pi, K)
 
 
+def _smaller_pi(original: Any) -> Any:
+    def sites(alpha: Any, y: Any) -> Any:
+        found = original(alpha, y)
+        return found._replace(pi=(1.0 - 1e-6) * found.pi)
+
+    return sites
+
+
+def _one_root(original: Any) -> Any:
+    def blocks(pi: Any, K: Any) -> Any:
+        found = original(pi, K)
+        return found._replace(B=found.B / np.sqrt(np.maximum(pi, 1e-12)).T[:, :, None])
+
+    return blocks
+
+
 def _determinant_halved(original: Any) -> Any:
     def posterior(K: Any, site_precision: Any, site_location: Any) -> Any:
         found = original(K, site_precision, site_location)
@@ -50,6 +68,29 @@ FAULTS: tuple[Fault, ...] = (
         _weaker,
         _PROBLEMS,
         ("identity/nested-ep/forms",),
+    ),
+    Fault(
+        "form-riihimaki2013/qep-pi",
+        "reference",
+        "qep",
+        "appendix B with a millionth missing of each pi of qep's sites",
+        ("reference.riihimaki2013.qep:coupled_sites",),
+        _smaller_pi,
+        _PROBLEMS,
+        ("identity/qep/forms",),
+    ),
+    *(
+        Fault(
+            f"form-riihimaki2013/{method}-blocks",
+            "reference",
+            method,
+            "blocks of B of independent classes without the root of D on one side",
+            ("reference.riihimaki2013.fit:class_blocks",),
+            _one_root,
+            _PROBLEMS,
+            (f"identity/{method}/forms",),
+        )
+        for method in ("nested-iep", "qiep")
     ),
     Fault(
         "form-riihimaki2013/whole-matrix",

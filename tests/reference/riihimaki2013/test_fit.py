@@ -120,31 +120,36 @@ def test_explicit_gradient_by_finite_differences(rng):
 
 
 @pytest.mark.parametrize("schedule", ["parallel", "sequential"])
-def test_appendix_b_and_the_whole_site_matrix_are_one_posterior(model, schedule):
+@pytest.mark.parametrize("method", ["nested-ep", "nested-iep", "qep", "qiep"])
+def test_appendix_b_and_the_whole_site_matrix_are_one_posterior(model, method, schedule):
     s = model
     printed, projected = (
-        fit_ep("nested-ep", s.X, s.y, 3, s.prior, schedule=schedule, form=form) for form in ("printed", "projected")
+        fit_ep(method, s.X, s.y, 3, s.prior, schedule=schedule, form=form) for form in ("printed", "projected")
     )
     assert (printed.form, projected.form) == ("printed", "projected")
-    assert printed.pi is not None
-    assert projected.pi is None
+    assert printed.sites is not None
+    assert projected.sites is None
     assert printed.iterations == projected.iterations
     # a norm of K below 100 leaves 1e-13
     assert printed.log_evidence == pytest.approx(projected.log_evidence, rel=1e-11, abs=0)
     np.testing.assert_allclose(printed.latent_mean, projected.latent_mean, rtol=0, atol=1e-11)
     np.testing.assert_allclose(printed.latent_cov, projected.latent_cov, rtol=0, atol=1e-11)
     np.testing.assert_allclose(printed.site_precision, projected.site_precision, rtol=0, atol=1e-11)
+    for left, right in zip(
+        *(predict_ep(fit, s.X, s.X[:2] + 0.3, s.prior) for fit in (printed, projected)), strict=True
+    ):
+        np.testing.assert_allclose(left, right, rtol=0, atol=1e-11)
 
 
 def test_appendix_b_runs_unless_the_prior_is_too_large_for_its_digits(model):
     s = model
-    assert fit_ep("nested-ep", s.X, s.y, 3, s.prior, max_iterations=1).form == "printed"
     large = s.prior._replace(variance=np.array([1.0, 2e4, 1.0]))
-    assert fit_ep("nested-ep", s.X, s.y, 3, large, max_iterations=1).form == "projected"
-    for method in ("nested-iep", "qep", "qiep"):
-        assert fit_ep(method, s.X, s.y, 3, s.prior, max_iterations=1).form == "projected"
-        with pytest.raises(ValueError, match="form: found 'printed', expected 'projected' or None for"):
-            fit_ep(method, s.X, s.y, 3, s.prior, form="printed")
+    for method in ("nested-ep", "nested-iep", "qep", "qiep"):
+        assert fit_ep(method, s.X, s.y, 3, s.prior, max_iterations=1).form == "printed"
+        assert fit_ep(method, s.X, s.y, 3, large, max_iterations=1).form == "projected"
+    assert fit_ep("qep", s.X, s.y, 3, s.prior, diagonal=False, max_iterations=1).form == "projected"
+    with pytest.raises(ValueError, match="form: found 'printed' with full Λ, expected 'projected' or None for qep"):
+        fit_ep("qep", s.X, s.y, 3, s.prior, diagonal=False, form="printed")
 
 
 def test_the_sites_match_the_moments_of_their_inner_approximation(model):

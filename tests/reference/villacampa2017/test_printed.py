@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from reference.common._forms import chosen_form
+from reference.common._forms import DIGITS, SECONDS
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.factors import ep_refine_factors, moment_mismatch, posterior_of
 from reference.villacampa2017.fit import Prior, prior_matrices
 from reference.villacampa2017.methods import PairwiseEP, standardised_change
 from reference.villacampa2017.posterior import Coefficients
-from reference.villacampa2017.printed import MOST_FACTORS, PrintedEP, ep_form, printed_gradients, sep_form
+from reference.villacampa2017.printed import FACTOR, PrintedEP, ep_form, printed_gradients, sep_form
 from reference.villacampa2017.scalar import Projected, refine_projected
 from reference.villacampa2017.settings import Options
 from reference.villacampa2017.training import fit_ep, fit_sep
@@ -130,12 +130,10 @@ def test_both_forms_of_the_variational_rival_have_one_maximum(model, prior):
 
 
 def test_the_rule_of_size_counts_factors(model, prior):
-    assert chosen_form(None, 3, 3) == "printed"
-    assert chosen_form(None, 4, 3) == "projected"
-    assert chosen_form("printed", 4, 3) == "printed"
-    assert chosen_form("projected", 1, 3) == "projected"
-    assert sep_form(None, MOST_FACTORS // 2, 3) == ep_form(None, "pairwise", MOST_FACTORS // 2, 3) == "printed"
-    assert sep_form(None, MOST_FACTORS, 3) == ep_form(None, "pairwise", MOST_FACTORS, 3) == "projected"
+    few = int(SECONDS / FACTOR)
+    assert sep_form(None, few // 2, 3) == ep_form(None, "pairwise", few // 2, 3) == "printed"
+    assert sep_form(None, few, 3) == ep_form(None, "pairwise", few, 3) == "projected"
+    assert sep_form(None, few // 2, 3, 1.1 * DIGITS) == "projected"
     assert ep_form(None, "datum", 1, 2) == ep_form("projected", "datum", 1, 2) == "projected"
     s = model  # ten factors
     assert fit_ep(s.X, s.y, prior, options=Options(max_iterations=1)).form == "printed"

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
+from reference.common._forms import DIGITS, SECONDS
 from reference.villacampa2020.fit_energies import fit_energy
 from reference.villacampa2020.fit_pep import Options, fit_pep
-from reference.villacampa2020.forms import MOST, form_of
+from reference.villacampa2020.forms import UNIT, form_of
 from reference.villacampa2020.hyper import Prior
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}  # both stop within 1e-10 of one fixed point
@@ -19,16 +20,17 @@ def prior(model):
 
 
 def test_small_problems_with_all_their_digits_run_as_printed_and_others_contracted():
+    few = int(SECONDS / UNIT / 20.0)  # data, of four inducing values and five classes
     K = np.stack([np.eye(4)] * 5)
-    assert form_of(None, 10, K, 0.5, False) == "printed"  # n C m = 200
-    assert MOST == 200.0
-    assert form_of(None, 11, K, 0.5, False) == "projected"
-    assert form_of(None, 10, K, 0.5, True) == "projected"
-    assert form_of(None, 10, K, 1e-4, False) == "projected"  # n/alpha is 1e5
-    assert form_of(None, 10, K, 0.0, False) == "printed"
-    K = np.stack([np.diag([1.0, 1.0, 1.0, 1e-3])] * 5)
-    assert form_of(None, 10, K, 1.0, False) == "printed"  # a condition of 1e3 times n is 1e4
-    assert form_of(None, 10, K, 0.9, False) == "projected"
+    assert form_of(None, few, K, 0.5, False) == "printed"
+    assert form_of(None, few + 1, K, 0.5, False) == "projected"
+    assert form_of(None, few, K, 0.5, True) == "projected"
+    assert form_of(None, few, K, 0.99 * few / DIGITS, False) == "projected"
+    assert form_of(None, few, K, 1.01 * few / DIGITS, False) == "printed"
+    assert form_of(None, few, K, 0.0, False) == "printed"
+    K = np.stack([np.diag([1.0, 1.0, 1.0, few / (0.99 * DIGITS)])] * 5)
+    assert form_of(None, few, K, 1.0, False) == "printed"  # the condition times n is 0.99 DIGITS
+    assert form_of(None, few, K, 0.9, False) == "projected"
     for form in ("printed", "projected"):
         assert form_of(form, 1000, K, 1e-8, True) == form
 

@@ -143,8 +143,7 @@ def _ep(
         converged=fit.converged and (found is None or found.converged),
         n_improper=fit.n_improper,
         iterations=fit.iterations if found is None else found.iterations,
-        settings={"tolerance": settings["tolerance"], "damping": settings["damping"]}
-        | ({"form": fit.form} if method == "nested-ep" else {}),
+        settings={"tolerance": settings["tolerance"], "damping": settings["damping"], "form": fit.form},
         **_predicted(predicted),
     )
 
@@ -223,11 +222,13 @@ def _qep(
     prediction_nodes: int | None = None,
     learn: Sequence[str] = (),
     trace: bool = False,
+    form: str | None = None,
     gradients: bool = True,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     arguments.choice(lambda_, ("diagonal", "full"), "lambda_")
     options = {
+        "form": form,
         "schedule": schedule,
         "damping": damping,
         "tolerance": tolerance,
@@ -252,10 +253,12 @@ def _qiep(
     prediction_nodes: int | None = None,
     learn: Sequence[str] = (),
     trace: bool = False,
+    form: str | None = None,
     gradients: bool = True,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
     options = {
+        "form": form,
         "schedule": schedule,
         "damping": damping,
         "tolerance": tolerance,
@@ -414,7 +417,7 @@ def _bound(function: Callable[..., Solution], method: str, *without: str) -> Cal
 
 TABLE = {
     "nested-ep": _bound(_nested, "nested-ep"),
-    "nested-iep": _bound(_nested, "nested-iep", "form"),
+    "nested-iep": _bound(_nested, "nested-iep"),
     "qep": _qep,
     "qiep": _qiep,
     "laplace": _bound(_laplace, "laplace"),

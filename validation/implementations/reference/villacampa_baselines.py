@@ -80,6 +80,7 @@ def _gfitc(
     learn_tolerance: float = 1e-5,
     n_steps: int | None = None,
     trace: bool = False,
+    form: str | None = None,
     gradients: bool = True,
     callback: Callable[[Any], None] | None = None,
 ) -> Solution:
@@ -100,11 +101,13 @@ def _gfitc(
         learning_tolerance=learn_tolerance,
         trace=trace,
         callback=callback,
+        form=form,
     )
     solved = _as_learned(problem, fit.prior, learn)
     slopes = None
     if gradients and fit.log_evidence is not None:
-        slopes = _gradients(gfitc_gradients(fit.sites, solved.X, solved.y, _prior(solved)), solved.shared)
+        slopes = gfitc_gradients(fit.sites, solved.X, solved.y, _prior(solved), form=fit.form)
+        slopes = _gradients(slopes, solved.shared)
     return Solution(
         problem=solved,
         implementation="reference",
@@ -130,7 +133,7 @@ def _gfitc(
         converged=fit.converged,
         n_improper=fit.n_improper,
         iterations=fit.iterations,
-        settings={"tolerance": tolerance, "damping": damping},
+        settings={"tolerance": tolerance, "damping": damping, "form": fit.form},
         **_predicted(solved, fit.inducing),
     )
 
