@@ -311,7 +311,7 @@ def fit_vi(
                               kernel, smoothness
     likelihood : str          "logit"; "probit" for svi and vi-taylor
     learn : names             of "variance", "lengthscales", "noise"
-    n_upd : int               rounds of the first stage of algorithm 1; one in vi-jj and vi-taylor without learn
+    n_upd : int               rounds of the first stage in an iteration of algorithm 1, with learn or without
     n_fun : int               evaluations of its second stage
     tolerance : float         wanted relative distance to the fixed point; with learn also the relative change of the
                               bound at which learning ends
@@ -344,11 +344,9 @@ def fit_vi(
             return vi_jj_full(*given, names, *stopping, callback if names else None)
         if name == "vi-jj-hybrid":
             return vi_jj_hybrid(*given, names, n_upd, n_fun, *stopping, callback)
-        # where the second stage has nothing to move, each round of the first is an iteration
-        rounds = n_upd if names else 1
         if name == "vi-taylor":
-            return vi_taylor(*given, names, rounds, n_fun, *stopping, callback, likelihood)
-        return vi_jj(*given, names, rounds, n_fun, *stopping, callback)
+            return vi_taylor(*given, names, n_upd, n_fun, *stopping, callback, likelihood)
+        return vi_jj(*given, names, n_upd, n_fun, *stopping, callback)
 
     if not names and name == "svi":
         fit = _settle(name, given, likelihood, *stopping, callback)

@@ -14,6 +14,7 @@ from validation.faults import (
     judge,
     learning,
     print_izmailov2016,
+    print_protocols,
     print_riihimaki2013,
     print_villacampa2017,
     print_villacampa2020,
@@ -53,6 +54,7 @@ def all_faults() -> tuple[Fault, ...]:
         + print_villacampa2017.FAULTS
         + forms.FAULTS
         + print_izmailov2016.FAULTS
+        + print_protocols.FAULTS
         + probit.FAULTS
         + threshold.FAULTS
         + softmax.FAULTS
