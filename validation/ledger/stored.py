@@ -97,7 +97,7 @@ def restored(rows: tuple[Row, ...], held: str) -> tuple[tuple[Row, ...], list[st
     for row in rows:
         equation = row.entry.equation
         known = entries.get(equation)
-        functions, printed = ({item.address for item in items} for items in (row.functions, row.printed))
+        functions, printed = (frozenset(item.address for item in items) for items in (row.functions, row.printed))
         if known is None or (known.functions, known.printed) != (functions, printed):
             where = "no such entry" if known is None else "other functions"
             problems.append(f"{equation[0]}:{equation[1]}: found {where} in {FILE}, expected the installed ones")
