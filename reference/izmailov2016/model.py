@@ -130,6 +130,7 @@ def log_joint_gpc(latent_values: Array, y_sign: Array, K_XX: Array) -> float:
     return log_gaussian(latent_values, K_XX, "K_XX", REMEDY_X) + float(np.sum(log_sigmoid(y_sign * latent_values)))
 
 
+@equation("izmailov2016", "u3.1-prior-u")
 def log_gaussian(latent_values: Array, matrix: Array, name: str, remedy: str) -> float:
     """log N(f | 0, matrix) of latent_values f (k,), matrix (k, k) called name in an error that offers the remedy."""
     f, factor = latent_values, factorise(matrix, name, remedy)

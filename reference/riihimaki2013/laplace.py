@@ -70,7 +70,9 @@ def softmax_slope(f: Array, y: Labels) -> Array:
     return (np.eye(pi.shape[1])[y] - pi).T.ravel()
 
 
+@equation("riihimaki2013", "u4.1-W")
 def _w_blocks(f: Array, n: int) -> Array:
+    """diag(π_i) - π_iπ_i' (n, c, c) of latent values f (cn,) at n data, the blocks of W: riihimaki2013, section 4.1."""
     pi = softmax_table(f, n)
     return np.stack([np.diag(p) - np.outer(p, p) for p in pi])
 

@@ -117,6 +117,7 @@ def log_softmax_likelihood(f_i: Array, y_i: int) -> float:
     return -float(logsumexp(f_i - f_i[y_i]))
 
 
+@equation("riihimaki2013", "2")
 def log_multinomial_probit_likelihood(f_i: Array, y_i: int) -> float:
     """log E_u Π_{j≠y} Φ(u + f_y - f_j), logarithm of (2) of riihimaki2013: f_i (c,) latent values, y_i the label."""
     others = np.delete(f_i, y_i)

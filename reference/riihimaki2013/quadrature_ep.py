@@ -155,8 +155,9 @@ def tilted_moments_quadrature(mean_g: Array, cov_g: Array, nodes: int) -> Tilted
     return _moments(g, weights, np.prod(ndtr(g), axis=1))
 
 
+@equation("riihimaki2013", "u3.3-quadrature", "u5.1-qf")
 def _moments(points: Array, weights: Array, factor: Array) -> Tilted:
-    """Normaliser, mean and covariance of a discrete measure."""
+    """Ẑ = Σ w t, and mean and covariance of the shares w t/Ẑ at the points x, of t = Π Φ: riihimaki2013."""
     norm = float(weights @ factor)
     share = weights * factor / norm if norm > 0.0 else weights
     mean = share @ points

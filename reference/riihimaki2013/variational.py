@@ -38,6 +38,7 @@ class Cone(NamedTuple):
     cov: Array  # (n, c, c)
 
 
+@equation("riihimaki2013", "u4.3-vb-expectation")
 def cone_moments(means: Array, y: Labels) -> Cone:
     """Moments of the conic truncations q(v_i): given v_y = s the others are independent normals cut at s.
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._forms import chosen_form
 from reference.common._learning import FIELDS, Slope
 from reference.common._neighbours import condition
 from reference.common._options import shown
@@ -32,7 +33,7 @@ from reference.villacampa2017.posterior import (
     aggregate_precision_coefficients,
     posterior_moments,
 )
-from reference.villacampa2017.printed import PrintedEP, sep_form
+from reference.villacampa2017.printed import FACTOR, PrintedEP
 from reference.villacampa2017.scalar import Cavities, Projected, own_columns, pair_cavities, refined_pairs
 
 Array = NDArray[np.float64]
@@ -66,7 +67,7 @@ class GFITCFit(NamedTuple):
 
 
 def gfitc_form(form: str | None, K_XX: Array) -> str:
-    """The form asked for; by the rule of `sep_form`, digits being lost with the condition of villacampa2017's P_k.
+    """The form asked for, or that of `chosen_form`: villacampa2017's P_k are inverted, and lose their condition.
 
     Parameters
     ----------
@@ -74,7 +75,7 @@ def gfitc_form(form: str | None, K_XX: Array) -> str:
     K_XX : (C, n, n)          P_k
     """
     C, n, _ = K_XX.shape
-    return sep_form(form, n, C, condition(list(K_XX)))
+    return chosen_form(form, seconds=FACTOR * n * (C - 1), lost=condition(list(K_XX)))
 
 
 def fitc_covariance(upsilon: Array, cond_var: Array, K_ZZ: Array) -> Array:
@@ -250,7 +251,7 @@ def gfitc_gradients(
     K = prior_matrices(X, prior)
     K_XX = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
     if form == "printed":
-        return printed_gfitc_gradients(sites, X, y, prior, K, latent_matrices(K_XX), learn)
+        return printed_gfitc_gradients(sites, X, y, prior, K, K_XX, learn)
     q, weight, _ = latent_posterior(K_XX, sites, y)
     delta, mu_tilde = site_sums(sites, y)
 

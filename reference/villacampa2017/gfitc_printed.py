@@ -62,7 +62,7 @@ def fitc_directions(X: Array, prior: Prior, K: Matrices, learn: Sequence[str] = 
 
 
 def printed_gfitc_gradients(
-    sites: Coefficients, X: Array, y: Labels, prior: Prior, K: Matrices, P: Matrices, learn: Sequence[str] = FIELDS
+    sites: Coefficients, X: Array, y: Labels, prior: Prior, K: Matrices, K_XX: Array, learn: Sequence[str] = FIELDS
 ) -> dict[str, Array]:
     """(10) of villacampa2017 for GFITC, the derivative of log Z where EP has converged.
 
@@ -73,7 +73,7 @@ def printed_gfitc_gradients(
     y : (n,)                  labels, 0..C-1
     prior : Prior             hyper-parameters of all classes
     K : Matrices              of the prior and the inducing values
-    P : Matrices              of the latent values, `latent_matrices`
+    K_XX : (C, n, n)          P_k
     learn : names             the fields
 
     Returns
@@ -85,11 +85,11 @@ def printed_gfitc_gradients(
     ValueError                if a cavity is no distribution
     """
     # fmt: off
-    method = PrintedEP(y, len(P.K_ZZ), 1.0, "parallel")
+    method, P = PrintedEP(y, len(K_XX), 1.0, "parallel"), latent_matrices(K_XX)
     q: Gaussians = method.posterior(sites, P)                                                      # (25) to (27)
     laws = method.laws(sites, q, P)                                                                # (29) to (32)
     return {
-        name: ep_log_evidence_gradient(laws, y, P.K_ZZ, along).reshape(getattr(prior, name).shape)  # (10), (62)
+        name: ep_log_evidence_gradient(laws, y, K_XX, along).reshape(getattr(prior, name).shape)  # (10), (62)
         for name, along in fitc_directions(X, prior, K, learn).items()
     }
     # fmt: on

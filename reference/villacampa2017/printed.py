@@ -55,7 +55,7 @@ Batch = NDArray[np.intp]
 FACTOR = 0.019
 
 
-def sep_form(form: str | None, n: int, n_classes: int, lost: float = 1.0) -> str:
+def sep_form(form: str | None, n: int, n_classes: int) -> str:
     """The form asked for, or that of `chosen_form` for the n(C - 1) factors of villacampa2017.
 
     Parameters
@@ -63,9 +63,8 @@ def sep_form(form: str | None, n: int, n_classes: int, lost: float = 1.0) -> str
     form : str or None        "printed", "projected", or None for the rule
     n : int                   number of data
     n_classes : int           C
-    lost : float              by how much inverses enlarge rounding
     """
-    return chosen_form(form, seconds=FACTOR * n * (n_classes - 1), lost=lost)
+    return chosen_form(form, seconds=FACTOR * n * (n_classes - 1))
 
 
 def ep_form(form: str | None, factors: str, n: int, n_classes: int) -> str:

@@ -163,6 +163,7 @@ def alpha_divergence_limits(log_p: Density, log_q: Density, lower: float, upper:
     return Limits(_kl(log_q, log_p, edges), _kl(log_p, log_q, edges))
 
 
+@equation("villacampa2020", "u11-divergence-limits")
 def _kl(log_a: Density, log_b: Density, edges: Array) -> float:
     """KL[a||b] of normalised densities."""
     return _integral(lambda x: float(np.exp(log_a(x))) * (log_a(x) - log_b(x)), edges)

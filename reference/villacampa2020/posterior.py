@@ -44,6 +44,7 @@ class Natural(NamedTuple):
     shift: Array  # (C, m)
 
 
+@equation("villacampa2020", "A.1")
 def log_approximate_factor(site: Site, inducing_values: Array) -> float:
     """log s̃_i and the exponents of (A.1) of villacampa2020, added up.
 

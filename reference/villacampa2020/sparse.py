@@ -58,6 +58,7 @@ def projection_vectors(K_XZ: Array, K_ZZ: Array) -> Array:
     return np.stack([cross @ factorise(K, "K_ZZ", REMEDY).inverse for cross, K in zip(K_XZ, K_ZZ, strict=True)])
 
 
+@equation("villacampa2020", "u3-fitc-prior")
 def conditional_variances(k_xx: Array, K_XZ: Array, upsilon: Array) -> Array:
     """s_i^k = κ - k_xZᵀ K_k⁻¹ k_Zx, an array (C, n) or (n,), below zero by rounding only and then zero: villacampa2020.
 

@@ -15,6 +15,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
+@equation("villacampa2020", "5")
 def kl_to_prior(posterior: Gaussians, K_ZZ: Array) -> float:
     """KL[q(f̄)||p(f̄)] of independent Gaussians, in (4), (5) and (9) of villacampa2020.
 

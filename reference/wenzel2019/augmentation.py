@@ -10,8 +10,9 @@ from reference.wenzel2019.model import log_gaussian
 Array = NDArray[np.float64]
 
 
+@equation("wenzel2019", "3")
 def _log_laplace(t: ArrayLike, b: ArrayLike) -> Array:
-    """log of (3), finite where (3) itself underflows."""
+    """log E[exp(-ωt)] = -b log cosh √(t/2), the logarithm of (3) of wenzel2019, finite where (3) itself underflows."""
     return -np.asarray(b, dtype=float) * log_cosh(np.sqrt(0.5 * np.asarray(t, dtype=float)))
 
 

@@ -8,6 +8,7 @@ from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.factors import ep_refine_factors, moment_mismatch, posterior_of
 from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.gfitc import gfitc_form
 from reference.villacampa2017.methods import PairwiseEP, standardised_change
 from reference.villacampa2017.posterior import Coefficients
 from reference.villacampa2017.printed import FACTOR, PrintedEP, ep_form, printed_gradients, sep_form
@@ -133,7 +134,11 @@ def test_the_rule_of_size_counts_factors(model, prior):
     few = int(SECONDS / FACTOR)
     assert sep_form(None, few // 2, 3) == ep_form(None, "pairwise", few // 2, 3) == "printed"
     assert sep_form(None, few, 3) == ep_form(None, "pairwise", few, 3) == "projected"
-    assert sep_form(None, few // 2, 3, 1.1 * DIGITS) == "projected"
+    # the same count of factors; with latent values for inducing values the condition of their prior counts too
+    P = np.stack([np.eye(2), np.diag([1.0, 0.9 / DIGITS]), np.eye(2)])
+    assert gfitc_form(None, np.tile(np.eye(few // 2), (3, 1, 1))) == "printed"
+    assert gfitc_form(None, np.tile(np.eye(few), (3, 1, 1))) == gfitc_form(None, P) == "projected"
+    assert gfitc_form("printed", P) == "printed"
     assert ep_form(None, "datum", 1, 2) == ep_form("projected", "datum", 1, 2) == "projected"
     s = model  # ten factors
     assert fit_ep(s.X, s.y, prior, options=Options(max_iterations=1)).form == "printed"
