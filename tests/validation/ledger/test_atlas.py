@@ -80,7 +80,8 @@ def test_a_misprint_and_its_correction_both_say_what_differs():
 def function(address: str, *, printed: bool = False) -> Function:
     package = address.partition(".")[0]
     text = Text("One line.", "(x)", f"def {address.rpartition('.')[2]}(x):\n    return x < 1\n")
-    return Function(package, address, (("villacampa2020", "A.20"),), printed, f"{package}/x.py", 7, None, "One line.", text)
+    equations = (("villacampa2020", "A.20"),)
+    return Function(package, address, equations, printed, f"{package}/x.py", 7, None, "One line.", text)
 
 
 ENTRY = Entry(
