@@ -69,6 +69,24 @@ def neighbours(prior: Any, units: Sequence[tuple[int, int]]) -> Iterator[Any]:
         )
 
 
+def left_open(matrices: Sequence[Array], tolerance: float) -> float:
+    """Relative change of an answer that leaves it known: half of what is claimed, or of a hundred tolerances."""
+    return 0.5 * max(claimed(matrices), 100.0 * tolerance)
+
+
+def largest_change(here: Mapping[str, Answer], there: Mapping[str, Answer]) -> tuple[float, str]:
+    """The largest relative change from one answer to another, and what changes by it; NaN counts as the largest."""
+    worst, name = 0.0, ""
+    for key, (value, floor, share) in here.items():
+        size = share * max(float(np.max(np.abs(value), initial=0.0)), floor)
+        moved = float(np.max(np.abs(there[key].value - value), initial=0.0))
+        if moved != 0.0:
+            relative = moved / size if size > 0.0 else np.inf
+            if not relative <= worst:
+                worst, name = relative, key
+    return worst, name
+
+
 def rounding_doubt(
     answers: Callable[[Any], Mapping[str, Answer]],
     prior: Any,
@@ -98,20 +116,16 @@ def rounding_doubt(
     if not beside and condition_number <= _SURE:
         return ""
     how = "a start beside the optimum and " if beside else ""
-    limit, here = 0.5 * max(_claimed(condition_number), 100.0 * tolerance), answers(prior)
+    limit, here = left_open(matrices, tolerance), answers(prior)
     worst, name = 0.0, ""
     for neighbour in neighbours(prior, _NEIGHBOURS):
         try:
             there = answers(neighbour)
         except (ValueError, NotPositiveDefiniteError) as error:
             return f"{how}last digits of variance and lengthscales decide whether there is an answer ({error})"
-        for key, (value, floor, share) in here.items():
-            size = share * max(float(np.max(np.abs(value), initial=0.0)), floor)
-            moved = float(np.max(np.abs(there[key].value - value), initial=0.0))
-            if moved != 0.0:
-                relative = moved / size if size > 0.0 else np.inf
-                if not relative <= worst:  # nan counts
-                    worst, name = relative, key
+        change, key = largest_change(here, there)
+        if not change <= worst:  # nan counts
+            worst, name = change, key
         if worst <= _CLEAR * limit:
             return ""
     if worst <= limit:

@@ -9,7 +9,15 @@ from scipy.optimize import minimize
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
-from reference.common._neighbours import Answer, moment_answers, pushed, rounding_doubt, slope_answers
+from reference.common._neighbours import (
+    Answer,
+    largest_change,
+    left_open,
+    moment_answers,
+    pushed,
+    rounding_doubt,
+    slope_answers,
+)
 from reference.common._options import shown
 from reference.common.algebra import eigenvalues, inverted, least_squares, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
@@ -54,6 +62,8 @@ _SMALLEST_RATE = 2.0**-40  # below it a step along the gradient changes nothing 
 _NEAR = 1e-3  # residual from which on the energy is a parabola, whose rounding hides a step that leads away
 _LEAST_CEILING = 2.0**-7
 _MEMORY = 12  # steps that are mixed
+_SEARCH = 200  # iterations of L-BFGS to another optimum
+_WIDER = 1e-6  # of a variance beyond the prior's, more than rounding
 _PATIENCE = 40  # mixed steps before another search takes over
 
 
@@ -270,33 +280,72 @@ def _ascend(
 def _certain(data: Data, fit: EnergyFit, tolerance: float) -> EnergyFit:
     """The fit, no longer called converged where its distance from the optimum, or rounding, leaves the answer open.
 
-    The ascent is made again from a q beside the optimum, at neighbouring hyper-parameters.
+    The ascent is made again from a q beside the optimum, at neighbouring hyper-parameters, and by another method.
     """
     if not fit.converged:
         return fit
     prior = fit.prior
-    sd = np.sqrt(np.max(prior.variance + prior.noise))
 
     def answers(there: Prior) -> dict[str, Answer]:
-        q, K = fit.posterior, prior_matrices(data.X, there)
+        q = fit.posterior
         if there is not prior:
             found = _ascend(data, there, Gaussians(*pushed(*q)), tolerance, 2 * _PATIENCE, None)
             if not found.converged:
                 raise ValueError(f"residual: found {found.residual:.1e} again, expected at most {tolerance:.1e}")
             q = found.posterior
-        at = data.at(q, K)
-        mean, var = latent_marginal(q, K.upsilon, K.cond_var)
-        answer = {"energy": Answer(at.value, 1.0)} | moment_answers(
-            sd, inducing_mean=q.mean, inducing_cov=q.cov, latent_mean=mean, latent_cov=var, log_norm=at.data.log_norm
-        )
-        if data.method in ("apep", "bb-alpha"):
-            theta = natural_parameters(q)
-            answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
-            answer["tied_shift"] = Answer(theta.shift)
-        return answer | slope_answers(energy_gradients(data.X, there, at, q), prior, at.value)
+        return _answer(data, there, q, prior)
 
-    reason = rounding_doubt(answers, prior, list(prior_matrices(data.X, prior).K_ZZ), beside=True, tolerance=tolerance)
+    matrices = list(prior_matrices(data.X, prior).K_ZZ)
+    reason = _another_optimum(data, fit, tolerance)
+    reason = reason or rounding_doubt(answers, prior, matrices, beside=True, tolerance=tolerance)
     return fit._replace(converged=not reason, reason=reason)
+
+
+def _answer(data: Data, there: Prior, q: Gaussians, units: Prior) -> dict[str, Answer]:
+    """Everything that a q under a prior answers; sizes are in units of another prior."""
+    K = prior_matrices(data.X, there)
+    at = data.at(q, K)
+    mean, var = latent_marginal(q, K.upsilon, K.cond_var)
+    answer = {"energy": Answer(at.value, 1.0)} | moment_answers(
+        float(np.sqrt(np.max(units.variance + units.noise))),
+        inducing_mean=q.mean,
+        inducing_cov=q.cov,
+        latent_mean=mean,
+        latent_cov=var,
+        log_norm=at.data.log_norm,
+    )
+    if data.method in ("apep", "bb-alpha"):
+        theta = natural_parameters(q)
+        answer["tied_precision"] = Answer(theta.precision - natural_prior(K.K_ZZ).precision)
+        answer["tied_shift"] = Answer(theta.shift)
+    return answer | slope_answers(energy_gradients(data.X, there, at, q), units, at.value)
+
+
+def _another_optimum(data: Data, fit: EnergyFit, tolerance: float) -> str:
+    """Where L-BFGS from the prior ends, if that is somewhere else; empty if it is here, or leads nowhere.
+
+    Asked where q is wider than the prior in some direction: factors that widen belong to no log-concave likelihood, and
+    without those nothing says that an energy has one maximum only.
+    """
+    K = prior_matrices(data.X, fit.prior)
+    roots = np.stack([cholesky(each, "K_ZZ", REMEDY) for each in K.K_ZZ])
+    white = _moved(fit.posterior, np.asarray(inverted(roots, "chol K_ZZ"), dtype=np.float64))
+    if all(eigenvalues(V, "whitened covariance")[-1] <= 1.0 + _WIDER for V in white.cov):
+        return ""
+    there = data._replace(form="projected")  # the same energy, contracted: a third of the time
+    start = Gaussians(np.zeros_like(fit.posterior.mean), K.K_ZZ)
+    q = _quasi_newton(there, K, start, _SEARCH, lambda value, residual: None)
+    found = _ascend(there, fit.prior, q, tolerance, 2 * _PATIENCE, None)
+    if not found.converged:
+        return ""
+    here, other = (_answer(data, fit.prior, each.posterior, fit.prior) for each in (fit, found))
+    change, name = largest_change(here, other)
+    if change <= left_open(list(K.K_ZZ), tolerance):
+        return ""
+    return (
+        f"two maxima of the energy, {fit.value:.6g} by natural gradients and {found.value:.6g} by L-BFGS, both from "
+        f"the prior: {name} changes by {change:.1e}"
+    )
 
 
 def _ended(at: Energy, q: Gaussians, K: Matrices, tolerance: float) -> bool:
