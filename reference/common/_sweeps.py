@@ -15,6 +15,7 @@ _CYCLE = 12  # sweeps between two
 _WINDOW = 8  # residuals from which a contraction is read off
 _REMEMBERED = 6  # cycles whose contraction counts
 _ROUNDED = 1e-12  # below, rounding blurs ratios of residuals
+_RESOLVED = 1e-11  # relative to x: below, rounding is more than 1e-5 of a move
 _PATIENCE = 300  # sweeps within which the residual must halve
 
 
@@ -85,7 +86,8 @@ class Sweeps:
         # every kind of number by its own size, or the largest would be all that is seen
         moves_seen = moves / _sizes(sites, points[-1])
         falling = [rate for rate in (self._rate(), _slowest(moves_seen)) if rate < 1.0]
-        if falling:
+        # moves near rounding hold the digits of no ratio near 1: what larger ones told before is kept
+        if falling and (not self._rates or float(np.max(np.abs(moves_seen))) > _RESOLVED):
             self._rates = [*self._rates, max(falling)][-_REMEMBERED:]
         turns = np.diff(moves_seen, axis=0)
         weights = least_squares(turns.T, -moves_seen[-1], 1e-10, "differences of moves")

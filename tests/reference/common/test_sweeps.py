@@ -53,6 +53,20 @@ def test_a_direction_that_extrapolation_all_but_removed_still_counts(largest):
         assert error <= 5e-10, seed
 
 
+@pytest.mark.parametrize(
+    ("largest", "tolerance", "known"), [(0.9999, 1e-8, 12), (0.9997, 1e-10, 4), (0.9999, 1e-10, 0)]
+)
+def test_where_rounding_hides_how_slowly_moves_shrink_nothing_is_claimed(largest, tolerance, known):
+    # The distance is up to 1e4 times the move, so that the last moves are some 1e-14, a hundredth of them rounding:
+    # read off these alone, the error came to 54 times the tolerance.
+    converged = 0
+    for seed in range(12):
+        error, _, watch = run(np.random.default_rng(seed), largest, tolerance=tolerance, max_iterations=3000)
+        assert error <= 3.0 * tolerance or not watch.converged, seed
+        converged += watch.converged
+    assert converged >= known
+
+
 def test_extrapolation_takes_a_tenth_of_the_sweeps_where_they_are_slow(rng):
     plain = run(np.random.default_rng(5), 0.99, leap=False)[1]
     assert run(np.random.default_rng(5), 0.99)[1] < 0.1 * plain
