@@ -12,6 +12,7 @@ import validation.threads
 from fast.estimators import LaplaceClassifier, SVGPClassifier, XGPClassifier
 from gibbs.chains.chain import Record, run, spawn_generators
 from validation import Problem, problems, solve
+from validation.bench import blas_threads as bench
 from validation.compare import compare
 from validation.threads import step_rows
 
@@ -173,3 +174,18 @@ def test_batches_that_hold_themselves_are_left_to_the_check_of_options():
     assert step_rows("svgpc", problem, {"batches": itself}) == 1
     assert step_rows("svgpc", problem, {"batches": [3, None]}) == problem.n
     assert step_rows("svgpc", problem, {"batches": [[0, 1], np.arange(3)]}) == 3
+
+
+def test_the_bench_asks_both_sides_of_the_rule_and_puts_the_count_back(monkeypatch):
+    threads = []
+    for _, n_rows, n_inducing, _work in bench._cases():
+        with validation.threads.blas_threads(n_rows, n_inducing) as count:
+            threads.append((n_inducing is None, count))
+    assert {(False, 1), (False, 2), (True, 1), (True, 2)} == set(threads)
+    monkeypatch.setattr(bench, "_LONG", 0.0)
+    monkeypatch.setattr(bench, "_SPARSE", bench._SPARSE[:1])
+    monkeypatch.setattr(bench, "_FULL", bench._FULL[:1])
+    rows = list(bench.rule(repeats=1))
+    assert [row.quantity for row in rows] == ["x-gpc sweep, n = 100, m = 10", "nested-ep step, n = 60, C = 3"]
+    assert all(np.isfinite(row.value) and row.met == (row.value <= 1.1) for row in rows)
+    assert counts() == {2}

@@ -15,7 +15,16 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation.bench import izmailov, nested_ep, peers_multiclass, villacampa, villacampa2020, x_gpc, x_gpc_svi
+from validation.bench import (
+    blas_threads,
+    izmailov,
+    nested_ep,
+    peers_multiclass,
+    villacampa,
+    villacampa2020,
+    x_gpc,
+    x_gpc_svi,
+)
 from validation.bench import peers as peer_programs
 from validation.bench.measure import Row
 from validation.quoting import shown
@@ -40,6 +49,7 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "apep/step": villacampa2020.step,
     "apep/length": villacampa2020.step_against_n,
     "apep/classes": villacampa2020.step_against_classes,
+    "blas-threads/rule": blas_threads.rule,
     "peers": peer_programs.peers,
     "peers/multiclass": peers_multiclass.peers,
 }
