@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common.ledger import equation
 from reference.common.options import checked_options
@@ -90,6 +91,7 @@ class Fit(NamedTuple):
     n_improper: int
     iterations: int
     form: str = "projected"  # of the equations that ran
+    reason: str = ""  # why an answer whose sweeps have converged is not claimed
 
 
 @equation("villacampa2017", "u13-inner-outer-schemes")
@@ -322,6 +324,8 @@ def _fit(
         slopes = log_evidence_gradients(method, sites, posterior, X, prior, K, exact=exact)
     mean, var = method.latents(sites, posterior, K)
     residual, converged, n_improper, iterations = end
+    reason = _doubt(method, X, sites, prior, K, options) if converged else ""
+    converged = converged and not reason
     return Fit(
         posterior,
         sites,
@@ -336,7 +340,34 @@ def _fit(
         converged,
         n_improper,
         iterations,
+        reason=reason,
     )
+
+
+def _doubt(method: Method, X: Array, sites: Any, prior: Prior, K: Matrices, options: Options) -> str:
+    """Why rounding leaves the answer open, empty if it does not: the factors' numbers are held, K's last digits move."""
+
+    def answers(there: Prior) -> dict[str, Answer]:
+        K_there = prior_matrices(X, there)
+        q = method.posterior(sites, K_there)
+        value = method.value(sites, q, K_there).log_evidence
+        if value is None:
+            raise ValueError("damping: found a cavity that is no distribution, expected one")
+        mean, var = method.latents(sites, q, K_there)
+        answer = {"log_evidence": Answer(value, 1.0)} | moment_answers(
+            float(np.sqrt(np.max(prior.variance + prior.noise))),
+            inducing_mean=q.mean,
+            inducing_cov=q.cov,
+            latent_mean=mean,
+            latent_cov=var,
+        )
+        if options.gradients:
+            exact = options.gradient_rule == "exact"
+            slopes = log_evidence_gradients(method, sites, q, X, there, K_there, exact=exact)
+            answer |= slope_answers(slopes or {}, prior, value)
+        return answer
+
+    return rounding_doubt(answers, prior, list(K.K_ZZ), tolerance=options.tolerance)
 
 
 def _damping(damping: Any) -> float:

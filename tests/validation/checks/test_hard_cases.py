@@ -141,6 +141,7 @@ def test_the_command_names_each_cell_and_exits_1_on_a_red_one(monkeypatch):
         ("apep", 3, "long"),  # by 1.4e-8
         ("laplace-sparse", 1, "longest"),  # inducing means by two thirds, cond(K) 9e11
         ("rpapep", 1, "any"),  # two maxima of one energy, log Z apart by 4e-3: each witness ends at one of them
+        ("ep", 4, "long"),  # gradients in Z by .02, cond(K) 4e8
         ("vi-robust", 1, "any-pairs"),  # the ascent went on in rounding for more than 30 s
     ],
 )
@@ -155,6 +156,7 @@ def test_what_rounding_or_a_ridge_leaves_open_is_not_claimed(method, seed, name)
         ("svi", 5, "any-pairs", "latent_cov"),
         ("vi-taylor", 3, "steep-many", "gradient by Z"),
         ("laplace-sparse", 1, "longest", "inducing_mean"),
+        ("ep", 4, "long", "gradient by Z"),
     ],
 )
 def test_reference_says_which_quantity_rounding_leaves_open(method, seed, name, what):
@@ -171,7 +173,9 @@ def test_reference_says_that_another_method_ends_at_another_maximum():
     assert reason.startswith("two maxima of the energy, -10.4963 by natural gradients and -10.4923 by L-BFGS"), reason
 
 
-@pytest.mark.parametrize("method", ["svi", "vi-taylor", "vi-jj", "apep", "arpep", "rpapep", "bb-alpha", "vi-robust"])
+@pytest.mark.parametrize(
+    "method", ["svi", "vi-taylor", "vi-jj", "apep", "arpep", "rpapep", "bb-alpha", "vi-robust", "ep"]
+)
 def test_a_harmless_problem_stays_converged(method):
     cell = next(cells(method, 1, ("harmless",)))
     assert solve_function("reference", method, cell.problem).converged

@@ -87,7 +87,7 @@ def _solution(
         converged=fit.converged,
         n_improper=fit.n_improper,
         iterations=fit.iterations,
-        settings={"form": fit.form},
+        settings={"form": fit.form, **({"reason": fit.reason} if fit.reason else {})},
         **_moments(solved, fit),
     )
 
