@@ -75,6 +75,9 @@ class EvidenceCard:
             number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
             if not number and (value is not None or name in ("target_ess", "seconds")):
                 raise ValueError(f"{name}: found {shown(value)}, expected a number")
+        for name in ("target_ess", "seconds"):  # what was asked for, and a clock
+            if arguments.real(getattr(self, name), name) < 0.0:
+                raise ValueError(f"{name}: found {shown(getattr(self, name))}, expected a number >= 0")
         if self.second_limit is not None and not 0.0 < self.second_limit < math.inf:
             raise ValueError(f"second_limit: found {shown(self.second_limit)}, expected a finite number > 0")
         if self.second_count is not None:

@@ -72,6 +72,9 @@ def test_only_a_met_gate_and_an_agreeing_second_route_certify(changes, certified
         ("seed = 7", "seed = 7\ncolour = 3", r"found unknown fields \['colour'\]"),
         ("seed = 7", "seed = = 7", "found a damaged card"),
         ('gate = "met"', 'gate = "perhaps"', "gate: found 'perhaps'"),
+        ("seconds = 1.25", "seconds = inf", "seconds: found"),
+        ("seconds = 1.25", "seconds = -1.0", "seconds: found -1"),
+        ("target_ess = ", "target_ess = nan #", "target_ess: found"),
     ],
 )
 def test_what_is_no_card_is_refused(old, new, message):
