@@ -345,7 +345,7 @@ def _fit(
 
 
 def _doubt(method: Method, X: Array, sites: Any, prior: Prior, K: Matrices, options: Options) -> str:
-    """Why rounding leaves the answer open, empty if it does not: the factors' numbers are held, K's last digits move."""
+    """Why rounding leaves the answer open, empty if it does not: the factors' numbers held, beside the prior."""
 
     def answers(there: Prior) -> dict[str, Answer]:
         K_there = prior_matrices(X, there)

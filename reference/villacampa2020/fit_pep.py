@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common._sweeps import Sweeps
 from reference.common.errors import NotPositiveDefiniteError
@@ -164,6 +165,7 @@ class Fit(NamedTuple):
     n_improper: int
     iterations: int
     form: str = "projected"  # which ran
+    reason: str = ""  # why an answer whose sweeps have converged is not claimed
 
 
 def pep_residual(new: Coefficients, old: Coefficients, latent_mean: Array, latent_var: Array) -> float:
@@ -652,4 +654,33 @@ def _fit(
     if options.gradients and value is not None:
         slopes = log_evidence_gradients(coefficients, posterior, X, prior, K, task, options.gradient_rule)
     latents = latent_marginal(posterior, K.upsilon, K.cond_var)
-    return Fit(posterior, coefficients, prior, log_norm, value, slopes, latents, trace, *end, task.form)
+    residual, converged, n_improper, iterations = end
+    reason = _doubt(X, coefficients, prior, K, task, options) if converged else ""
+    end = residual, converged and not reason, n_improper, iterations
+    return Fit(posterior, coefficients, prior, log_norm, value, slopes, latents, trace, *end, task.form, reason)
+
+
+def _doubt(X: Array, coefficients: Coefficients, prior: Prior, K: Matrices, task: Task, options: Options) -> str:
+    """Why rounding leaves the answer open, empty if it does not: the factors' numbers held, beside the prior."""
+
+    def answers(there: Prior) -> dict[str, Answer]:
+        K_there = prior_matrices(X, there)
+        q = posterior_moments(*coefficients, K_there.upsilon, K_there.K_ZZ)
+        value, log_norm = log_evidence_of(coefficients, q, K_there, task)
+        if value is None:
+            raise ValueError("damping: found a cavity that is no distribution, expected one")
+        latents = latent_marginal(q, K_there.upsilon, K_there.cond_var)
+        answer = {"log_evidence": Answer(value, 1.0)} | moment_answers(
+            float(np.sqrt(np.max(prior.variance + prior.noise))),
+            inducing_mean=q.mean,
+            inducing_cov=q.cov,
+            latent_mean=latents.mean,
+            latent_cov=latents.var,
+            log_norm=log_norm,
+        )
+        if options.gradients:
+            slopes = log_evidence_gradients(coefficients, q, X, there, K_there, task, options.gradient_rule)
+            answer |= slope_answers(slopes or {}, prior, value)
+        return answer
+
+    return rounding_doubt(answers, prior, list(K.K_ZZ), tolerance=options.tolerance)

@@ -141,6 +141,7 @@ def test_the_command_names_each_cell_and_exits_1_on_a_red_one(monkeypatch):
         ("apep", 3, "long"),  # by 1.4e-8
         ("laplace-sparse", 1, "longest"),  # inducing means by two thirds, cond(K) 9e11
         ("rpapep", 1, "any"),  # two maxima of one energy, log Z apart by 4e-3: each witness ends at one of them
+        ("pep", 4, "long"),  # gradients in Z by .007, cond(K) 4e8
         ("ep", 4, "long"),  # gradients in Z by .02, cond(K) 4e8
         ("vi-robust", 1, "any-pairs"),  # the ascent went on in rounding for more than 30 s
     ],
@@ -157,6 +158,7 @@ def test_what_rounding_or_a_ridge_leaves_open_is_not_claimed(method, seed, name)
         ("vi-taylor", 3, "steep-many", "gradient by Z"),
         ("laplace-sparse", 1, "longest", "inducing_mean"),
         ("ep", 4, "long", "gradient by Z"),
+        ("pep", 4, "long", "gradient by Z"),
     ],
 )
 def test_reference_says_which_quantity_rounding_leaves_open(method, seed, name, what):

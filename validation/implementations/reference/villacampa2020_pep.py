@@ -116,7 +116,8 @@ def _pep(
         converged=fit.converged,
         n_improper=fit.n_improper,
         iterations=fit.iterations,
-        settings={"alpha": alpha, "damping": damping, "tolerance": tolerance, "form": fit.form},
+        settings={"alpha": alpha, "damping": damping, "tolerance": tolerance, "form": fit.form}
+        | ({"reason": fit.reason} if fit.reason else {}),
         **_predicted(solved, fit),
     )
 
