@@ -5,7 +5,7 @@ the concerns it needs and adds its own fields, and a method is `fit(data, prior,
 is made, by name, whether an option will be used or not; numbers are plain ones then, names a tuple, batches arrays. The
 table behind `solve` and `triad solve -o`, the page docs/options.md and the parameters of the classifiers are made from
 these declarations. A subclass changes a default by `max_iterations: int = 1000` and keeps the rest of the declaration;
-with `option(...)` it declares the field again.
+with `option(...)` it declares the field again. Bases stand in the order of this page, so that classes can be joined.
 """
 
 from __future__ import annotations
@@ -119,17 +119,10 @@ class Steps(Length):
         """Whether mini-batches are asked for."""
         return self.batches is not None or self.batch_size is not None or self.n_steps is not None
 
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Scheduled(Options):
-    """Rate and end of natural-gradient steps on one latent function."""
-
-    init_batches: Sequence[Any] | None = option(
-        "batches", "mini-batches that start the adaptive rate, without stepping", default=None
-    )
-    rate: float | str | tuple[Any, ...] = option(
-        "rate", "rate of the natural-gradient steps", SHARE, choices=("adaptive",), default="adaptive"
-    )
+    @property
+    def rows(self) -> int:
+        """Rows of a drawn mini-batch: 100 where nobody says."""
+        return 100 if self.batch_size is None else self.batch_size
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -137,10 +130,9 @@ class Stopping(Options):
     """When steps end by themselves."""
 
     window: int = option("integer", "steps over which a stopping rule averages", _COUNT, default=5)
-    stop: float | str | None = option(
-        "number", "average change below which steps end; None: never", "[0, inf)",
-        choices=("default",), optional=True, default="default",
-    )  # fmt: skip
+    stop: Any = option(
+        "number", "average change below which steps end; None: never", "[0, inf)", optional=True, default=None
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -376,7 +368,6 @@ OPTIONS: dict[str, Option] = {
     **{name: replace(record, default=_REQUIRED) for one in CONCERNS for name, record in one.declared().items()},
     **{record.name: record for record in _SINGLE},
 }
-OPTIONS["stop"] = replace(OPTIONS["stop"], choices=())
 
 
 def _optimizers(*choices: str) -> Option:
@@ -389,39 +380,10 @@ def _row(records: Mapping[str, Option], **defaults: Any) -> dict[str, Option]:
 
 
 _STEP = replace(OPTIONS["rate"], meaning="rate of AdaDelta's steps")
-_SCHEDULED = {
-    "rate": Option("rate", "rate", "rate of the natural-gradient steps", SHARE, ("adaptive",)),
-    "stop": replace(OPTIONS["stop"], choices=("default",)),
-}
 _CLASSES = {"learn": replace(OPTIONS["learn"], choices=_PRIOR), "optimizer": _optimizers("lbfgs")}
 
 # fmt: off
 METHODS: dict[str, dict[str, Option]] = {
-    "epgpc": _row(
-        {}, damping=1.0, tolerance=1e-10, max_iterations=10000, gradients=True, block_size=4096,
-        accelerate=True, parallel=True, batches=None, batch_size=None, n_steps=None, learn=(), optimizer=None,
-        learning_rate=0.01, rebuild_every=1, seed=0, window=5, stop=None, trace=False, callback=None,
-    ),
-    "svi": _row(
-        {"rate": _STEP}, tolerance=1e-10, max_iterations=10000, batches=None, batch_size=None, n_steps=None,
-        rate=1.0, learn=(), seed=0, moments="diag", gradients=True, block_size=4096, callback=None,
-    ),
-    "vi-jj": _row(
-        {}, n_upd=3, n_fun=5, tolerance=1e-10, max_iterations=10000, learn=(), moments="diag", gradients=True,
-        accelerate=True, block_size=4096, callback=None,
-    ),
-    "vi-jj-full": _row(
-        {}, tolerance=1e-10, max_iterations=10000, learn=(), moments="diag", gradients=True, block_size=4096,
-        callback=None,
-    ),
-    "vi-jj-hybrid": _row(
-        {}, n_upd=3, n_fun=5, tolerance=1e-10, max_iterations=10000, learn=(), moments="diag", gradients=True,
-        block_size=4096, callback=None,
-    ),
-    "vi-taylor": _row(
-        {}, n_upd=3, n_fun=5, tolerance=1e-10, max_iterations=10000, learn=(), moments="diag", gradients=True,
-        block_size=4096, callback=None,
-    ),
     "nested-ep": _row(
         _CLASSES, schedule="parallel", damping=0.8, tolerance=1e-10, max_iterations=None, inner="converged",
         inner_schedule="sequential", inner_damping=1.0, prediction="inner-ep", prediction_nodes=None,
@@ -457,15 +419,6 @@ METHODS: dict[str, dict[str, Option]] = {
         _CLASSES | {"optimizer": _optimizers("lbfgs", "em")}, tolerance=1e-10, max_iterations=None,
         accelerate=True, learn=(), optimizer="lbfgs", learn_tolerance=1e-05, sits_on="field",
         map_density="value", gradients=True, trace=False, block_size=1024, callback=None,
-    ),
-    "svgpc": _row(
-        _SCHEDULED, tolerance=1e-10, max_iterations=10000, gradients=True, block_size=4096, accelerate=True,
-        batches=None, batch_size=None, n_steps=None, init_batches=None, rate=0.1, learn=(), optimizer=None,
-        learning_rate=0.01, seed=0, window=5, stop="default", trace=False, callback=None,
-    ),
-    "x-gpc-svi": _row(
-        _SCHEDULED, batches=None, batch_size=100, n_steps=None, init_batches=None, rate="adaptive", learn=(),
-        learning_rate=0.01, seed=0, window=5, stop="default", trace=False, callback=None,
     ),
 }
 # fmt: on

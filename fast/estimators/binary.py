@@ -58,7 +58,8 @@ class _BinaryClassifier(GPClassifier):
     _batch: ModuleType
     _stochastic: ModuleType
     _evidence: str
-    _learning: Any = None  # class of the options of fit_learning
+    _learning: Any  # class of the options of fit_learning
+    _steps: Any  # of fit on mini-batches
 
     def __init__(
         self,
@@ -103,15 +104,11 @@ class _BinaryClassifier(GPClassifier):
         learn = self._learned(X)
         if learn:
             iterations = 100 if self.max_iter is None else inputs.count("max_iter", self.max_iter)
-            if self._learning is None:
-                posterior, learned = module.fit_learning(X, codes, *start, learn=learn, learning_iterations=iterations)
-            else:
-                options = self._learning(learn=learn, learning_iterations=iterations)
-                posterior, learned = module.fit_learning(Data(X, codes), Prior(*start), options)
+            options = self._learning(learn=learn, learning_iterations=iterations)
+            posterior, learned = module.fit_learning(Data(X, codes), Prior(*start), options)
             n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
         else:
-            values = (X, codes, *start) if self._learning is None else (Data(X, codes), Prior(*start))
-            posterior = module.fit(*values)
+            posterior = module.fit(Data(X, codes), Prior(*start))
             n_iter, converged = posterior.iterations, posterior.converged
             reason = "fixed point reached" if converged else "iteration limit reached"
         prior = posterior.prior
@@ -129,6 +126,17 @@ class _BinaryClassifier(GPClassifier):
         if self.max_iter is not None:
             return inputs.count("max_iter", self.max_iter)
         return max(1000, 10 * n // inputs.count("batch_size", self.batch_size))
+
+    def _step_options(self, X: Any, rng: np.random.RandomState, **own: Any) -> Any:
+        """Options of a run on mini-batches; own: those of the method."""
+        return self._steps(
+            batch_size=self.batch_size,
+            n_steps=self._n_steps(X.shape[0]),
+            learn=self.learn,
+            learning_rate=self.learning_rate,
+            seed=int(rng.randint(np.iinfo(np.int32).max)),
+            **own,
+        )
 
     def _train_on_batches(
         self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
@@ -178,18 +186,8 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         def keep(progress: Any) -> None:
             self._keep(self._fitted(OnlinePosterior(progress.state, progress.iteration), np.nan, "in training"))
 
-        posterior = self._stochastic.fit(
-            X,
-            codes,
-            *start,
-            batch_size=self.batch_size,
-            n_steps=self._n_steps(X.shape[0]),
-            rate=self._rate,
-            learn=inputs.names("learn", self.learn),
-            learning_rate=self.learning_rate,
-            seed=int(rng.randint(np.iinfo(np.int32).max)),
-            callback=self._watch(callback, keep),
-        )
+        options = self._step_options(X, rng, rate=self._rate, callback=self._watch(callback, keep))
+        posterior = self._stochastic.fit(Data(X, codes), Prior(*start), options)
         if posterior.diverged:
             raise ValueError(f"learning_rate: training diverged ({posterior.reason}), expected a smaller value")
         return self._fitted(posterior, self._stochastic.bound(posterior, X, codes), posterior.reason)
@@ -270,7 +268,7 @@ class XGPClassifier(_NaturalGradientClassifier):
     adaptive rate.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
     _batch, _stochastic, _evidence, _rate = x_gpc, x_gpc_svi, "elbo", "adaptive"
-    _learning = x_gpc.XGPCLearning
+    _learning, _steps = x_gpc.XGPCLearning, x_gpc_svi.XGPCSteps
 
     def _likelihood(self) -> Any:
         return x_gpc_svi.PolyaGamma()
@@ -280,6 +278,7 @@ class SVGPClassifier(_NaturalGradientClassifier):
     __doc__ = f"""Binary variational GP classification with the probit link and natural gradients: svgpc of wenzel2019.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
     _batch, _stochastic, _evidence, _rate = svgpc, svgpc_svi, "elbo", 0.1
+    _learning, _steps = svgpc.SVGPCLearning, svgpc_svi.SVGPCSteps
 
     def _likelihood(self) -> Any:
         return svgpc_svi.Probit()
@@ -291,6 +290,7 @@ class EPGPClassifier(_BinaryClassifier):
     A site for each row is kept, so there is no `partial_fit`.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y) under the FITC prior")}"""
     _batch, _stochastic, _evidence = epgpc, epgpc_svi, "log_evidence"
+    _learning, _steps = epgpc.EPGPCLearning, epgpc_svi.EPGPCSteps
 
     def _train_on_batches(
         self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
@@ -304,19 +304,10 @@ class EPGPClassifier(_BinaryClassifier):
                 )
             )  # fmt: skip
 
-        run = epgpc_svi.fit(
-            X,
-            codes,
-            *start,
-            batch_size=self.batch_size,
-            n_steps=self._n_steps(X.shape[0]),
-            learn=inputs.names("learn", self.learn),
-            learning_rate=self.learning_rate,
-            # a moved kernel meets all n sites twice an epoch: that costs as much as the epoch's own steps
-            rebuild_every=max(1, X.shape[0] // (2 * self.batch_size)),
-            seed=int(rng.randint(np.iinfo(np.int32).max)),
-            callback=self._watch(callback, keep),
-        )
+        # a moved kernel meets all n sites twice an epoch: that costs as much as the epoch's own steps
+        rebuild_every = max(1, X.shape[0] // (2 * self.batch_size))
+        options = self._step_options(X, rng, rebuild_every=rebuild_every, callback=self._watch(callback, keep))
+        run = epgpc_svi.fit(Data(X, codes), Prior(*start), options)
         if run.diverged:
             raise ValueError(f"learning_rate: training diverged ({run.reason}), expected a smaller value")
         return self._fitted(run.posterior, run.iterations, run.converged, run.reason)

@@ -9,6 +9,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start, cluster_centres
 from fast.estimators.binary import _Predictor
 from fast.methods import svi, vi_jj, vi_taylor
@@ -73,13 +74,8 @@ class _Classifier(GPClassifier):
             return spread  # every row is a centre
         return cluster_centres(distinct, lengthscales, len(spread), rng)
 
-    def _learning(self) -> dict[str, Any]:
-        return {
-            "smoothness": self.smoothness,
-            "learn": inputs.names("learn", self.learn),
-            "tolerance": self.tol,
-            "max_iterations": inputs.count("max_iter", self.max_iter),
-        }
+    def _prior(self, start: Start) -> Prior:
+        return Prior(*start, smoothness=self.smoothness)
 
     def _finish(self, fitted: Fitted, callback: Any) -> Fitted:
         if callback is not None:
@@ -93,13 +89,15 @@ class _QuadraticClassifier(_Classifier):
 
     _fit: Callable[..., Any]
     _predict_with: Callable[..., Any]
+    _settings: Any  # class of the options of the fit
 
-    def _options(self) -> dict[str, Any]:
-        return self._learning()
+    def _options(self) -> Any:
+        own = {name: getattr(self, name) for name in ("n_upd", "n_fun") if hasattr(self, name)}
+        return self._settings(learn=self.learn, tolerance=self.tol, max_iterations=self.max_iter, **own)
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         cls = type(self)
-        posterior = cls._fit(X, codes, *start, **self._options())
+        posterior = cls._fit(Data(X, codes), self._prior(start), self._options())
         hyper = posterior.prior.hyper
         learning = posterior.learning
         ends = ("fixed point reached", "iteration limit reached")
@@ -151,32 +149,32 @@ class _StagedClassifier(_QuadraticClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
-    def _options(self) -> dict[str, Any]:
-        return self._learning() | {"n_upd": self.n_upd, "n_fun": self.n_fun}
-
 
 class JJClassifier(_StagedClassifier):
     __doc__ = f"""Binary GP classification by Jaakkola and Jordan's bound, closed updates: vi-jj of izmailov2016.
     {_PARAMETERS.format(own=_STAGES, evidence=_BOUND)}"""
-    _fit, _predict_with = staticmethod(vi_jj.fit), staticmethod(vi_jj.predict)
+    _fit, _predict_with, _settings = staticmethod(vi_jj.fit), staticmethod(vi_jj.predict), vi_jj.JJOptions
 
 
 class JJHybridClassifier(_StagedClassifier):
     __doc__ = f"""As JJClassifier, the search over local parameters too: vi-jj-hybrid of izmailov2016.
     {_PARAMETERS.format(own=_STAGES, evidence=_BOUND)}"""
     _fit, _predict_with = staticmethod(vi_jj.fit_hybrid), staticmethod(vi_jj.predict)
+    _settings = vi_jj.JJHybridOptions
 
 
 class TaylorClassifier(_StagedClassifier):
     __doc__ = f"""Binary GP classification by a second-order expansion at the mode: vi-taylor of izmailov2016.
     {_PARAMETERS.format(own=_STAGES, evidence="estimate of log p(y), every constant in it")}"""
     _fit, _predict_with = staticmethod(vi_taylor.fit), staticmethod(vi_taylor.predict)
+    _settings = vi_taylor.TaylorOptions
 
 
 class JJFullClassifier(_QuadraticClassifier):
     __doc__ = f"""As JJClassifier, one search over parameters and local parameters: vi-jj-full of izmailov2016.
     {_PARAMETERS.format(own="", evidence=_BOUND)}"""
     _fit, _predict_with = staticmethod(vi_jj.fit_full), staticmethod(vi_jj.predict)
+    _settings = vi_jj.JJFullOptions
 
     def __init__(
         self,
@@ -251,18 +249,15 @@ class SVIClassifier(_Classifier):
             self._keep(self._fitted(progress.run, start.Z, np.nan, "in training"))
             callback(self)
 
-        run = svi.fit_stochastic(
-            X,
-            codes,
-            *start,
-            smoothness=self.smoothness,
-            learn=inputs.names("learn", self.learn),
+        options = svi.SVISteps(
+            learn=self.learn,
             batch_size=self.batch_size,
             rate=self.rate,
-            n_steps=inputs.count("max_iter", self.max_iter),
+            n_steps=self.max_iter,
             seed=int(rng.randint(np.iinfo(np.int32).max)),
             callback=None if callback is None else after_step,
         )
+        run = svi.fit_stochastic(Data(X, codes), self._prior(start), options)
         return self._fitted(run, start.Z, svi.bound(run, X, codes), f"{run.iterations} steps made")
 
     def _fitted(self, run: Any, Z: FloatArray | None, log_evidence: float, reason: str) -> Fitted:

@@ -11,21 +11,19 @@ log Z_EP = sum_i log s_i - log|B|/2 + nu'E[t]/2 holds every constant. Full GP: t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core import inputs
-from fast.core.checks import shown
-from fast.core.options import Storage, checked_options
+from fast.core.options import Accelerated, Blocks, Damped, Iteration, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.likelihood.probit import LinkMoments, log_expected_probit
 from fast.methods.svgpc import (
+    PriorSearch,
     ProbitPrediction,
     cond_var_of,
     learn_prior,
@@ -38,7 +36,20 @@ from fast.one_latent.learning import Learned
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments
-from fast.solve.site_iteration import Progress, Visit, settle
+from fast.solve.site_iteration import Visit, settle
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EPGPCOptions(Iteration, Watched, Damped, Accelerated, Storage):
+    """Options of `fit`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EPGPCLearning(EPGPCOptions, PriorSearch):
+    """Options of `fit_learning`."""
+
+
+DEFAULTS = EPGPCOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,15 +136,10 @@ def sweep(prior: Prepared, site_precision: FloatArray, site_shift: FloatArray) -
     )
 
 
-@checked_options("epgpc")
 def converge(
     prior: Prepared,
+    options: EPGPCOptions = DEFAULTS,
     *,
-    damping: float = 1.0,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    accelerate: bool = True,
-    callback: Callable[[Progress], None] | None = None,
     start: tuple[FloatArray, FloatArray] | None = None,
 ) -> EPGPCPosterior:
     """What `fit` does once data and prior are prepared.
@@ -141,7 +147,7 @@ def converge(
     Parameters
     ----------
     prior                    from `prepare`
-    damping, tolerance, max_iterations, accelerate, callback    see `fit`
+    options                  of `fit`
     start : pair of (n,)     sites to start from; default zero
     """
 
@@ -163,12 +169,12 @@ def converge(
     end = settle(
         visit,
         (np.zeros(n), np.zeros(n)) if start is None else start,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        damping=damping,
+        tolerance=options.tolerance,
+        max_iterations=options.max_iterations,
+        damping=options.damping,
         monotone=False,
-        accelerate=accelerate,
-        callback=callback,
+        accelerate=options.accelerate,
+        callback=options.callback,
     )
     last = end.visit
     pair = (last.site_precision, last.site_shift)
@@ -213,24 +219,7 @@ def assemble(
     )
 
 
-@checked_options("epgpc")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    damping: float = 1.0,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    callback: Callable[[Progress], None] | None = None,
-    accelerate: bool = True,
-    memory_budget: int = 2**30,
-) -> EPGPCPosterior:
+def fit(data: Data, prior: Prior, options: EPGPCOptions = DEFAULTS) -> EPGPCPosterior:
     """Parallel EP to its fixed point, hyper-parameters held.
 
     Sites start at zero. Sites whose cavity is improper stay as they are for that sweep and are counted. A step that
@@ -238,45 +227,20 @@ def fit(
 
     Parameters
     ----------
-    X : (n, d)               real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                 ints 0, 1
-    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
-    lengthscales : (d,)      > 0
-    Z : (m, d) or None       None: full GP
-    damping : float          in [1e-8, 1]: share of the new site in a step; 1 = undamped
-    tolerance : float        scaled distance of the sites from the fixed point (see `fast.solve.site_iteration`)
-    max_iterations : int     sweeps after which to give up; `converged` is False then
-    block_size : int         data points handled at a time, at most
-    callback : callable      called with a Progress after every sweep
-    accelerate : bool        guarded Anderson mixing of the sweeps, or plain sweeps
-    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every pass
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function
+    options          tolerance on the scaled distance of the sites from the fixed point (`fast.solve.site_iteration`);
+                     the callback is given a Progress after every sweep
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    damping = inputs.scalar("damping", damping, positive=True)
-    if damping > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in [1e-8, 1]")
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    prior = prepare(
-        Data(X, y),
-        Prior(variance, lengthscales, noise, jitter, Z),
-        Storage(block_size=block_size, memory_budget=memory_budget),
-    )
-    return converge(
-        prior,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        accelerate=bool(accelerate),
-        callback=callback,
-    )
+    return converge(prepare(data, prior, options), options)
 
 
-@checked_options("epgpc")
+@Blocks.checks
 def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)), with n for m if full.
 
@@ -306,48 +270,14 @@ def gradients(posterior: EPGPCPosterior) -> Gradients:
     return sparse_site_gradients(prior, sites.factor, sites.weights, slope, posterior.site_precision, open_precision)
 
 
-@checked_options("epgpc")
-def fit_learning(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    learn: Iterable[str],
-    learning_iterations: int = 200,
-    learning_tolerance: float = 1e-5,
-    damping: float = 1.0,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-) -> tuple[EPGPCPosterior, Learned]:
+def fit_learning(data: Data, prior: Prior, options: EPGPCLearning) -> tuple[EPGPCPosterior, Learned]:
     """Maximise log Z_EP over parameters of the prior by L-BFGS-B, EP converged at every evaluation.
 
     Parameters
     ----------
-    X, y, variance, lengthscales, noise, jitter, Z    see `fit`
-    damping, tolerance, max_iterations, block_size, memory_budget    see `fit`
-    learn                         names out of variance, lengthscales, noise, Z
-    learning_iterations : int     of L-BFGS-B
-    learning_tolerance : float    on the gradient in logarithms (Z as it is)
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function, where the search starts
+    options          of `fit` and of the search (`fast.methods.svgpc.learn_prior`)
     """
-    return learn_prior(
-        partial(converge, damping=damping, tolerance=tolerance, max_iterations=max_iterations),
-        lambda posterior: (posterior.log_evidence, gradients(posterior)),
-        X,
-        y,
-        variance,
-        lengthscales,
-        noise,
-        jitter,
-        Z,
-        learn=learn,
-        learning_iterations=learning_iterations,
-        learning_tolerance=learning_tolerance,
-        block_size=block_size,
-        memory_budget=memory_budget,
-    )
+    run = partial(converge, options=options)
+    return learn_prior(run, lambda posterior: (posterior.log_evidence, gradients(posterior)), data, prior, options)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,13 +25,13 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from fast.core import inputs
-from fast.core.checks import shown
+from fast.core.declare import option
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
-from fast.core.options import Storage, checked_options
+from fast.core.options import AdamRate, Blocks, Damped, Learning, Steps, Stopping, Storage, Traced, Watched
 from fast.core.types import FloatArray, IntArray
-from fast.core.values import Data, Prior
+from fast.core.values import Data, Prior, checked_binary, moved
 from fast.kernel.kernels import gram
 from fast.methods.epgpc import EPGPCPosterior, assemble, refresh, sweep
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
@@ -45,6 +45,18 @@ from fast.solve.minibatch import index_lists
 from fast.solve.natural import factor_precision, moments, move_kernel
 from fast.solve.site_iteration import site_gap
 from fast.solve.stopping import Falling, converged_parameters, parameter_change
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EPGPCSteps(Watched, Traced, Damped, Blocks, Steps, Stopping, Learning, AdamRate):
+    """Options of `fit`."""
+
+    parallel: bool = option("flag", "whether the sites of a batch are refreshed side by side", default=True)
+    rebuild_every: int = option("integer", "steps between two sums of q from all sites", "[1, inf)", default=1)
+    site_file: str | os.PathLike[str] | None = option("path", "file in which the sites live", default=None)
+
+
+DEFAULTS = EPGPCSteps()
 
 
 class Progress(NamedTuple):
@@ -290,59 +302,16 @@ def drawn_batches(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
         yield from np.array_split(rng.permutation(n), -(-n // batch_size))
 
 
-@checked_options("epgpc")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any,
-    *,
-    damping: float = 1.0,
-    parallel: bool = True,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    batches: Sequence[Any] | None = None,
-    learn: Iterable[str] = (),
-    learning_rate: float = 0.01,
-    rebuild_every: int = 1,
-    seed: int = 0,
-    window: int = 5,
-    stop: float | None = None,
-    trace: bool = False,
-    site_file: str | os.PathLike[str] | None = None,
-    block_size: int = 4096,
-    callback: Callable[[Progress], None] | None = None,
-) -> EPRun:
+def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     """EP on mini-batches from sites at zero, and one pass over all data at the end for log Z_EP.
 
     Parameters
     ----------
-    X : (n, d)               real, finite; may be a numpy.memmap
-    y : (n,)                 ints 0, 1
-    variance : float         > 0, like lengthscales, noise and Z where the run starts
-    lengthscales : (d,)      > 0
-    noise : float            >= 0
-    jitter : float           >= 0
-    Z : (m, d)               m may exceed n
-    damping : float          in [1e-8, 1]: share of the new site in a step
-    parallel : bool          all sites of a batch from one q, an index counted once; False: one after the other in list
-                             order, q after each
-    batch_size : int         data a step at most
-    n_steps : int            default: all of `batches`, else 10 epochs
-    batches : sequence       index arrays, for a run to be followed step by step
-    learn                    names out of variance, lengthscales, noise, Z: one step of Adam after each batch
-    learning_rate : float    of Adam
-    rebuild_every : int      steps after which a moved kernel meets all n sites again
-    seed : int               order of the data
-    window : int             steps whose mean change is compared with `stop`
-    stop : float             threshold on the change of the mean and covariance of u a step; None or 0 never
-    trace : bool             keep the batch estimate of log Z_EP of each step
-    site_file : path         sites live in this file, 16 n bytes; None: in memory
-    block_size : int         data of a pass handled at a time
-    callback : callable      called with a Progress after every step
+    data : Data      labels 0, 1; X may be a numpy.memmap
+    prior : Prior    of one latent function with inducing points, where the run starts; m may exceed n
+    options          by default 10 epochs; what is learned takes one step of Adam after each batch; the stopping rule is
+                     on the mean and covariance of u; a trace keeps the batch estimates of log Z_EP; sites in a file
+                     take 16 n bytes; the callback is given a Progress after every step
 
     Raises
     ------
@@ -353,31 +322,24 @@ def fit(
     -------
     EPRun    diverged is True, with a reason, if sites or parameters left the finite numbers; the last good state then
     """
-    X = inputs.inputs("X", X)
-    n, d = X.shape
-    hyper = inputs.hyper(variance, lengthscales, noise, jitter, d)
-    y_sign = inputs.labels(y, n)
-    if Z is None:
+    if prior.Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
-    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, d)).copy()
-    damping = inputs.scalar("damping", damping, positive=True)
-    if damping > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in [1e-8, 1]")
-    batch_size, window = inputs.count("batch_size", batch_size), inputs.count("window", window)
-    rebuild_every, block_size = inputs.count("rebuild_every", rebuild_every), inputs.count("block_size", block_size)
-    learning_rate = inputs.scalar("learning_rate", learning_rate, positive=True)
-    packing = Packing(learn, hyper, Z)
-    if batches is None:
-        indices, limit = drawn_batches(n, batch_size, seed), 10 * -(-n // batch_size)
+    X, y_sign, hyper, Z = checked_binary(data, prior)
+    assert Z is not None
+    n, Z = y_sign.size, Z.copy()
+    packing = Packing(options.learn, hyper, Z)
+    if options.batches is None:
+        indices, limit = drawn_batches(n, options.rows, options.seed), 10 * -(-n // options.rows)
     else:
-        listed = index_lists("batches", batches, n)
+        listed = index_lists("batches", options.batches, n)
         indices, limit = iter(listed), len(listed)
-    steps = limit if n_steps is None else inputs.count("n_steps", n_steps)
-    if batches is not None and steps > limit:
+    steps = limit if options.n_steps is None else options.n_steps
+    if options.batches is not None and steps > limit:
         raise ValueError(f"n_steps: found {steps}, expected at most {limit}, the number of batches")
+    site_file, trace, callback, window = options.site_file, options.trace, options.callback, options.window
     sites = np.zeros((2, n)) if site_file is None else np.memmap(site_file, np.float64, "w+", shape=(2, n))
-    threshold = None if stop is None else inputs.scalar("stop", stop, positive=False) or None
-    run = SiteRun(X, y_sign, Z, hyper, sites, block_size)
+    threshold = options.stop or None
+    run = SiteRun(X, y_sign, Z, hyper, sites, options.block_size)
     adam, estimates, done = AdamState.start(packing.size), [], 0
     changes: deque[float] = deque(maxlen=window)
     before, falling = None, Falling(n)
@@ -387,24 +349,24 @@ def fit(
         batch = next(indices)
         estimate = float("nan")
         try:
-            if not parallel:
-                run.step_in_order(batch, run.view(batch), damping)
+            if not options.parallel:
+                run.step_in_order(batch, run.view(batch), options.damping)
             batch = np.unique(batch)
             view = run.view(batch)
-            if parallel:
-                run.step(batch, view, damping)
+            if options.parallel:
+                run.step(batch, view, options.damping)
             if trace or packing.size:
                 estimate = run.estimate(batch, view)
             if packing.size:
                 slope = run.gradient(batch, view, packing)
                 if not np.isfinite(slope).all():
                     raise ValueError("the gradient with respect to the prior is not finite")
-                move, adam = adam_step(slope, adam, learning_rate)
+                move, adam = adam_step(slope, adam, options.learning_rate)
                 new_hyper, new_Z = packing.parameters(packing.vector(run.hyper, run.Z) + move, run.hyper, run.Z)
                 assert new_Z is not None
                 good = (run.hyper, run.Z)
                 try:
-                    run.move(new_hyper, new_Z, rebuild=(done + 1) % rebuild_every == 0)
+                    run.move(new_hyper, new_Z, rebuild=(done + 1) % options.rebuild_every == 0)
                 except (ValueError, NotPositiveDefiniteError):
                     run.move(*good, rebuild=True)
                     raise
@@ -430,12 +392,8 @@ def fit(
                 reason = f"mean change of mean and covariance over {window} steps below {threshold:g}"
                 break
     tau, nu = run.precision, run.shift
-    prior = prepare(
-        Data(X, y),
-        Prior(run.hyper.variance, run.hyper.lengthscales, run.hyper.noise, jitter, run.Z),
-        Storage(block_size=block_size),
-    )
-    found = sweep(prior, tau, nu)
-    gap = site_gap(tau, nu, found.target_precision, found.target_shift, found.sites.proj_var)
-    posterior = assemble(prior, found, (tau, nu), np.array(estimates), gap, converged, run.n_improper)
+    prepared = prepare(data, moved(prior, run.hyper, run.Z), Storage(block_size=options.block_size))
+    last = sweep(prepared, tau, nu)
+    gap = site_gap(tau, nu, last.target_precision, last.target_shift, last.sites.proj_var)
+    posterior = assemble(prepared, last, (tau, nu), np.array(estimates), gap, converged, run.n_improper)
     return EPRun(posterior, np.array(estimates), done, run.n_improper, converged, diverged, reason)

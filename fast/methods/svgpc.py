@@ -9,8 +9,8 @@ dL/dv_i = E[g'']/2, and a natural-gradient step of rate rho moves Gaussian sites
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,10 @@ import numpy as np
 from fast.core import inputs
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows
-from fast.core.options import Storage, checked_options
+from fast.core.options import Accelerated, Blocks, Iteration, Search, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
-from fast.core.values import Data, Prior
+from fast.core.values import Data, Prior, checked_hyper, moved
 from fast.likelihood.probit import LinkMoments, class_probabilities, expected_log_probit
 from fast.methods.x_gpc import Prepared, prepare
 from fast.one_latent.learning import Learned, maximise
@@ -31,7 +31,25 @@ from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import SitePosterior, condition, kl_from_sites
 from fast.solve.adam import Packing
-from fast.solve.site_iteration import Progress, Visit, settle
+from fast.solve.site_iteration import Visit, settle
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SVGPCOptions(Iteration, Watched, Accelerated, Storage):
+    """Options of `fit`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PriorSearch(Storage, Search):
+    """Options of `learn_prior`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SVGPCLearning(SVGPCOptions, PriorSearch):
+    """Options of `fit_learning`."""
+
+
+DEFAULTS = SVGPCOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,14 +158,10 @@ def cond_var_of(prior: Prepared) -> FloatArray | float:
     return 0.0 if isinstance(prior, FullPrior) else prior.cond_var
 
 
-@checked_options("svgpc")
 def converge(
     prior: Prepared,
+    options: SVGPCOptions = DEFAULTS,
     *,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    accelerate: bool = True,
-    callback: Callable[[Progress], None] | None = None,
     start: tuple[FloatArray, FloatArray] | None = None,
     expected: Callable[[FloatArray, FloatArray, FloatArray], LinkMoments] | None = None,
 ) -> SVGPCPosterior:
@@ -156,7 +170,7 @@ def converge(
     Parameters
     ----------
     prior                    from `prepare`
-    tolerance, max_iterations, accelerate, callback    see `fit`
+    options                  of `fit`
     start : pair of (n,)     sites to start from; default: none, q = p
     expected : callable      (y_sign, m, v) -> LinkMoments of a log-concave likelihood; default: the probit
     """
@@ -180,11 +194,11 @@ def converge(
     end = settle(
         visit,
         (np.zeros(n), np.zeros(n)) if start is None else start,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
+        tolerance=options.tolerance,
+        max_iterations=options.max_iterations,
         monotone=True,
-        accelerate=accelerate,
-        callback=callback,
+        accelerate=options.accelerate,
+        callback=options.callback,
     )
     last = end.visit
     sites, link = last.payload
@@ -202,59 +216,28 @@ def converge(
     )
 
 
-@checked_options("svgpc")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    callback: Callable[[Progress], None] | None = None,
-    accelerate: bool = True,
-    memory_budget: int = 2**30,
-) -> SVGPCPosterior:
+def fit(data: Data, prior: Prior, options: SVGPCOptions = DEFAULTS) -> SVGPCPosterior:
     """Natural gradients of all data to the maximum of the bound, hyper-parameters held; the bound never falls.
 
     Starts at q = p. Time a step 2 n m^2 + m^3/3 plus one quadrature a datum; full 5 n^3/3.
 
     Parameters
     ----------
-    X : (n, d)               real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                 ints 0, 1
-    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
-    lengthscales : (d,)      > 0
-    Z : (m, d) or None       None: full GP
-    tolerance : float        scaled distance of the sites from the fixed point (see `fast.solve.site_iteration`)
-    max_iterations : int     steps after which to give up; `converged` is False then
-    block_size : int         data points handled at a time, at most
-    callback : callable      called with a Progress after every step
-    accelerate : bool        guarded Anderson mixing, or plain steps of rate 1, halved where the bound would fall
-    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every pass
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function
+    options          tolerance on the scaled distance of the sites from the fixed point (`fast.solve.site_iteration`);
+                     without acceleration plain steps of rate 1, halved where the bound would fall; the callback is
+                     given a Progress after every step
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    prior = prepare(
-        Data(X, y),
-        Prior(variance, lengthscales, noise, jitter, Z),
-        Storage(block_size=block_size, memory_budget=memory_budget),
-    )
-    return converge(
-        prior, tolerance=tolerance, max_iterations=max_iterations, accelerate=bool(accelerate), callback=callback
-    )
+    return converge(prepare(data, prior, options), options)
 
 
-@checked_options("svgpc")
+@Blocks.checks
 def predict_sites(
     prior: Prepared,
     sites: SitePosterior,
@@ -276,7 +259,6 @@ def predict_sites(
     block_size : int         test points at a time
     """
     X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         mean, var = full_latent(X_test, prior.X, prior.hyper, site_precision, sites.factor, sites.weights, block_size)
     else:
@@ -296,7 +278,7 @@ def probit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Probit
     return ProbitPrediction(latent_mean, latent_var, probabilities / mass[:, None], mass)
 
 
-@checked_options("svgpc")
+@Blocks.checks
 def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Predictions of a batch fit.
 
@@ -326,52 +308,35 @@ def gradients(posterior: SVGPCPosterior) -> Gradients:
 def learn_prior(
     converge: Callable[..., Any],
     value_and_gradients: Callable[[Any], tuple[float, Gradients]],
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any,
-    *,
-    learn: Iterable[str],
-    learning_iterations: int,
-    learning_tolerance: float,
-    block_size: int,
-    memory_budget: int,
-    smoothness: float | None = None,
+    data: Data,
+    prior: Prior,
+    options: PriorSearch,
 ) -> tuple[Any, Learned]:
     """L-BFGS-B on an objective of sites, each evaluation converged from the sites of the one before.
 
     Parameters
     ----------
-    converge : callable                    (prior, start=sites) -> posterior
-    value_and_gradients : callable         posterior -> what is maximised, and its gradient
-    X, y, variance, lengthscales, noise, jitter, Z, block_size, memory_budget    see `fit`
-    learn                                  names out of variance, lengthscales, noise, Z
-    learning_iterations : int              of L-BFGS-B
-    learning_tolerance : float             on the gradient in logarithms (Z as it is)
-    smoothness : float                     of a Matérn kernel; None: squared exponential
+    converge : callable                (prepared prior, start=sites) -> posterior
+    value_and_gradients : callable     posterior -> what is maximised, and its gradient
+    data : Data                        labels 0, 1
+    prior : Prior                      where the search starts
+    options                            of the search, whose tolerance is on the gradient in logarithms (Z as it is), and
+                                       of storage
 
     Returns
     -------
     posterior at the best parameters, and how the search went
     """
-    X = inputs.inputs("X", X)
-    hyper = inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
-    Z = None if Z is None else inputs.finite_rows("Z", inputs.inputs("Z", Z, X.shape[1])).copy()
-    packing = Packing(learn, hyper, Z)
+    X = inputs.inputs("X", data.X)
+    data, hyper = replace(data, X=X), checked_hyper(prior, X.shape[1])
+    Z = None if prior.Z is None else inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, X.shape[1])).copy()
+    packing = Packing(options.learn, hyper, Z)
     if packing.size == 0:
         raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
     start: tuple[FloatArray, FloatArray] | None = None
 
     def posterior_at(hyper: Hyper, Z: FloatArray | None) -> Any:
-        prior = prepare(
-            Data(X, y),
-            Prior(*hyper[:4], Z, smoothness=hyper.smoothness),
-            Storage(block_size=block_size, memory_budget=memory_budget),
-        )
-        return converge(prior, start=start)
+        return converge(prepare(data, moved(prior, hyper, Z), options), start=start)
 
     def evaluate(hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:
         nonlocal start
@@ -379,55 +344,20 @@ def learn_prior(
         start = (posterior.site_precision, posterior.site_shift)
         return value_and_gradients(posterior)
 
-    found = maximise(
-        evaluate,
-        packing,
-        max_iterations=inputs.count("learning_iterations", learning_iterations),
-        tolerance=inputs.scalar("learning_tolerance", learning_tolerance, positive=True),
+    learned = maximise(
+        evaluate, packing, max_iterations=options.learning_iterations, tolerance=options.learning_tolerance
     )
-    return posterior_at(found.hyper, found.Z), found
+    return posterior_at(learned.hyper, learned.Z), learned
 
 
-@checked_options("svgpc")
-def fit_learning(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    learn: Iterable[str],
-    learning_iterations: int = 200,
-    learning_tolerance: float = 1e-5,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-) -> tuple[SVGPCPosterior, Learned]:
+def fit_learning(data: Data, prior: Prior, options: SVGPCLearning) -> tuple[SVGPCPosterior, Learned]:
     """Maximise the bound over q(u) and over parameters of the prior, by L-BFGS-B.
 
     Parameters
     ----------
-    X, y, variance, lengthscales, noise, jitter, Z, tolerance, max_iterations, block_size, memory_budget    see `fit`
-    learn                         names out of variance, lengthscales, noise, Z
-    learning_iterations : int     of L-BFGS-B
-    learning_tolerance : float    on the gradient in logarithms (Z as it is)
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function, where the search starts
+    options          of `fit` and of the search (`learn_prior`)
     """
-    return learn_prior(
-        partial(converge, tolerance=tolerance, max_iterations=max_iterations),
-        lambda posterior: (posterior.elbo, gradients(posterior)),
-        X,
-        y,
-        variance,
-        lengthscales,
-        noise,
-        jitter,
-        Z,
-        learn=learn,
-        learning_iterations=learning_iterations,
-        learning_tolerance=learning_tolerance,
-        block_size=block_size,
-        memory_budget=memory_budget,
-    )
+    run = partial(converge, options=options)
+    return learn_prior(run, lambda posterior: (posterior.elbo, gradients(posterior)), data, prior, options)

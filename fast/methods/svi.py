@@ -8,7 +8,6 @@ on the same vector, finished by natural gradients.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,20 +17,21 @@ from scipy.linalg.blas import dtrmm
 
 from fast.core import inputs
 from fast.core.checks import shown
+from fast.core.declare import option
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows, solve_vector, squared_norms
-from fast.core.options import Storage, checked_options
+from fast.core.options import Blocks, Iteration, Learning, Link, Steps, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
-from fast.core.values import Data, Prior
+from fast.core.values import Data, Prior, checked_hyper, moved
 from fast.ledger import equation
 from fast.likelihood.logit import expected_log_logit
 from fast.likelihood.probit import expected_log_probit
 from fast.methods import svgpc
-from fast.methods.svgpc import ProbitPrediction, SVGPCPosterior, probit_prediction
-from fast.methods.svgpc_svi import batch_source
+from fast.methods.svgpc import ProbitPrediction, SVGPCLearning, SVGPCOptions, SVGPCPosterior, probit_prediction
 from fast.methods.x_gpc import prepare
+from fast.one_latent.beginning import batches_of, steps_of
 from fast.one_latent.explicit_q import Expected, batch_bound, covariance_from_factor, start_of
 from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.one_latent.prior import FullPrior
@@ -42,6 +42,26 @@ from fast.solve.adam import Packing
 from fast.solve.minibatch import Batch
 
 EXPECTED: dict[str, Expected] = {"logit": expected_log_logit, "probit": expected_log_probit}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SVIOptions(Iteration, Watched, Storage, Learning, Link):
+    """Options of `fit`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SVISteps(Watched, Steps, Learning, Link):
+    """Options of `fit_stochastic`."""
+
+    rate: float = option("number", "rate of AdaDelta's steps", "(0, inf)", default=1.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Predicting(Link, Blocks):
+    """Options of `predict`."""
+
+
+DEFAULTS, STEPS = SVIOptions(), SVISteps()
 
 
 class Progress(NamedTuple):
@@ -80,8 +100,6 @@ class SVIRun:
 
 
 def _expected(likelihood: str) -> Expected:
-    if likelihood not in EXPECTED:
-        raise ValueError(f"likelihood: found {shown(likelihood)}, expected {' or '.join(EXPECTED)}")
     return EXPECTED[likelihood]
 
 
@@ -118,59 +136,30 @@ class _Vector:
 
 
 @equation("izmailov2016", "u3.2-svi")
-@checked_options("svi")
-def fit_stochastic(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any,
-    *,
-    likelihood: str = "logit",
-    smoothness: float | None = None,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    batches: Sequence[Any] | None = None,
-    rate: float = 1.0,
-    learn: Iterable[str] = (),
-    seed: int = 0,
-    callback: Callable[[Progress], None] | None = None,
-) -> SVIRun:
+def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRun:
     """AdaDelta on batch estimates of (11) from mu = 0, Sigma = I: izmailov2016, 3.2 and 5.1.
 
     Time a step O(b m (m + d) + m^3), whatever n; memory O(m^2 + batch).
 
     Parameters
     ----------
-    X : (n, d)               array or numpy.memmap; or, with y None, blocks (X_block, y_block) that can be read again
-    y : (n,)                 ints 0, 1; or None
-    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
-    lengthscales : (d,)      > 0
-    Z : (m, d)               kept
-    likelihood : str         "logit" or "probit"
-    smoothness : float       of a Matérn kernel; None: squared exponential
-    batch_size : int         data a step at most
-    n_steps : int            default: all of `batches`, else 10 000
-    batches : sequence       index arrays, one a step
-    rate : float             factor on AdaDelta's steps
-    learn                    names out of variance, lengthscales, noise
-    seed : int               order of the data
-    callback : callable      called with a Progress after every step
+    data : Data      X an array or numpy.memmap; or, with y None, blocks (X_block, y_block) that can be read again
+    prior : Prior    of one latent function with inducing points, which are kept
+    options          by default 10 000 steps, or all of `batches`; rate is a factor on AdaDelta's steps; Z stays
 
     Raises
     ------
     ValueError                  bad input, by name; a run that leaves the finite numbers
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    if Z is None:
+    if prior.Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); the full GP is fitted in batch")
-    chosen, expected = checked_learn(learn), _expected(likelihood)
-    rate = inputs.scalar("rate", rate, positive=True)
-    source, steps = batch_source(X, y, batch_size, batches, n_steps, seed)
-    hyper = inputs.hyper(variance, lengthscales, noise, jitter, source.d, smoothness)
-    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, source.d)).copy()
+    chosen, expected, rate = checked_learn(options.learn), _expected(options.likelihood), options.rate
+    source = batches_of(data, options)
+    steps = steps_of(options, source)
+    hyper = checked_hyper(prior, source.d)
+    Z = inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, source.d)).copy()
+    likelihood, callback = options.likelihood, options.callback
     form = _Vector(hyper, Z, chosen)
     vector = form.pack(*start_of(Z.shape[0]))
     state = AdaDeltaState.start(vector.size)
@@ -194,25 +183,7 @@ def fit_stochastic(
 
 
 @equation("izmailov2016", "u5.1-lbfgs-elbo")
-@checked_options("svi")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    likelihood: str = "logit",
-    smoothness: float | None = None,
-    learn: Iterable[str] = (),
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-    callback: Callable[[Any], None] | None = None,
-) -> tuple[SVGPCPosterior, Hyper]:
+def fit(data: Data, prior: Prior, options: SVIOptions = DEFAULTS) -> tuple[SVGPCPosterior, Hyper]:
     """The maximum of (11) over q(u), and over parameters of the prior if some are learned: izmailov2016, 5.1.
 
     Time a step 2 n m^2 + m^3/3 plus one quadrature a datum. Learning searches mu, C and logarithms together from mu =
@@ -220,39 +191,40 @@ def fit(
 
     Parameters
     ----------
-    X, y, variance, lengthscales, noise, jitter, likelihood, smoothness, learn    see `fit_stochastic`
-    Z : (m, d) or None       None: full GP
-    tolerance : float        scaled distance from the maximum over q; with learning the relative change of the bound too
-    max_iterations : int     steps
-    block_size : int         data points handled at a time, at most
-    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every pass
-    callback : callable      called after every step
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function, where the search starts
+    options          tolerance on the scaled distance from the maximum over q, with learning on the relative change of
+                     the bound too; Z is not learned
 
     Returns
     -------
     posterior, parameters of the prior
     """
-    chosen, expected = checked_learn(learn), _expected(likelihood)
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    settings: dict[str, Any] = {"block_size": block_size, "memory_budget": memory_budget}
-    prior = prepare(
-        Data(X, y), Prior(variance, lengthscales, noise, jitter, Z, smoothness=smoothness), Storage(**settings)
-    )
-    converge = partial(svgpc.converge, max_iterations=max_iterations, expected=expected)
-    hyper = prior.hyper
-    if chosen and not isinstance(prior, FullPrior):
-        hyper = _search(prior, expected, chosen, tolerance, max_iterations)
-        prior = prepare(Data(X, y), Prior(*hyper[:4], Z, smoothness=smoothness), Storage(**settings))
-    elif chosen:
-        posterior, found = svgpc.learn_prior(
-            converge,
+    chosen, expected = checked_learn(options.learn), _expected(options.likelihood)
+    prepared = prepare(data, prior, options)
+    hyper = prepared.hyper
+    if chosen and isinstance(prepared, FullPrior):
+        search = SVGPCLearning(
+            learn=chosen,
+            learning_iterations=options.max_iterations,
+            learning_tolerance=1e-6,
+            max_iterations=options.max_iterations,
+            block_size=options.block_size,
+            memory_budget=options.memory_budget,
+        )
+        posterior, learned = svgpc.learn_prior(
+            partial(svgpc.converge, options=search, expected=expected),
             lambda posterior: (posterior.elbo, gradients(posterior)),
-            X, y, *hyper[:4], None, smoothness=smoothness, learn=chosen, learning_iterations=max_iterations,
-            learning_tolerance=1e-6, **settings,
-        )  # fmt: skip
-        return posterior, found.hyper
-    return converge(prior, tolerance=tolerance, callback=callback), hyper
+            data,
+            prior,
+            search,
+        )
+        return posterior, learned.hyper
+    if chosen:
+        hyper = _search(prepared, expected, chosen, options.tolerance, options.max_iterations)
+        prepared = prepare(data, moved(prior, hyper, prior.Z), options)
+    ends = SVGPCOptions.of(vars(options))
+    return svgpc.converge(prepared, ends, expected=expected), hyper
 
 
 def _search(prior: Any, expected: Expected, learn: tuple[str, ...], tolerance: float, max_iterations: int) -> Hyper:
@@ -309,7 +281,7 @@ def _predicted(likelihood: str, mean: FloatArray, var: FloatArray) -> Prediction
     return logit_prediction(mean, var) if likelihood == "logit" else probit_prediction(mean, var)
 
 
-@checked_options("svi")
+@_Predicting.checks
 def predict(
     posterior: SVGPCPosterior, X_test: Any, *, likelihood: str = "logit", block_size: int = 4096
 ) -> Prediction | ProbitPrediction:
@@ -324,7 +296,6 @@ def predict(
     """
     prior, sites = posterior.prior, posterior.sites
     X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         found = full_latent(
             X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, sites.weights, block_size
@@ -334,7 +305,7 @@ def predict(
     return _predicted(likelihood, *found)
 
 
-@checked_options("svi")
+@Blocks.checks
 def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, noise included, of f under a stochastic q(u): (t,) each. Time O(t m (m + d)).
 
@@ -348,7 +319,7 @@ def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, 
     X = inputs.inputs("X", X, run.hyper.lengthscales.size, allow_empty=True)
     p = solve_vector(kernel.chol_K, run.inducing_mean)
     mean, var = np.empty(X.shape[0]), np.empty(X.shape[0])
-    for start in range(0, X.shape[0], inputs.count("block_size", block_size)):
+    for start in range(0, X.shape[0], block_size):
         part = slice(start, start + block_size)
         rows = solve_rows(kernel.chol_K, kernel.of.cross(inputs.finite_rows("X", X[part], start)))
         open_var = np.maximum(run.hyper.variance - squared_norms(rows), 0.0) + run.hyper.noise
@@ -359,7 +330,7 @@ def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, 
     return mean, var
 
 
-@checked_options("svi")
+@Blocks.checks
 def predict_run(run: SVIRun, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities of a stochastic run at test points.
 
@@ -372,7 +343,7 @@ def predict_run(run: SVIRun, X_test: Any, *, block_size: int = 4096) -> Predicti
     return _predicted(run.likelihood, *latent(run, X_test, block_size=block_size))
 
 
-@checked_options("svi")
+@Blocks.checks
 def bound(run: SVIRun, X: Any, y: Any, *, block_size: int = 4096) -> float:
     """The bound (11) on all data for the q(u) of a run, every constant in it. Time O(n m (m + d)).
 
@@ -390,7 +361,7 @@ def bound(run: SVIRun, X: Any, y: Any, *, block_size: int = 4096) -> float:
     nothing = np.empty((0, X.shape[1]))
     q = (run.inducing_mean, run.chol_cov)
     total = batch_bound(run.kernel, expected, nothing, np.empty(0), 1.0, *q, learning=False).value
-    for start in range(0, X.shape[0], inputs.count("block_size", block_size)):
+    for start in range(0, X.shape[0], block_size):
         part = slice(start, start + block_size)
         moments = latent(run, X[part], block_size=block_size)
         total += float(expected(y_sign[part], *moments).value.sum())

@@ -7,27 +7,30 @@ xi moving too, or at both with closed updates of xi in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fast.core import inputs
-from fast.core.options import checked_options
+from fast.core.declare import option
+from fast.core.options import Accelerated, Blocks
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.ledger import equation
 from fast.likelihood.quadratic_bounds import Quadratic, jaakkola_jordan, jj_coefficient_slope, jj_local
 from fast.one_latent.fixed_point import FixedPoint, ascend
 from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.one_latent.prior import Evaluation, FullPrior
 from fast.one_latent.quadratic_search import (
-    N_FUN,
-    N_UPD,
     Alternation,
     Learning,
+    QuadraticOptions,
     QuadraticPosterior,
+    Rounds,
     alternate,
     checked_learn,
     initial_moments,
@@ -35,9 +38,29 @@ from fast.one_latent.quadratic_search import (
     prepare,
     stage_two,
 )
-from fast.one_latent.quadratic_sweep import Prior, evaluate, gradients_at, moments, spread_of
+from fast.one_latent.quadratic_sweep import Prepared, evaluate, gradients_at, moments, spread_of
 
 _ALL = 15_000  # evaluations and iterations of a search that goes to its end
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JJFullOptions(QuadraticOptions):
+    """Options of `fit_full`."""
+
+    initial_xi: Any = option("data", "local parameters to start from; None: mu = 0, Sigma = I", default=None)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JJHybridOptions(JJFullOptions, Rounds):
+    """Options of `fit_hybrid`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class JJOptions(JJHybridOptions, Accelerated):
+    """Options of `fit`."""
+
+
+DEFAULTS, FULL, HYBRID, ONE_ROUND = JJOptions(), JJFullOptions(), JJHybridOptions(), Rounds(n_upd=1, n_fun=1)
 
 
 class Bound:
@@ -87,7 +110,7 @@ def _plain(
 
 
 def _ascend(
-    prior: Prior,
+    prior: Prepared,
     xi: FloatArray,
     tolerance: float,
     max_iterations: int,
@@ -100,7 +123,7 @@ def _ascend(
 
 
 def _posterior(
-    prior: Prior,
+    prior: Prepared,
     xi: FloatArray,
     evaluation: Evaluation,
     trace: FloatArray,
@@ -112,7 +135,7 @@ def _posterior(
     return QuadraticPosterior(prior, evaluation, xi, precision, evaluation.elbo, trace, residual, converged, learning)
 
 
-def _positive(prior: Prior, xi: FloatArray) -> FloatArray:
+def _positive(prior: Prepared, xi: FloatArray) -> FloatArray:
     """|xi|, and (15) for those at 0: a minimum of the bound in xi_i that no update of log xi would leave."""
     size = np.abs(xi)
     if (size == 0.0).any():
@@ -122,60 +145,28 @@ def _positive(prior: Prior, xi: FloatArray) -> FloatArray:
 
 
 def _fit(
-    variant: str,
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any,
-    *,
-    smoothness: float | None,
-    learn: Iterable[str],
-    n_upd: int,
-    n_fun: int,
-    tolerance: float,
-    max_iterations: int,
-    accelerate: bool,
-    block_size: int,
-    memory_budget: int,
-    initial_xi: Any,
-    callback: Callable[[Any], None] | None,
+    variant: str, data: Data, prior: Prior, options: JJFullOptions, rounds: Rounds = ONE_ROUND, accelerate: bool = True
 ) -> QuadraticPosterior:
-    chosen = checked_learn(learn)
-    n_upd, n_fun = inputs.count("n_upd", n_upd), inputs.count("n_fun", n_fun)
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    prior = prepare(
-        X,
-        y,
-        variance,
-        lengthscales,
-        noise,
-        jitter,
-        Z,
-        smoothness=smoothness,
-        block_size=block_size,
-        memory_budget=memory_budget,
-    )
-    state = Alternation.start(prior, Bound())
+    chosen = checked_learn(options.learn)
+    tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
+    prepared, initial_xi = prepare(data, prior, options), options.initial_xi
+    state = Alternation.start(prepared, Bound())
     if initial_xi is not None:
         given = inputs.real_array("initial_xi", initial_xi, 1)
-        if given.shape != (prior.y_sign.size,):
-            raise ValueError(f"initial_xi: found shape {given.shape}, expected ({prior.y_sign.size},)")
+        if given.shape != (prepared.y_sign.size,):
+            raise ValueError(f"initial_xi: found shape {given.shape}, expected ({prepared.y_sign.size},)")
         state.settle(np.abs(inputs.finite_rows("initial_xi", given)))
     learning: Learning | None = None
     if variant == "jj" and not chosen and not accelerate:
         trace, residual, converged = _plain(state, tolerance, max_iterations, callback)
         assert state.end is not None
-        if isinstance(prior, FullPrior):
-            last = evaluate(prior, Bound(), state.xi)
+        if isinstance(prepared, FullPrior):
+            last = evaluate(prepared, Bound(), state.xi)
         else:
             last = Evaluation(
-                state.end.factor, state.end.weights, *moments(prior, spread_of(state.end)), state.end.value
+                state.end.factor, state.end.weights, *moments(prepared, spread_of(state.end)), state.end.value
             )
-        return _posterior(prior, state.xi, last, np.array(trace), residual, converged, None)
+        return _posterior(prepared, state.xi, last, np.array(trace), residual, converged, None)
     joint = partial(joint_search, learn=chosen, local_gradient=local_gradient)
     if variant == "full":
         if state.end is None:
@@ -186,28 +177,24 @@ def _fit(
             found.prior, found.xi, np.array([found.value]), 0.0, True, "joint search ended", found.n_evaluations
         )
     elif variant == "hybrid":
-        second = partial(joint, max_evaluations=n_fun, max_iterations=n_fun, tolerance=0.0)
+        second = partial(joint, max_evaluations=rounds.n_fun, max_iterations=rounds.n_fun, tolerance=0.0)
         learning = alternate(
             state,
             second,
-            n_upd=n_upd,
+            options,
+            n_upd=rounds.n_upd,
             joint=True,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-            callback=callback,
         )
     elif chosen:
         learning = alternate(
             state,
-            lambda state: stage_two(state, chosen, n_fun),
-            n_upd=n_upd,
+            lambda state: stage_two(state, chosen, rounds.n_fun),
+            options,
+            n_upd=rounds.n_upd,
             joint=False,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-            callback=callback,
         )
     elif state.end is None:
-        state.xi = jj_local(*initial_moments(prior))
+        state.xi = jj_local(*initial_moments(prepared))
     start = _positive(state.prior, state.xi)
     end = _ascend(state.prior, start, tolerance, _ALL if learning else max_iterations, None if learning else callback)
     trace_ = end.trace if learning is None or not chosen else learning.trace
@@ -223,28 +210,7 @@ def _fit(
 
 
 @equation("izmailov2016", "alg1")
-@checked_options("vi-jj")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    smoothness: float | None = None,
-    learn: Iterable[str] = (),
-    n_upd: int = N_UPD,
-    n_fun: int = N_FUN,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    accelerate: bool = True,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-    initial_xi: Any = None,
-    callback: Callable[[Any], None] | None = None,
-) -> QuadraticPosterior:
+def fit(data: Data, prior: Prior, options: JJOptions = DEFAULTS) -> QuadraticPosterior:
     """vi-jj: izmailov2016, Algorithm 1, from mu = 0, Sigma = I; then xi to its fixed point.
 
     Without learning the updates (12), (13), (15) alone, which never lower the bound (14). Time an update 3/2 n m^2
@@ -253,106 +219,42 @@ def fit(
 
     Parameters
     ----------
-    X : (n, d)               real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                 ints 0, 1
-    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
-    lengthscales : (d,)      > 0
-    Z : (m, d) or None       kept as they are; None: full GP
-    smoothness : float       of a Matérn kernel; None: squared exponential
-    learn                    names out of variance, lengthscales, noise
-    n_upd : int              updates of stage 1
-    n_fun : int              evaluations of stage 2
-    tolerance : float        relative change of the bound (learning), relative distance of xi from the fixed point
-    max_iterations : int     of the alternation; without learning of updates
-    accelerate : bool        mix updates (memory O(n) for some twenty vectors), or plain updates; one fixed point
-    block_size : int         data points handled at a time, at most
-    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every visit
-    initial_xi : (n,)        where to start in place of mu = 0, Sigma = I
-    callback : callable      called after every iteration
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function; inducing points are kept as they are
+    options          tolerance on the relative change of the bound (learning) and on the relative distance of xi from
+                     the fixed point; mixed updates take memory O(n) for some twenty vectors
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    return _fit(
-        "jj", X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, learn=learn, n_upd=n_upd,
-        n_fun=n_fun, tolerance=tolerance, max_iterations=max_iterations, accelerate=accelerate, block_size=block_size,
-        memory_budget=memory_budget, initial_xi=initial_xi, callback=callback,
-    )  # fmt: skip
+    return _fit("jj", data, prior, options, options, options.accelerate)
 
 
 @equation("izmailov2016", "vi-jj-full")
-@checked_options("vi-jj-full")
-def fit_full(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    smoothness: float | None = None,
-    learn: Iterable[str] = (),
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-    initial_xi: Any = None,
-    callback: Callable[[Any], None] | None = None,
-) -> QuadraticPosterior:
+def fit_full(data: Data, prior: Prior, options: JJFullOptions = FULL) -> QuadraticPosterior:
     """vi-jj-full: L-BFGS-B on (14) over xi and parameters of the prior at once; updates (15) finish what it leaves.
 
     Parameters
     ----------
-    X, y, variance, lengthscales, noise, jitter, Z, smoothness, learn, block_size, memory_budget    see `fit`
-    tolerance : float        relative change of the bound in a step of the search; relative distance of xi at the end
-    max_iterations : int     steps of the search
-    initial_xi : (n,)        default: (15) at mu = 0, Sigma = I
-    callback : callable      called after every finishing update
+    data, prior      see `fit`
+    options          tolerance on the relative change of the bound in a step of the search, and on the relative distance
+                     of xi at the end; max_iterations are steps of the search; the search starts at initial_xi, or at
+                     (15) of mu = 0, Sigma = I; the callback is called after every finishing update
     """
-    return _fit(
-        "full", X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, learn=learn, n_upd=1, n_fun=1,
-        tolerance=tolerance, max_iterations=max_iterations, accelerate=True, block_size=block_size,
-        memory_budget=memory_budget, initial_xi=initial_xi, callback=callback,
-    )  # fmt: skip
+    return _fit("full", data, prior, options)
 
 
 @equation("izmailov2016", "vi-jj-hybrid")
-@checked_options("vi-jj-hybrid")
-def fit_hybrid(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    smoothness: float | None = None,
-    learn: Iterable[str] = (),
-    n_upd: int = N_UPD,
-    n_fun: int = N_FUN,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-    initial_xi: Any = None,
-    callback: Callable[[Any], None] | None = None,
-) -> QuadraticPosterior:
+def fit_hybrid(data: Data, prior: Prior, options: JJHybridOptions = HYBRID) -> QuadraticPosterior:
     """vi-jj-hybrid: stage 1 of Algorithm 1 and L-BFGS-B over xi and parameters of the prior in turn.
 
     Parameters
     ----------
-    X, y, variance, lengthscales, noise, jitter, Z, smoothness, learn, n_upd, n_fun, tolerance, max_iterations,
-    block_size, memory_budget, initial_xi, callback    see `fit`
+    data, prior, options    see `fit`
     """
-    return _fit(
-        "hybrid", X, y, variance, lengthscales, noise, jitter, Z, smoothness=smoothness, learn=learn, n_upd=n_upd,
-        n_fun=n_fun, tolerance=tolerance, max_iterations=max_iterations, accelerate=True, block_size=block_size,
-        memory_budget=memory_budget, initial_xi=initial_xi, callback=callback,
-    )  # fmt: skip
+    return _fit("hybrid", data, prior, options, options)
 
 
 def gradients(posterior: QuadraticPosterior) -> Gradients:
@@ -366,7 +268,7 @@ def gradients(posterior: QuadraticPosterior) -> Gradients:
     return gradients_at(posterior.prior, Bound(), posterior.xi, found.factor, found.weights)
 
 
-@checked_options("vi-jj")
+@Blocks.checks
 def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments and class probabilities E[sigma(f)] at test points. Time O(t m (m + d)), with n for m if full.
 
@@ -379,7 +281,7 @@ def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 409
     return logit_prediction(*latent(posterior, X_test, block_size=block_size))
 
 
-@checked_options("vi-jj")
+@Blocks.checks
 def latent(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> tuple[FloatArray, FloatArray]:
     """Mean and variance, noise included, of f at test points: (t,) each. izmailov2016, 3.1.
 
@@ -391,7 +293,6 @@ def latent(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096
     """
     prior, found = posterior.prior, posterior.evaluation
     X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
-    block_size = inputs.count("block_size", block_size)
     if isinstance(prior, FullPrior):
         return full_latent(
             X_test, prior.X, prior.hyper, posterior.site_precision, found.factor, found.weights, block_size

@@ -12,16 +12,16 @@ does not vanish at xi = m: the rule defines the method, the approximate bound is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fast.core import inputs
-from fast.core.checks import shown
-from fast.core.options import checked_options
+from fast.core.options import Blocks, Link
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.ledger import equation
 from fast.likelihood.quadratic_bounds import LINKS, LogLikelihood, Quadratic, taylor
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
@@ -29,20 +29,28 @@ from fast.methods.vi_jj import latent
 from fast.one_latent.predict import Prediction, logit_prediction
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.quadratic_search import (
-    N_FUN,
-    N_UPD,
     Alternation,
     Learning,
+    QuadraticOptions,
     QuadraticPosterior,
+    Rounds,
     alternate,
     checked_learn,
     prepare,
     stage_two,
 )
-from fast.one_latent.quadratic_sweep import Prior, evaluate, gradients_at
+from fast.one_latent.quadratic_sweep import Prepared, evaluate, gradients_at
 from fast.one_latent.sites import SitePosterior, condition
 
 _SHORTEST = 2.0**-40
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TaylorOptions(QuadraticOptions, Rounds, Link):
+    """Options of `fit`."""
+
+
+DEFAULTS = TaylorOptions()
 
 
 class TaylorPosterior(QuadraticPosterior):
@@ -78,7 +86,7 @@ def expansion_point(latent_mean: FloatArray) -> FloatArray:
 
 
 def _newton(
-    prior: Prior,
+    prior: Prepared,
     standin: Expanded,
     start: FloatArray | None,
     tolerance: float,
@@ -126,27 +134,7 @@ def _newton(
 
 
 @equation("izmailov2016", "vi-taylor")
-@checked_options("vi-taylor")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    likelihood: str = "logit",
-    smoothness: float | None = None,
-    learn: Iterable[str] = (),
-    n_upd: int = N_UPD,
-    n_fun: int = N_FUN,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-    callback: Callable[[Any], None] | None = None,
-) -> TaylorPosterior:
+def fit(data: Data, prior: Prior, options: TaylorOptions = DEFAULTS) -> TaylorPosterior:
     """vi-taylor: izmailov2016, section 4.2, to its fixed point; with learning, Algorithm 1 with (19) in stage 2.
 
     What is maximised in stage 2, (19) with every constant, is no bound, and moves with xi: an iteration may lower it.
@@ -154,83 +142,54 @@ def fit(
 
     Parameters
     ----------
-    X : (n, d)               real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                 ints 0, 1
-    variance, noise, jitter  of the prior: > 0, >= 0, >= 0
-    lengthscales : (d,)      > 0
-    Z : (m, d) or None       kept as they are; None: full GP
-    likelihood : str         "logit" or "probit"
-    smoothness : float       of a Matérn kernel; None: squared exponential
-    learn                    names out of variance, lengthscales, noise
-    n_upd : int              updates of stage 1
-    n_fun : int              evaluations of stage 2
-    tolerance : float        relative change of the objective (learning), scaled distance of xi from the fixed point
-    max_iterations : int     of the alternation, or of Newton's method
-    block_size : int         data points handled at a time, at most
-    memory_budget : int      bytes: A is kept if n m numbers fit, else computed again in every visit
-    callback : callable      called after every iteration
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function; inducing points are kept as they are
+    options          tolerance on the relative change of the objective (learning) and on the scaled distance of xi from
+                     the fixed point; max_iterations of the alternation, or of Newton's method
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    chosen = checked_learn(learn)
-    if likelihood not in LINKS:
-        raise ValueError(f"likelihood: found {shown(likelihood)}, expected {' or '.join(LINKS)}")
-    n_upd, n_fun = inputs.count("n_upd", n_upd), inputs.count("n_fun", n_fun)
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    prior = prepare(
-        X,
-        y,
-        variance,
-        lengthscales,
-        noise,
-        jitter,
-        Z,
-        smoothness=smoothness,
-        block_size=block_size,
-        memory_budget=memory_budget,
-    )
-    standin = Expanded(LINKS[likelihood])
+    chosen = checked_learn(options.learn)
+    prepared = prepare(data, prior, options)
+    expansion = Expanded(LINKS[options.likelihood])
     learning: Learning | None = None
     start: FloatArray | None = None
     if chosen:
-        state = Alternation.start(prior, standin)
+        state = Alternation.start(prepared, expansion)
 
         def second(state: Alternation) -> Any:
             # plain updates may have leapt past the mode: expand where Newton's method, guarded, arrives
-            if _overshot(state, standin.log_likelihood):
-                state.settle(_newton(state.prior, standin, None, 1e-6, 100, None)[0])
-            return stage_two(state, chosen, n_fun)
+            if _overshot(state, expansion.log_likelihood):
+                state.settle(_newton(state.prior, expansion, None, 1e-6, 100, None)[0])
+            return stage_two(state, chosen, options.n_fun)
 
         learning = alternate(
             state,
             second,
-            n_upd=n_upd,
+            options,
+            n_upd=options.n_upd,
             joint=False,
-            tolerance=tolerance,
-            max_iterations=max_iterations,
-            callback=callback,
         )
-        prior, start = state.prior, state.xi
+        prepared, start = state.prior, state.xi
     xi, trace, residual, converged = _newton(
-        prior, standin, start, tolerance, max_iterations, None if learning else callback
+        prepared, expansion, start, options.tolerance, options.max_iterations, None if learning else options.callback
     )
-    found = evaluate(prior, standin, xi)
+    found = evaluate(prepared, expansion, xi)
     posterior = TaylorPosterior(
-        prior,
+        prepared,
         found,
         xi,
-        -standin.log_likelihood(prior.y_sign, xi).curvature,
+        -expansion.log_likelihood(prepared.y_sign, xi).curvature,
         found.elbo,
         np.array(trace) if learning is None else learning.trace,
         residual,
         converged and (learning is None or learning.converged),
         learning,
     )
-    object.__setattr__(posterior, "likelihood", likelihood)
+    object.__setattr__(posterior, "likelihood", options.likelihood)
     return posterior
 
 
@@ -253,7 +212,7 @@ def gradients(posterior: TaylorPosterior) -> Gradients:
     return gradients_at(posterior.prior, standin, posterior.xi, found.factor, found.weights)
 
 
-@checked_options("vi-taylor")
+@Blocks.checks
 def predict(posterior: TaylorPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities at test points. Time O(t m (m + d)), with n for m if full.
 

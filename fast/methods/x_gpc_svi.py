@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from fast.core import inputs
 from fast.core.checkpoint import fingerprint, lists_digest
+from fast.core.declare import option
 from fast.core.inputs import Hyper
-from fast.core.options import checked_options
+from fast.core.options import Blocks, Checkpointed
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.likelihood.polya_gamma import log_cosh, pg_mean, update_local
+from fast.one_latent.beginning import NaturalSteps, batches_of, beginning
 from fast.one_latent.bound import elbo_terms, kl_whitened
 from fast.one_latent.predict import LatentMoments, Prediction, logit_prediction, sparse_latent
-from fast.one_latent.stochastic import Outcome, Progress, Settings, Sites, State, checked_rate, run_steps
-from fast.solve.adam import Packing
-from fast.solve.minibatch import Listed, Shuffled, index_lists
+from fast.one_latent.stochastic import Outcome, Settings, Sites, State, run_steps
+from fast.solve.minibatch import Shuffled
 from fast.solve.natural import Moments, Natural, unwhiten
 
 _LOG2 = float(np.log(2.0))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class XGPCSteps(NaturalSteps, Checkpointed, Blocks):
+    """Options of `fit`."""
+
+    batch_size: int | None = 100
+    block_size: int = 256
+    checkpoint_every: int = 1000
+    check_every: int | None = option(
+        "integer", "steps between two measurements of the change", "[1, inf)", default=None
+    )
+    holdout: tuple[Any, Any] | None = option("data", "held-out inputs and labels", default=None)
+    holdout_every: int = option("integer", "steps between two scores of the held-out rows", "[1, inf)", default=100)
+    pool_size: int = option("integer", "rows that are shuffled together", "[1, inf)", default=8192)
+    n: int | None = option("data", "rows of an epoch, where X is blocks", default=None)
+
+
+DEFAULTS = XGPCSteps()
 
 
 class PolyaGamma:
@@ -86,72 +106,20 @@ class SVIPosterior:
         return unwhiten(Natural(self.state.shift, -0.5 * self.state.precision), self.state.kernel.chol_K)
 
 
-@checked_options("x-gpc-svi")
-def fit(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any,
-    *,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    batches: Sequence[Any] | None = None,
-    init_batches: Sequence[Any] | None = None,
-    rate: Any = "adaptive",
-    learn: Iterable[str] = (),
-    learning_rate: float = 0.01,
-    seed: int = 0,
-    window: int = 5,
-    stop: float | None = None,
-    check_every: int | None = None,
-    trace: bool = False,
-    holdout: tuple[Any, Any] | None = None,
-    holdout_every: int = 100,
-    block_size: int = 256,
-    pool_size: int = 8192,
-    n: int | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    callback: Callable[[Progress], None] | None = None,
-) -> SVIPosterior:
+def fit(data: Data, prior: Prior, options: XGPCSteps = DEFAULTS) -> SVIPosterior:
     """Stochastic natural-gradient ascent on the bound (10) of wenzel2019, section 4.3, from q(u) = p(u).
 
     Time per step O(b m (m + d) + m^3), memory O(m^2 + batch + pool), whatever n is.
 
     Parameters
     ----------
-    X : (n, d)               array or numpy.memmap; or, with y None, blocks (X_block, y_block) that can be read again
-    y : (n,)                 ints 0, 1; or None
-    variance : float         > 0, like lengthscales, noise and Z where the run starts
-    lengthscales : (d,)      > 0
-    noise : float            >= 0
-    jitter : float           >= 0
-    Z : (m, d)               m may exceed n
-    batch_size : int         data a step at most: batches of an epoch are of equal size, give or take one
-    n_steps : int            default: all of `batches`, else 10 000
-    batches : sequence       index arrays, for a run to be followed step by step; arrays only
-    init_batches : sequence  index arrays that start the adaptive rate; default: the first ten batches
-    rate                     "adaptive", a number in [1e-8, 1], or ("decay", rho_0, tau, kappa): rho_0 (t + tau)^-kappa
-    learn                    names out of variance, lengthscales, noise, Z: one step of Adam after each step of q(u)
-    learning_rate : float    of Adam
-    seed : int               order of the data
-    window : int             steps whose mean change is compared with `stop`
-    stop : float             threshold on the change of mu and Sigma a step; None: 1e-4, or never if `batches` is given
-                             or `holdout` decides; 0 never
-    check_every : int        the change is measured in the last steps of so many; default 50, with `batches` 1
-    trace : bool             keep the batch estimate of the bound of each step
-    holdout                  (X, y) whose negative log-likelihood stops the run when it stands still
-    holdout_every : int      steps between two scores
-    block_size : int         consecutive rows read at a time
-    pool_size : int          rows shuffled together
-    n : int                  number of rows, if X is blocks and counting would take a pass
-    checkpoint : path        .npz file; a run that finds it continues, with identical results. All data are read once
-                             for their digest: a change of any byte, or of a setting, is refused by name
-    checkpoint_every : int   steps between two checkpoints
-    callback : callable      called with a Progress after every step
+    data : Data      X an array or numpy.memmap; or, with y None, blocks (X_block, y_block) that can be read again
+    prior : Prior    of one latent function with inducing points, where the run starts; m may exceed n
+    options          by default 10 000 steps, or all of `batches`; batches of an epoch are of equal size, give or take
+                     one; the adaptive rate starts with init_batches, or the first ten batches; stop is a threshold on
+                     the change of mu and Sigma a step, by default 1e-4, and never where batches are given or a hold-out
+                     decides; a run that finds its checkpoint continues, with identical results, and all data are read
+                     once for their digest: a change of any byte, or of a setting, is refused by name
 
     Raises
     ------
@@ -163,80 +131,54 @@ def fit(
     SVIPosterior   diverged is True, with a reason, if the run left the finite numbers or its bound fell without end;
                    the state is the last good one then
     """
-    if Z is None:
+    if prior.Z is None:
         raise ValueError("Z: found None, expected inducing points (m, d); x-gpc takes the full GP")
-    blocks = {"block_size": block_size, "pool_size": pool_size}
-    source: Listed | Shuffled
-    if batches is None:
-        if init_batches is not None and y is None:
-            raise ValueError("init_batches: found index arrays, expected None with data in blocks")
-        source = Shuffled(X, y, batch_size, seed, n=n, block_size=block_size, pool_size=pool_size)
-        n_steps = 10_000 if n_steps is None else inputs.count("n_steps", n_steps)
-    else:
-        if y is None:
-            raise ValueError("batches: found index arrays, expected None with data in blocks")
-        source = Listed(X, y, batches)
-        n_steps = len(source) if n_steps is None else inputs.count("n_steps", n_steps)
-        if n_steps > len(source):
-            raise ValueError(f"n_steps: found {n_steps}, expected at most {len(source)}, the number of batches")
-    hyper = inputs.hyper(variance, lengthscales, noise, jitter, source.d)
-    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, source.d)).copy()
-    learn = Packing(learn, hyper, Z).names
-    settings = Settings(
-        n_steps,
-        checked_rate(rate),
-        learn,
-        inputs.scalar("learning_rate", learning_rate, positive=True),
-        inputs.count("window", window),
-        _threshold(stop, default=batches is None and holdout is None),
-        inputs.count("check_every", check_every) if check_every is not None else 50 if batches is None else 1,
-        bool(trace),
-        checkpoint,
-        inputs.count("checkpoint_every", checkpoint_every),
+    blocks = {"block_size": options.block_size, "pool_size": options.pool_size}
+    source = batches_of(data, options, n=options.n, **blocks)
+    hyper, Z, settings, starts = beginning(data, prior, options, source, options.check_every)
+    settings = replace(
+        settings,
+        checkpoint=options.checkpoint,
+        checkpoint_every=options.checkpoint_every,
+        score_every=options.holdout_every,
     )
-    if holdout is not None and not (isinstance(holdout, (tuple, list)) and len(holdout) == 2):
-        raise ValueError(f"holdout: found {inputs.shown(holdout)}, expected None or a pair (X, y)")
-    score = None if holdout is None else _holdout_score(holdout, source.d)
-    holdout_every = inputs.count("holdout_every", holdout_every)
-    starts = None
-    if init_batches is not None:
-        listed = Listed(X, y, index_lists("init_batches", init_batches, source.n))
-        starts = [listed.at(batch) for batch in listed.batches]
-    if checkpoint is not None:
-        run = {"seed": int(seed), "batch_size": source.batch_size, **blocks} if isinstance(source, Shuffled) else {}
-        arrays = {"Z": Z, **source.digests()}
-        if starts is not None:
-            arrays["init_batches"] = lists_digest(listed.batches)
+    holdout, score = options.holdout, None
+    if holdout is not None:
+        if not (isinstance(holdout, (tuple, list)) and len(holdout) == 2):
+            raise ValueError(f"holdout: found {inputs.shown(holdout)}, expected None or a pair (X, y)")
+        score = _holdout_score(holdout, source.d)
+        if options.stop == "default":
+            settings = replace(settings, stop=None)
+    if options.checkpoint is not None:
+        run: dict[str, Any] = {}
+        if isinstance(source, Shuffled):
+            run = {"seed": options.seed, "batch_size": source.batch_size, **blocks}
+        arrays: dict[str, Any] = {"Z": Z, **source.digests()}
+        if options.init_batches is not None:
+            arrays["init_batches"] = lists_digest([np.asarray(batch) for batch in options.init_batches])
         if holdout is not None:
-            run["holdout_every"] = holdout_every
+            run["holdout_every"] = options.holdout_every
             arrays |= {"holdout X": np.asarray(holdout[0]), "holdout y": np.asarray(holdout[1])}
         settings = _marked(settings, hyper, run, arrays)
-    found: Outcome = run_steps(
-        source,
-        PolyaGamma(),
-        hyper,
-        Z,
-        settings,
-        init_batches=starts,
-        callback=callback,
-        score=score,
-        score_every=holdout_every,
-    )
+    return ended(run_steps(source, PolyaGamma(), hyper, Z, settings, init_batches=starts, score=score))
+
+
+def ended(outcome: Outcome) -> SVIPosterior:
+    """The posterior of a run of steps.
+
+    Parameters
+    ----------
+    outcome    from `run_steps`
+    """
     return SVIPosterior(
-        found.state,
-        found.rates,
-        found.elbo_estimates,
-        found.holdout_scores,
-        found.converged,
-        found.diverged,
-        found.reason,
+        outcome.state,
+        outcome.rates,
+        outcome.elbo_estimates,
+        outcome.holdout_scores,
+        outcome.converged,
+        outcome.diverged,
+        outcome.reason,
     )
-
-
-def _threshold(stop: float | None, default: bool) -> float | None:
-    if stop is None:
-        return 1e-4 if default else None
-    return inputs.scalar("stop", stop, positive=False) or None
 
 
 def _marked(settings: Settings, hyper: Hyper, run: dict[str, Any], arrays: dict[str, Any]) -> Settings:
@@ -244,8 +186,8 @@ def _marked(settings: Settings, hyper: Hyper, run: dict[str, Any], arrays: dict[
 
     Only the first ten steps know how long the run is to be: they look at so many batches at the start.
     """
-    ignored = ("n_steps", "checkpoint", "checkpoint_every", "mark")
-    plain = {key: value for key, value in asdict(settings).items() if key not in ignored}
+    ignored = ("n_steps", "checkpoint", "checkpoint_every", "callback", "score_every", "mark")
+    plain = {key: value for key, value in vars(settings).items() if key not in ignored}
     prior = {name: value for name, value in hyper._asdict().items() if name != "lengthscales"}
     plain |= {**prior, **run, "n_steps (up to 10)": min(settings.n_steps, 10)}
     return replace(settings, mark=fingerprint(plain, {**arrays, "lengthscales": hyper.lengthscales}))
@@ -283,7 +225,7 @@ def _latent(state: State, X: Any, block_size: int) -> LatentMoments:
     return sparse_latent(X, kernel.Z, kernel.hyper, kernel.chol_K, state.factor, state.weights, block_size)
 
 
-@checked_options("x-gpc-svi")
+@Blocks.checks
 def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points. Time O(t m (m + d)).
 
@@ -298,11 +240,11 @@ def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Predi
     ValueError           bad input; or class probabilities that miss 1 by more than the stated quadrature error
     """
     X_test = inputs.inputs("X_test", X_test, posterior.hyper.lengthscales.size, allow_empty=True)
-    latent = _latent(posterior.state, X_test, inputs.count("block_size", block_size))
+    latent = _latent(posterior.state, X_test, block_size)
     return logit_prediction(latent.mean, latent.var)
 
 
-@checked_options("x-gpc-svi")
+@Blocks.checks
 def predict_blocks(posterior: SVIPosterior, blocks: Iterable[Any], *, block_size: int = 4096) -> Iterator[Prediction]:
     """Predictions block by block, each as soon as it is asked for: memory is that of one block.
 
@@ -316,7 +258,7 @@ def predict_blocks(posterior: SVIPosterior, blocks: Iterable[Any], *, block_size
         yield predict(posterior, X_test, block_size=block_size)
 
 
-@checked_options("x-gpc-svi")
+@Blocks.checks
 def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) -> float:
     """L of wenzel2019 (10) on all data at the best local parameters: a lower bound on log p(y). Time O(n m (m + d)).
 
@@ -329,7 +271,6 @@ def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) ->
     """
     X = inputs.inputs("X", X, posterior.hyper.lengthscales.size)
     y_sign = inputs.labels(y, X.shape[0])
-    block_size = inputs.count("block_size", block_size)
     total = 0.0
     for start in range(0, X.shape[0], block_size):
         part = slice(start, start + block_size)

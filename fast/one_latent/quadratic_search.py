@@ -8,19 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core import inputs
+from fast.core.declare import Options, option
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows
+from fast.core.options import Iteration, Storage, Watched
+from fast.core.options import Learning as Learned
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior, checked_binary
 from fast.ledger import equation
 from fast.one_latent.learning import maximise
 from fast.one_latent.prior import Evaluation, FullPrior
 from fast.one_latent.quadratic_sweep import (
     BlockPrior,
     Collapsed,
-    Prior,
+    Prepared,
     Spread,
     Standin,
     carried,
@@ -34,9 +37,23 @@ from fast.one_latent.quadratic_sweep import (
 )
 from fast.solve.adam import Packing
 
-#: Defaults of izmailov2016, section 5.1: updates of stage 1, evaluations of stage 2.
-N_UPD, N_FUN = 3, 5
 _LARGEST_LOG_MOVE = 20.0
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuadraticOptions(Iteration, Watched, Storage, Learned):
+    """Options of the methods of local quadratics; izmailov2016, section 3, keeps the inducing points."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Rounds(Options):
+    """One round of the alternation; the defaults are those of izmailov2016, section 5.1."""
+
+    n_upd: int = option("integer", "updates of the local parameters in a round", "[1, 10000]", default=3)
+    n_fun: int = option("integer", "evaluations of the bound in a round", "[1, inf)", default=5)
+
+
+DEFAULTS = Storage()
 
 
 class Progress(NamedTuple):
@@ -51,7 +68,7 @@ class Progress(NamedTuple):
 class Learning(NamedTuple):
     """Where the alternation ended."""
 
-    prior: Prior
+    prior: Prepared
     xi: FloatArray  # (n,)
     trace: FloatArray  # objective after each iteration
     residual: float
@@ -73,51 +90,27 @@ def checked_learn(learn: Iterable[str]) -> tuple[str, ...]:
     return chosen
 
 
-def prepare(
-    X: Any,
-    y: Any,
-    variance: float,
-    lengthscales: Any,
-    noise: float,
-    jitter: float,
-    Z: Any = None,
-    *,
-    smoothness: float | None = None,
-    block_size: int = 4096,
-    memory_budget: int = 2**30,
-) -> Prior:
+def prepare(data: Data, prior: Prior, options: Storage = DEFAULTS) -> Prepared:
     """Check the data; nothing that depends on them is computed but K_ZZ, or K_XX.
 
     Parameters
     ----------
-    X : (n, d)              real, finite; may be a numpy.memmap, read in blocks
-    y : (n,)                ints 0, 1
-    variance : float        > 0
-    lengthscales : (d,)     > 0
-    noise : float           >= 0
-    jitter : float          >= 0
-    Z : (m, d) or None      None: full GP
-    smoothness : float      of a Matérn kernel; None: squared exponential
-    block_size : int        data points handled at a time, at most
-    memory_budget : int     bytes: A is kept if n m numbers fit, else computed again in every visit
+    data : Data           labels 0, 1
+    prior : Prior         of one latent function
+    options : Storage     A is kept if n m numbers fit the budget, else computed again in every visit
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    K_ZZ is singular
     """
-    X = inputs.inputs("X", X)
-    hyper = inputs.hyper(variance, lengthscales, noise, jitter, X.shape[1], smoothness)
-    y_sign = inputs.labels(y, X.shape[0])
-    block_size = inputs.count("block_size", block_size)
+    X, y_sign, hyper, Z = checked_binary(data, prior)
     if Z is None:
-        return FullPrior(X, y_sign, hyper, block_size)
-    Z = inputs.finite_rows("Z", inputs.inputs("Z", Z, X.shape[1]))
-    budget = int(inputs.scalar("memory_budget", memory_budget, positive=False))
-    return BlockPrior(X, y_sign, Z, hyper, block_size, budget)
+        return FullPrior(X, y_sign, hyper, options.block_size)
+    return BlockPrior(X, y_sign, Z, hyper, options.block_size, int(options.memory_budget))
 
 
-def prior_at(prior: Prior, hyper: Hyper) -> Prior:
+def prior_at(prior: Prepared, hyper: Hyper) -> Prepared:
     """The same data under other parameters.
 
     Parameters
@@ -131,7 +124,7 @@ def prior_at(prior: Prior, hyper: Hyper) -> Prior:
 
 
 @equation("izmailov2016", "alg1-init")
-def initial_moments(prior: Prior) -> tuple[FloatArray, FloatArray]:
+def initial_moments(prior: Prepared) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of every f_i under q(u) = N(0, I): izmailov2016, Algorithm 1's start. Time n m^2.
 
     Parameters
@@ -147,7 +140,7 @@ def initial_moments(prior: Prior) -> tuple[FloatArray, FloatArray]:
 class Alternation:
     """q(u) = N(mu, Sigma) between the stages, under a prior that moves."""
 
-    prior: Prior
+    prior: Prepared
     standin: Standin
     xi: FloatArray  # (n,)
     end: Collapsed | None = None
@@ -155,7 +148,7 @@ class Alternation:
     _moments: tuple[FloatArray, FloatArray] | None = None  # full GP: they do not see the kernel
 
     @classmethod
-    def start(cls, prior: Prior, standin: Standin) -> Alternation:
+    def start(cls, prior: Prepared, standin: Standin) -> Alternation:
         """mu = 0, Sigma = I."""
         found = cls(prior, standin, np.zeros(prior.y_sign.size))
         if isinstance(prior, FullPrior):
@@ -192,7 +185,7 @@ class Alternation:
             self.end = sweep(self.prior, self.standin, xi).end
             self._spread = spread_of(self.end)
 
-    def move(self, prior: Prior) -> None:
+    def move(self, prior: Prepared) -> None:
         """Another kernel, mu and Sigma held."""
         if not isinstance(prior, FullPrior):
             assert self.end is not None
@@ -225,7 +218,7 @@ def _same(one: Hyper, two: Hyper) -> bool:
 class Stage(NamedTuple):
     """What stage 2 found."""
 
-    prior: Prior
+    prior: Prepared
     xi: FloatArray
     value: float
     n_evaluations: int
@@ -238,9 +231,9 @@ class _Bound:
         self.state = state
         prior = state.prior
         self.packing = Packing(learn, prior.hyper, None)
-        self.best: tuple[float, Prior] = (-np.inf, prior)
+        self.best: tuple[float, Prepared] = (-np.inf, prior)
 
-    def at(self, hyper: Hyper, xi: FloatArray) -> tuple[Prior, Collapsed]:
+    def at(self, hyper: Hyper, xi: FloatArray) -> tuple[Prepared, Collapsed]:
         state = self.state
         if self.packing.size == 0 or _same(hyper, state.prior.hyper):
             prior = state.prior
@@ -355,12 +348,10 @@ def joint_search(
 def alternate(
     state: Alternation,
     second: Callable[[Alternation], Stage],
+    options: QuadraticOptions,
     *,
     n_upd: int,
     joint: bool,
-    tolerance: float,
-    max_iterations: int,
-    callback: Callable[[Progress], None] | None,
 ) -> Learning:
     """Stage 1 and stage 2 in turn until the bound changes by less than the tolerance, relative: izmailov2016, Alg. 1.
 
@@ -372,12 +363,12 @@ def alternate(
     ----------
     state                    q(u) and xi, changed in place
     second : callable        stage 2
+    options                  tolerance on the relative change of the bound after stage 2; the callback is given a
+                             Progress after every iteration
     n_upd : int              updates of stage 1
     joint : bool             stage 2 moves xi as well
-    tolerance : float        relative change of the bound after stage 2
-    max_iterations : int
-    callback : callable      called with a Progress after every iteration
     """
+    tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
     trace: list[float] = []
     residual, evaluations = np.inf, 0
     while True:
@@ -404,7 +395,7 @@ def alternate(
 class QuadraticPosterior:
     """q(u) at the fixed point, and how learning went."""
 
-    prior: Prior
+    prior: Prepared
     evaluation: Evaluation
     xi: FloatArray  # (n,)
     site_precision: FloatArray  # (n,)

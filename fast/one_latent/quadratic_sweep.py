@@ -100,7 +100,7 @@ class BlockPrior(SparsePrior):
         return self.look(start, stop).rows
 
 
-Prior = BlockPrior | FullPrior
+Prepared = BlockPrior | FullPrior
 
 
 def unit_covariance(prior: BlockPrior) -> Spread:
@@ -211,7 +211,7 @@ def sweep(prior: BlockPrior, standin: Standin, xi: FloatArray, spread: Spread | 
     return Sweep(optimum(B, natural, constant), change)
 
 
-def evaluate(prior: Prior, standin: Standin, xi: FloatArray) -> Evaluation:
+def evaluate(prior: Prepared, standin: Standin, xi: FloatArray) -> Evaluation:
     """q at its optimum given xi, the moments of every f_i under it, and the bound.
 
     Sparse: time 2 n m^2 + m^3/3, in two visits. Full: 5 n^3/3.
@@ -231,7 +231,7 @@ def evaluate(prior: Prior, standin: Standin, xi: FloatArray) -> Evaluation:
     return Evaluation(sites.factor, sites.weights, sites.proj_mean, sites.proj_var + open_var, value)
 
 
-def collapsed(prior: Prior, standin: Standin, xi: FloatArray) -> Collapsed:
+def collapsed(prior: Prepared, standin: Standin, xi: FloatArray) -> Collapsed:
     """`sweep` at given xi, or its like for a full GP.
 
     Parameters
@@ -263,7 +263,9 @@ def moments(prior: BlockPrior, spread: Spread) -> tuple[FloatArray, FloatArray]:
 
 
 @equation("izmailov2016", "u4.1-Jhat-gradient")
-def gradients_at(prior: Prior, standin: Standin, xi: FloatArray, factor: FloatArray, weights: FloatArray) -> Gradients:
+def gradients_at(
+    prior: Prepared, standin: Standin, xi: FloatArray, factor: FloatArray, weights: FloatArray
+) -> Gradients:
     """Slope of J, xi held and q at its optimum, in variance, lengthscales, noise and Z: izmailov2016 (14) and (19).
 
     J is stationary in q there, so only its explicit dependence on the kernel counts. Time O(n m (m + d) + m^3).

@@ -88,6 +88,8 @@ class Settings:
     trace: bool = False
     checkpoint: str | os.PathLike[str] | None = None
     checkpoint_every: int = 1000
+    callback: Callable[[Progress], None] | None = None  # called after every step
+    score_every: int = 100  # steps between two hold-out scores
     mark: str = ""  # fingerprint of data and settings
 
 
@@ -358,9 +360,7 @@ def run_steps(
     settings: Settings,
     *,
     init_batches: Sequence[Batch] | None = None,
-    callback: Callable[[Progress], None] | None = None,
     score: Callable[[State], float] | None = None,
-    score_every: int = 100,
 ) -> Outcome:
     """Alternate local and global updates on batches, and steps of Adam on the prior: wenzel2019, section 4.3.
 
@@ -374,9 +374,7 @@ def run_steps(
     hyper, Z                 prior to start from, with q(u) = p(u)
     settings                 see `Settings`
     init_batches             batches that start the averages of the adaptive rate; None: the first ten of the source
-    callback : callable      called with a Progress after every step
     score : callable         hold-out score of a state; the run stops when its mean stands still
-    score_every : int        steps between two scores
 
     Raises
     ------
@@ -414,13 +412,13 @@ def run_steps(
         if settings.trace:
             run.elbos.append(estimate)
         change = run.change()
-        if score is not None and run.iteration % score_every == 0:
+        if score is not None and run.iteration % settings.score_every == 0:
             run.scores.append(score(run.state))
         if settings.checkpoint is not None and run.iteration % settings.checkpoint_every == 0:
             run.save()
-        if callback is not None:
+        if settings.callback is not None:
             now = run.state
-            callback(
+            settings.callback(
                 Progress(
                     run.iteration, settings.n_steps, run.rates[-1], estimate, change, now.kernel.hyper, replace(now)
                 )
@@ -433,7 +431,7 @@ def run_steps(
             if converged:
                 reason = f"mean change of mu and Sigma over {settings.window} steps below {settings.stop:g}"
                 break
-        if score is not None and run.iteration % score_every == 0 and converged_holdout(run.scores):
+        if score is not None and run.iteration % settings.score_every == 0 and converged_holdout(run.scores):
             converged, reason = True, "mean hold-out score stands still"
             break
     mean, cov = run.state.moments

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc_svi
 from fast.solve.natural import Moments
 from fast.solve.stopping import Falling, converged_holdout, converged_parameters, parameter_change
+from values_given import binary
 
 
 def smooth_data(n=600, d=2, seed=3):
@@ -49,7 +51,7 @@ OPTIONS = {
 def test_a_killed_run_continues_with_identical_results(tmp_path, case, killed_at):
     X, y = smooth_data()
     options = {"n_steps": 90, "batch_size": 40, "block_size": 16, "pool_size": 128, **OPTIONS[case]}
-    whole = x_gpc_svi.fit(X, y, *start(X), **options)
+    whole = x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, X, y, *start(X), **options))
     path = tmp_path / "run.npz"
 
     def kill(progress):
@@ -57,16 +59,23 @@ def test_a_killed_run_continues_with_identical_results(tmp_path, case, killed_at
             raise InterruptedRunError
 
     with pytest.raises(InterruptedRunError):
-        x_gpc_svi.fit(X, y, *start(X), **options, checkpoint=path, checkpoint_every=10, callback=kill)
+        x_gpc_svi.fit(
+            *binary(
+                x_gpc_svi.XGPCSteps, X, y, *start(X), **options, checkpoint=path, checkpoint_every=10, callback=kill
+            )
+        )
     resumed = []
     again = x_gpc_svi.fit(
-        X,
-        y,
-        *start(X),
-        **options,
-        checkpoint=path,
-        checkpoint_every=10,
-        callback=lambda progress: resumed.append(progress.iteration),
+        *binary(
+            x_gpc_svi.XGPCSteps,
+            X,
+            y,
+            *start(X),
+            **options,
+            checkpoint=path,
+            checkpoint_every=10,
+            callback=lambda progress: resumed.append(progress.iteration),
+        )
     )
     same(again, whole)
     assert resumed[0] == killed_at // 10 * 10 + 1
@@ -79,35 +88,40 @@ def test_memory_maps_and_blocks_give_the_results_of_arrays(tmp_path):
     X.tofile(tmp_path / "X.bin")
     mapped = np.memmap(tmp_path / "X.bin", dtype=np.float64, mode="r", shape=X.shape)
     options = {"n_steps": 60, "batch_size": 32, "block_size": 50, "pool_size": 200, "trace": True}
-    whole = x_gpc_svi.fit(X, y, *start(X), **options)
-    same(x_gpc_svi.fit(mapped, y, *start(X), **options), whole)
+    whole = x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, X, y, *start(X), **options))
+    same(x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, mapped, y, *start(X), **options)), whole)
     blocks = [(X[k : k + 50], y[k : k + 50]) for k in range(0, 600, 50)]
-    same(x_gpc_svi.fit(blocks, None, *start(X), **options), whole)
+    same(x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, blocks, None, *start(X), **options)), whole)
 
 
 def test_a_falling_change_of_the_parameters_ends_the_run_and_is_the_reason():
     X, y = smooth_data()
     changes = []
     got = x_gpc_svi.fit(
-        X,
-        y,
-        *start(X),
-        batches=[np.arange(600)] * 60,
-        rate=1.0,
-        stop=1e-3,
-        callback=lambda progress: changes.append(progress.change),
+        Data(X, y),
+        Prior(*start(X)),
+        x_gpc_svi.XGPCSteps(
+            batches=[np.arange(600)] * 60,
+            rate=1.0,
+            stop=1e-3,
+            callback=lambda progress: changes.append(progress.change),
+        ),
     )
     assert got.converged
     assert np.mean(changes[-5:]) < 1e-3 <= np.mean(changes[-6:-1])
     assert got.iterations < 60
-    never = x_gpc_svi.fit(X, y, *start(X), batches=[np.arange(600)] * 60, rate=1.0)
+    never = x_gpc_svi.fit(Data(X, y), Prior(*start(X)), x_gpc_svi.XGPCSteps(batches=[np.arange(600)] * 60, rate=1.0))
     assert never.iterations == 60
     assert not never.converged
 
 
 def test_holdout_scores_end_the_run_when_they_stand_still():
     X, y = smooth_data(1200)
-    got = x_gpc_svi.fit(X[:600], y[:600], *start(X), holdout=(X[600:], y[600:]), holdout_every=20, n_steps=4000)
+    got = x_gpc_svi.fit(
+        Data(X[:600], y[:600]),
+        Prior(*start(X)),
+        x_gpc_svi.XGPCSteps(holdout=(X[600:], y[600:]), holdout_every=20, n_steps=4000),
+    )
     assert got.converged
     scores = got.holdout_scores
     assert abs(scores[-5:].mean() - scores[-10:-5].mean()) < 1e-3
@@ -160,7 +174,11 @@ def test_only_a_long_and_deep_fall_counts_as_divergence():
 @pytest.mark.parametrize("learn", [("variance", "lengthscales", "noise"), ("Z",), ("noise",), ("lengthscales",)])
 def test_a_rate_that_diverges_is_reported_and_what_is_returned_is_finite(learn, learning_rate):
     X, y = smooth_data()
-    got = x_gpc_svi.fit(X, y, *start(X), learn=learn, learning_rate=learning_rate, n_steps=400, batch_size=20)
+    got = x_gpc_svi.fit(
+        Data(X, y),
+        Prior(*start(X)),
+        x_gpc_svi.XGPCSteps(learn=learn, learning_rate=learning_rate, n_steps=400, batch_size=20),
+    )
     assert got.diverged or np.isfinite(x_gpc_svi.bound(got, X, y))
     if learning_rate == 1e6 and learn != ("Z",):
         assert got.diverged
@@ -175,8 +193,10 @@ def test_a_rate_that_diverges_is_reported_and_what_is_returned_is_finite(learn, 
 def test_learning_raises_the_bound():
     X, y = smooth_data(2000)
     arguments = (0.3, np.full(2, 5.0), 0.5, 1e-4, X[:15])
-    held = x_gpc_svi.fit(X, y, *arguments, n_steps=600)
-    got = x_gpc_svi.fit(X, y, *arguments, n_steps=600, learn=("variance", "lengthscales", "noise"))
+    held = x_gpc_svi.fit(Data(X, y), Prior(*arguments), x_gpc_svi.XGPCSteps(n_steps=600))
+    got = x_gpc_svi.fit(
+        Data(X, y), Prior(*arguments), x_gpc_svi.XGPCSteps(n_steps=600, learn=("variance", "lengthscales", "noise"))
+    )
     assert not got.diverged
     assert x_gpc_svi.bound(got, X, y) > x_gpc_svi.bound(held, X, y) + 20.0
 
@@ -185,7 +205,7 @@ def test_more_inducing_points_than_data_and_batches_of_one_class_are_allowed():
     X, y = smooth_data(10)
     Z = np.random.default_rng(0).normal(size=(25, 2))
     lone = [np.flatnonzero(y == 1), np.flatnonzero(y == 0)]
-    got = x_gpc_svi.fit(X, y, 2.0, np.ones(2), 0.1, 1e-4, Z, batches=lone)
+    got = x_gpc_svi.fit(Data(X, y), Prior(2.0, np.ones(2), 0.1, 1e-4, Z), x_gpc_svi.XGPCSteps(batches=lone))
     assert np.isfinite(x_gpc_svi.bound(got, X, y))
 
 
@@ -228,11 +248,11 @@ def test_bad_settings_are_named(change, text):
         "Z": X4[:2] + 0.5,
     }
     with pytest.raises(ValueError, match=text):
-        x_gpc_svi.fit(**{**good, **change})
+        x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, **{**good, **change}))
 
 
 def test_bad_data_end_a_run_with_an_error_and_not_as_divergence():
     X, y = smooth_data()
     X[300] = np.inf
     with pytest.raises(ValueError, match="X: found a value that is not finite in row 300"):
-        x_gpc_svi.fit(X, y, *start(X), n_steps=50)
+        x_gpc_svi.fit(Data(X, y), Prior(*start(X)), x_gpc_svi.XGPCSteps(n_steps=50))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_type_hints
+
 from fast.core.values import Data, Prior
 
 _DATA, _PRIOR = ("X", "y"), ("variance", "lengthscales", "noise", "jitter", "Z")
@@ -11,6 +13,11 @@ _NAMED = ("shared", "smoothness")
 def model_values(model):
     """Data and prior of a model whose attributes are the fields of the two."""
     return _split(vars(model))[:2]
+
+
+def options_of(function):
+    """The class of the options that a method takes."""
+    return get_type_hints(function)["options"]
 
 
 def binary(options, *given, **named):

@@ -12,6 +12,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, dtrsm
 from scipy.linalg.lapack import dpotrf
 
+from fast.core.values import Data, Prior
 from fast.methods import vi_jj
 from fast.one_latent.quadratic_search import Alternation, prepare, stage_one, stage_two
 from validation.bench.measure import Row, best_of
@@ -23,7 +24,7 @@ def _state(n: int, m: int, d: int) -> Alternation:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((n, d))
     y = (rng.uniform(size=n) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
-    state = Alternation.start(prepare(X, y, 2.0, np.full(d, 2.0), 0.1, 1e-6, X[:m].copy()), vi_jj.Bound())
+    state = Alternation.start(prepare(Data(X, y), Prior(2.0, np.full(d, 2.0), 0.1, 1e-6, X[:m].copy())), vi_jj.Bound())
     stage_one(state, 2)
     return state
 
@@ -131,6 +132,7 @@ def exponents(*, repeats: int = 3) -> Iterable[Row]:
 _TRAIN = """
 import sys
 import numpy as np
+from fast.core.values import Data, Prior
 from fast.methods import vi_jj
 from fast.one_latent.quadratic_sweep import gradients_at
 
@@ -148,8 +150,8 @@ def look(value):
     global peak
     peak = max(peak, anonymous())
 
-found = vi_jj.fit(X, y, 2.0, np.full(d, 4.0), 0.1, 1e-6, Z, accelerate=False, max_iterations=2, memory_budget=0,
-                  callback=look)
+options = vi_jj.JJOptions(accelerate=False, max_iterations=2, memory_budget=0, callback=look)
+vi_jj.fit(Data(X, y), Prior(2.0, np.full(d, 4.0), 0.1, 1e-6, Z), options)
 look(0.0)
 print(peak - before)
 """

@@ -160,6 +160,7 @@ def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: 
 _TRAIN = """
 import sys
 import numpy as np
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc_svi
 
 def anonymous():
@@ -177,7 +178,8 @@ def look(progress):
         peak = max(peak, anonymous())
 
 Z = np.array(X[: 100])
-x_gpc_svi.fit(X, y, 2.0, np.full(d, 4.0), 0.1, 1e-6, Z, batch_size=1000, n_steps=n // 1000, stop=0, callback=look)
+options = x_gpc_svi.XGPCSteps(batch_size=1000, n_steps=n // 1000, stop=None, callback=look)
+x_gpc_svi.fit(Data(X, y), Prior(2.0, np.full(d, 4.0), 0.1, 1e-6, Z), options)
 print(peak - before)
 """
 

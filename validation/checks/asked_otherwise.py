@@ -128,9 +128,11 @@ for _method, _module in _ONE_CALL:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
     from fast.methods import x_gpc_svi
 
-    posterior = x_gpc_svi.fit(_X, _Y % 2, 1.3, np.array([0.9, 1.4]), 0.1, 1e-4, _Z, n_steps=5, batch_size=4)
+    prior, options = Prior(1.3, np.array([0.9, 1.4]), 0.1, 1e-4, _Z), x_gpc_svi.XGPCSteps(n_steps=5, batch_size=4)
+    posterior = x_gpc_svi.fit(Data(_X, _Y % 2), prior, options)
     whole = x_gpc_svi.predict(posterior, _X)
     parts = list(x_gpc_svi.predict_blocks(posterior, [_X[:5], _X[5:]], block_size=2))
     for name in ("latent_mean", "latent_var", "probabilities", "probability_mass"):
@@ -145,15 +147,20 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
     from fast.methods import epgpc_svi
 
     found = []
     for every in (1, 4):
-        run = epgpc_svi.fit(
-            _X, _Y % 2, 1.3, np.array([0.4, 0.5]), 0.1, 1e-9, _X, batch_size=5, n_steps=8,
-            learn=("variance", "lengthscales"), learning_rate=0.05, rebuild_every=every, trace=True,
-        )  # fmt: skip
-        found.append(run)
+        options = epgpc_svi.EPGPCSteps(
+            batch_size=5,
+            n_steps=8,
+            learn=("variance", "lengthscales"),
+            learning_rate=0.05,
+            rebuild_every=every,
+            trace=True,
+        )
+        found.append(epgpc_svi.fit(Data(_X, _Y % 2), Prior(1.3, np.array([0.4, 0.5]), 0.1, 1e-9, _X), options))
     why = (
         "projections onto u are unit vectors whatever the kernel: only jitter of 1e-9 and rounding times its condition"
     )

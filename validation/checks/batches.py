@@ -156,11 +156,13 @@ def _wrong_lengths() -> list[str]:
 
 def _epochs_by_default() -> int:
     """Steps of epgpc where nobody says how many."""
+    from fast.core.values import Data, Prior
     from fast.methods import epgpc_svi
 
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(8, 2)), np.arange(8) % 2
-    return int(epgpc_svi.fit(X, y, 1.0, [1.0, 1.0], 0.1, 1e-3, X[:3], batch_size=3).iterations)
+    prior = Prior(1.0, [1.0, 1.0], 0.1, 1e-3, X[:3])
+    return int(epgpc_svi.fit(Data(X, y), prior, epgpc_svi.EPGPCSteps(batch_size=3)).iterations)
 
 
 def _wrong_lists() -> int:

@@ -6,7 +6,6 @@ no fixed point knows is held against scipy's laws, integrals and dense algebra.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from itertools import product
 from typing import NamedTuple
@@ -389,7 +388,7 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
 )
 def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
     """Rates, batches, clusters, splits, the schedule and table 1."""
-    defaults = [inspect.signature(vi_jj.fit).parameters[name].default for name in ("n_upd", "n_fun")]
+    defaults = [vi_jj.DEFAULTS.n_upd, vi_jj.DEFAULTS.n_fun]
     yield held("schedule of algorithm 1", experiments.default_schedule(), defaults, "fast's defaults")
     asked = ("German", 800), ("svmguide", 30), ("other", 5000), ("svmguide1", 3000), ("magic", 20), ("a", 1260)
     sizes = [experiments.batch_size_rule(*each) for each in asked]

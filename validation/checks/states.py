@@ -124,7 +124,7 @@ def _run(method: str, path: Path, X: Array, y: Array, stop_at: int | None = None
     prior = (2.0, np.ones(2), 0.1, 1e-4)
     Z = half_circles()[0][:6]
     if method == "x-gpc-svi":
-        found = x_gpc_svi.fit(X, y, *prior, Z, **options)
+        found = x_gpc_svi.fit(Data(X, y), Prior(*prior, Z), x_gpc_svi.XGPCSteps(**options))
         return np.concatenate([[found.hyper.variance], found.inducing_mean])
     if method != "sep":
         options["epsilon"] = 0.001

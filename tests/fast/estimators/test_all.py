@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fast.core.values import Data, Prior
 from fast.estimators import EPGPClassifier, SVGPClassifier, XGPClassifier
 from fast.methods import epgpc, svgpc, x_gpc
 
@@ -47,7 +48,7 @@ def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, moons):
     Z = X[:15]
     model = cls(inducing_points=Z, variance=2.0, lengthscales=[0.8, 1.1], noise=0.1, jitter=1e-6, learn=()).fit(X, y)
     module = MODULES[cls]
-    posterior = module.fit(X, y, 2.0, np.array([0.8, 1.1]), 0.1, 1e-6, Z)
+    posterior = module.fit(Data(X, y), Prior(2.0, np.array([0.8, 1.1]), 0.1, 1e-6, Z))
     found = module.predict(posterior, X[:7])
     mean, var = model.latent_mean_and_variance(X[:7])
     # one and the same computation

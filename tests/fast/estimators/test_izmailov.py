@@ -7,9 +7,11 @@ import pytest
 from sklearn.datasets import make_moons
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fast.core.values import Data, Prior
 from fast.estimators import JJClassifier, JJFullClassifier, JJHybridClassifier, SVIClassifier, TaylorClassifier
 from fast.estimators._base import cluster_centres
 from fast.methods import svi, vi_jj, vi_taylor
+from values_given import options_of
 
 FITS = {
     JJClassifier: vi_jj.fit,
@@ -48,9 +50,9 @@ def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, moons):
     X, y = moons
     settings = {"variance": 2.0, "lengthscales": [0.8, 1.1], "noise": 0.1, "jitter": 1e-6}
     model = cls(inducing_points=X[:15], **settings, learn=(), smoothness=1.5, tol=1e-10, max_iter=500).fit(X, y)
-    posterior = FITS[cls](
-        X, y, 2.0, np.array([0.8, 1.1]), 0.1, 1e-6, X[:15], smoothness=1.5, tolerance=1e-10, max_iterations=500
-    )
+    prior = Prior(2.0, np.array([0.8, 1.1]), 0.1, 1e-6, X[:15], smoothness=1.5)
+    options = options_of(FITS[cls])(tolerance=1e-10, max_iterations=500)
+    posterior = FITS[cls](Data(X, y), prior, options)
     found = (vi_taylor if cls is TaylorClassifier else vi_jj).predict(posterior, X[:7])
     # one and the same computation
     np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from fast.core.inputs import hyper
+from fast.core.options import Storage
 from fast.kernel.kernels import entries_vjp, gram, matern, se_ard
 from fast.kernel.matern import correlation, matern_slope, matern_value
 from fast.methods import x_gpc
@@ -104,6 +105,6 @@ def test_smoothness_is_checked_and_priors_carry_it(make_problem):
         with pytest.raises(ValueError, match="smoothness: found"):
             x_gpc.prepare(*binary(x_gpc.XGPCOptions, **p, smoothness=wrong))
     prior = x_gpc.prepare(*binary(x_gpc.XGPCOptions, **p, smoothness=1.5))
-    lazy = prepare_blocks(**p, smoothness=1.5)
+    lazy = prepare_blocks(*binary(Storage, **p, smoothness=1.5))
     np.testing.assert_array_equal(prior.rows(0, 14), lazy.rows(0, 14))
     np.testing.assert_array_equal(prior.cond_var, lazy.cond_var)

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, log_ndtr
 
+from fast.core.options import Storage
 from fast.likelihood.quadratic_bounds import (
     LINKS,
     jaakkola_jordan,
@@ -18,6 +19,7 @@ from fast.methods.vi_jj import Bound
 from fast.methods.vi_taylor import Expanded
 from fast.one_latent.quadratic_search import initial_moments, prepare
 from fast.one_latent.quadratic_sweep import collapsed, evaluate, optimum, spread_of, sweep, unit_covariance
+from values_given import binary, model_values
 
 POINTS = [0.0, 1e-9, 1e-3, 0.5, 0.999, 1.0, 1.001, 5.0, 40.0, 800.0, 1e8]
 
@@ -115,7 +117,7 @@ def test_the_expansion_has_value_slope_and_curvature_of_the_log_likelihood(link)
 @pytest.mark.verifies("izmailov2016", "12", "13", "14", "17", "18", "19", route="dense algebra with explicit inverses")
 def test_the_collapsed_bound_and_its_q_are_those_of_the_printed_formulas(make_problem, dense_sparse, standin, rng):
     p = make_problem()
-    prior = prepare(**vars(p))
+    prior = prepare(*model_values(p))
     dense = dense_sparse(p.X, p.y, p.variance, p.lengthscales, p.noise, p.jitter, p.Z)
     xi = rng.normal(size=14)
     q = standin.at(prior.y_sign, xi)
@@ -156,7 +158,7 @@ def test_optimum_is_the_minimum_of_a_quadratic():
 def test_the_start_has_the_moments_of_a_unit_covariance(make_problem, dense_sparse):
     p = make_problem(m=4, jitter=1e-2)
     dense = dense_sparse(p.X, p.y, p.variance, p.lengthscales, p.noise, p.jitter, p.Z)
-    mean, var = initial_moments(prepare(**vars(p)))
+    mean, var = initial_moments(prepare(*model_values(p)))
     # an error of the mean is one of order one: it is 0
     np.testing.assert_array_equal(mean, 0.0)
     np.testing.assert_allclose(var, np.diag(dense.K_tilde + dense.kappa @ dense.kappa.T), rtol=1e-9)
@@ -169,7 +171,7 @@ def test_a_sweep_in_blocks_without_a_cache_is_the_sweep_in_one():
     p = (X, y, 2.0, np.array([1.0, 1.5, 2.0]), 0.1, 1e-6, X[:300])
     ends = []
     for settings in ({}, {"block_size": 64}, {"memory_budget": 0}):
-        prior = prepare(*p, **settings)
+        prior = prepare(*binary(Storage, *p, **settings))
         xi = np.empty(1300)
         first = sweep(prior, Bound(), xi, unit_covariance(prior))
         ends.append((sweep(prior, Bound(), xi, spread_of(first.end)).end.value, xi))

@@ -9,8 +9,10 @@ from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal, norm
 
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.values import Data, Prior
 from fast.methods import epgpc, epgpc_svi
 from fast.solve.adam import Packing
+from values_given import binary
 
 
 def arguments(p):
@@ -56,7 +58,7 @@ def sequential_ep(K, sign, sweeps=200):
 @pytest.mark.parametrize("full", [False, True])
 def test_the_fixed_point_is_that_of_sequential_ep_on_the_latent_values(make_problem, dense_kernel, dense_sparse, full):
     p = make_problem(n=8, m=3, full=full, jitter=1e-3)
-    found = epgpc.fit(*arguments(p), tolerance=1e-12)
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12))
     mean, var, log_z = sequential_ep(latent_prior(p, dense_kernel, dense_sparse), 2.0 * p.y - 1, sweeps=60)
     # explicit inverses of condition below 1e4; 60 sweeps contract below rounding
     np.testing.assert_allclose(found.latent_mean, mean, rtol=0, atol=1e-9)
@@ -68,7 +70,7 @@ def test_the_fixed_point_is_that_of_sequential_ep_on_the_latent_values(make_prob
 @pytest.mark.parametrize("full", [False, True])
 def test_one_datum_is_exact(label, full):
     Z = None if full else np.array([[0.4]])
-    found = epgpc.fit(np.zeros((1, 1)), np.array([label]), 2.0, np.ones(1), 0.5, 1e-3, Z)
+    found = epgpc.fit(Data(np.zeros((1, 1)), np.array([label])), Prior(2.0, np.ones(1), 0.5, 1e-3, Z))
     var = 2.5 + (1e-3 if full else 0.0)
     sign = 2 * label - 1
     moments = [
@@ -89,21 +91,25 @@ def test_log_z_is_near_the_orthant_probability(make_problem, dense_kernel, dense
     cov = sign @ latent_prior(p, dense_kernel, dense_sparse) @ sign + np.eye(n)
     truth = np.log(multivariate_normal.cdf(np.zeros(n), np.zeros(n), cov, abseps=1e-10, releps=1e-10))
     # EP is no bound; on three probit data it errs in the third digit of a nat
-    np.testing.assert_allclose(epgpc.fit(*arguments(p)).log_evidence, truth, rtol=0, atol=5e-3)
+    np.testing.assert_allclose(
+        epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p))).log_evidence, truth, rtol=0, atol=5e-3
+    )
 
 
 def test_data_that_do_not_speak_to_each_other_are_exact(make_problem):
     # far apart under a short lengthscale: f independent, log Z = n log(1/2)
     p = make_problem(n=6, full=True)
     p.X = 100.0 * np.arange(12.0).reshape(6, 2)
-    np.testing.assert_allclose(epgpc.fit(*arguments(p)).log_evidence, -6 * np.log(2), rtol=1e-13)
+    np.testing.assert_allclose(
+        epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p))).log_evidence, -6 * np.log(2), rtol=1e-13
+    )
 
 
 @pytest.mark.parametrize(("damping", "accelerate"), [(1.0, False), (0.4, False), (0.4, True)])
 def test_every_road_reaches_one_fixed_point(make_problem, damping, accelerate):
     p = make_problem(n=60, m=8, variance=10.0)
-    found = epgpc.fit(*arguments(p), damping=damping, accelerate=accelerate)
-    other = epgpc.fit(*arguments(p))
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), damping=damping, accelerate=accelerate))
+    other = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     assert found.converged
     assert found.n_improper == 0
     np.testing.assert_allclose(found.log_evidence, other.log_evidence, rtol=1e-12)  # stationary in the sites
@@ -113,9 +119,9 @@ def test_every_road_reaches_one_fixed_point(make_problem, damping, accelerate):
 def test_inducing_points_at_the_data_give_the_full_process(make_problem):
     p = make_problem(n=10, noise=0.2, jitter=0.0)
     p.lengthscales = p.lengthscales / 4  # K_XX well conditioned without jitter
-    whole = epgpc.fit(*(*arguments(p)[:6], None))
+    whole = epgpc.fit(*binary(epgpc.EPGPCOptions, *(*arguments(p)[:6], None)))
     p.Z = p.X.copy()
-    found = epgpc.fit(*arguments(p))
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     # f given u at the same inputs is u plus the noise: FITC is the full process. Condition of K_ZZ below 1e4
     np.testing.assert_allclose(found.log_evidence, whole.log_evidence, rtol=1e-10)
     np.testing.assert_allclose(found.latent_mean, whole.latent_mean, rtol=0, atol=1e-8)
@@ -125,7 +131,7 @@ def test_inducing_points_at_the_data_give_the_full_process(make_problem):
 
 def test_prediction_integrates_over_the_inducing_values(make_problem, dense_kernel, dense_sparse):
     p = make_problem(jitter=1e-4)
-    found = epgpc.fit(*arguments(p))
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     X_test = p.X[:3] + 0.3
     k = dense_kernel(X_test, p.Z, p.variance, p.lengthscales)
     kappa = k @ dense_sparse(*arguments(p)).inverse
@@ -142,7 +148,7 @@ def test_prediction_integrates_over_the_inducing_values(make_problem, dense_kern
 @pytest.mark.parametrize("full", [False, True])
 def test_gradients_are_differences_of_the_reconverged_log_z(make_problem, full):
     p = make_problem(n=12, m=3, full=full, jitter=1e-3)
-    got = epgpc.gradients(epgpc.fit(*arguments(p), tolerance=1e-12))
+    got = epgpc.gradients(epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12)))
 
     def slope(field, index, h=1e-5):
         values = []
@@ -151,7 +157,7 @@ def test_gradients_are_differences_of_the_reconverged_log_z(make_problem, full):
             moved = np.array(getattr(p, field), dtype=float)
             moved[index] += sign * h
             setattr(q, field, moved if moved.ndim else float(moved))
-            values.append(epgpc.fit(*arguments(q), tolerance=1e-12).log_evidence)
+            values.append(epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(q), tolerance=1e-12)).log_evidence)
         return (values[0] - values[1]) / (2 * h)
 
     # central differences: h^2 times a third derivative below 1e3, rounding 1e-14 / h
@@ -168,7 +174,7 @@ def test_gradients_are_differences_of_the_reconverged_log_z(make_problem, full):
 def test_extreme_variances_converge(make_problem, log_variance, full):
     scale = float(np.exp(log_variance))
     p = make_problem(n=40, m=6, variance=scale, noise=0.02 * scale, jitter=1e-4 * scale, full=full)
-    found = epgpc.fit(*arguments(p), max_iterations=2000)
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), max_iterations=2000))
     assert found.residual < 1e-8  # rounding of K / (posterior variance) may keep it from 1e-10
     assert found.n_improper == 0
     assert found.log_evidence <= 0
@@ -179,7 +185,7 @@ def test_saturated_labels_and_duplicates_and_more_inducing_points_than_data_are_
     p = make_problem(n=8, m=20, jitter=1e-3, variance=1000.0)
     p.X[4:] = p.X[:4]
     p.y[:] = 1
-    found = epgpc.fit(*arguments(p))
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     assert found.converged
     assert np.isfinite(epgpc.gradients(found).Z).all()
     np.testing.assert_allclose(found.site_precision[4:], found.site_precision[:4], rtol=1e-6)  # alike data, alike sites
@@ -188,31 +194,34 @@ def test_saturated_labels_and_duplicates_and_more_inducing_points_than_data_are_
 def test_data_out_of_reach_of_every_inducing_point_keep_their_own_half(make_problem):
     p = make_problem(n=6, m=3)
     p.X += 1e4
-    found = epgpc.fit(*arguments(p))
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     np.testing.assert_allclose(found.log_evidence, -6 * np.log(2), rtol=1e-13)
 
 
 def test_bad_input_is_refused_by_name(make_problem):
     p = make_problem()
     with pytest.raises(ValueError, match=r"damping: found 1\.5"):
-        epgpc.fit(*arguments(p), damping=1.5)
+        epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), damping=1.5))
     with pytest.raises(ValueError, match="damping: found 0"):
-        epgpc_svi.fit(*arguments(p), damping=0.0)
+        epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), damping=0.0))
     with pytest.raises(ValueError, match=r"batches\[0\]: found an empty batch"):
-        epgpc_svi.fit(*arguments(p), batches=[[]])
+        epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[]]))
     with pytest.raises(ValueError, match="Z: found None"):
-        epgpc_svi.fit(*(*arguments(p)[:6], None))
+        epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *(*arguments(p)[:6], None)))
     with pytest.raises(ValueError, match="expected at most 1"):
-        epgpc_svi.fit(*arguments(p), batches=[np.arange(3)], n_steps=2)
+        epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[np.arange(3)], n_steps=2))
     p.Z[1], p.jitter = p.Z[0], 0.0
     with pytest.raises(NotPositiveDefiniteError, match="K_ZZ"):
-        epgpc.fit(*arguments(p))
+        epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
 
 
 @pytest.mark.parametrize("memory_budget", [0, 2**30])
 def test_block_size_changes_nothing(make_problem, memory_budget):
     p = make_problem(n=700, m=6)
-    runs = [epgpc.fit(*arguments(p), block_size=size, memory_budget=memory_budget) for size in (64, 4096)]
+    runs = [
+        epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), block_size=size, memory_budget=memory_budget))
+        for size in (64, 4096)
+    ]
     # sums in another order
     np.testing.assert_allclose(runs[0].log_evidence, runs[1].log_evidence, rtol=1e-12)
     np.testing.assert_allclose(runs[0].inducing_mean, runs[1].inducing_mean, rtol=0, atol=1e-10)
@@ -220,16 +229,18 @@ def test_block_size_changes_nothing(make_problem, memory_budget):
 
 def test_mini_batches_reach_the_fixed_point_of_all_data(make_problem, tmp_path):
     p = make_problem(n=60, m=6)
-    batch = epgpc.fit(*arguments(p))
+    batch = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     lists = [np.arange(start, start + 15) for start in range(0, 60, 15)] * 25
     for site_file in (None, tmp_path / "sites"):
-        found = epgpc_svi.fit(*arguments(p), batches=lists, trace=True, site_file=site_file)
+        found = epgpc_svi.fit(
+            *binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=lists, trace=True, site_file=site_file)
+        )
         np.testing.assert_allclose(found.posterior.log_evidence, batch.log_evidence, rtol=1e-12)
         np.testing.assert_allclose(found.posterior.inducing_mean, batch.inducing_mean, rtol=0, atol=1e-9)
         assert found.posterior.residual < 1e-9
     # four batches of equal size: the mean of their estimates is log Z_EP
     np.testing.assert_allclose(found.trace[-4:].mean(), batch.log_evidence, rtol=1e-10)
-    drawn = epgpc_svi.fit(*arguments(p), batch_size=15, n_steps=200, stop=1e-9, seed=3)
+    drawn = epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), batch_size=15, n_steps=200, stop=1e-9, seed=3))
     assert drawn.converged
     assert drawn.iterations < 200
     np.testing.assert_allclose(drawn.posterior.log_evidence, batch.log_evidence, rtol=1e-10)
@@ -238,7 +249,9 @@ def test_mini_batches_reach_the_fixed_point_of_all_data(make_problem, tmp_path):
 @pytest.mark.parametrize("parallel", [True, False])
 def test_a_step_on_a_batch_refreshes_its_sites_and_no_other(make_problem, dense_sparse, parallel):
     p = make_problem(n=10, m=3, jitter=1e-3)
-    found = epgpc_svi.fit(*arguments(p), batches=[[0, 1, 2], [2, 5]], damping=0.7, parallel=parallel).posterior
+    found = epgpc_svi.fit(
+        *binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[0, 1, 2], [2, 5]], damping=0.7, parallel=parallel)
+    ).posterior
     prior = dense_sparse(*arguments(p))
     sign, tau, nu = 2.0 * p.y - 1, np.zeros(10), np.zeros(10)
     for batch in ([0, 1, 2], [2, 5]) if parallel else ([0], [1], [2], [2], [5]):
@@ -265,8 +278,8 @@ def test_a_step_on_a_batch_refreshes_its_sites_and_no_other(make_problem, dense_
 
 def test_a_site_refreshed_twice_in_order_counts_its_last_value(make_problem):
     p = make_problem(n=10, m=3)
-    one = epgpc_svi.fit(*arguments(p), batches=[[4, 1, 4]], parallel=False, trace=True)
-    other = epgpc_svi.fit(*arguments(p), batches=[[4], [1], [4]], parallel=False)
+    one = epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[4, 1, 4]], parallel=False, trace=True))
+    other = epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[4], [1], [4]], parallel=False))
     # rank-one updates against new factors
     np.testing.assert_allclose(one.posterior.site_precision, other.posterior.site_precision, rtol=0, atol=1e-12)
     np.testing.assert_allclose(one.posterior.log_evidence, other.posterior.log_evidence, rtol=1e-12)
@@ -275,16 +288,19 @@ def test_a_site_refreshed_twice_in_order_counts_its_last_value(make_problem):
 @pytest.mark.parametrize("rebuild_every", [1, 7])
 def test_learning_on_batches_raises_log_z_and_keeps_q_and_kernel_together(make_problem, rebuild_every):
     p = make_problem(n=120, m=6, variance=0.05)
-    before = epgpc.fit(*arguments(p)).log_evidence
+    before = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p))).log_evidence
     found = epgpc_svi.fit(
-        *arguments(p),
-        batch_size=40,
-        n_steps=300,
-        learn=("variance", "lengthscales", "noise", "Z"),
-        rebuild_every=rebuild_every,
+        *binary(
+            epgpc_svi.EPGPCSteps,
+            *arguments(p),
+            batch_size=40,
+            n_steps=300,
+            learn=("variance", "lengthscales", "noise", "Z"),
+            rebuild_every=rebuild_every,
+        )
     )
     assert not found.diverged
-    again = epgpc.fit(p.X, p.y, *found.hyper[:4], found.Z)
+    again = epgpc.fit(Data(p.X, p.y), Prior(*found.hyper[:4], found.Z))
     assert again.log_evidence > before + 1.0
     # sites trail the kernel by an epoch of small steps; log Z_EP is stationary in them
     np.testing.assert_allclose(found.posterior.log_evidence, again.log_evidence, rtol=0, atol=1e-2)
@@ -292,7 +308,7 @@ def test_learning_on_batches_raises_log_z_and_keeps_q_and_kernel_together(make_p
 
 def test_gradients_of_batches_average_to_that_of_log_z(make_problem):
     p = make_problem(n=30, m=4)
-    found = epgpc.fit(*arguments(p), tolerance=1e-12)
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12))
     packing = Packing(("variance", "lengthscales", "noise", "Z"), found.prior.hyper, p.Z)
     sites = np.stack([found.site_precision, found.site_shift])
     run = epgpc_svi.SiteRun(p.X, found.prior.y_sign, p.Z, found.prior.hyper, sites, 4096)
@@ -308,7 +324,11 @@ def test_gradients_of_batches_average_to_that_of_log_z(make_problem):
 def test_a_learning_rate_that_diverges_is_reported_with_a_finite_posterior(make_problem):
     p = make_problem(n=40, variance=0.01)  # far too small: the first step multiplies it by e^100
     p.y = (p.X[:, 0] > 0).astype(int)
-    found = epgpc_svi.fit(*arguments(p), batches=[np.arange(40)] * 5, learn=("variance",), learning_rate=100.0)
+    found = epgpc_svi.fit(
+        *binary(
+            epgpc_svi.EPGPCSteps, *arguments(p), batches=[np.arange(40)] * 5, learn=("variance",), learning_rate=100.0
+        )
+    )
     assert found.diverged
     assert "variance" in found.reason
     assert np.isfinite(found.posterior.log_evidence)
@@ -316,8 +336,8 @@ def test_a_learning_rate_that_diverges_is_reported_with_a_finite_posterior(make_
 
 def test_learning_ends_where_the_gradient_vanishes(make_problem):
     p = make_problem(n=60, m=5, noise=0.3, jitter=1e-4)
-    before = epgpc.fit(*arguments(p))
-    found, search = epgpc.fit_learning(*arguments(p), learn=("lengthscales", "noise"))
+    before = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
+    found, search = epgpc.fit_learning(*binary(epgpc.EPGPCLearning, *arguments(p), learn=("lengthscales", "noise")))
     assert search.converged
     assert found.log_evidence > before.log_evidence
     assert search.hyper.variance == p.variance
@@ -330,10 +350,12 @@ def test_learning_ends_where_the_gradient_vanishes(make_problem):
 def test_a_progress_callback_sees_every_sweep_and_step(make_problem):
     p = make_problem()
     seen = []
-    found = epgpc.fit(*arguments(p), callback=seen.append)
+    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), callback=seen.append))
     assert [state.iteration for state in seen] == list(range(1, found.iterations + 1))
     assert seen[-1].objective == found.log_evidence
     steps = []
-    epgpc_svi.fit(*arguments(p), batches=[[0], [1, 2]], callback=steps.append, trace=True)
+    epgpc_svi.fit(
+        *binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[0], [1, 2]], callback=steps.append, trace=True)
+    )
     assert [state.iteration for state in steps] == [1, 2]
     assert np.isfinite(steps[0].log_evidence)

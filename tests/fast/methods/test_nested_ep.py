@@ -5,6 +5,7 @@ import pytest
 from scipy.linalg import block_diag
 from scipy.stats import norm
 
+from fast.core.values import Data, Prior
 from fast.full_classes import couplings as class_couplings
 from fast.full_classes import nested_sites
 from fast.full_classes import prior as multiclass_prior
@@ -306,7 +307,7 @@ def test_two_classes_are_binary_probit_ep():
     X, y, *_ = toy(n=10, C=2)
     found = nested_ep.fit(X, y, 2, 1.3, [0.9, 1.1], 0.02, 1e-6, shared=True)
     # h = (f_1 - f_0)/sqrt 2 has the prior of one latent; Phi(h sqrt 2/sqrt 2)
-    binary = epgpc.fit(X, y, 1.3, np.array([0.9, 1.1]), 0.02, 1e-6)
+    binary = epgpc.fit(Data(X, y), Prior(1.3, np.array([0.9, 1.1]), 0.02, 1e-6))
     np.testing.assert_allclose(found.log_evidence, binary.log_evidence, rtol=1e-9)  # both to 1e-10
     h = (found.latent_mean[:, 1] - found.latent_mean[:, 0]) / np.sqrt(2.0)
     np.testing.assert_allclose(h, binary.latent_mean, rtol=0, atol=1e-8)

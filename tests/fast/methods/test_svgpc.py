@@ -10,7 +10,9 @@ from scipy.special import log_ndtr
 from scipy.stats import multivariate_normal, norm
 
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.values import Data, Prior
 from fast.methods import svgpc, svgpc_svi
+from values_given import binary
 
 
 def arguments(p):
@@ -59,7 +61,7 @@ def dense_bound(p, mu, Sigma, prior, terms=dense_terms):
 @pytest.mark.parametrize("full", [False, True])
 def test_the_bound_is_its_definition(make_problem, dense_kernel, dense_sparse, full):
     p = make_problem(n=10, m=4, full=full, jitter=1e-4)
-    found = svgpc.fit(*arguments(p))
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     assert found.converged
     prior = prior_of(p, dense_kernel, dense_sparse)
     # quad to 1e-13, explicit inverses of condition below 1e5
@@ -71,7 +73,7 @@ def test_the_bound_is_its_definition(make_problem, dense_kernel, dense_sparse, f
 @pytest.mark.parametrize("full", [False, True])
 def test_no_gaussian_has_a_higher_bound(make_problem, dense_kernel, dense_sparse, full):
     p = make_problem(n=5, m=2, full=full, jitter=1e-2)
-    found = svgpc.fit(*arguments(p))
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     prior = prior_of(p, dense_kernel, dense_sparse)
     m = found.inducing_mean.size
     lower = np.tril_indices(m)
@@ -95,16 +97,18 @@ def test_the_bound_is_below_the_truth_and_meets_it_where_the_prior_has_no_varian
     ) * np.eye(3)
     sign = np.diag(2.0 * p.y - 1.0)
     truth = np.log(multivariate_normal.cdf(np.zeros(3), np.zeros(3), sign @ K @ sign + np.eye(3), abseps=1e-10))
-    found = svgpc.fit(*arguments(p))
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     assert found.elbo < truth
     assert found.elbo > truth - 0.5
     p.variance, p.noise, p.jitter = 1e-9, 0.0, 1e-12
     # the bound misses log Z by a term of the order of the variance
-    np.testing.assert_allclose(svgpc.fit(*arguments(p)).elbo, -3 * np.log(2), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p))).elbo, -3 * np.log(2), rtol=0, atol=1e-8
+    )
 
 
 def test_one_datum_is_a_two_parameter_problem():
-    found = svgpc.fit(np.zeros((1, 1)), np.array([1]), 2.0, np.ones(1), 0.5, 0.0)
+    found = svgpc.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(2.0, np.ones(1), 0.5, 0.0))
 
     def negative(theta):
         m, v = theta[0], np.exp(theta[1])
@@ -119,7 +123,10 @@ def test_one_datum_is_a_two_parameter_problem():
 @pytest.mark.parametrize("accelerate", [True, False])
 def test_both_roads_reach_one_fixed_point_and_the_bound_never_falls(make_problem, accelerate):
     p = make_problem(n=60, m=8, variance=20.0)
-    found, other = svgpc.fit(*arguments(p), accelerate=accelerate), svgpc.fit(*arguments(p))
+    found, other = (
+        svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), accelerate=accelerate)),
+        svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p))),
+    )
     assert found.converged
     assert (np.diff(found.trace) >= -1e-11).all()  # rounding of a sum of 60 terms of size ten
     np.testing.assert_allclose(found.inducing_mean, other.inducing_mean, rtol=0, atol=1e-8)
@@ -129,9 +136,9 @@ def test_both_roads_reach_one_fixed_point_and_the_bound_never_falls(make_problem
 def test_inducing_points_at_the_data_give_the_full_process(make_problem, full):
     p = make_problem(n=12, noise=0.0, jitter=1e-5)
     p.Z = None if full else p.X.copy()
-    found = svgpc.fit(*arguments(p))
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     p.Z, p.noise = None, 0.0
-    whole = svgpc.fit(*arguments(p))
+    whole = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     # jitter on K_ZZ and not on K_XX leaves 1e-5 of variance a datum in the sparse bound
     np.testing.assert_allclose(found.elbo, whole.elbo, rtol=0, atol=3e-4)
 
@@ -139,7 +146,7 @@ def test_inducing_points_at_the_data_give_the_full_process(make_problem, full):
 def test_prediction_is_the_dense_formula(make_problem, dense_kernel, dense_sparse):
     for full in (False, True):
         p = make_problem(full=full, jitter=1e-4)
-        found = svgpc.fit(*arguments(p))
+        found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
         X_test = p.X[:4] + 0.3
         got = svgpc.predict(found, X_test)
         K, _, _ = prior_of(p, dense_kernel, dense_sparse)
@@ -175,8 +182,10 @@ def numeric_gradients(p, value):
 @pytest.mark.parametrize("full", [False, True])
 def test_gradients_are_differences_of_the_reconverged_bound(make_problem, full):
     p = make_problem(n=12, m=3, full=full, jitter=1e-3)
-    got = svgpc.gradients(svgpc.fit(*arguments(p), tolerance=1e-12))
-    variance, lengthscales, noise, Z = numeric_gradients(p, lambda q: svgpc.fit(*arguments(q), tolerance=1e-12).elbo)
+    got = svgpc.gradients(svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), tolerance=1e-12)))
+    variance, lengthscales, noise, Z = numeric_gradients(
+        p, lambda q: svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(q), tolerance=1e-12)).elbo
+    )
     # central differences: h^2 times a third derivative below 1e3, rounding 1e-14 / h
     np.testing.assert_allclose(got.variance, variance, rtol=1e-6)
     np.testing.assert_allclose(got.lengthscales, lengthscales, rtol=1e-6)
@@ -190,7 +199,7 @@ def test_gradients_are_differences_of_the_reconverged_bound(make_problem, full):
 def test_extreme_variances_converge_to_a_finite_bound(make_problem, log_variance, full):
     scale = float(np.exp(log_variance))
     p = make_problem(n=40, m=6, variance=scale, noise=0.02 * scale, jitter=1e-4 * scale, full=full)
-    found = svgpc.fit(*arguments(p), max_iterations=2000)
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), max_iterations=2000))
     assert found.residual < 1e-8  # rounding of K / (posterior variance) may keep it from 1e-10 at e^8
     assert np.isfinite(found.elbo)
     assert found.elbo <= 0
@@ -202,7 +211,7 @@ def test_saturated_labels_and_duplicates_and_more_inducing_points_than_data_are_
     p.X[4:] = p.X[:4]
     p.y[:] = 1
     p.variance = 1000.0
-    found = svgpc.fit(*arguments(p))
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     assert found.converged
     assert np.isfinite(svgpc.gradients(found).Z).all()
     assert (found.latent_mean > 0).all()
@@ -212,13 +221,16 @@ def test_inducing_points_that_coincide_are_refused_by_name(make_problem):
     p = make_problem(jitter=0.0)
     p.Z[1] = p.Z[0]
     with pytest.raises(NotPositiveDefiniteError, match="K_ZZ"):
-        svgpc.fit(*arguments(p))
+        svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
 
 
 @pytest.mark.parametrize("memory_budget", [0, 2**30])
 def test_block_size_changes_nothing(make_problem, memory_budget):
     p = make_problem(n=700, m=6)
-    runs = [svgpc.fit(*arguments(p), block_size=size, memory_budget=memory_budget) for size in (64, 4096)]
+    runs = [
+        svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), block_size=size, memory_budget=memory_budget))
+        for size in (64, 4096)
+    ]
     # sums in another order
     np.testing.assert_allclose(runs[0].elbo, runs[1].elbo, rtol=1e-12)
     np.testing.assert_allclose(runs[0].inducing_mean, runs[1].inducing_mean, rtol=0, atol=1e-10)
@@ -228,18 +240,20 @@ def test_block_size_changes_nothing(make_problem, memory_budget):
 
 def test_a_memmap_is_read_in_blocks(make_problem, tmp_path):
     p = make_problem(n=300, m=6)
-    plain = svgpc.fit(*arguments(p))
+    plain = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     kept = np.memmap(tmp_path / "X", np.float64, "w+", shape=p.X.shape)
     kept[:] = p.X
     p.X = kept
-    found = svgpc.fit(*arguments(p), memory_budget=0, block_size=64)
+    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), memory_budget=0, block_size=64))
     np.testing.assert_allclose(found.elbo, plain.elbo, rtol=1e-12)
 
 
 def test_learning_ends_where_the_gradient_vanishes(make_problem):
     p = make_problem(n=60, m=5, noise=0.3, jitter=1e-4)
-    before = svgpc.fit(*arguments(p))
-    found, search = svgpc.fit_learning(*arguments(p), learn=("variance", "lengthscales", "Z"))
+    before = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    found, search = svgpc.fit_learning(
+        *binary(svgpc.SVGPCLearning, *arguments(p), learn=("variance", "lengthscales", "Z"))
+    )
     assert search.converged
     assert found.elbo > before.elbo
     assert search.hyper.noise == 0.3
@@ -279,7 +293,7 @@ def test_mini_batch_steps_are_natural_gradients_in_expectation_parameters(make_p
     p = make_problem(n=20, m=4, jitter=1e-3)
     rng = np.random.default_rng(5)
     batches = [rng.choice(20, size=6, replace=False) for _ in range(12)]
-    found = svgpc_svi.fit(*arguments(p), batches=batches, rate=0.2)
+    found = svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=batches, rate=0.2))
     mu, Sigma = dense_steps(p, batches, 0.2, dense_kernel, dense_sparse)
     # Gauss-Hermite with 120 nodes to 1e-10 at these variances, explicit inverses of condition below 1e4
     np.testing.assert_allclose(found.inducing_mean, mu, rtol=0, atol=1e-8)
@@ -288,8 +302,10 @@ def test_mini_batch_steps_are_natural_gradients_in_expectation_parameters(make_p
 
 def test_all_data_as_one_batch_meet_the_batch_fit(make_problem):
     p = make_problem(n=40, m=5)
-    batch = svgpc.fit(*arguments(p))
-    found = svgpc_svi.fit(*arguments(p), batches=[np.arange(40)] * 60, rate=1.0, trace=True)
+    batch = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    found = svgpc_svi.fit(
+        *binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.arange(40)] * 60, rate=1.0, trace=True)
+    )
     np.testing.assert_allclose(found.inducing_mean, batch.inducing_mean, rtol=0, atol=1e-8)
     # the estimate over all data is the bound
     np.testing.assert_allclose(found.trace[-1], batch.elbo, rtol=1e-11)
@@ -300,9 +316,17 @@ def test_all_data_as_one_batch_meet_the_batch_fit(make_problem):
 
 def test_learning_on_batches_raises_the_bound(make_problem):
     p = make_problem(n=120, m=6, variance=0.05)
-    before = svgpc.fit(*arguments(p)).elbo
+    before = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p))).elbo
     found = svgpc_svi.fit(
-        *arguments(p), batch_size=40, n_steps=400, rate=0.3, learn=("variance", "lengthscales", "noise", "Z"), stop=0
+        *binary(
+            svgpc_svi.SVGPCSteps,
+            *arguments(p),
+            batch_size=40,
+            n_steps=400,
+            rate=0.3,
+            learn=("variance", "lengthscales", "noise", "Z"),
+            stop=0,
+        )
     )
     assert not found.diverged
     assert svgpc_svi.bound(found, p.X, p.y) > before + 1.0
@@ -311,20 +335,31 @@ def test_learning_on_batches_raises_the_bound(make_problem):
 def test_bad_batches_are_refused_by_name(make_problem):
     p = make_problem()
     with pytest.raises(ValueError, match=r"batches\[1\]: found an empty batch"):
-        svgpc_svi.fit(*arguments(p), batches=[np.arange(3), np.arange(0)])
+        svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.arange(3), np.arange(0)]))
     with pytest.raises(ValueError, match="n_steps: found 3, expected at most 1"):
-        svgpc_svi.fit(*arguments(p), batches=[np.arange(3)], n_steps=3)
+        svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.arange(3)], n_steps=3))
     with pytest.raises(ValueError, match="noise: found 0"):
-        svgpc_svi.fit(*(*arguments(p)[:4], 0.0, 1e-6, p.Z), batches=[np.arange(3)], learn=("noise",))
+        svgpc_svi.fit(
+            *binary(
+                svgpc_svi.SVGPCSteps, *(*arguments(p)[:4], 0.0, 1e-6, p.Z), batches=[np.arange(3)], learn=("noise",)
+            )
+        )
     with pytest.raises(ValueError, match="Z: found None"):
-        svgpc_svi.fit(*(*arguments(p)[:6], None))
+        svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *(*arguments(p)[:6], None)))
 
 
 def test_a_learning_rate_that_diverges_is_reported(make_problem):
     p = make_problem(n=40, variance=0.01)  # far too small: the first step multiplies it by e^100
     p.y = (p.X[:, 0] > 0).astype(int)
     found = svgpc_svi.fit(
-        *arguments(p), batches=[np.arange(40)] * 5, rate=1.0, learn=("variance",), learning_rate=100.0
+        *binary(
+            svgpc_svi.SVGPCSteps,
+            *arguments(p),
+            batches=[np.arange(40)] * 5,
+            rate=1.0,
+            learn=("variance",),
+            learning_rate=100.0,
+        )
     )
     assert found.diverged
     assert found.reason
@@ -333,5 +368,5 @@ def test_a_learning_rate_that_diverges_is_reported(make_problem):
 
 def test_a_batch_of_one_class_is_served(make_problem):
     p = make_problem(n=30)
-    found = svgpc_svi.fit(*arguments(p), batches=[np.flatnonzero(p.y == 1)] * 5)
+    found = svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.flatnonzero(p.y == 1)] * 5))
     assert np.isfinite(found.inducing_cov).all()

@@ -6,12 +6,14 @@ import pytest
 from scipy.optimize import minimize
 
 from fast.core.inputs import hyper
+from fast.core.values import Data, Prior
 from fast.likelihood.logit import LOGIT_ERROR, expected_log_logit
 from fast.methods import svi, vi_jj
 from fast.methods.svi import EXPECTED
 from fast.one_latent.explicit_q import batch_bound, covariance_from_factor
 from fast.one_latent.stochastic import Kernel
 from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
+from values_given import binary, model_values
 
 
 @pytest.mark.parametrize("mean", [-300.0, -4.0, 0.0, 0.7, 30.0])
@@ -124,7 +126,7 @@ def test_ada_delta_takes_zeilers_steps(rng):
 def test_listed_batches_are_followed_step_by_step(make_problem, rng):
     p = make_problem(n=20, m=3)
     batches = [rng.integers(0, 20, 6) for _ in range(4)]
-    run = svi.fit_stochastic(**vars(p), batches=batches, learn=("variance",))
+    run = svi.fit_stochastic(*model_values(p), svi.SVISteps(batches=batches, learn=("variance",)))
     y = np.where(p.y == 1, 1.0, -1.0)
     vector, E_g, E_s = np.concatenate([np.zeros(3), np.eye(3)[np.tril_indices(3)], [np.log(p.variance)]]), 0.0, 0.0
     for batch in batches:
@@ -149,7 +151,7 @@ def test_listed_batches_are_followed_step_by_step(make_problem, rng):
 @pytest.mark.verifies("izmailov2016", "u5.1-lbfgs-elbo", route="SciPy on the bound over mu and C")
 def test_the_batch_maximum_is_the_maximum_over_q(make_problem, link):
     p = make_problem(m=3)
-    found, _ = svi.fit(**vars(p), likelihood=link)
+    found, _ = svi.fit(*model_values(p), svi.SVIOptions(likelihood=link))
     y = np.where(p.y == 1, 1.0, -1.0)
     kernel = Kernel(hyper(p.variance, p.lengthscales, p.noise, p.jitter, 2), p.Z)
     lower = np.tril_indices(3)
@@ -174,22 +176,22 @@ def test_the_batch_maximum_is_the_maximum_over_q(make_problem, link):
 def test_the_bound_of_jaakkola_and_jordan_lies_below(make_problem, full):
     for log_variance in (-3.0, 0.5, 4.0):
         p = vars(make_problem(variance=np.exp(log_variance), full=full))
-        assert vi_jj.fit(**p).elbo <= svi.fit(**p)[0].elbo + 1e-12
+        assert vi_jj.fit(*binary(vi_jj.JJOptions, **p)).elbo <= svi.fit(*binary(svi.SVIOptions, **p))[0].elbo + 1e-12
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_learning_ends_at_a_stationary_point(make_problem, full):
     p = vars(make_problem(n=40, m=4, noise=0.1, full=full))
-    found, learned = svi.fit(**p, learn=("variance",), tolerance=1e-9)
+    found, learned = svi.fit(*binary(svi.SVIOptions, **p, learn=("variance",), tolerance=1e-9))
     slope = svi.gradients(found).variance * learned.variance
     assert abs(slope) < 1e-3  # L-BFGS-B on 15 parameters
-    assert found.elbo > svi.fit(**p)[0].elbo - 1e-9
+    assert found.elbo > svi.fit(*binary(svi.SVIOptions, **p))[0].elbo - 1e-9
 
 
 def test_steps_come_near_the_maximum_and_predictions_follow(make_problem, rng):
     p = vars(make_problem(n=60, m=4, jitter=1e-3))
-    run = svi.fit_stochastic(**p, batch_size=60, n_steps=1500)
-    best, _ = svi.fit(**p)
+    run = svi.fit_stochastic(*binary(svi.SVISteps, **p, batch_size=60, n_steps=1500))
+    best, _ = svi.fit(*binary(svi.SVIOptions, **p))
     total = svi.bound(run, p["X"], p["y"])
     assert total < best.elbo + 1e-9
     assert total > best.elbo - 0.5  # AdaDelta's steps do not vanish
@@ -203,13 +205,15 @@ def test_steps_come_near_the_maximum_and_predictions_follow(make_problem, rng):
 def test_saturated_and_refused(make_problem):
     p = vars(make_problem())
     with pytest.raises(ValueError, match="Z: found None"):
-        svi.fit_stochastic(**{**p, "Z": None})
+        svi.fit_stochastic(*binary(svi.SVISteps, **{**p, "Z": None}))
     with pytest.raises(ValueError, match="likelihood: found 'softmax'"):
-        svi.fit(**p, likelihood="softmax")
+        svi.fit(*binary(svi.SVIOptions, **p, likelihood="softmax"))
     with pytest.raises(ValueError, match="learn: found 'Z'"):
-        svi.fit(**p, learn=("Z",))
+        svi.fit(*binary(svi.SVIOptions, **p, learn=("Z",)))
     X = np.linspace(-1, 1, 12)[:, None]
-    found, _ = svi.fit(X, (X[:, 0] > 0).astype(int), 1e8, np.ones(1), 0.0, 1.0, X[::2], tolerance=1e-6)
+    found, _ = svi.fit(
+        Data(X, (X[:, 0] > 0).astype(int)), Prior(1e8, np.ones(1), 0.0, 1.0, X[::2]), svi.SVIOptions(tolerance=1e-6)
+    )
     assert np.isfinite(found.elbo)
     far = expected_log_logit(np.ones(2), np.array([-800.0, 800.0]), np.array([1e-3, 1e-3]))
     np.testing.assert_allclose(far.value, [-800.0, 0.0], rtol=1e-12, atol=1e-300)

@@ -5,11 +5,13 @@ import pytest
 from scipy.optimize import minimize
 
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.options import Storage
+from fast.core.values import Data, Prior
 from fast.likelihood.quadratic_bounds import jaakkola_jordan, jj_local
 from fast.methods import vi_jj, x_gpc
 from fast.one_latent.quadratic_search import Alternation, initial_moments, prepare, stage_one, stage_two
 from fast.one_latent.quadratic_sweep import evaluate, gradients_at
-from values_given import binary
+from values_given import binary, model_values, options_of
 
 FITS = (vi_jj.fit, vi_jj.fit_full, vi_jj.fit_hybrid)
 
@@ -38,7 +40,7 @@ def test_at_the_fixed_point_the_bound_is_the_polya_gamma_bound(make_problem, ful
     p = vars(make_problem(variance=np.exp(log_variance), full=full))
     other = x_gpc.fit(*binary(x_gpc.XGPCOptions, **p))
     for fit in FITS:
-        found = fit(**p)
+        found = fit(*binary(options_of(fit), **p))
         assert found.converged
         # two fixed points at 1e-10, the bound stationary there
         np.testing.assert_allclose(found.elbo, other.elbo, rtol=1e-12)
@@ -51,7 +53,7 @@ def test_at_the_fixed_point_the_bound_is_the_polya_gamma_bound(make_problem, ful
 def test_the_fixed_point_is_the_maximum_of_the_definition(make_problem, dense_sparse, rng):
     p = make_problem()
     dense = dense_sparse(p.X, p.y, p.variance, p.lengthscales, p.noise, p.jitter, p.Z)
-    found = vi_jj.fit(**vars(p))
+    found = vi_jj.fit(*model_values(p))
     mu, Sigma = found.inducing_mean, found.inducing_cov
     best = dense_bound(p, dense, found.xi, mu, Sigma)
     np.testing.assert_allclose(found.elbo, best, rtol=1e-10)
@@ -75,9 +77,9 @@ def test_slopes_of_the_collapsed_bound(make_problem, full, smoothness, rng):
     xi = 0.2 + rng.random(12)
 
     def value(local=xi, **changed):
-        return evaluate(prepare(**{**p, **changed}), vi_jj.Bound(), local).elbo
+        return evaluate(prepare(*binary(Storage, **{**p, **changed})), vi_jj.Bound(), local).elbo
 
-    prior = prepare(**p)
+    prior = prepare(*binary(Storage, **p))
     at = evaluate(prior, vi_jj.Bound(), xi)
     got = gradients_at(prior, vi_jj.Bound(), xi, at.factor, at.weights)
     h = 1e-4
@@ -115,7 +117,7 @@ def test_stage_one_is_the_printed_update(make_problem, dense_sparse):
         lam = np.tanh(xi / 2) / (4 * xi)
         Sigma = np.linalg.inv(2 * dense.kappa.T @ np.diag(lam) @ dense.kappa + dense.inverse)
         mu = 0.5 * Sigma @ dense.kappa.T @ y
-    prior = prepare(**vars(p))
+    prior = prepare(*model_values(p))
     state = Alternation.start(prior, vi_jj.Bound())
     end = stage_one(state, 3)
     np.testing.assert_allclose(state.xi, xi, rtol=1e-9)
@@ -126,7 +128,7 @@ def test_stage_one_is_the_printed_update(make_problem, dense_sparse):
 @pytest.mark.parametrize("full", [False, True])
 def test_mu_and_sigma_are_carried_to_another_kernel(make_problem, dense_sparse, full):
     p = make_problem(m=4, jitter=1e-2, full=full)
-    state = Alternation.start(prepare(**vars(p)), vi_jj.Bound())
+    state = Alternation.start(prepare(*model_values(p)), vi_jj.Bound())
     stage_one(state, 2)
     if full:
         mean, var = state._moments
@@ -136,7 +138,9 @@ def test_mu_and_sigma_are_carried_to_another_kernel(make_problem, dense_sparse, 
         mu, Sigma = L @ end.weights, L @ np.linalg.inv(end.factor @ end.factor.T) @ L.T
         dense = dense_sparse(p.X, p.y, 2 * p.variance, 1.3 * p.lengthscales, p.noise, p.jitter, p.Z)
         expected = np.sqrt((dense.kappa @ mu) ** 2 + np.diag(dense.K_tilde + dense.kappa @ Sigma @ dense.kappa.T))
-    state.move(prepare(**{**vars(p), "variance": 2 * p.variance, "lengthscales": 1.3 * p.lengthscales}))
+    state.move(
+        prepare(*binary(Storage, **{**vars(p), "variance": 2 * p.variance, "lengthscales": 1.3 * p.lengthscales}))
+    )
     state.update()
     np.testing.assert_allclose(state.xi, expected, rtol=1e-9)
 
@@ -144,7 +148,7 @@ def test_mu_and_sigma_are_carried_to_another_kernel(make_problem, dense_sparse, 
 @pytest.mark.verifies("izmailov2016", "alg1-stage2", route="SciPy on the dense bound")
 def test_stage_two_climbs_the_collapsed_bound_at_held_xi(make_problem):
     p = make_problem()
-    state = Alternation.start(prepare(**vars(p)), vi_jj.Bound())
+    state = Alternation.start(prepare(*model_values(p)), vi_jj.Bound())
     before = stage_one(state, 3).value
     xi = state.xi.copy()
     stage = stage_two(state, ("variance", "lengthscales"), 200)
@@ -152,7 +156,7 @@ def test_stage_two_climbs_the_collapsed_bound_at_held_xi(make_problem):
 
     def value(logs):
         changed = {"variance": np.exp(logs[0]), "lengthscales": np.exp(logs[1:])}
-        return -evaluate(prepare(**{**vars(p), **changed}), vi_jj.Bound(), xi).elbo
+        return -evaluate(prepare(*binary(Storage, **{**vars(p), **changed})), vi_jj.Bound(), xi).elbo
 
     start = np.log([p.variance, *p.lengthscales])
     other = minimize(value, start, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-12, "maxiter": 4000})
@@ -167,31 +171,35 @@ def test_stage_two_climbs_the_collapsed_bound_at_held_xi(make_problem):
 @pytest.mark.parametrize("fit", FITS)
 def test_learning_ends_where_the_bound_of_x_gpc_has_its_maximum(make_problem, fit):
     p = vars(make_problem(n=60, m=8, noise=0.1))
-    found = fit(**p, learn=("variance", "lengthscales"), tolerance=1e-6)
+    found = fit(*binary(options_of(fit), **p, learn=("variance", "lengthscales"), tolerance=1e-6))
     other, _ = x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, **p, learn=("variance", "lengthscales")))
     # Algorithm 1 stops on relative changes of 1e-6 an iteration, hundreds of which may be left
     np.testing.assert_allclose(found.elbo, other.elbo, rtol=5e-4)
     assert found.converged
     with pytest.raises(ValueError, match="learn: found 'Z'"):
-        fit(**p, learn=("Z",))
+        fit(*binary(options_of(fit), **p, learn=("Z",)))
 
 
 def test_updates_never_lower_the_bound_and_a_joint_stage_two_neither(make_problem):
     p = vars(make_problem(n=40, m=6, variance=80.0))
-    plain = vi_jj.fit(**p, accelerate=False)
+    plain = vi_jj.fit(*binary(vi_jj.JJOptions, **p, accelerate=False))
     assert plain.converged
     assert np.diff(plain.trace).min() > -1e-12  # rounding of a sum of 40 terms
-    hybrid = vi_jj.fit_hybrid(**p, learn=("variance", "lengthscales"), tolerance=1e-6, max_iterations=40)
+    hybrid = vi_jj.fit_hybrid(
+        *binary(vi_jj.JJHybridOptions, **p, learn=("variance", "lengthscales"), tolerance=1e-6, max_iterations=40)
+    )
     assert np.diff(hybrid.trace).min() > -1e-11
     # plain and mixed updates end at one point
-    np.testing.assert_allclose(plain.xi, vi_jj.fit(**p).xi, rtol=1e-8)
+    np.testing.assert_allclose(plain.xi, vi_jj.fit(*binary(vi_jj.JJOptions, **p)).xi, rtol=1e-8)
 
 
 def test_a_start_at_zero_is_left(make_problem):
     p = vars(make_problem())
-    expected = vi_jj.fit(**p)
+    expected = vi_jj.fit(*binary(vi_jj.JJOptions, **p))
     for fit in FITS:
-        np.testing.assert_allclose(fit(**p, initial_xi=np.zeros(14)).xi, expected.xi, rtol=1e-8)
+        np.testing.assert_allclose(
+            fit(*binary(options_of(fit), **p, initial_xi=np.zeros(14))).xi, expected.xi, rtol=1e-8
+        )
 
 
 @pytest.mark.parametrize("fit", FITS)
@@ -199,18 +207,20 @@ def test_extremes_neither_overflow_nor_pass_silently(fit, rng):
     X = np.linspace(-1, 1, 12)[:, None]
     y = (X[:, 0] > 0).astype(int)
     # separable data under a huge variance: latent values beyond 700
-    found = fit(X, y, 1e8, np.ones(1), 0.0, 1e-2, X[::2], tolerance=1e-7, max_iterations=30)
+    found = fit(
+        Data(X, y), Prior(1e8, np.ones(1), 0.0, 1e-2, X[::2]), options_of(fit)(tolerance=1e-7, max_iterations=30)
+    )
     assert np.isfinite(found.elbo)
     assert found.elbo <= 0.0
     assert np.isfinite(found.xi).all()
-    square = fit(X, y, 2.0, np.full(1, 0.2), 0.0, 1e-6, X)  # m = n
-    whole = fit(X, y, 2.0, np.full(1, 0.2), 1e-6, 0.0, None)
+    square = fit(Data(X, y), Prior(2.0, np.full(1, 0.2), 0.0, 1e-6, X))  # m = n
+    whole = fit(Data(X, y), Prior(2.0, np.full(1, 0.2), 1e-6, 0.0, None))
     # Z = X with jitter in K_ZZ against jitter as noise: they differ by the order of the jitter
     np.testing.assert_allclose(square.elbo, whole.elbo, rtol=1e-4)
     with pytest.raises(NotPositiveDefiniteError, match="raise jitter or remove duplicate rows of Z"):
-        fit(X, y, 2.0, np.ones(1), 0.0, 0.0, np.concatenate([X[:3], X[:3]]))
-    doubled = fit(X, y, 2.0, np.ones(1), 0.0, 1e-6, np.concatenate([X[:3], X[:3]]))
-    np.testing.assert_allclose(doubled.elbo, fit(X, y, 2.0, np.ones(1), 0.0, 1e-6, X[:3]).elbo, rtol=1e-4)
+        fit(Data(X, y), Prior(2.0, np.ones(1), 0.0, 0.0, np.concatenate([X[:3], X[:3]])))
+    doubled = fit(Data(X, y), Prior(2.0, np.ones(1), 0.0, 1e-6, np.concatenate([X[:3], X[:3]])))
+    np.testing.assert_allclose(doubled.elbo, fit(Data(X, y), Prior(2.0, np.ones(1), 0.0, 1e-6, X[:3])).elbo, rtol=1e-4)
 
 
 def test_a_memory_map_in_blocks_gives_the_numbers_of_the_array(tmp_path, rng):
@@ -218,8 +228,8 @@ def test_a_memory_map_in_blocks_gives_the_numbers_of_the_array(tmp_path, rng):
     X[:] = rng.normal(size=(700, 3))
     y = (X.sum(axis=1) > 0).astype(np.int8)
     a = (2.0, np.ones(3), 0.1, 1e-6, np.array(X[:20]))
-    one = vi_jj.fit(np.array(X), y, *a)
-    two = vi_jj.fit(X, y, *a, block_size=64, memory_budget=0, accelerate=False)
+    one = vi_jj.fit(Data(np.array(X), y), Prior(*a))
+    two = vi_jj.fit(Data(X, y), Prior(*a), vi_jj.JJOptions(block_size=64, memory_budget=0, accelerate=False))
     np.testing.assert_allclose(two.elbo, one.elbo, rtol=1e-12)
     test = rng.normal(size=(50, 3))
     left, right = vi_jj.predict(one, test), vi_jj.predict(one, test, block_size=7)
@@ -228,10 +238,10 @@ def test_a_memory_map_in_blocks_gives_the_numbers_of_the_array(tmp_path, rng):
 
 def test_the_bound_is_below_log_z_by_quadrature():
     # one datum: p(y) = 1/2 by symmetry
-    found = vi_jj.fit(np.zeros((1, 1)), np.array([1]), 3.0, np.ones(1), 0.0, 0.0)
+    found = vi_jj.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(3.0, np.ones(1), 0.0, 0.0))
     assert found.elbo < np.log(0.5)
     # a prior that is a point at 0 leaves the bound tight
-    tight = vi_jj.fit(np.zeros((1, 1)), np.array([1]), 1e-10, np.ones(1), 0.0, 0.0)
+    tight = vi_jj.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(1e-10, np.ones(1), 0.0, 0.0))
     np.testing.assert_allclose(tight.elbo, np.log(0.5), rtol=1e-9)
 
 
@@ -247,11 +257,11 @@ def test_the_bound_is_below_log_z_by_quadrature():
 )
 def test_bad_settings_are_refused_by_name(make_problem, change, match):
     with pytest.raises(ValueError, match=match):
-        vi_jj.fit(**vars(make_problem()), **change)
+        vi_jj.fit(*binary(vi_jj.JJOptions, **vars(make_problem()), **change))
 
 
 def test_initial_moments_of_a_full_gp_are_standard(make_problem):
-    mean, var = initial_moments(prepare(**vars(make_problem(full=True))))
+    mean, var = initial_moments(prepare(*model_values(make_problem(full=True))))
     assert (mean == 0).all()
     assert (var == 1).all()
     assert jaakkola_jordan(np.ones(1), np.zeros(1)).precision[0] == 0.25

@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
+from fast.core.options import Storage
+from fast.core.values import Data, Prior
 from fast.likelihood.quadratic_bounds import LINKS
 from fast.methods import vi_jj, vi_taylor
 from fast.methods.vi_taylor import Expanded, expansion_point
 from fast.one_latent.quadratic_search import prepare
 from fast.one_latent.quadratic_sweep import evaluate, gradients_at
+from values_given import binary, model_values
 
 
 def log_likelihood(link, y, f):
@@ -30,7 +33,7 @@ def test_the_fixed_point_is_the_mode_of_the_projected_posterior_and_sigma_its_in
         return -log_likelihood(link, y, dense.kappa @ u).sum() + 0.5 * u @ dense.inverse @ u
 
     end = minimize(minus_log_posterior, np.zeros(4), method="BFGS", options={"gtol": 1e-9})
-    found = vi_taylor.fit(**vars(p), likelihood=link)
+    found = vi_taylor.fit(*model_values(p), vi_taylor.TaylorOptions(likelihood=link))
     assert found.converged
     # BFGS on differences: the mode to about 1e-6
     np.testing.assert_allclose(found.inducing_mean, end.x, rtol=0, atol=2e-5)
@@ -62,7 +65,7 @@ def test_the_fixed_point_is_the_mode_of_the_projected_posterior_and_sigma_its_in
 @pytest.mark.parametrize("link", ["logit", "probit"])
 def test_the_full_gp_is_laplaces_approximation(make_problem, dense_kernel, link):
     p = make_problem(full=True)
-    found = vi_taylor.fit(**vars(p), likelihood=link)
+    found = vi_taylor.fit(*model_values(p), vi_taylor.TaylorOptions(likelihood=link))
     K = dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(14)
     g = LINKS[link](np.where(p.y == 1, 1.0, -1.0), found.latent_mean)
     # K g' = f at the mode
@@ -76,24 +79,24 @@ def test_the_full_gp_is_laplaces_approximation(make_problem, dense_kernel, link)
 @pytest.mark.parametrize("full", [False, True])
 def test_slopes_are_those_of_the_objective_at_held_xi(make_problem, link, full):
     p = vars(make_problem(n=12, m=4, full=full, jitter=1e-3))
-    found = vi_taylor.fit(**p, likelihood=link)
+    found = vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p, likelihood=link))
     got = vi_taylor.gradients(found)
     standin, h = Expanded(LINKS[link]), 1e-4
 
     def value(**changed):
-        return evaluate(prepare(**{**p, **changed}), standin, found.xi).elbo
+        return evaluate(prepare(*binary(Storage, **{**p, **changed})), standin, found.xi).elbo
 
     for name in ("variance", "noise"):
         slope = (value(**{name: p[name] + h}) - value(**{name: p[name] - h})) / (2 * h)
         np.testing.assert_allclose(getattr(got, name), slope, rtol=1e-5, atol=1e-7)  # h^2 f'''
-    at = evaluate(prepare(**p), standin, found.xi)
-    again = gradients_at(prepare(**p), standin, found.xi, at.factor, at.weights)
+    at = evaluate(prepare(*binary(Storage, **p)), standin, found.xi)
+    again = gradients_at(prepare(*binary(Storage, **p)), standin, found.xi, at.factor, at.weights)
     np.testing.assert_allclose(again.lengthscales, got.lengthscales, rtol=1e-10)
 
 
 def test_the_approximate_bound_is_not_stationary_in_xi_at_the_mean(make_problem):
     p = vars(make_problem())
-    found = vi_taylor.fit(**p)
+    found = vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p))
     y = np.where(p["y"] == 1, 1.0, -1.0)
     m, v, h = found.latent_mean, found.latent_var, 1e-5
 
@@ -114,35 +117,39 @@ def test_newton_arrives_from_anywhere_and_saturated_data_stay_finite(link):
     y = (X[:, 0] > 0).astype(int)
     for variance in (1.0, 1e4, 1e10):
         for Z in (X[::2], None):
-            found = vi_taylor.fit(X, y, variance, np.ones(1), 0.0, 1e-3, Z, likelihood=link)
+            found = vi_taylor.fit(
+                Data(X, y), Prior(variance, np.ones(1), 0.0, 1e-3, Z), vi_taylor.TaylorOptions(likelihood=link)
+            )
             assert np.isfinite(found.elbo)
             assert np.isfinite(found.latent_var).all()
             assert (found.latent_var >= 0).all()
     y[3] = 1  # a wrong label
-    found = vi_taylor.fit(X, y, 1e6, np.ones(1), 0.0, 1e-3, X[::2], likelihood=link)
+    found = vi_taylor.fit(
+        Data(X, y), Prior(1e6, np.ones(1), 0.0, 1e-3, X[::2]), vi_taylor.TaylorOptions(likelihood=link)
+    )
     assert found.converged
 
 
 def test_learning_comes_near_the_bounds_own_parameters(make_problem):
     p = vars(make_problem(n=60, m=6, noise=0.1))
-    found = vi_taylor.fit(**p, learn=("variance", "lengthscales"), tolerance=1e-5)
+    found = vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p, learn=("variance", "lengthscales"), tolerance=1e-5))
     assert found.converged
-    assert found.elbo > vi_taylor.fit(**p).elbo
-    other = vi_jj.fit_full(**p, learn=("variance", "lengthscales"), tolerance=1e-9)
+    assert found.elbo > vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p)).elbo
+    other = vi_jj.fit_full(*binary(vi_jj.JJFullOptions, **p, learn=("variance", "lengthscales"), tolerance=1e-9))
     # two approximations of one evidence
     assert abs(found.elbo - other.elbo) < 0.1 * abs(other.elbo)
     # stationary at held xi, to what stops the alternation
     got = vi_taylor.gradients(found)
     assert abs(got.variance * found.prior.hyper.variance) < 0.2
     with pytest.raises(ValueError, match="learn: found 'Z'"):
-        vi_taylor.fit(**p, learn=("Z",))
+        vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p, learn=("Z",)))
     with pytest.raises(ValueError, match="likelihood: found 'softmax'"):
-        vi_taylor.fit(**p, likelihood="softmax")
+        vi_taylor.fit(*binary(vi_taylor.TaylorOptions, **p, likelihood="softmax"))
 
 
 def test_predictions_do_not_depend_on_blocks(make_problem, rng):
     test = rng.normal(size=(30, 2))
     for link in ("logit", "probit"):
-        found = vi_taylor.fit(**vars(make_problem()), likelihood=link)
+        found = vi_taylor.fit(*model_values(make_problem()), vi_taylor.TaylorOptions(likelihood=link))
         left, right = vi_taylor.predict(found, test), vi_taylor.predict(found, test, block_size=7)
         np.testing.assert_allclose(left.probabilities, right.probabilities, rtol=0, atol=1e-12)

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from fast.core.values import Data, Prior
 from fast.methods import x_gpc, x_gpc_svi
 from fast.one_latent.stochastic import Settings, run_steps
 from fast.solve.adam import AdamState, adam_step
@@ -142,7 +143,7 @@ def test_fifty_steps_are_those_of_the_printed_formulas(rng, make_problem, dense_
     p = make_problem(n=40, m=6, jitter=1e-3)
     batches = make_batches(rng, 40, 7, 50)
     expected = printed_run(p, batches, rate, dense_kernel)
-    got = x_gpc_svi.fit(**vars(p), batches=batches, rate=rate, trace=True)
+    got = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=batches, rate=rate, trace=True))
     # condition of K_ZZ below 1e4: inverses lose 1e-12, which 50 steps do not amplify
     close(got.inducing_mean, expected.mu, 1e-10)
     close(got.inducing_cov, expected.Sigma, 1e-10)
@@ -162,9 +163,9 @@ def test_init_batches_start_the_adaptive_rate(rng, make_problem, dense_kernel):
     p = make_problem(n=40, m=6, jitter=1e-3)
     batches, init = make_batches(rng, 40, 7, 5), make_batches(rng, 40, 9, 3)
     expected = printed_run(p, batches, "adaptive", dense_kernel, init=init)
-    got = x_gpc_svi.fit(**vars(p), batches=batches, init_batches=init)
+    got = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=batches, init_batches=init))
     close(got.rates, expected.rates, 1e-10)  # condition of K_ZZ below 1e4
-    other = x_gpc_svi.fit(**vars(p), batches=batches)
+    other = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=batches))
     assert abs(other.rates[0] - got.rates[0]) > 1e-3
 
 
@@ -213,7 +214,7 @@ def test_the_natural_gradient_is_the_printed_one_in_whitened_coordinates(rng, ma
 @pytest.mark.verifies("wenzel2019", "u4.3-natural-params", route="definition by inverses")
 def test_unwhitening_gives_the_natural_parameters_and_moments_their_inverse_map(rng, make_problem, dense_sparse):
     p = make_problem(jitter=1e-3)
-    got = x_gpc_svi.fit(**vars(p), batches=make_batches(rng, 14, 4, 6))
+    got = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=make_batches(rng, 14, 4, 6)))
     state = got.state
     natural = unwhiten(Natural(state.shift, -0.5 * state.precision), state.kernel.chol_K)
     mu, Sigma = got.moments
@@ -250,7 +251,7 @@ def test_a_step_adds_the_gradient_and_a_whole_one_lands_on_the_coordinate_optimu
 def test_the_precision_stays_above_the_prior_whatever_the_batches(rng, make_problem, shrink):
     p = make_problem(n=40, m=12, jitter=1e-8)
     p.Z = shrink * p.Z  # nearly equal inducing points: K_ZZ is ill conditioned
-    got = x_gpc_svi.fit(**vars(p), batches=[np.array([k % 40]) for k in range(80)])
+    got = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=[np.array([k % 40]) for k in range(80)]))
     # P is a convex combination of matrices >= I, up to rounding of its largest entry
     assert np.linalg.eigvalsh(got.state.precision)[0] > 1.0 - 1e-12 * np.abs(got.state.precision).max()
 
@@ -310,7 +311,7 @@ def test_adam_is_the_ratio_of_weighted_sums_over_the_history(rng):
 def test_all_data_at_rate_one_is_coordinate_ascent(make_problem):
     p = make_problem(n=30, m=6)
     everything = [np.arange(30)] * 4
-    got = x_gpc_svi.fit(**vars(p), batches=everything, rate=1.0, trace=True)
+    got = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=everything, rate=1.0, trace=True))
     prior = x_gpc.prepare(*model_values(p))
     c = np.sqrt(prior.prior_var)  # q(u) = p(u)
     for _ in range(4):
@@ -329,7 +330,7 @@ def test_the_run_reaches_the_fixed_point_of_coordinate_ascent():
     y = (rng.random(2000) < 1.0 / (1.0 + np.exp(-2.0 * X[:, 0]))).astype(int)
     arguments = (X, y, 2.0, np.ones(2), 0.1, 1e-6, X[:15])
     exact = x_gpc.fit(*binary(x_gpc.XGPCOptions, *arguments))
-    got = x_gpc_svi.fit(*arguments, n_steps=4000)
+    got = x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, *arguments, n_steps=4000))
     assert got.converged
     assert "mean change" in got.reason
     # 1/t averaging over 200 epochs: a loss of some nats out of a thousand at the most
@@ -339,7 +340,7 @@ def test_the_run_reaches_the_fixed_point_of_coordinate_ascent():
 def test_predictions_are_those_of_coordinate_ascent_at_the_same_posterior(make_problem):
     p = make_problem(n=30, m=6)
     exact = x_gpc.fit(*model_values(p))
-    got = x_gpc_svi.fit(**vars(p), batches=[np.arange(30)] * 60, rate=1.0)
+    got = x_gpc_svi.fit(*model_values(p), x_gpc_svi.XGPCSteps(batches=[np.arange(30)] * 60, rate=1.0))
     X_test = np.random.default_rng(1).normal(size=(200, 2))
     one, other = x_gpc.predict(exact, X_test), x_gpc_svi.predict(got, X_test)
     # 60 sweeps contract to rounding
@@ -356,5 +357,7 @@ def test_a_holdout_that_is_no_pair_is_refused_by_name(holdout):
     X, y = np.zeros((3, 1)), np.array([-1.0, 1.0, 1.0])
     with pytest.raises(ValueError, match=r"holdout: found .*, expected None or a pair \(X, y\)"):
         x_gpc_svi.fit(
-            X, y, variance=1.0, lengthscales=np.ones(1), noise=0.0, jitter=1e-6, Z=np.zeros((1, 1)), holdout=holdout
+            Data(X, y),
+            Prior(variance=1.0, lengthscales=np.ones(1), noise=0.0, jitter=1e-6, Z=np.zeros((1, 1))),
+            x_gpc_svi.XGPCSteps(holdout=holdout),
         )

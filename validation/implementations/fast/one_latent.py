@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fast.core.values import Data, Prior
-from validation.implementations.common import binary_gradients, finite_or_none, refuse_learning
+from validation.implementations.common import binary_gradients, finite_or_none
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -37,8 +37,15 @@ def learned(problem: Problem, hyper: Any, Z: Any) -> Problem:
     )
 
 
-def predictions(at_test: Any) -> dict[str, Any]:
-    """Fields of a Solution from a prediction."""
+def predictions(module: Any, posterior: Any, problem: Problem, **options: Any) -> dict[str, Any]:
+    """Fields of a Solution from predictions at the test points, if there are some.
+
+    module    of the method: predict
+    options   of the predictions
+    """
+    if problem.X_test is None:
+        return {}
+    at_test = module.predict(posterior, problem.X_test, **options)
     return {
         "test_latent_mean": at_test.latent_mean[:, None],
         "test_latent_cov": at_test.latent_var[:, None, None],
@@ -47,24 +54,28 @@ def predictions(at_test: Any) -> dict[str, Any]:
     }
 
 
-def moments(posterior: Any) -> dict[str, Any]:
-    """The same from q at the data and at the inducing points."""
+def moments(posterior: Any, at_data: Any = None) -> dict[str, Any]:
+    """The same from q at the data and at the inducing points; at_data: where the posterior does not know them."""
+    at_data = posterior if at_data is None else at_data
     return {
-        "latent_mean": posterior.latent_mean[:, None],
-        "latent_cov": posterior.latent_var[:, None, None],
+        "latent_mean": at_data.latent_mean[:, None],
+        "latent_cov": at_data.latent_var[:, None, None],
         "inducing_mean": posterior.inducing_mean[None],
         "inducing_cov": posterior.inducing_cov[None],
     }
 
 
-def to_fixed_point(problem: Problem, options: Any, *, method: str, module: Any, **fields: Any) -> Solution:
+def to_fixed_point(
+    problem: Problem, options: Any, *, method: str, module: Any, own: Any = None, settings: Any = None, **fields: Any
+) -> Solution:
     """An answer on all data at once, parameters of the prior learned or not.
 
-    module    of the method: fit, fit_learning, gradients, predict
-    fields    of the Solution; what is a function is called with the posterior
+    module      of the method: fit, fit_learning, gradients, predict
+    own         posterior -> more fields of the Solution
+    settings    more of them
+    fields      of the Solution; what is a function is called with the posterior
     """
-    refuse_learning(options.learn, options.optimizer, stochastic=False)
-    settings = {name: getattr(options, name) for name in ("tolerance", "block_size", "accelerate")}
+    settings = {name: getattr(options, name) for name in ("tolerance", "block_size", "accelerate")} | (settings or {})
     search: Any = None
     if options.learn:
         posterior, search = module.fit_learning(*given(problem), options)
@@ -73,11 +84,6 @@ def to_fixed_point(problem: Problem, options: Any, *, method: str, module: Any, 
     else:
         posterior = module.fit(*given(problem), options)
     fields = {name: value(posterior) if callable(value) else value for name, value in fields.items()}
-    if problem.X_test is not None:
-        at_test = module.predict(posterior, problem.X_test, block_size=options.block_size)
-        fields |= predictions(at_test)
-        if hasattr(at_test, "quadrature_error"):
-            settings["quadrature_error"] = at_test.quadrature_error
     return Solution(
         problem=problem,
         implementation="fast",
@@ -90,4 +96,45 @@ def to_fixed_point(problem: Problem, options: Any, *, method: str, module: Any, 
         settings=settings,
         **moments(posterior),
         **fields,
+        **({} if own is None else own(posterior)),
+        **predictions(module, posterior, problem, block_size=options.block_size),
+    )
+
+
+def on_batches(
+    problem: Problem,
+    options: Any,
+    *,
+    method: str,
+    module: Any,
+    settings: Any,
+    local: Any,
+    block_size: int = 4096,
+    **fields: Any,
+) -> Solution:
+    """An answer from natural gradients on mini-batches.
+
+    module      of the method: fit, predict, bound
+    settings    run -> what the Solution says of it
+    local       run and latent values at the data -> local parameters
+    block_size  of predictions and of the bound
+    fields      of the Solution
+    """
+    run = module.fit(*given(problem), options)
+    problem = learned(problem, run.hyper, run.Z)
+    train = module.predict(run, problem.X, block_size=block_size)
+    return Solution(
+        problem=problem,
+        implementation="fast",
+        method=method,
+        log_evidence=module.bound(run, problem.X, problem.y, block_size=block_size),
+        log_evidence_kind="lower bound",
+        local=local(run, train),
+        trace=run.trace,
+        converged=run.converged and not run.diverged,
+        iterations=run.iterations,
+        settings={"reason": run.reason, "diverged": run.diverged} | settings(run),
+        **moments(run, train),
+        **fields,
+        **predictions(module, run, problem, block_size=block_size),
     )
