@@ -11,7 +11,7 @@ log Z_EP = sum_i log s_i - log|B|/2 + nu'E[t]/2 holds every constant. Full GP: t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -277,7 +277,7 @@ def fit_learning(data: Data, prior: Prior, options: EPGPCLearning) -> tuple[EPGP
     ----------
     data : Data      labels 0, 1
     prior : Prior    of one latent function, where the search starts
-    options          of `fit` and of the search (`fast.methods.svgpc.learn_prior`)
+    options          of `fit` and of the search (`fast.methods.svgpc.learn_prior`); the callback is not called
     """
-    run = partial(converge, options=options)
+    run = partial(converge, options=replace(options, callback=None))
     return learn_prior(run, lambda posterior: (posterior.log_evidence, gradients(posterior)), data, prior, options)

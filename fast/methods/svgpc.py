@@ -357,7 +357,7 @@ def fit_learning(data: Data, prior: Prior, options: SVGPCLearning) -> tuple[SVGP
     ----------
     data : Data      labels 0, 1
     prior : Prior    of one latent function, where the search starts
-    options          of `fit` and of the search (`learn_prior`)
+    options          of `fit` and of the search (`learn_prior`); the callback is not called
     """
-    run = partial(converge, options=options)
+    run = partial(converge, options=replace(options, callback=None))
     return learn_prior(run, lambda posterior: (posterior.elbo, gradients(posterior)), data, prior, options)

@@ -226,7 +226,7 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
     data : Data      labels 0, 1
     prior : Prior    of one latent function, where the search starts
     options          the tolerance of the search is on the gradient in logarithms (Z as it is); restarts start at
-                     logarithms of the scales moved by N(0, 1), and the best end counts
+                     logarithms of the scales moved by N(0, 1), and the best end counts; the callback is not called
 
     Raises
     ------
@@ -246,7 +246,7 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
     start: FloatArray | None = options.initial_c
 
     def posterior_at(hyper: Hyper, Z: FloatArray | None) -> XGPCPosterior:
-        return fit(data, moved(prior, hyper, Z), replace(options, initial_c=start))
+        return fit(data, moved(prior, hyper, Z), replace(options, initial_c=start, callback=None))
 
     def evaluate(hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:
         nonlocal start

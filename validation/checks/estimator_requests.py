@@ -212,7 +212,7 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
             hyper.jitter[0],
         )  # fmt: skip
     options = {name: value for name, value in options.items() if name not in ("callback", "warm_start")}
-    if entry.family in ("two", "classes"):  # what neither names is the default of the method
+    if entry.family != "full":  # what neither names is the default of the method
         parameters = inspect.signature(wanted.door).parameters.items()
         defaults = {name: one.default for name, one in parameters if one.kind is one.KEYWORD_ONLY}
         defaults.pop("callback", None)

@@ -272,9 +272,10 @@ def after_fit(method: str) -> Iterable[Outcome]:
 
 def listed(method: str) -> Iterable[Outcome]:
     """The stochastic method on the same batches, with learning, at the rates of a running average: 1 / t."""
+    from fast.core.values import Data, Prior
     from fast.methods import svgpc_svi, x_gpc_svi
 
-    module = {"x-gpc": x_gpc_svi, "svgpc": svgpc_svi}[method]
+    module: Any = {"x-gpc": x_gpc_svi, "svgpc": svgpc_svi}[method]
     problem = data(2, n=40)
     X, y = problem.X, problem.labels
     batches = [np.arange(k, 40, 5) for k in range(5)]
@@ -283,10 +284,11 @@ def listed(method: str) -> Iterable[Outcome]:
         model = _entry(method).cls(**given)
         for rows in batches:
             model.partial_fit(X[rows], y[rows], classes=["pear", "fig"], total_samples=40)
-        found = module.fit(
-            X, problem.codes, 2.0, np.array([0.9, 2.5]), 0.1, 1e-3, X[::6], batches=batches, learn=learn,
-            rate=("decay", 1.0, 0.0, 1.0), learning_rate=0.05, trace=True,
-        )  # fmt: skip
+        options = type(module.DEFAULTS)(
+            batches=batches, learn=learn, rate=("decay", 1.0, 0.0, 1.0), learning_rate=0.05, trace=True
+        )
+        prior = Prior(2.0, np.array([0.9, 2.5]), 0.1, 1e-3, X[::6])
+        found = module.fit(Data(X, problem.codes), prior, options)
         wanted = module.predict(found, problem.X_new)
         pairs = (
             (model.predict_proba(problem.X_new), wanted.probabilities), (model.variance_, found.hyper.variance),
