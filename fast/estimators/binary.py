@@ -108,7 +108,7 @@ class _BinaryClassifier(GPClassifier):
             posterior, learned = module.fit_learning(Data(X, codes), Prior(*start), options)
             n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
         else:
-            posterior = module.fit(Data(X, codes), Prior(*start))
+            posterior = module.fit(Data(X, codes), Prior(*start), module.DEFAULTS)
             n_iter, converged = posterior.iterations, posterior.converged
             reason = "fixed point reached" if converged else "iteration limit reached"
         prior = posterior.prior
