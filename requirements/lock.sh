@@ -10,6 +10,7 @@ compile() {
         --no-emit-index-url --no-emit-find-links "$@"
 }
 compile pyproject.toml requirements/build.in --output-file requirements/run.txt
-compile pyproject.toml requirements/build.in --all-extras --constraint requirements/run.txt \
-    --output-file requirements/dev.txt
-compile pyproject.toml requirements/build.in --extra test --resolution lowest-direct --output-file requirements/oldest.txt
+# not peers and arviz: gigabytes that only an optional bench and drawings ask for
+compile pyproject.toml requirements/build.in --extra test --extra lint --extra docs --extra cluster \
+    --constraint requirements/run.txt --output-file requirements/dev.txt
+compile pyproject.toml requirements/build.in --extra test --extra cluster --resolution lowest-direct --output-file requirements/oldest.txt

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from validation import as_json, catalogue
+from validation.jobs.job import ClusterError
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
 from validation.solve import ImplementationError, implementations, methods, solve, versions
@@ -400,7 +401,7 @@ def main() -> None:
         app(prog_name="triad")
     except KeyboardInterrupt:
         fail("interrupted", EXIT_INTERRUPTED)
-    except (ValueError, TypeError, LookupError, OSError, MemoryError, ImplementationError) as error:
+    except (ValueError, TypeError, LookupError, OSError, MemoryError, ImplementationError, ClusterError) as error:
         fail(f"error: {message_of(error)}", EXIT_UNUSABLE)
 
 

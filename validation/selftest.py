@@ -18,9 +18,13 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
-from validation.checks import core, processes, runner, selection
+from validation.checks import core, runner, selection
 from validation.checks.core import Context, Result
 from validation.checks.runner import Answered, Event, Listener, Pair
+from validation.jobs import run as jobs_run
+from validation.jobs.job import Job
+from validation.jobs.run import Engine, Processes
+from validation.jobs.store import Store
 from validation.quoting import shown
 
 # Where faults come from: a callable, named so that a fresh process can find it, that gives a tuple of faults.
@@ -233,11 +237,14 @@ def run(
     full: bool = False,
     jobs: int | None = None,
     listen: Listener | None = None,
+    engine: Engine | None = None,
+    store: Store | None = None,
 ) -> SelfTest:
     """Seed every fault (those matching the globs `faults` and `method`) and see what turns red.
 
     Without faults each check runs once on each problem. Answers of witnesses that a fault does not touch are kept
     from there: witnesses never import each other, so a fault in one cannot move another, and truths are expensive.
+    `engine` works on the problems in place of `jobs` processes, and `store` keeps what came of each.
 
     Raises
     ------
@@ -248,10 +255,10 @@ def run(
     selections: dict[str, tuple[Pair, ...]] = {}
     for fault in chosen:
         try:
-            found = runner.select(check=fault.checks, problem=fault.problems, modules=modules, full=full)
+            chosen_pairs = runner.select(check=fault.checks, problem=fault.problems, modules=modules, full=full)
         except runner.SelectionError as error:
             raise runner.SelectionError(f"fault {fault.name}: {error}") from error
-        selections[fault.name] = found.pairs
+        selections[fault.name] = chosen_pairs.pairs
     used = {pair for pairs in selections.values() for pair in pairs}
     names = list(dict.fromkeys(pair.problem for pairs in selections.values() for pair in pairs))
     checks = core.imported(modules)
@@ -275,18 +282,22 @@ def run(
     lost: dict[str, str] = {}
     interrupted = False
     # a problem costs about as much again for each fault that is tried on it
-    costs = [runner.cost(unit.problem) * (1 + len(unit.faults)) for unit in units]
+    work = [Job(unit.problem, unit, runner.cost(unit.problem) * (1 + len(unit.faults))) for unit in units]
     try:
-        with closing(processes.spread(_work, units, costs, jobs=jobs, listen=listen or runner.silent)) as work:
-            for index, outcome in work:
-                name = units[index].problem
-                if isinstance(outcome, BaseException):
-                    lost[name] = f"the process that worked on {name} was lost ({type(outcome).__name__}: {outcome})"
+        with closing(
+            jobs_run.run(_work, work, engine or Processes(jobs), store=store, listen=listen or runner.silent)
+        ) as found:
+            for done in found:
+                name = done.job.name
+                if done.lost is not None:
+                    lost[name] = str(done.lost)
                 else:
-                    finished[name] = outcome
+                    finished[name] = done.value
                 (listen or runner.silent)(Event("finished", name))
     except KeyboardInterrupt:
         interrupted = True
+    # in the order of the problems, whoever was first
+    finished = {name: finished[name] for name in names if name in finished}
     green = {answer.pair: answer for done in finished.values() for answer in done.baseline}
     baseline = runner.judge(green.values(), registering)
     trials = tuple(_trial(fault, selections[fault.name], finished, lost, green, registering) for fault in chosen)
@@ -321,6 +332,10 @@ def _chosen(source: str, names: Sequence[str], methods: Sequence[str]) -> tuple[
 def _faults(source: str) -> tuple[Fault, ...]:
     module, _, name = source.partition(":")
     return tuple(getattr(importlib.import_module(module), name)())
+
+
+#: What the results of a trial's unit are made of, for `validation.jobs.store`.
+TYPES = (_Finished, _Seen, Answered, Pair, core.Compared, core.Tested, core.Skipped)
 
 
 def _work(unit: _Work, listen: Listener) -> _Finished:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NamedTuple, NoReturn
 
 import typer
 from rich.console import Console
@@ -19,6 +19,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from validation import selftest, storage
 from validation.checks import runner
 from validation.checks.runner import Event, Listener, Selection, SelectionError
+from validation.jobs import place as places
+from validation.jobs.job import HELP, ClusterError
+from validation.jobs.run import engine
+from validation.jobs.store import Store
 
 if TYPE_CHECKING:
     from validation.report.moved import Verdicts
@@ -50,6 +54,7 @@ def verify(
         int | None, typer.Option("--jobs", min=1, help="processes; by default 2, or 1 on a single core")
     ] = None,
     threads: Annotated[int, typer.Option("--threads", min=1, help="of linear algebra in each process")] = 1,
+    cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
     output: Annotated[Path, typer.Option("--output", help="folder for checks.csv and report.html")] = Path("results"),
     verbose: Annotated[bool, typer.Option("--verbose", help="a line for each verdict; tracebacks")] = False,
     why: Annotated[bool, typer.Option("--why", help="the reason for its limit under each check")] = False,
@@ -69,7 +74,8 @@ def verify(
             _refuse(errors, "--self-test: found --compare, --json or --junit, expected none: its outcome is no run")
         if threads != 1:
             _refuse(errors, f"--self-test: found --threads {threads}, expected 1: the faults do not depend on it")
-        _self_test(errors, full=full, method=method or [], fault=fault or [], jobs=jobs, verbose=verbose)
+        spread = _Spread(cluster, jobs, output)
+        _self_test(errors, spread, full=full, method=method or [], fault=fault or [], verbose=verbose)
         return
     if (quiet or as_json) and (verbose or why):
         _refuse(errors, f"{'--quiet' if quiet else '--json'}: found it with --verbose or --why, expected one of them")
@@ -99,8 +105,12 @@ def verify(
         # reading all tests takes longer than a narrow run itself; beside a wide one it costs nobody time
         narrow = bool(check or method or problem)
         reading = None if coverage is None or narrow else _aside.submit(coverage, stop)
-        with nullcontext(None) if quiet else progress(errors, len(selection.pairs)) as listen:
-            found = runner.run(selection, jobs=jobs, listen=listen, threads=threads)
+        store = _Spread(cluster, jobs, output).store(("verify", selection), runner.TYPES)
+        with (
+            engine(cluster, jobs=jobs, threads=threads) as who,
+            nullcontext(None) if quiet else progress(errors, len(selection.pairs)) as listen,
+        ):
+            found = runner.run(selection, listen=listen, engine=who, store=store)
         console = Console()
         # of what was not asked this time nothing can be said
         moves = None if earlier is None else moved.moves(_asked(earlier, selection), table.verdicts(found.results))
@@ -121,6 +131,15 @@ def verify(
         storage.write_together({output / "checks.csv": csv, output / "report.html": report.encode()})
         if junit is not None:
             storage.write_together({junit: export.junit(found).encode()})
+        if store is not None and not found.interrupted:
+            store.clear()
+        aside = errors if as_json else console
+        if cluster is not None:
+            for line in places.summary(found.places):
+                aside.print(f"problems computed: {line}", soft_wrap=True, highlight=False, markup=False)
+        for line in places.unlike(place for place, _ in found.places):
+            text = f"warning: digits may differ between workers: {line}"
+            aside.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
         if as_json:
             raise typer.Exit(INTERRUPTED if found.interrupted else int(found.failed))
         written = [output / "checks.csv", output / "report.html", *([junit] if junit is not None else [])]
@@ -130,6 +149,8 @@ def verify(
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
         raise typer.Exit(INTERRUPTED) from None
+    except ClusterError as error:
+        _refuse(errors, str(error))
     finally:
         stop.set()  # Python waits for the thread that reads before it ends
     if found.interrupted:
@@ -158,13 +179,25 @@ def _asked(earlier: Verdicts, selection: Selection) -> Verdicts:
     return {key: value for key, value in earlier.items() if key[:2] in pairs or key[0] not in known}
 
 
+class _Spread(NamedTuple):
+    """Who does the work, and where its results are kept until the run is over: on a cluster, in the output folder."""
+
+    cluster: str | None
+    jobs: int | None
+    output: Path
+
+    def store(self, question: object, types: tuple[type, ...]) -> Store | None:
+        return None if self.cluster is None else Store(self.output / "jobs", question, types)
+
+
 def _self_test(
-    errors: Console, *, full: bool, method: list[str], fault: list[str], jobs: int | None, verbose: bool
+    errors: Console, spread: _Spread, *, full: bool, method: list[str], fault: list[str], verbose: bool
 ) -> None:
+    store = spread.store(("self-test", full), selftest.TYPES)
     try:
-        with progress(errors, None) as listen:
-            found = selftest.run(faults=fault, method=method, full=full, jobs=jobs, listen=listen)
-    except SelectionError as error:
+        with engine(spread.cluster, jobs=spread.jobs) as who, progress(errors, None) as listen:
+            found = selftest.run(faults=fault, method=method, full=full, listen=listen, engine=who, store=store)
+    except (SelectionError, ClusterError) as error:
         _refuse(errors, str(error))
     except KeyboardInterrupt:
         errors.print("interrupted", style="yellow")
@@ -174,6 +207,8 @@ def _self_test(
     table.print_self_test(Console(), found, verbose=verbose)
     if found.interrupted:
         raise typer.Exit(INTERRUPTED)
+    if store is not None:
+        store.clear()
     raise typer.Exit(int(not found.all_caught))
 
 

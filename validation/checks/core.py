@@ -260,7 +260,7 @@ def modules() -> tuple[str, ...]:
     """Modules of this package that register checks."""
     package = importlib.import_module("validation.checks")
     found = pkgutil.walk_packages(package.__path__, prefix="validation.checks.")
-    machinery = {f"validation.checks.{name}" for name in ("core", "multiple", "processes", "runner", "selection")}
+    machinery = {f"validation.checks.{name}" for name in ("core", "multiple", "runner", "selection")}
     return tuple(sorted(module.name for module in found if module.name not in machinery))
 
 

@@ -10,6 +10,7 @@ import importlib
 import math
 import time
 import traceback
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -20,8 +21,12 @@ import numpy as np
 from validation.checks import core
 from validation.checks.core import NO_PROBLEM, Check, Compared, Context, Outcome, Result, Skipped, Tested
 from validation.checks.multiple import FAMILY_LEVEL, holm
-from validation.checks.processes import spread
 from validation.checks.selection import Pair, Selection, SelectionError, select
+from validation.jobs import run as jobs_run
+from validation.jobs.job import Job
+from validation.jobs.place import Place
+from validation.jobs.run import Engine, Processes
+from validation.jobs.store import Store
 from validation.problem import Problem
 from validation.solution import Solution
 
@@ -31,7 +36,10 @@ NOT_RUN = "not run: the run was interrupted before it was asked"
 
 
 class Run(NamedTuple):
-    """What came of a run: one result for each outcome, the solutions behind them, wall-clock seconds."""
+    """What came of a run: one result for each outcome, the solutions behind them, wall-clock seconds.
+
+    places    where problems were worked on, with how many of them
+    """
 
     results: tuple[Result, ...]
     solutions: tuple[Solution, ...]
@@ -39,6 +47,7 @@ class Run(NamedTuple):
     versions: dict[str, str]
     interrupted: bool = False
     full: bool = False
+    places: tuple[tuple[Place, int], ...] = ()
 
     def count(self, verdict: str) -> int:
         """How many results have this verdict."""
@@ -136,8 +145,19 @@ def _work(unit: _Work, listen: Listener) -> _Finished:
 
 # -- a run ---------------------------------------------------------------------------------------------------
 
+#: What the results of `work_on` are made of, for `validation.jobs.store`.
+TYPES = (_Finished, Answered, Pair, Compared, Tested, Skipped, Solution)
 
-def run(selection: Selection, *, jobs: int | None = None, listen: Listener | None = None, threads: int = 1) -> Run:
+
+def run(
+    selection: Selection,
+    *,
+    jobs: int | None = None,
+    listen: Listener | None = None,
+    threads: int = 1,
+    engine: Engine | None = None,
+    store: Store | None = None,
+) -> Run:
     """Ask every pair and judge the whole.
 
     Parameters
@@ -146,6 +166,8 @@ def run(selection: Selection, *, jobs: int | None = None, listen: Listener | Non
     jobs : int               processes, by default the smaller of 2 and the number of cores; 1 stays in this process
     listen : callable        told of every `Event`, in this process
     threads : int            of linear algebra in each process
+    engine : Engine          who works on the problems, in place of `jobs` processes with `threads`
+    store : Store            where answers are kept, one problem at a time; those that it has are not asked again
 
     Ctrl-C ends the run early: what was answered is judged, the rest is SKIP with that reason, `interrupted` is True.
     """
@@ -159,33 +181,50 @@ def run(selection: Selection, *, jobs: int | None = None, listen: Listener | Non
         listen(event)
 
     units = [
-        _Work(name, tuple(pair for pair in selection.pairs if pair.problem == name), selection.modules, selection.full)
-        for name in dict.fromkeys(pair.problem for pair in selection.pairs)
+        Job(name, _Work(name, mine, selection.modules, selection.full), cost(name))
+        for name, mine in _by_problem(selection.pairs).items()
     ]
-    finished: dict[int, _Finished] = {}
+    finished: dict[str, _Finished] = {}
+    places: Counter[Place] = Counter()
     interrupted = False
     try:
-        costs = [cost(unit.problem) for unit in units]
-        with closing(spread(_work, units, costs, jobs=jobs, listen=hear, threads=threads)) as work:
-            for index, outcome in work:
-                name = units[index].problem
-                if isinstance(outcome, BaseException):
-                    text = f"the process that worked on {name} was lost ({type(outcome).__name__}: {outcome})"
-                    for pair in units[index].pairs:
-                        answered.setdefault(pair, Answered(pair, (), 0.0, (text, text)))
+        with closing(jobs_run.run(_work, units, engine or Processes(jobs, threads), store=store, listen=hear)) as found:
+            for done in found:
+                name = done.job.name
+                if done.lost is not None:
+                    for pair in done.job.unit.pairs:
+                        answered.setdefault(pair, Answered(pair, (), 0.0, (str(done.lost), str(done.lost))))
                 else:
-                    finished[index] = outcome
-                    answered |= {answer.pair: answer for answer in outcome.answers}
+                    finished[name] = done.value
+                    answered |= {answer.pair: answer for answer in done.value.answers}
+                    assert done.place is not None
+                    places[done.place] += 1
+                    for answer in done.value.answers if done.stored else ():
+                        hear(Event("done", name, answer.pair.check, answer))
                 hear(Event("finished", name))
     except KeyboardInterrupt:
         interrupted = True
     results = judge(
         [answered.get(pair, Answered(pair, (Skipped(NOT_RUN),), 0.0)) for pair in selection.pairs], selection.modules
     )
-    solutions = tuple(solution for index in sorted(finished) for solution in finished[index].solutions)
+    solutions = tuple(solution for job in units if job.name in finished for solution in finished[job.name].solutions)
     return Run(
-        results, solutions, time.perf_counter() - started, _versions(solutions), interrupted, full=selection.full
+        results,
+        solutions,
+        time.perf_counter() - started,
+        _versions(solutions),
+        interrupted,
+        full=selection.full,
+        places=tuple(sorted(places.items())),
     )
+
+
+def _by_problem(pairs: Iterable[Pair]) -> dict[str, tuple[Pair, ...]]:
+    """Pairs of each problem, problems in the order of the report."""
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(pair.problem, []).append(pair)
+    return {name: tuple(mine) for name, mine in groups.items()}
 
 
 def judge(answers: Iterable[Answered], modules: Iterable[str] = (), level: float = FAMILY_LEVEL) -> tuple[Result, ...]:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from validation import catalogue, options, problems
 from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Context
-from validation.checks.processes import spread
 from validation.checks.selection import Pair
+from validation.jobs.processes import spread
 from validation.ledger import executed
 from validation.ledger.executed import COLUMNS, SOLVES_OF, Executed, Record
 from validation.ledger.inventory import Equation

@@ -11,15 +11,16 @@ import ast
 import functools
 import hashlib
 import json
-import multiprocessing
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -29,8 +30,14 @@ from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Skipped, Tested
 from validation.checks.runner import Answered
 from validation.checks.selection import Pair, Selection
+from validation.jobs import run as jobs_run
+from validation.jobs.job import Job, contents
+from validation.jobs.run import Engine
 from validation.mutation.statements import PACKAGES, source_of
 from validation.solution import Solution
+
+LAST = "problem.json"  # of the files of a problem; with it they are whole
+PATIENCE = 7200.0  # seconds for the checks of one problem, under coverage
 
 Key = tuple[Any, ...]  # of a question, as `Context` has it
 Lines = dict[str, frozenset[int]]  # module -> lines
@@ -136,7 +143,7 @@ def fingerprint(selection: Selection) -> str:
 
 
 def measure(
-    selection: Selection, folder: Path, *, jobs: int, tell: Callable[[str], None] = lambda text: None
+    selection: Selection, folder: Path, engine: Engine, *, tell: Callable[[str], None] = lambda text: None
 ) -> Baseline:
     """Run every pair once under coverage, each problem in a process of its own; what `folder` has is not run again.
 
@@ -145,11 +152,19 @@ def measure(
     RuntimeError    if a process dies, or a check is not green without any mutant
     """
     names = sorted({pair.problem for pair in selection.pairs}, key=lambda name: -runner.cost(name))
-    missing = [name for name in names if not (folder / name / "problem.json").exists()]
-    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=1) as pool:
-        tasks = [(name, selection, folder / name) for name in missing]
-        for name in pool.imap_unordered(_measure, tasks, chunksize=1):
-            tell(f"healthy run on {name}")
+    work = [
+        Job(name, Healthy(name, selection), runner.cost(name), patience=PATIENCE)
+        for name in names
+        if not (folder / name / LAST).exists()
+    ]
+    with closing(jobs_run.run(_measure, work, engine)) as answers:
+        for done in answers:
+            if done.lost is not None:
+                raise RuntimeError(f"{done.job.name}: {done.lost}, expected a healthy run")
+            for name, content in done.value.items():
+                path = folder / done.job.name / name
+                storage.write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
+            tell(f"healthy run on {done.job.name}")
     found = Baseline.load(folder, selection)
     red = [result for result in runner.judge(found.answers(), selection.modules) if result.failed]
     if red:
@@ -160,8 +175,16 @@ def measure(
     return found
 
 
-def _measure(task: tuple[str, Selection, Path]) -> str:
-    name, selection, folder = task
+class Healthy(NamedTuple):
+    """One problem, to be asked every check of a selection under coverage."""
+
+    name: str
+    selection: Selection
+
+
+def _measure(unit: Healthy, listen: object) -> dict[str, bytes]:
+    """The files of a healthy run, as `save` makes them; LAST is the last of them."""
+    name, selection = unit
     try:
         import coverage
     except ImportError as error:
@@ -186,8 +209,10 @@ def _measure(task: tuple[str, Selection, Path]) -> str:
             problem.answers[pair] = Answered(pair, answered.outcomes, spent, answered.error)
     tracer.stop()
     _collect(tracer, problem)
-    save(problem, folder)
-    return name
+    with tempfile.TemporaryDirectory(prefix="triad-healthy-") as folder:
+        save(problem, Path(folder))
+        files = contents(Path(folder))
+    return {key: files[key] for key in sorted(files, key=lambda key: key == LAST)}
 
 
 # -- files -----------------------------------------------------------------------------------------------------
@@ -224,12 +249,12 @@ def save(problem: Problem, folder: Path) -> None:
         ],
         "imported": {module: sorted(lines) for module, lines in problem.imported.items()},
     }
-    storage.write_text(folder / "problem.json", json.dumps(stored))
+    storage.write_text(folder / LAST, json.dumps(stored))
 
 
 def load(folder: Path) -> Problem:
     """What `save` wrote."""
-    stored = json.loads((folder / "problem.json").read_text(encoding="utf-8"))
+    stored = json.loads((folder / LAST).read_text(encoding="utf-8"))
     problem = Problem(stored["name"])
     problem.imported = {module: frozenset(lines) for module, lines in stored["imported"].items()}
     keys = [_tuples(entry["key"]) for entry in stored["keys"]]

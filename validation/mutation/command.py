@@ -15,7 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from validation.checks import runner
-from validation.checks.processes import default_jobs
+from validation.jobs.job import HELP
+from validation.jobs.processes import default_jobs
+from validation.jobs.run import engine
 from validation.mutation import baseline, cover, power, report, statements, suite, trial
 from validation.mutation.trial import Outcome
 from validation.quoting import shown
@@ -38,6 +40,7 @@ def mutate(
         str, typer.Option("--against", help="verify (the judge), tests (the suite of a checkout) or both")
     ] = "verify",
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="processes at once")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
     output: Annotated[Path, typer.Option("--output", help="folder of what is kept for the next run")] = Path(
         "results/mutants"
     ),
@@ -88,23 +91,24 @@ def mutate(
     settings: dict[str, object] = {"packages": packages, "n": n, "seed": seed, "method": method or [], "full": full}
     outcomes: dict[str, Outcome] = {}
     code = []
-    if against != "tests":
-        selection = runner.select(full=full, method=method or [])
-        folder = output / baseline.fingerprint(selection)
-        healthy = baseline.measure(selection, folder, jobs=workers, tell=partial(_tell, errors))
-        ask = partial(trial.run, baseline=healthy, jobs=workers)
-        outcomes = _outcomes(errors, mutants, ask, folder / _name(packages, seed))
-        code.append(folder.name)
-    if against != "verify":
-        folder = output / suite.fingerprint()
-        tests = suite.measure(folder, jobs=workers, tell=partial(_tell, errors))
-        missed = [mutant for mutant in mutants if not outcomes or outcomes[mutant.name].state not in CAUGHT]
-        ask = partial(suite.run, suite=tests, folder=folder, jobs=workers)
-        seen = _outcomes(errors, missed, ask, folder / _name(packages, seed))
-        outcomes |= {
-            name: found for name, found in seen.items() if name not in outcomes or found.state != "never executed"
-        }
-        code.append(folder.name)
+    with engine(cluster, jobs=workers if cluster is None else jobs) as who:
+        if against != "tests":
+            selection = runner.select(full=full, method=method or [])
+            folder = output / baseline.fingerprint(selection)
+            healthy = baseline.measure(selection, folder, who, tell=partial(_tell, errors))
+            ask = partial(trial.run, baseline=healthy, engine=who)
+            outcomes = _outcomes(errors, mutants, ask, folder / _name(packages, seed))
+            code.append(folder.name)
+        if against != "verify":
+            folder = output / suite.fingerprint()
+            tests = suite.measure(folder, jobs=workers, tell=partial(_tell, errors))
+            missed = [mutant for mutant in mutants if not outcomes or outcomes[mutant.name].state not in CAUGHT]
+            ask = partial(suite.run, suite=tests, engine=who)
+            seen = _outcomes(errors, missed, ask, folder / _name(packages, seed))
+            outcomes |= {
+                name: found for name, found in seen.items() if name not in outcomes or found.state != "never executed"
+            }
+            code.append(folder.name)
     groups = report.table(mutants, outcomes, known)
     settings |= {"against": against, "code": " ".join(code)}
     found = report.verdict(groups)

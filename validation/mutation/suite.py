@@ -13,14 +13,19 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from typing import NamedTuple
 
 from validation import storage
+from validation.jobs import run as jobs_run
+from validation.jobs.job import Job
+from validation.jobs.run import Engine
 from validation.mutation.statements import PACKAGES, Mutant, mutated_source
 from validation.mutation.trial import GRACE, PATIENCE, Outcome, watched
 
@@ -102,38 +107,50 @@ def measure(
     )
 
 
-def run(mutants: Sequence[Mutant], suite: Suite, folder: Path, *, jobs: int) -> Iterator[Outcome]:
-    """Outcomes in the order of the mutants."""
-    with ThreadPoolExecutor(max_workers=jobs) as pool:
-        yield from pool.map(lambda mutant: trial(mutant, suite, folder), mutants)
+class Trial(NamedTuple):
+    """What a process needs to hold one mutant against the tests that execute it."""
+
+    mutant: Mutant
+    tests: tuple[str, ...]  # the cheapest first
+    seconds: float  # of these tests without a mutant
 
 
-def trial(mutant: Mutant, suite: Suite, folder: Path) -> Outcome:
-    """One mutant against the tests that execute it."""
-    tests = suite.touched(mutant.module, watched(mutant))
-    if not tests:
-        return Outcome(mutant.name, "never executed", "", "", 0, 0.0)
-    mark = hashlib.sha256(mutant.name.encode()).hexdigest()[:16]
-    plan, chosen = folder / f"plant-{mark}.json", folder / f"tests-{mark}.txt"
-    storage.write_text(plan, json.dumps({"module": mutant.module, "text": mutated_source(mutant)}))
-    storage.write_text(chosen, "\n".join(tests) + "\n")
+def run(mutants: Sequence[Mutant], suite: Suite, engine: Engine) -> Iterator[Outcome]:
+    """Outcomes as they come; a pytest for each mutant, killed when it is out of patience."""
+    work = []
+    for mutant in mutants:
+        tests = tuple(suite.touched(mutant.module, watched(mutant)))
+        if not tests:
+            yield Outcome(mutant.name, "never executed", "", "", 0, 0.0)
+            continue
+        seconds = sum(suite.seconds[test] for test in tests)
+        work.append(Job(mutant.name, Trial(mutant, tests, seconds), seconds))
+    with closing(jobs_run.run(attempt, work, engine)) as found:
+        for done in found:
+            yield Outcome(done.job.name, "crash", "", str(done.lost), 0, 0.0) if done.lost else Outcome(*done.value)
+
+
+def attempt(unit: Trial, listen: object) -> tuple[str, str, str, str, int, float]:
+    """The fields of an Outcome. Nobody listens meanwhile."""
+    mutant = unit.mutant
     started = time.perf_counter()
-    patience = GRACE + PATIENCE * sum(suite.seconds[test] for test in tests)
-    try:
-        found = _pytest(["-x", f"@{chosen.resolve()}"], {PLANT: str(plan.resolve())}, patience)
-    except subprocess.TimeoutExpired:
-        return Outcome(mutant.name, "crash", "", f"no answer after {patience:.0f} s", len(tests), patience)
-    finally:
-        plan.unlink()
-        chosen.unlink()
+    patience = GRACE + PATIENCE * unit.seconds
+    with tempfile.TemporaryDirectory(prefix="triad-mutant-") as name:
+        plan, chosen = Path(name) / "plant.json", Path(name) / "tests.txt"
+        storage.write_text(plan, json.dumps({"module": mutant.module, "text": mutated_source(mutant)}))
+        storage.write_text(chosen, "\n".join(unit.tests) + "\n")
+        try:
+            found = _pytest(["-x", f"@{chosen}"], {PLANT: str(plan)}, patience)
+        except subprocess.TimeoutExpired:
+            return mutant.name, "crash", "", f"no answer after {patience:.0f} s", len(unit.tests), patience
     spent = time.perf_counter() - started
     if found.returncode == 0:
-        return Outcome(mutant.name, "survived", "", "", len(tests), spent)
+        return mutant.name, "survived", "", "", len(unit.tests), spent
     failed = [line for line in found.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
     by, _, note = failed[0].partition(" ")[2].partition(" - ") if failed else ("", "", found.stdout[-300:])
     # 1: a test failed; anything else did not get that far
     state = "red" if found.returncode == 1 and failed and failed[0].startswith("FAILED ") else "crash"
-    return Outcome(mutant.name, state, by, note[:300], len(tests), spent)
+    return mutant.name, state, by, note[:300], len(unit.tests), spent
 
 
 def _pytest(

@@ -6,19 +6,21 @@ questions execute none of its lines.
 
 from __future__ import annotations
 
-import multiprocessing
-import multiprocessing.connection
-import time
 import traceback
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from threadpoolctl import threadpool_limits
 
 from validation.checks import core, runner
 from validation.checks.core import NO_PROBLEM, Context, Tested
+from validation.checks.selection import Selection
+from validation.jobs import run as jobs_run
+from validation.jobs.job import Done, Folder, Job
+from validation.jobs.run import Engine
 from validation.mutation.baseline import Baseline
 from validation.mutation.seed import plant
 from validation.mutation.statements import Mutant, mutated_source
@@ -28,13 +30,6 @@ STATES = ("red", "crash", "survived", "never executed")
 # a mutant that loops is given up after this many times the healthy seconds, and a minute for small ones
 PATIENCE = 5.0
 GRACE = 60.0
-
-# libraries that the witnesses and the checks import, seconds for each mutant otherwise
-_PRELOADED = (
-    "numpy", "scipy.linalg", "scipy.special", "scipy.optimize", "scipy.stats", "scipy.integrate", "pandas", "emcee",
-    "arviz_stats", "sklearn.base", "sklearn.cluster", "sklearn.datasets", "sklearn.utils.estimator_checks",
-    "matplotlib", "mpmath", "jinja2", "rich.progress", "typer",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,36 +48,47 @@ class Outcome:
         return asdict(self)
 
 
-def run(mutants: Sequence[Mutant], baseline: Baseline, *, jobs: int) -> Iterator[Outcome]:
+class Trial(NamedTuple):
+    """What a process needs to try one mutant."""
+
+    mutant: Mutant
+    folder: Folder
+    selection: Selection
+
+
+def jobs(mutants: Sequence[Mutant], baseline: Baseline, folder: Folder) -> tuple[list[Job], list[Outcome]]:
+    """A job for each mutant that any check executes, with its patience; the outcomes of the others.
+
+    folder : Folder    of the baseline
+    """
+    work, untouched = [], []
+    for mutant in mutants:
+        touched = baseline.touched(mutant.module, watched(mutant), readers(mutant))
+        if not touched:
+            untouched.append(Outcome(mutant.name, "never executed", "", "", 0, 0.0))
+            continue
+        healthy = sum(baseline.cost(pairs, keys) for pairs, keys in touched.values())
+        unit = Trial(mutant, folder, baseline.selection)
+        work.append(Job(mutant.name, unit, healthy, patience=GRACE + PATIENCE * healthy))
+    return work, untouched
+
+
+def run(mutants: Sequence[Mutant], baseline: Baseline, engine: Engine) -> Iterator[Outcome]:
     """Outcomes as they come; a process for each mutant, killed when it is out of patience."""
-    fork = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
-    start: Any = multiprocessing.get_context(fork)
-    if fork == "forkserver":
-        # what no mutant touches, loaded once; none of the witnesses, which each process imports with its mutant
-        start.set_forkserver_preload(list(_PRELOADED))
-    waiting = list(mutants)
-    running: dict[int, tuple[Any, Any, Mutant, float, float]] = {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                mutant = waiting.pop(0)
-                touched = baseline.touched(mutant.module, watched(mutant), readers(mutant))
-                if not touched:
-                    yield Outcome(mutant.name, "never executed", "", "", 0, 0.0)
-                    continue
-                healthy = sum(baseline.cost(pairs, keys) for pairs, keys in touched.values())
-                ours, theirs = start.Pipe(duplex=False)
-                process = start.Process(
-                    target=_try, args=(theirs, mutant, baseline.folder, baseline.selection), daemon=True
-                )
-                process.start()
-                theirs.close()
-                now = time.perf_counter()
-                running[process.pid] = (process, ours, mutant, now, now + GRACE + PATIENCE * healthy)
-            yield from _finished(running)
-    finally:
-        for process, *_ in running.values():
-            process.kill()
+    folder = Folder.of(baseline.folder)
+    work, untouched = jobs(mutants, baseline, folder)
+    yield from untouched
+    with closing(jobs_run.run(attempt, work, engine, shared=folder)) as found:
+        for done in found:
+            yield outcome(done)
+
+
+def outcome(done: Done) -> Outcome:
+    """What became of a mutant, from what became of its job: a process that dies or does not end is a crash."""
+    if done.lost is not None:
+        return Outcome(done.job.name, "crash", "", str(done.lost), 0, done.seconds)
+    state, by, note, asked = done.value
+    return Outcome(done.job.name, state, by, note, asked, done.seconds)
 
 
 def watched(mutant: Mutant) -> range:
@@ -98,35 +104,12 @@ def readers(mutant: Mutant) -> frozenset[str]:
     return frozenset({f"discrepancy/x-gpc/defaults_of_{package}"} if runs_at_import else ())
 
 
-def _finished(running: dict[int, tuple[Any, Any, Mutant, float, float]]) -> Iterator[Outcome]:
-    multiprocessing.connection.wait([pipe for _, pipe, *_ in running.values()], timeout=1.0)
-    for number, (process, pipe, mutant, started, deadline) in list(running.items()):
-        spent = time.perf_counter() - started
-        if pipe.poll():
-            try:
-                state, by, note, asked = pipe.recv()
-            except EOFError:
-                process.join()
-                state, by, note, asked = "crash", "", f"the process ended with {process.exitcode}", 0
-        elif time.perf_counter() > deadline:
-            state, by, note, asked = "crash", "", f"no answer after {spent:.0f} s", 0
-        else:
-            continue
-        process.kill()
-        process.join()
-        pipe.close()
-        del running[number]
-        yield Outcome(mutant.name, state, by, note, asked, spent)
-
-
-def _try(pipe: Any, mutant: Mutant, folder: Any, selection: Any) -> None:
-    """In the fresh process: plant, ask, tell."""
+def attempt(unit: Trial, listen: object) -> tuple[str, str, str, int]:
+    """In a fresh process: plant, ask, tell. Nobody listens meanwhile."""
     try:
-        pipe.send(judge(mutant, Baseline.load(folder, selection)))
+        return judge(unit.mutant, Baseline.load(unit.folder.at(), unit.selection))
     except BaseException as error:  # noqa: BLE001 - whatever a mutant does ends here, and counts as a crash
-        pipe.send(("crash", "", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}", 0))
-    finally:
-        pipe.close()
+        return "crash", "", f"{type(error).__name__}: {error}\n{traceback.format_exc(limit=-3)}", 0
 
 
 def judge(mutant: Mutant, baseline: Baseline) -> tuple[str, str, str, int]:

@@ -19,6 +19,7 @@ from markupsafe import Markup
 from validation import premises
 from validation.checks.core import KINDS, Result
 from validation.checks.runner import Run
+from validation.jobs import place as places
 from validation.mutation import power
 from validation.report import figures, moved, table
 from validation.report.sections import distinct, section
@@ -102,6 +103,8 @@ def render(
     page = environment.get_template("page.html.j2")
     content = {
         "run": run,
+        "places": places.summary(run.places),
+        "unlike": places.unlike(place for place, _ in run.places),
         "headline": _headline(run),
         "state": "stopped" if run.interrupted else "red" if run.failed else "green",
         "summary": table.summary(run),

@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 
 from validation.checks import runner
 from validation.cli import app
+from validation.jobs.run import Processes
 from validation.mutation import baseline, power, statements
 from validation.mutation.report import Rates
 
@@ -18,7 +19,7 @@ def healthy(tmp_path_factory):
     selection = runner.select(
         check=["identity/x-gpc/latent_mean", "invariance/x-gpc/classes"], problem=["two-points", "toy"]
     )
-    return baseline.measure(selection, tmp_path_factory.mktemp("healthy"), jobs=1)
+    return baseline.measure(selection, tmp_path_factory.mktemp("healthy"), Processes(1))
 
 
 @pytest.fixture

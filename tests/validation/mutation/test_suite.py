@@ -6,6 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from validation.cli import app
+from validation.jobs.run import Processes
 from validation.mutation import statements, suite
 from validation.mutation.trial import Outcome
 
@@ -42,7 +43,7 @@ def test_a_mistake_that_tests_see_is_red_and_files_stay_as_they_are(tests, folde
     entries = statements.statements("gibbs.chains.diagnostics")
     wrong = next(statements.make(entry, entry.changes[0]) for entry in entries if entry.function == "standard_error")
     before = statements.source_of("gibbs.chains.diagnostics")
-    (found,) = suite.run([wrong], tests, folder, jobs=1)
+    (found,) = suite.run([wrong], tests, Processes(1))
     assert found.state in ("red", "crash")
     assert found.by.startswith(CHEAP)
     assert statements.source_of("gibbs.chains.diagnostics") == before
@@ -51,7 +52,7 @@ def test_a_mistake_that_tests_see_is_red_and_files_stay_as_they_are(tests, folde
 
 def test_what_no_test_executes_is_said(tests, folder):
     entry = statements.statements("fast.sparse_classes.sep")[5]
-    (found,) = suite.run([statements.make(entry, entry.changes[0])], tests, folder, jobs=1)
+    (found,) = suite.run([statements.make(entry, entry.changes[0])], tests, Processes(1))
     assert (found.state, found.asked) == ("never executed", 0)
 
 
@@ -89,10 +90,10 @@ def test_both_asks_the_tests_about_what_the_judge_has_not_seen(monkeypatch, tmp_
     asked = []
     states = iter(["red", "survived", "never executed", "survived"])
 
-    def judged(mutants, baseline, jobs):
+    def judged(mutants, baseline, engine):
         return (Outcome(mutant.name, next(states), "", "", 1, 0.0) for mutant in mutants)
 
-    def tested(mutants, suite, folder, jobs):
+    def tested(mutants, suite, engine):
         asked.extend(mutant.name for mutant in mutants)
         answers = iter(["red", "survived", "never executed"])
         return (Outcome(mutant.name, next(answers), "", "", 1, 0.0) for mutant in mutants)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from validation.checks import runner
+from validation.jobs.run import Processes
 from validation.mutation import baseline, report, statements, trial
 from validation.mutation.operators import Change
 from validation.mutation.seed import plant
@@ -28,11 +29,11 @@ def healthy(tmp_path_factory):
     selection = runner.select(
         check=["identity/x-gpc/latent_mean", "identity/x-gpc/log_evidence"], problem=["two-points"]
     )
-    return baseline.measure(selection, tmp_path_factory.mktemp("healthy"), jobs=1)
+    return baseline.measure(selection, tmp_path_factory.mktemp("healthy"), Processes(1))
 
 
 def outcome(found, healthy):
-    (result,) = trial.run([found], healthy, jobs=1)
+    (result,) = trial.run([found], healthy, Processes(1))
     return result
 
 
@@ -64,7 +65,7 @@ def test_what_an_import_runs_is_held_against_all_who_run_the_module(healthy, tmp
 
 def test_a_healthy_run_is_not_made_twice(healthy):
     told = []
-    again = baseline.measure(healthy.selection, healthy.folder, jobs=1, tell=told.append)
+    again = baseline.measure(healthy.selection, healthy.folder, Processes(1), tell=told.append)
     assert told == []
     assert again.answers() == healthy.answers()
     assert again.problems["two-points"].solved == healthy.problems["two-points"].solved
@@ -171,7 +172,7 @@ def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
 
 def test_a_changed_default_is_held_against_the_record_of_defaults(tmp_path):
     selection = runner.select(check=["discrepancy/x-gpc/defaults_of_gibbs"])
-    known = baseline.measure(selection, tmp_path, jobs=1)
+    known = baseline.measure(selection, tmp_path, Processes(1))
     found = outcome(mutant("gibbs.chains.diagnostics", "convergence", "thin: int = 1", "thin: int = 2"), known)
     assert (found.state, found.by) == ("red", "discrepancy/x-gpc/defaults_of_gibbs on -")
     inside = next(entry for entry in statements.statements("gibbs.chains.diagnostics") if entry.first > 50)

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import threadpool_info, threadpool_limits
 
 # Variables by which the usual linear algebra libraries are told how many threads to start.
 THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
@@ -53,6 +53,11 @@ def spread(
 def default_jobs() -> int:
     """Two, or one on a machine with one core."""
     return min(2, os.cpu_count() or 1)
+
+
+def linear_algebra_threads() -> int:
+    """Threads of linear algebra in this process."""
+    return max((pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"), default=1)
 
 
 def _spread_over_processes(

@@ -1,0 +1,327 @@
+"""The same jobs here and on clusters: digits, order, storage, resumption, and what is said of who was lost."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from validation import storage
+from validation.checks import runner
+from validation.checks.core import Compared
+from validation.jobs import place as places
+from validation.jobs.cluster import Cluster, connected, started
+from validation.jobs.job import ClusterError, Folder, Job, JobLostError, OutOfPatienceError
+from validation.jobs.run import Processes, engine, run
+from validation.jobs.store import Store
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
+
+
+def draws(count, seconds=0.0):
+    return [Job(f"draw-{seed}", (seed, 50, seconds), cost=float(seed % 3)) for seed in range(count)]
+
+
+def values(found):
+    return {done.job.name: done.value for done in found}
+
+
+def work(name):
+    import cluster_work
+
+    return getattr(cluster_work, name)
+
+
+@pytest.mark.parametrize("count", [1, 2, 4])
+def test_digits_do_not_depend_on_the_number_of_workers(engines, count):
+    here = values(run(work("draw"), draws(8), Processes(1)))
+    there = values(run(work("draw"), draws(8), engines(count)))
+    assert here.keys() == there.keys()
+    assert all(np.array_equal(here[name], there[name]) for name in here)
+
+
+def test_what_jobs_tell_arrives_with_their_answers(engines):
+    told = []
+    list(run(work("draw"), draws(3), engines(2), listen=told.append))
+    assert sorted(told) == [("drew", 0), ("drew", 1), ("drew", 2)]
+
+
+def test_every_answer_says_where_it_was_computed(engines, clients):
+    found = list(run(work("draw"), draws(4), engines(2)))
+    workers = set(clients(2).nthreads())
+    assert {done.place.worker for done in found} <= workers
+    assert all(done.place._replace(worker=places.HERE) == places.here() for done in found)
+    assert places.unlike(done.place for done in found) == []
+    (line,) = places.summary([(done.place, 1) for done in found])
+    assert line.startswith("4 on ")
+
+
+def test_a_result_is_on_the_disk_before_it_is_seen_and_is_not_computed_again(engines, tmp_path):
+    store = Store(tmp_path / "jobs", "draws", ())
+    found = run(work("draw"), draws(6), engines(2), store=store)
+    first = [next(found) for _ in range(3)]
+    assert all(store.path(done.job).is_file() for done in first)
+    found.close()  # the coordinator is gone
+    kept = len(list((tmp_path / "jobs").iterdir()))
+    again = list(run(work("draw"), draws(6), engines(1), store=store))
+    assert sum(done.stored for done in again) == kept >= 3
+    assert all(np.array_equal(done.value, work("draw")(done.job.unit, print)) for done in again)
+    # other code or another question is another file
+    assert not any(store.path(job) == Store(tmp_path / "jobs", "others", ()).path(job) for job in draws(6))
+
+
+def test_a_full_disk_ends_the_run_and_loses_nothing_that_was_written(engines, tmp_path, monkeypatch):
+    store = Store(tmp_path / "jobs", "draws", ())
+    real, count = os.fsync, iter(range(100))
+
+    def full(handle):
+        if next(count) >= 2:
+            raise OSError(28, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(storage.os, "fsync", full)
+    with pytest.raises(OSError, match="found No space left on device while writing, expected room for the file"):
+        list(run(work("draw"), draws(6), engines(2), store=store))
+    monkeypatch.undo()
+    assert [path.suffix for path in (tmp_path / "jobs").iterdir()] == [".npz"] * 2
+    again = list(run(work("draw"), draws(6), engines(2), store=store))
+    assert (sum(done.stored for done in again), len(again)) == (2, 6)
+
+
+def test_a_damaged_result_is_an_error_that_names_the_file(tmp_path):
+    store = Store(tmp_path, "draws", ())
+    (job,) = draws(1)
+    list(run(work("draw"), [job], Processes(1), store=store))
+    store.path(job).write_bytes(store.path(job).read_bytes()[:-30])
+    with pytest.raises(storage.FileFormatError, match="draw-0-"):
+        store.read(job)
+
+
+def test_two_jobs_of_one_name_are_refused():
+    with pytest.raises(ValueError, match="found the name 'draw-0' twice, expected every job once"):
+        list(run(work("draw"), draws(1) * 2, Processes(1)))
+
+
+def test_an_error_of_the_work_is_raised_here(engines):
+    for who in (engines(1), Processes(1)):
+        with pytest.raises(ArithmeticError, match="made up"):
+            list(run(work("fail"), [Job("a", 1)], who))
+
+
+def test_linear_algebra_has_the_threads_that_were_asked_for(clients):
+    for count in (1, 2):
+        (done,) = run(work("threads"), [Job("a", 0)], Cluster(clients(1), threads=count))
+        assert done.value == count
+
+
+def test_jobs_with_a_patience_get_processes_of_their_own(engines):
+    jobs = [Job(f"j{unit}", unit, patience=60.0) for unit in range(2)]
+    for who in (Processes(2), engines(2)):
+        pids = values(run(work("process"), jobs, who)).values()
+        assert len({*pids, os.getpid()}) == 3
+
+
+def test_a_process_that_dies_loses_its_job_alone(engines):
+    jobs = [Job(f"j{unit}", unit, patience=60.0) for unit in range(3)]
+    for who in (Processes(2), engines(2)):
+        found = {done.job.unit: done for done in run(work("die"), jobs, who)}
+        assert (found[0].value, found[2].value) == (0, 2)
+        assert isinstance(found[1].lost, JobLostError)
+        assert "the process ended with -9" in str(found[1].lost)
+
+
+def test_a_job_out_of_patience_is_ended(engines):
+    for who in (Processes(1), engines(1)):
+        (done,) = run(work("loop"), [Job("j1", 1, patience=1.0)], who)
+        assert isinstance(done.lost, OutOfPatienceError)
+
+
+def test_a_shared_folder_is_copied_to_workers_once(engines, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "deep" / "a.txt").write_text("content")
+    folder = Folder.of(tmp_path)
+    jobs = [Job(f"j{k}", (folder, "deep/a.txt")) for k in range(2)]
+    here = [done.value for done in run(work("read"), jobs, Processes(1), shared=folder)]
+    there = [done.value for done in run(work("read"), jobs, engines(1), shared=folder)]
+    assert {text for text, _ in here + there} == {"content"}
+    assert here[0][1].startswith(str(tmp_path))
+    assert len({path for _, path in there}) == 1
+    assert not there[0][1].startswith(str(tmp_path))
+
+
+def test_a_worker_with_other_code_is_named(engines, monkeypatch):
+    monkeypatch.setattr(places, "code", iter(["a" * 64, *["b" * 64] * 9]).__next__)
+    with pytest.raises(ClusterError, match=r"worker \S+: found code bbbbbbbbbbbb against aaaaaaaaaaaa of the coord"):
+        list(run(work("draw"), draws(1), engines(1)))
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("here", "cluster: found 'here', expected local, or the address of a scheduler"),
+        ("tcp://127.0.0.1:1", "found nobody who answers"),
+    ],
+)
+def test_an_address_where_nobody_is_is_an_error(address, message, monkeypatch):
+    monkeypatch.setattr("validation.jobs.cluster.CONNECTING", 1)
+    with pytest.raises((ValueError, ClusterError), match=message), engine(address):
+        pass
+
+
+def test_without_the_packages_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(ValueError, match=r"expected the extra gpc-triad\[cluster\]"), engine("local"):
+        pass
+
+
+def test_verdicts_are_the_same_on_a_cluster(engines, tmp_path):
+    selection = runner.select(check=["identity/x-gpc/latent_mean"], problem=["two-points", "three-points"])
+    store = Store(tmp_path / "jobs", selection, runner.TYPES)
+    here = runner.run(selection, jobs=1)
+    there = runner.run(selection, engine=engines(2), store=store)
+    resumed = runner.run(selection, engine=engines(2), store=store)
+    strip = [[replace(result, seconds=0.0) for result in found.results] for found in (here, there, resumed)]
+    assert strip[0] == strip[1] == strip[2]
+    assert sum(count for _, count in there.places) == 2
+    assert [s.seconds for s in there.solutions] == [s.seconds for s in resumed.solutions]
+    assert all(
+        np.array_equal(a.latent_mean, b.latent_mean) for a, b in zip(here.solutions, resumed.solutions, strict=True)
+    )
+    assert Compared in runner.TYPES
+
+
+# -- faults in earnest: processes are killed -----------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_moments_lose_nothing():
+    expected = values(run(work("draw"), draws(40), Processes(1)))
+    rng = np.random.default_rng(20261123)
+    with connected("local", jobs=2) as who:
+        kills = 0
+        for _ in range(3):
+            found, stop = {}, threading.Event()
+
+            def kill(stop=stop):
+                nonlocal kills
+                for pause in rng.uniform(0.1, 1.2, size=10):
+                    if stop.wait(pause):
+                        return
+                    pids = list(who.client.run(os.getpid, on_error="ignore").values())
+                    if pids:
+                        os.kill(int(rng.choice(pids)), signal.SIGKILL)
+                        kills += 1
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            try:
+                jobs = draws(40, seconds=0.3)
+                found = values(run(work("draw"), jobs, who))
+            finally:
+                stop.set()
+                killer.join()
+            assert found.keys() == expected.keys()
+            assert all(np.array_equal(found[name], expected[name]) for name in expected)
+    assert kills >= 10
+
+
+@pytest.mark.slow
+def test_a_job_that_kills_three_workers_is_reported():
+    with connected("local", jobs=2) as who:
+        found = {done.job.unit: done for done in run(work("die"), [Job(f"j{k}", k) for k in range(4)], who)}
+    assert "j1 cost 3 workers their lives" in str(found[1].lost)
+    assert [found[k].value for k in (0, 2, 3)] == [0, 2, 3]
+
+
+SCHEDULER = """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False, protocol="tcp://",
+                      silence_logs=50) as c:
+        print(c.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_dies_is_said_and_the_run_goes_on_from_there(tmp_path):
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(SCHEDULER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    store = Store(tmp_path, "draws", ())
+    try:
+        address = process.stdout.readline().strip()
+
+        def until_it_is_lost():
+            with engine(address) as who:
+                for count, _ in enumerate(run(work("draw"), draws(12, seconds=0.2), who, store=store)):
+                    if count == 2:
+                        process.kill()
+
+        with pytest.raises(ClusterError, match="found the scheduler lost"):
+            until_it_is_lost()
+    finally:
+        process.kill()
+        process.communicate()
+    again = list(run(work("draw"), draws(12, seconds=0.2), Processes(1), store=store))
+    assert sum(done.stored for done in again) >= 3
+    assert len(again) == 12
+
+
+@pytest.mark.slow
+def test_a_worker_with_another_kernel_is_named():
+    with started(1) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--nthreads", "1",
+                   "--no-dashboard", "--nworkers", "1"]  # fmt: skip
+        other = subprocess.Popen(
+            command,
+            env=os.environ | {"OPENBLAS_CORETYPE": "Nehalem"},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            client.wait_for_workers(2, timeout=60)
+            found = list(run(work("draw"), draws(8, seconds=0.3), Cluster(client)))
+        finally:
+            other.terminate()
+            other.wait()
+    kernels = {done.place.kernel for done in found}
+    if len(kernels) == 1:
+        pytest.skip(f"the library of linear algebra knows no other kernel than {kernels.pop()}")
+    (line,) = places.unlike(sorted({done.place for done in found}))
+    assert "Nehalem" in line
+    assert "expected the same" in line
+
+
+@pytest.mark.slow
+def test_a_worker_from_another_checkout_is_refused_by_name(tmp_path):
+    import shutil
+
+    root = Path(__file__).resolve().parents[3]
+    for package in places.PACKAGES:
+        shutil.copytree(root / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tmp_path / "fast" / "ledger.py").open("a") as file:
+        file.write("\n# one line more\n")
+    with started(0) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--nthreads", "1",
+                   "--no-dashboard"]  # fmt: skip
+        other = subprocess.Popen(
+            command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            client.wait_for_workers(1, timeout=60)
+            time.sleep(0.1)
+            with pytest.raises(ClusterError, match=r"worker tcp://\S+: found code \w+ against \w+ of the coordinator"):
+                list(run(work("draw"), draws(1), Cluster(client)))
+        finally:
+            other.terminate()
+            other.wait()
