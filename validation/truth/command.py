@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -15,8 +15,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from validation import problems, storage
+from validation.jobs import run as jobs_run
+from validation.jobs.job import HELP, Done, Job
+from validation.jobs.processes import linear_algebra_threads
+from validation.jobs.run import engine
+from validation.jobs.store import Store
 from validation.problem import Problem
 from validation.quoting import shown
+from validation.solution import Solution
 from validation.truth import store
 from validation.truth.card import EvidenceCard
 from validation.truth.make import MAX_DRAWS, ROUTES, Attempt, Truth, make_truth
@@ -42,6 +48,7 @@ def truth(
     stored: Annotated[
         bool, typer.Option("--stored", help="make the stored truths anew: the one named, or all of them")
     ] = False,
+    cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
 ) -> None:
     """Make a truth file with its evidence card; exit 1 if the gate is not met or the second route disagrees."""
     console, errors = _plain(), Console(stderr=True)
@@ -52,11 +59,12 @@ def truth(
         for name in chosen:
             store.question(name)
         certified = True
-        for name in chosen:
-            with showing(errors) as (listen, callback):
-                made = store.regenerate(name, listen=listen, callback=callback)
-            certified &= made.card.certified
-            console.print(summary(made.card), soft_wrap=True)
+        work = [Job(name, Asked(store.question(name), name), float(store.question(name).n)) for name in chosen]
+        for done in _made(work, cluster, store.folder(), errors):
+            done.value.save(store.folder() / f"{done.job.name}.npz")
+            store.load.cache_clear()
+            certified &= done.value.card.certified
+            console.print(summary(done.value.card), soft_wrap=True)
         raise typer.Exit(int(not certified))
     if problem is None or method is None:
         raise typer.BadParameter("found no problem or no --method, expected both (or --stored)")
@@ -66,18 +74,11 @@ def truth(
     asked = _load(problem)
     storage.check_writable(path)
     storage.check_writable(path.with_suffix(".toml"))
-    with showing(errors) as (listen, callback):
-        made = make_truth(
-            asked,
-            method,
-            target_ess=target_ess,
-            seed=seed,
-            second=second,
-            max_draws=max_draws,
-            listen=listen,
-            callback=callback,
-        )
-    made.save(path)
+    options = {"target_ess": target_ess, "seed": seed, "second": second, "max_draws": max_draws}
+    unit = Asked(asked, method=method, options=tuple(options.items()))
+    for done in _made([Job(asked.name, unit)], cluster, path.parent, errors):
+        made = done.value
+        made.save(path)
     console.print(describe(made))
     console.print(f"{path}, {path.with_suffix('.toml')}", soft_wrap=True)
     if made.card.gate != "met":
@@ -86,6 +87,58 @@ def truth(
         console.print(f"the routes disagree: found |z| = {made.card.second_z:.2f}, expected at most "
                       f"{made.card.second_limit:.2f}", soft_wrap=True)  # fmt: skip
     raise typer.Exit(0 if made.card.certified else NOT_MET)
+
+
+class Asked(NamedTuple):
+    """One truth to be made: from its recipe, or by a method with the options of `make_truth`."""
+
+    problem: Problem
+    recipe: str | None = None
+    method: str = ""
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+class Seen(NamedTuple):
+    """What the sampler itself tells while it runs, for a live bar."""
+
+    state: Any
+
+
+def make(unit: Asked, hear: Callable[[Any], None]) -> Truth:
+    """The work of one job. Only a listener that asks for it is told of every sweep: states are large."""
+    callback = (lambda state: hear(Seen(state))) if getattr(hear, "watches", False) else None
+    if unit.recipe is not None:
+        return store.made(unit.recipe, listen=hear, callback=callback)
+    return make_truth(unit.problem, unit.method, **dict(unit.options), listen=hear, callback=callback)
+
+
+def _made(work: list[Job], cluster: str | None, folder: Path, errors: Console) -> Iterator[Done]:
+    """Truths as they are made: one after the other in this process, or on a cluster, kept until all are there."""
+    kept = None if cluster is None else Store(folder / "truth-jobs", "truth", (Truth, Solution, EvidenceCard))
+    # in this process linear algebra has the threads that it has; on a worker one
+    how = {"jobs": 1, "threads": linear_algebra_threads()} if cluster is None else {}
+    with engine(cluster, **how) as who, showing(errors) as (listen, callback):
+        hear = _Both(listen, callback)
+        with closing(jobs_run.run(make, work, who, store=kept, listen=hear)) as found:
+            for done in found:
+                if done.lost is not None:
+                    raise done.lost
+                yield done
+    if kept is not None:
+        kept.clear()
+
+
+class _Both:
+    """A listener for attempts and, where somebody watches, for the states of samplers."""
+
+    def __init__(self, listen: Any, callback: Any) -> None:
+        self.listen, self.callback, self.watches = listen, callback, callback is not None
+
+    def __call__(self, event: Any) -> None:
+        if isinstance(event, Seen):
+            self.callback(event.state)
+        else:
+            self.listen(event)
 
 
 def summary(card: EvidenceCard) -> str:

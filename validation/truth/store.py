@@ -138,10 +138,10 @@ def stored_truth(problem: Problem) -> Solution | None:
     return found if same_question(found.problem, problem) else None
 
 
-def regenerate(name: str, *, listen: Listener | None = None, callback: Any = None) -> Truth:
-    """Make a stored truth anew from its recipe and write it in the place of the old one."""
+def made(name: str, *, listen: Listener | None = None, callback: Any = None) -> Truth:
+    """A stored truth made anew from its recipe, in memory."""
     problem, recipe = question(name), RECIPES[name]
-    truth = make_truth(
+    return make_truth(
         problem,
         recipe.method,
         target_ess=recipe.target_ess,
@@ -153,9 +153,6 @@ def regenerate(name: str, *, listen: Listener | None = None, callback: Any = Non
         listen=listen,
         callback=callback,
     )
-    truth.save(folder() / f"{name}.npz")
-    load.cache_clear()
-    return truth
 
 
 def same_question(left: Problem, right: Problem) -> bool:
