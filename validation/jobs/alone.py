@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 
 from validation.jobs.job import Job, JobLostError, OutOfPatienceError, Work, add_copies, copies
 
-# libraries that the witnesses and the checks import, seconds for each job otherwise; no witness, which a mutant replaces
+# libraries that the witnesses and the checks import, seconds for each job otherwise; no witness: mutants replace those
 _PRELOADED = (
     "numpy", "scipy.linalg", "scipy.special", "scipy.optimize", "scipy.stats", "scipy.integrate", "pandas", "emcee",
     "arviz_stats", "sklearn.base", "sklearn.cluster", "sklearn.datasets", "sklearn.utils.estimator_checks",
