@@ -41,6 +41,11 @@ def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
     name : str    of the argument, for the message
     value         what was given
     """
+    if hasattr(value, "__dask_graph__"):  # NumPy would load all of it without a word
+        raise ValueError(
+            f"{name}: found a collection of Dask ({type(value).__name__}), expected an array or a numpy.memmap; "
+            "x-gpc, vi-jj and sep take one by fast.blockwise, other methods none"
+        )
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)
     except (ValueError, TypeError, RecursionError) as error:  # rows of different lengths, objects that refuse

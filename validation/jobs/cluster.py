@@ -223,6 +223,8 @@ def started(count: int, *, processes: bool = True) -> Iterator[Any]:
 
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS - 1,
+        # work stays beside its data, and messages can be counted
+        "distributed.scheduler.work-stealing": False,
         # a worker that is short of memory is the machine's affair: pausing and ending it would look like a fault
         "distributed.worker.memory.terminate": False,
         "distributed.worker.memory.pause": False,

@@ -1,0 +1,272 @@
+"""sep on data in parts: tied factors by sums over leaves. villacampa2017, section 2.3.
+
+Of each leaf come sum_i of the factors' contributions to P and w of every class (`fast.sparse_classes.sep`):
+C (m (m + 1) / 2 + m) + C numbers up a node, as many down to each worker for q. No number a datum is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast.blockwise.engines import Spread, Visit, spread, streamed
+from fast.blockwise.quadratic import ROUNDED, estimated_distance, packed, unpacked
+from fast.blockwise.rows import Leaf, Rows
+from fast.blockwise.tree import Sums
+from fast.core import inputs
+from fast.core.blocks import block_edges
+from fast.core.results import ClassPrediction
+from fast.core.types import FloatArray, IntArray
+from fast.core.values import Prior
+from fast.sparse_classes.inference import inducing_classes, predict
+from fast.sparse_classes.pairwise_factors import pair_sites, pair_totals
+from fast.sparse_classes.projections import ClassLaw, InducingClasses, add_projected
+from fast.sparse_classes.sep import TiedFactors, tied_update
+
+_TILE = 1024  # rows that are projected at a time
+_PATIENCE = 20  # sweeps without a smaller change, after which rounding is what is left
+
+
+class Seen(NamedTuple):
+    """A leaf where it lives."""
+
+    leaf: Leaf
+    X: Any  # (b, d), as the leaf gives it
+    y: IntArray  # (b,)
+    points: InducingClasses
+    count: str
+
+
+class State(NamedTuple):
+    """What a sweep brings: q by its natural parameters, and the data that the tied factors stand for."""
+
+    packed: FloatArray  # (C, m (m + 1) / 2)
+    shift: FloatArray  # (C, m)
+    counts: IntArray  # (C,)
+
+
+class StandsFor(NamedTuple):
+    """Data of each class, and of all."""
+
+    counts: IntArray  # (C,)
+    n: int
+
+
+class Shape(NamedTuple):
+    """What the check of a prior asks of data."""
+
+    n_classes: int
+    d: int
+
+
+def look(leaf: Leaf, *, points: InducingClasses, count: str) -> Seen:
+    """Labels checked, inputs found where they are.
+
+    Parameters
+    ----------
+    leaf           of the data
+    points         inducing points
+    count : str    "all" or "per-class"
+
+    Raises
+    ------
+    ValueError    by name, with the number of the row among all
+    """
+    X, y = leaf.inputs(), leaf.labels()
+    C = points.n_classes
+    if X.shape[0] != leaf.size or y.shape != (leaf.size,):
+        raise ValueError(f"X: found {X.shape[0]} rows and {y.shape} labels from row {leaf.first}, expected {leaf.size}")
+    if y.dtype.kind not in "iub":
+        raise ValueError(f"y: found dtype {y.dtype} from row {leaf.first}, expected integers 0 to {C - 1}")
+    codes = np.asarray(y).astype(np.int64)
+    wrong = (codes < 0) | (codes >= C)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise ValueError(f"y: found {codes[row]} in row {leaf.first + row}, expected integers 0 to {C - 1}")
+    for start, stop in block_edges(leaf.size, _TILE):
+        inputs.finite_rows("X", X[start:stop], leaf.first + start)
+    return Seen(leaf, X, codes, points, count)
+
+
+def count_labels(seen: Seen, ready: object) -> Sums:
+    """Data of each class in a leaf: (C,).
+
+    Parameters
+    ----------
+    seen     the leaf
+    ready    nothing is needed
+    """
+    return (np.bincount(seen.y, minlength=seen.points.n_classes).astype(np.float64),)
+
+
+def nothing(state: object) -> None:
+    """What labels are counted with.
+
+    Parameters
+    ----------
+    state    none
+    """
+
+
+def law_of(state: State) -> tuple[ClassLaw, StandsFor]:
+    """q as matrices, factorised once for all leaves of a part. Time C m^3 / 3.
+
+    Parameters
+    ----------
+    state    of the sweep
+    """
+    m = state.shift.shape[1]
+    lower = np.array([unpacked(triangle, m) for triangle in state.packed])
+    precision = lower + np.tril(lower, -1).transpose(0, 2, 1)
+    return ClassLaw.of(precision, state.shift), StandsFor(state.counts, int(state.counts.sum()))
+
+
+def leaf_sums(seen: Seen, ready: tuple[ClassLaw, StandsFor]) -> Sums:
+    """What the factors of a leaf add to P and w, and their log Z. Time 2 C b m^2 and the kernels.
+
+    Parameters
+    ----------
+    seen     the leaf
+    ready    q before, and the data that the factors stand for
+    """
+    law, stands_for = ready
+    factors = TiedFactors(stands_for, seen.points, seen.count, law)
+    added, shift = np.zeros_like(law.precision), np.zeros_like(law.shift)
+    norm = 0.0
+    for start, stop in block_edges(seen.leaf.size, _TILE):
+        view = seen.points.view(inputs.finite_rows("X", seen.X[start:stop], seen.leaf.first + start))
+        y = seen.y[start:stop]
+        tilt, sides = factors.tilt(view, y)
+        add_projected(added, shift, view, *pair_totals(y, pair_sites(tilt, *sides)))
+        norm += float(tilt.log_norm.sum())
+    return np.array([packed(matrix) for matrix in added]), shift, np.array([norm])
+
+
+COUNT, SWEEP = Visit(nothing, count_labels), Visit(law_of, leaf_sums)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockwiseSEP:
+    """Tied factors and q where the sweeps stopped; nothing of the size of the data."""
+
+    factors: TiedFactors
+    log_evidence: float  # log Z_q of all data
+    residual: float  # estimated standardised distance of a tied factor from the fixed point
+    iterations: int
+    converged: bool
+
+    @property
+    def inducing_mean(self) -> FloatArray:
+        """(C, m)."""
+        return self.factors.points.inducing_moments(self.factors.law)[0]
+
+    @property
+    def inducing_cov(self) -> FloatArray:
+        """(C, m, m)."""
+        return self.factors.points.inducing_moments(self.factors.law)[1]
+
+
+@dataclass(frozen=True)
+class SEPSweeps:
+    """How tied factors on data in parts iterate.
+
+    count             the n of the n-th root: "all" factors, or those that touch the class ("per-class")
+    damping           in [1e-8, 1]
+    tolerance         largest standardised distance of a tied factor from the fixed point
+    max_iterations    sweeps after which to give up
+    callback          called with (sweep, change) after every sweep
+    """
+
+    count: str = "all"
+    damping: float = 0.5
+    tolerance: float = 1e-8
+    max_iterations: int = 1000
+    callback: Callable[[int, float], None] | None = None
+
+
+DEFAULTS = SEPSweeps()
+
+
+def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS, *, client: Any = None) -> BlockwiseSEP:
+    """SEP to its fixed point, on leaves here or on the workers of a Dask cluster. Tied factors start at zero.
+
+    Parameters
+    ----------
+    rows : Rows        from `fast.blockwise.rows.rows_of`, labels 0 .. C - 1
+    n_classes : int    C >= 2
+    prior : Prior      of C latent functions, with inducing points
+    options            how to iterate
+    client             a dask.distributed.Client; None: this process. The digits are the same
+
+    Raises
+    ------
+    ValueError                  bad input, by name and row
+    NotPositiveDefiniteError    K_ZZ of a class is singular
+    ClusterLostError            the scheduler is lost
+    """
+    inputs.one_of("count", options.count, ("all", "per-class"))
+    damping = inputs.share("damping", options.damping)
+    if damping < 1e-8:
+        raise ValueError(f"damping: found {damping}, expected a number from 1e-8 to 1")
+    tolerance = inputs.scalar("tolerance", options.tolerance, positive=True)
+    most = inputs.count("max_iterations", options.max_iterations)
+    C = inputs.count("n_classes", n_classes)
+    if C < 2:
+        raise ValueError(f"n_classes: found {C}, expected at least 2")
+    shape: Any = Shape(C, rows.d)
+    points = inducing_classes(shape, prior)
+    with spread(rows, partial(look, points=points, count=options.count), client) as leaves:
+        counts = leaves.total(COUNT, None)[0].astype(np.int64)
+        factors = TiedFactors(StandsFor(counts, rows.n), points, options.count)
+        changes: list[float] = []
+        while True:
+            added, shift, _ = _swept(leaves, factors, counts)
+            law, share = factors.law, np.ones(C)
+            changes.append(factors._residual(added, shift, share))
+            factors._set(ClassLaw.of(*tied_update(law.precision, law.shift, added, shift, share, damping)))
+            # the change is that of an undamped sweep: the ratio of two is that of the damped iteration
+            residual = estimated_distance(changes)
+            if options.callback is not None:
+                options.callback(len(changes), changes[-1])
+            stalled = len(changes) > _PATIENCE and changes[-1] <= ROUNDED and min(changes[-_PATIENCE:]) > min(changes)
+            if residual <= tolerance or stalled or len(changes) >= most:
+                norm = float(_swept(leaves, factors, counts)[2][0])
+                value = norm + _prior_part(factors)
+                return BlockwiseSEP(factors, value, residual, len(changes), residual <= tolerance)
+
+
+def _swept(leaves: Spread, factors: TiedFactors, counts: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Sums over all leaves under the present q: added to P (C, m, m), to w (C, m), and log Z of all factors (1,)."""
+    law = factors.law
+    state = State(np.array([packed(matrix) for matrix in law.precision]), law.shift, counts)
+    triangles, shift, norm = leaves.total(SWEEP, state)
+    lower = np.array([unpacked(triangle, law.shift.shape[1]) for triangle in triangles])
+    return lower + np.tril(lower, -1).transpose(0, 2, 1), shift, norm
+
+
+def _prior_part(factors: TiedFactors) -> float:
+    """log Z_q less log Z of the factors: villacampa2017, u43."""
+    law, cavity = factors.law, factors.cavity
+    whole = 0.5 * (law.shift_norm - law.log_det)
+    part = 0.5 * (cavity.shift_norm - cavity.log_det)
+    return float(whole.sum() + (factors.counts * (part - whole)).sum())
+
+
+def predictions(posterior: BlockwiseSEP, rows: Rows, *, client: Any = None) -> Iterator[tuple[int, ClassPrediction]]:
+    """(first row, predictions) leaf by leaf, in order: villacampa2017 (66) to (68).
+
+    Parameters
+    ----------
+    posterior        from `fit`
+    rows : Rows      test inputs
+    client           a dask.distributed.Client; None: this process
+    """
+    yield from streamed(rows, partial(_predict, posterior.factors.points, posterior.factors.law), client)
+
+
+def _predict(points: InducingClasses, law: ClassLaw, leaf: Leaf) -> ClassPrediction:
+    return predict(points, law, inputs.finite_rows("X_test", leaf.inputs(), leaf.first), block_size=_TILE)

@@ -1,0 +1,73 @@
+"""Sums in a fixed tree over leaves: its shape depends on their number alone, so any division of labour adds alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fast.core.types import FloatArray
+
+Sums = tuple[FloatArray, ...]
+Plan = Any  # (start, stop) of a part, or a pair [left, right] of plans
+
+
+def middle(start: int, stop: int) -> int:
+    """Where the tree divides the leaves from start to stop: the left side has one more if they are odd.
+
+    Parameters
+    ----------
+    start, stop : int    leaves
+    """
+    return (start + stop + 1) // 2
+
+
+def add(left: Sums, other: Sums) -> Sums:
+    """One node.
+
+    Parameters
+    ----------
+    left, other    sums over neighbouring leaves
+    """
+    return tuple(a + b for a, b in zip(left, other, strict=True))
+
+
+def over(start: int, stop: int, leaf: Callable[[int], Sums]) -> Sums:
+    """The sum over leaves from start to stop. Memory: a sum for each level of the tree.
+
+    Parameters
+    ----------
+    start, stop : int    at least one leaf
+    leaf : callable      number of a leaf -> its sums
+    """
+    if stop - start == 1:
+        return leaf(start)
+    cut = middle(start, stop)
+    return add(over(start, cut, leaf), over(cut, stop, leaf))
+
+
+def plan(start: int, stop: int, depth: int) -> Plan:
+    """The upper levels of the tree, down to parts: (start, stop) at the bottom, lists of two above.
+
+    Parameters
+    ----------
+    start, stop : int    leaves
+    depth : int          levels; a single leaf is not divided
+    """
+    if depth == 0 or stop - start == 1:
+        return (start, stop)
+    cut = middle(start, stop)
+    return [plan(start, cut, depth - 1), plan(cut, stop, depth - 1)]
+
+
+def parts(found: Plan) -> Iterator[tuple[int, int]]:
+    """The parts at the bottom of a plan, from left to right.
+
+    Parameters
+    ----------
+    found    from `plan`
+    """
+    if isinstance(found, list):
+        for side in found:
+            yield from parts(side)
+    else:
+        yield found

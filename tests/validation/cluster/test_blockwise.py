@@ -1,0 +1,147 @@
+"""Sums over leaves on clusters: the same bits with any number of workers, messages counted, faults named."""
+
+import os
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+from fast.blockwise import engines, quadratic, sep
+from fast.blockwise.quadratic import BlockwiseOptions
+from fast.blockwise.rows import rows_of
+from fast.core.values import Prior
+from validation.jobs.cluster import connected
+
+distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
+da = pytest.importorskip("dask.array", reason="dask.array is not installed (extra gpc-triad[cluster])")
+
+OPTIONS = BlockwiseOptions(1e-300, 4)
+
+
+@pytest.fixture(scope="module")
+def case():
+    rng = np.random.default_rng(4)
+    X = rng.standard_normal((1500, 2))
+    y = (rng.random(1500) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(np.int64)
+    return X, y, Prior(2.0, np.array([0.8, 1.3]), 0.0, 1e-8, X[::100].copy())
+
+
+def bits(posterior):
+    return posterior.trace.tobytes() + posterior.inducing_mean.tobytes() + posterior.inducing_cov.tobytes()
+
+
+@pytest.mark.parametrize("method", ["x-gpc", "vi-jj"])
+def test_any_number_of_workers_gives_the_same_bits(case, clients, method):
+    X, y, prior = case
+    rows = rows_of(X, y, leaf=128)
+    here = bits(quadratic.fit(method, rows, prior, OPTIONS))
+    for count in (1, 2, 3, 4, 8):
+        assert bits(quadratic.fit(method, rows, prior, OPTIONS, client=clients(count))) == here
+
+
+def test_tied_factors_have_the_same_bits_too(clients):
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((600, 2))
+    y = np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]), axis=1)
+    prior = Prior(np.array([1.5, 2.0, 4.5]), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[::60].copy())
+    rows, options = rows_of(X, y, leaf=50), sep.SEPSweeps(max_iterations=3)
+    here = sep.fit(rows, 3, prior, options)
+    for count in (1, 2, 8):
+        there = sep.fit(rows, 3, prior, options, client=clients(count))
+        assert there.log_evidence == here.log_evidence
+        assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
+
+
+def test_collections_of_dask_give_the_bits_of_arrays_cut_alike(case, clients):
+    X, y, prior = case
+    here = bits(quadratic.fit("x-gpc", rows_of(X, y, leaf=128), prior, OPTIONS))
+    rows = rows_of(da.from_array(X, chunks=(128, 1)), da.from_array(y, chunks=500))
+    assert [leaf.size for leaf in rows.leaves] == [128] * 11 + [92]
+    assert bits(quadratic.fit("x-gpc", rows, prior, OPTIONS)) == here
+    assert bits(quadratic.fit("x-gpc", rows, prior, OPTIONS, client=clients(2))) == here
+    found = quadratic.fit("x-gpc", rows, prior, OPTIONS)
+    alone = [part.probabilities for _, part in quadratic.predictions(found, rows_of(X, leaf=128))]
+    there = list(quadratic.predictions(found, rows_of(da.from_array(X, chunks=(128, 2))), client=clients(2)))
+    assert [first for first, _ in there] == list(range(0, 1500, 128))
+    assert all(np.array_equal(a, b.probabilities) for a, (_, b) in zip(alone, there, strict=True))
+
+
+def test_a_dataframe_is_taken(case, clients):
+    dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
+    import pandas as pd
+
+    X, y, prior = case
+    table = dd.from_pandas(pd.DataFrame({"a": X[:, 0], "b": X[:, 1], "y": y}), npartitions=5)
+    rows = rows_of(table[["a", "b"]], table["y"])
+    cut = rows_of([X[leaf.first : leaf.first + leaf.size] for leaf in rows.leaves],
+                  [y[leaf.first : leaf.first + leaf.size] for leaf in rows.leaves])  # fmt: skip
+    there = quadratic.fit("x-gpc", rows, prior, OPTIONS, client=clients(2))
+    assert bits(there) == bits(quadratic.fit("x-gpc", cut, prior, OPTIONS))
+
+
+def test_a_bad_row_on_a_worker_is_named_by_its_number_among_all(case, clients):
+    X, y, prior = case
+    X = X.copy()
+    X[1234, 0] = np.nan
+    with pytest.raises(ValueError, match="X: found a value that is not finite in row 1234, expected finite numbers"):
+        quadratic.fit("x-gpc", rows_of(X, y, leaf=128), prior, OPTIONS, client=clients(2))
+
+
+def test_a_client_without_workers_is_an_error(case):
+    from validation.jobs.cluster import started
+
+    X, y, prior = case
+    with (
+        started(0, processes=False) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.raises(engines.ClusterLostError, match="client: found no worker at"),
+    ):
+        quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=client)
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(case):
+    rng = np.random.default_rng(20261123)
+    X = rng.standard_normal((60_000, 2))
+    y = (rng.random(60_000) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(np.int64)
+    prior = Prior(2.0, np.array([0.8, 1.3]), 0.0, 1e-8, X[:150].copy())
+    rows = rows_of(X, y, leaf=2048)
+    options = BlockwiseOptions(1e-300, 60)
+    here = bits(quadratic.fit("x-gpc", rows, prior, options))
+    kills = 0
+    with connected("local", jobs=2) as who:
+        for _ in range(6):
+            stop = threading.Event()
+
+            def kill(stop=stop):
+                nonlocal kills
+                for pause in rng.uniform(0.5, 4.0, size=10):
+                    if stop.wait(pause):
+                        return
+                    pids = list(who.client.run(os.getpid, on_error="ignore").values())
+                    if pids:
+                        os.kill(int(rng.choice(pids)), signal.SIGKILL)
+                        kills += 1
+
+            killer = threading.Thread(target=kill)
+            killer.start()
+            try:
+                there = bits(quadratic.fit("x-gpc", rows, prior, options, client=who.client))
+            finally:
+                stop.set()
+                killer.join()
+            assert there == here
+            who.client.wait_for_workers(2)
+    assert kills >= 10
+
+
+def test_a_method_that_takes_no_parts_says_so(case):
+    from fast.core.values import Data
+    from fast.methods import x_gpc
+
+    X, y, prior = case
+    with pytest.raises(
+        ValueError, match=r"X: found a collection of Dask \(Array\), expected an array or a numpy.memmap"
+    ):
+        x_gpc.fit(Data(da.from_array(X), y), prior)
