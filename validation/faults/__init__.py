@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from validation.faults import (
+    blockwise,
     chains,
     edges,
     estimators,
@@ -68,4 +69,5 @@ def all_faults() -> tuple[Fault, ...]:
         + print_wenzel2019.FAULTS
         + shared.FAULTS
         + ways.FAULTS
+        + blockwise.FAULTS
     )
