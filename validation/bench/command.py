@@ -20,6 +20,7 @@ from validation.bench import (
     izmailov,
     nested_ep,
     peers_multiclass,
+    scale,
     villacampa,
     villacampa2020,
     x_gpc,
@@ -50,10 +51,12 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "apep/length": villacampa2020.step_against_n,
     "apep/classes": villacampa2020.step_against_classes,
     "blas-threads/rule": blas_threads.rule,
+    "scale": scale.scale,
     "peers": peer_programs.peers,
     "peers/multiclass": peers_multiclass.peers,
 }
 BY_NAME = (
+    "scale",
     "peers",
     "peers/multiclass",
 )  # measured only when asked for: they take minutes, and packages that nothing else needs

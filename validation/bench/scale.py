@@ -1,0 +1,194 @@
+"""x-gpc on data in parts: one and two workers of this machine, messages counted, and a model for more of them.
+
+The model of a sweep on W workers, a power of two, with n rows and m inducing points:
+
+    n w / W + (1 + log2 W) (2 latency + 3 S / bandwidth) + 3 W s + u,   S = 8 (m (m + 1) / 2 + m + 1) bytes
+
+for q on its way down and, at each level of the tree, two sums on their way up.
+
+w seconds a row and u seconds to update q are measured here with one worker, s seconds a task of the scheduler on an
+in-process cluster; latency and bandwidth are those of an ordinary network, stated below. Its messages, W - 1 copies
+of q and 3 W / 2 - 2 sums from worker to worker, are counted on in-process clusters.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from fast.blockwise import quadratic
+from fast.blockwise.quadratic import BlockwiseOptions, BlockwisePosterior
+from fast.blockwise.rows import Rows, rows_of
+from fast.core.values import Prior
+from validation.bench.measure import Row
+
+ROWS, INDUCING, INPUTS = 1_000_000, 200, 8
+SWEEPS = 3
+COUNTED = (8, 64)  # workers of in-process clusters
+PREDICTED = (8, 64, 512)
+LATENCY, BANDWIDTH = 5e-4, 1.25e9  # seconds a message; bytes a second, ten gigabit
+_SMALL = 4096  # bytes of a message that carries no sum and no q
+_BENCH = "scale"
+
+
+class Timed(NamedTuple):
+    """One run: seconds of each sweep, bytes and messages from worker to worker in a sweep."""
+
+    seconds: tuple[float, ...]
+    bytes: float
+    messages: float
+    largest: float  # bytes that one worker receives in a sweep
+    posterior: BlockwisePosterior
+
+
+def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) -> Iterator[Row]:
+    """Rows of the table, for n data in memory maps.
+
+    n          rows
+    m          inducing points
+    counted    workers of the in-process clusters on which messages are counted
+    """
+    from distributed import Client
+
+    from validation.jobs.cluster import connected, started
+
+    with tempfile.TemporaryDirectory(prefix="triad-scale-") as folder:
+        rows, prior = _data(Path(folder), n, m)
+        runs = {}
+        for workers in (1, 2):
+            before = _resident()
+            with connected("local", jobs=workers) as cluster:
+                runs[workers] = timed(rows, prior, cluster.client)
+            grown = _resident() - before
+            yield Row(_BENCH, f"seconds a sweep, n = {n}, m = {m}, {workers} workers", min(runs[workers].seconds), "s",
+                      "", None)  # fmt: skip
+            yield Row(_BENCH, f"memory of the coordinator gained, {workers} workers", grown / 2**20, "MiB",
+                      "flat in n: below 64", grown < 2**26)  # fmt: skip
+        one, two = (min(runs[workers].seconds) for workers in (1, 2))
+        yield Row(_BENCH, "efficiency of two workers", one / (2.0 * two), "", ">= 0.9", one >= 1.8 * two)
+        same = runs[1].posterior.trace.tobytes() == runs[2].posterior.trace.tobytes()
+        yield Row(_BENCH, "bounds of one and of two workers differ in bits", float(not same), "", "0", same)
+        most = 3 * 8 * m * m
+        yield Row(_BENCH, "bytes that a worker receives in a sweep, two workers", runs[2].largest, "B",
+                  f"<= 3 x 8 m^2 = {most}", runs[2].largest <= most)  # fmt: skip
+    update = _update_seconds(m)
+    per_row = max(one - update, 0.0) / n
+    task = 0.0
+    message = 8 * (m * (m + 1) // 2 + m + 1)
+    with tempfile.TemporaryDirectory(prefix="triad-scale-") as folder:
+        for workers in counted:
+            small, prior = _data(Path(folder) / str(workers), 32 * workers, m, leaf=32)
+            with started(workers, processes=False) as local, Client(local, set_as_default=False) as client:
+                found = timed(small, prior, client)
+            sent = workers - 1 + 3 * workers // 2 - 2
+            yield Row(_BENCH, f"messages of a sweep, {workers} in-process workers", found.messages, "",
+                      f"predicted {sent}", abs(found.messages - sent) <= 0.1 * sent)  # fmt: skip
+            yield Row(_BENCH, f"bytes of a sweep, {workers} in-process workers", found.bytes, "B",
+                      f"predicted {sent * message}", abs(found.bytes / (sent * message) - 1.0) <= 0.1)  # fmt: skip
+            yield Row(_BENCH, f"bytes that a worker receives, {workers} in-process workers", found.largest, "B",
+                      f"<= 3 x 8 m^2 = {most}", found.largest <= most)  # fmt: skip
+            # one process computes for all of them; what a sweep takes beyond that is the scheduler's
+            alone = min(_alone(small, prior))
+            task = max(task, (min(found.seconds) - alone) / (3 * workers))
+    for workers in PREDICTED:
+        levels = 1 + float(np.log2(workers))
+        moved = levels * (2 * LATENCY + 3 * message / BANDWIDTH) + 3 * workers * task + update
+        for rows_of_all in (n, 100 * n):
+            seconds = rows_of_all * per_row / workers + moved
+            share = (rows_of_all * per_row + update) / (workers * seconds)
+            yield Row(
+                _BENCH, f"predicted seconds a sweep, n = {rows_of_all}, {workers} workers", seconds, "s", "", None
+            )
+            yield Row(_BENCH, f"predicted efficiency, n = {rows_of_all}, {workers} workers", share, "", "", None)
+    floor = f"model: latency {LATENCY:g} s, bandwidth {BANDWIDTH:g} B/s, {message} B a sum, update {update:.3g} s"
+    yield Row(_BENCH, "seconds a task of the scheduler", task, "s", "", None, (floor,))
+
+
+def timed(rows: Rows, prior: Prior, client: Any) -> Timed:
+    """Some sweeps; messages of all but the first, which fetches code and data as well.
+
+    rows, prior    the question
+    client         of the cluster
+    """
+    ends: list[float] = []
+    logs: list[dict[str, tuple[int, int]]] = []
+
+    def after(sweep: int, bound: float, step: float) -> None:
+        ends.append(time.perf_counter())
+        logs.append(client.run(_received))
+        ends.append(time.perf_counter())
+
+    posterior = quadratic.fit("x-gpc", rows, prior, BlockwiseOptions(1e-300, SWEEPS, after), client=client)
+    seconds = tuple(ends[2 * k] - ends[2 * k - 1] for k in range(1, SWEEPS))
+    first, last = logs[0], logs[-1]
+    counts = [(last[w][0] - first[w][0], last[w][1] - first[w][1]) for w in last]
+    sweeps = SWEEPS - 1
+    return Timed(
+        seconds,
+        sum(size for size, _ in counts) / sweeps,
+        sum(number for _, number in counts) / sweeps,
+        max(size for size, _ in counts) / sweeps,
+        posterior,
+    )
+
+
+def _received(dask_worker: Any) -> tuple[int, int]:
+    """Bytes and messages that a worker has fetched from others so far."""
+    sizes = [
+        int(size)
+        for entry in dask_worker.transfer_incoming_log
+        for size in entry["keys"].values()
+        if size and size > _SMALL
+    ]
+    return sum(sizes), len(sizes)
+
+
+def _alone(rows: Rows, prior: Prior) -> list[float]:
+    """Seconds of sweeps in this process."""
+    ends = [time.perf_counter()]
+    options = BlockwiseOptions(1e-300, SWEEPS, lambda *_: ends.append(time.perf_counter()))
+    quadratic.fit("x-gpc", rows, prior, options)
+    return [b - a for a, b in pairwise(ends[1:])]
+
+
+def _update_seconds(m: int) -> float:
+    """What the coordinator does between two sweeps: of a sweep over one row, nearly all."""
+    rng = np.random.default_rng(0)
+    Z = rng.standard_normal((m, INPUTS))
+    return min(_alone(rows_of(Z[:1], np.zeros(1, dtype=np.int8)), _prior(Z)))
+
+
+def _prior(Z: np.ndarray[Any, Any]) -> Prior:
+    return Prior(2.0, np.full(INPUTS, 2.0), 0.05, 1e-6, Z)
+
+
+def _data(folder: Path, n: int, m: int, leaf: int = 8192) -> tuple[Rows, Prior]:
+    """n rows in memory maps, drawn block by block."""
+    folder.mkdir(parents=True, exist_ok=True)
+    X = np.memmap(folder / "X", dtype=np.float64, mode="w+", shape=(n, INPUTS))
+    y = np.memmap(folder / "y", dtype=np.int8, mode="w+", shape=(n,))
+    rng = np.random.default_rng(1)
+    for start in range(0, n, 65536):
+        block = rng.standard_normal((min(65536, n - start), INPUTS))
+        X[start : start + 65536] = block
+        y[start : start + 65536] = rng.random(block.shape[0]) < 1.0 / (1.0 + np.exp(-2.0 * block[:, 0] * block[:, 1]))
+    X.flush()
+    y.flush()
+    maps = (
+        np.memmap(folder / "X", dtype=np.float64, mode="r", shape=(n, INPUTS)),
+        np.memmap(folder / "y", dtype=np.int8, mode="r", shape=(n,)),
+    )
+    return rows_of(*maps, leaf=leaf), _prior(np.random.default_rng(2).standard_normal((m, INPUTS)))
+
+
+def _resident() -> int:
+    """Resident memory of this process now, in bytes."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
