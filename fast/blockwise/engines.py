@@ -123,7 +123,7 @@ class Workers:
         ) from why
 
     def _once(self, visit: Visit, state: Any) -> Sums:
-        shared = self.client.scatter(state, hash=False)
+        (shared,) = self.client.scatter([state], hash=False)
         sums = [self.client.submit(_visit, held, visit, shared, pure=False) for held in self._held]
 
         def root(node: Plan, first: int) -> tuple[Any, int]:

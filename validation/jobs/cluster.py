@@ -70,7 +70,7 @@ class Cluster:
         content = None
         if shared is not None:
             # each worker fetches it once, from whoever has it
-            content = self.client.scatter((shared.digest, contents(shared.at())), hash=False)
+            (content,) = self.client.scatter([(shared.digest, contents(shared.at()))], hash=False)
         waiting = deque(sorted(jobs, key=lambda job: -job.cost))
         flying: dict[Any, Job] = {}
         ended = threading.Event()
