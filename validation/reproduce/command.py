@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table as RichTable
 
 from validation import arguments
+from validation.jobs import each
+from validation.jobs import run as jobs_run
+from validation.jobs.job import HELP, Job
+from validation.jobs.run import engine
 from validation.quoting import shown
 from validation.reproduce import catalogue, page
-from validation.reproduce.experiment import EXPERIMENTS, Experiment, Table, check_options, find
+from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
 
 _FOLDER = Path("results/reproduce")
 
@@ -32,6 +36,7 @@ def reproduce(
     output: Annotated[Path, typer.Option("--output", help="folder of the page and the CSVs")] = Path(
         "results/reproduce"
     ),
+    cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
 ) -> None:
     """Run an experiment of a paper again and set what it prints beside what comes out here."""
     catalogue.load()
@@ -61,13 +66,45 @@ def reproduce(
     except OSError as error:
         raise ValueError(f"output: found {output} ({error.strerror}), expected a folder that can be written") from error
     errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    outcome = wanted.run(**options, say=lambda text: errors.print(text, soft_wrap=True))
+    outcome = _outcome(wanted, options, lambda text: errors.print(text, soft_wrap=True), cluster, output)
     for table in outcome.tables:
         _print(console, table)
     for note in outcome.notes:
         console.print(f"note: {note}", soft_wrap=True)
     for path in page.write(wanted, outcome, output):
         console.print(str(path), soft_wrap=True)
+
+
+class Asked(NamedTuple):
+    """One whole experiment."""
+
+    paper: str
+    name: str
+    options: dict[str, Any]
+
+
+def _outcome(
+    wanted: Experiment, options: dict[str, Any], say: Callable[[str], object], cluster: str | None, output: Path
+) -> Outcome:
+    """Run it here, its repetitions on a cluster, or all of it there where it has none."""
+    if cluster is None:
+        return wanted.run(**options, say=say)
+    with engine(cluster) as who:
+        if wanted.in_parts:
+            with each.spreading(who, output / "jobs"):
+                return wanted.run(**options, say=say)
+        job = Job(f"{wanted.paper}-{wanted.name}", Asked(wanted.paper, wanted.name, options))
+        (done,) = jobs_run.run(whole, [job], who, listen=say)
+        if done.lost is not None:
+            raise done.lost
+        found: Outcome = done.value
+        return found
+
+
+def whole(unit: Asked, hear: Callable[[str], object]) -> Outcome:
+    """The work of an experiment that is one job."""
+    catalogue.load()
+    return find(unit.paper, unit.name).run(**unit.options, say=hear)
 
 
 def _list(console: Console, paper: str | None) -> None:

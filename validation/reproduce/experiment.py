@@ -46,6 +46,7 @@ class Experiment(NamedTuple):
     title: str
     claim: str  # what the paper says that it shows
     run: Callable[..., Outcome]  # keyword options, and say(text) for progress
+    in_parts: bool = False  # its repetitions are calls of `validation.jobs.each`
 
     @property
     def options(self) -> dict[str, Any]:
@@ -61,14 +62,14 @@ EXPERIMENTS: dict[tuple[str, str], Experiment] = {}
 
 
 def experiment(
-    paper: str, name: str, title: str, claim: str
+    paper: str, name: str, title: str, claim: str, *, in_parts: bool = False
 ) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
     """Register a function of keyword options (each with a default) and `say`, which takes a line of progress."""
 
     def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
         if (paper, name) in EXPERIMENTS:
             raise ValueError(f"name: found {shown(name)} of {paper} a second time, expected each experiment once")
-        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, function)
+        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, function, in_parts)
         return function
 
     return register

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from validation import arguments
 from validation.datasets.dataset import Dataset
+from validation.jobs.each import each
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.villacampa2020 import plots, setting, uci
 
@@ -69,6 +70,7 @@ def one_setting(
     "average ranks of alphas and of methods on eight data sets, by log-likelihood and by error",
     "PEP is best near alpha = 0.5, APEP and ARPEP between 0.6 and 0.8, RPAPEP is worse than the others at almost all "
     "alphas; by the test error the same, ARPEP being best at 0.8 or 0.9 (section 5.1, Fig. 1; appendix D, Fig. D.8)",
+    in_parts=True,
 )
 def fig1(
     *,
@@ -97,17 +99,18 @@ def fig1(
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
         for fraction in fractions:
-            every = [
-                one_setting(data, fraction, k, methods, alphas, n_steps=n_steps, optimizer=optimizer, rate=rate,
-                            budget=budget, seed=seed)
-                for k in range(n_run)
-            ]  # fmt: skip
+            same = {
+                "data": data, "fraction": fraction, "methods": tuple(methods), "alphas": tuple(alphas),
+                "n_steps": n_steps, "optimizer": optimizer, "rate": rate, "budget": budget, "seed": seed,
+            }  # fmt: skip
+            calls = {f"{name}-{fraction:g}-{k}": {**same, "repetition": k} for k in range(n_run)}
+            every = each(one_setting, calls, (Scores,))
             found[name, float(fraction)] = every
-            notes += [f"{name}: {said}" for each in every for said in each.notes]
-            best = np.mean([each.nll for each in every], axis=0)
+            notes += [f"{name}: {said}" for scores in every for said in scores.notes]
+            best = np.mean([scores.nll for scores in every], axis=0)
             i, j = divmod(int(np.argmin(best)), len(alphas))
             say(f"{name}, M = {fraction:.0%}: least nll {best[i, j]:.3f}, {methods[i]} at alpha = {alphas[j]:g}")
-    settings = [each for every in found.values() for each in every]
+    settings = [scores for every in found.values() for scores in every]
     by_nll = uci.rank_study(np.array([each.nll for each in settings]))
     by_error = uci.error_rank_experiments([each.wrong for each in settings], [each.n_test for each in settings])
     ranks = [

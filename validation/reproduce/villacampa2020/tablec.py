@@ -13,6 +13,7 @@ from fast.core import values
 from fast.methods import label_regression, laplace_sparse
 from reference.villacampa2017.fit import Prior
 from validation import arguments
+from validation.jobs.each import each
 from validation.ledger.marker import equation
 from validation.problem import Problem
 from validation.reproduce.experiment import Outcome, Table, experiment
@@ -200,6 +201,7 @@ def _number(value: float | None) -> str:
     "power EP beside label regression, Laplace and Gibbs sampling on eight data sets",
     "PEP predicts about as well as Gibbs sampling, alpha = 0 with much worse log-likelihoods on some sets; label "
     "regression is worst (appendix C, Tables C.3 and C.4)",
+    in_parts=True,
 )
 def tablec(
     *,
@@ -228,15 +230,12 @@ def tablec(
             notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
         for fraction in fractions:
             plans = [uci.uci_protocol(data, fraction, 1.0, k, seed=seed) for k in range(n_run)]
-            every = []
-            for k, plan in enumerate(plans):
-                every.append(
-                    baseline_comparison(
-                        plan, data.n_classes, methods=methods, n_steps=n_steps, rate=rate, budget=budget,
-                        n_chains=n_chains, n_draws=n_draws, seed=k,
-                    )
-                )  # fmt: skip
-                notes += [f"{name}, repetition {k + 1}: {said}" for said in every[-1].notes]
+            same = {"n_classes": data.n_classes, "methods": tuple(methods), "n_steps": n_steps, "rate": rate,
+                    "budget": budget, "n_chains": n_chains, "n_draws": n_draws}  # fmt: skip
+            calls = {f"{name}-{fraction:g}-{k}": {**same, "plan": plan, "seed": k} for k, plan in enumerate(plans)}
+            every = each(baseline_comparison, calls, (Compared, Score))
+            for k, compared in enumerate(every):
+                notes += [f"{name}, repetition {k + 1}: {said}" for said in compared.notes]
             for method in methods:
                 mine = [each.scores[method] for each in every if np.isfinite(each.scores[method].nll)]
                 rows += _rows(name, f"{100.0 * fraction:g}%", plans[0], method, mine, printed)
