@@ -38,7 +38,7 @@ class Seen(NamedTuple):
     X: Any  # (b, d), as the leaf gives it
     y: IntArray  # (b,)
     points: InducingClasses
-    count: str
+    rule: str  # "all" or "per-class"
 
 
 class State(NamedTuple):
@@ -134,7 +134,7 @@ def leaf_sums(seen: Seen, ready: tuple[ClassLaw, StandsFor]) -> Sums:
     ready    q before, and the data that the factors stand for
     """
     law, stands_for = ready
-    factors = TiedFactors(stands_for, seen.points, seen.count, law)
+    factors = TiedFactors(stands_for, seen.points, seen.rule, law)
     added, shift = np.zeros_like(law.precision), np.zeros_like(law.shift)
     norm = 0.0
     for start, stop in block_edges(seen.leaf.size, _TILE):
