@@ -68,6 +68,7 @@ def test_collections_of_dask_give_the_bits_of_arrays_cut_alike(case, clients):
 
 
 def test_a_dataframe_is_taken(case, clients):
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed, which dask.dataframe needs")
     dd = pytest.importorskip("dask.dataframe", reason="dask.dataframe is not installed")
     import pandas as pd
 
