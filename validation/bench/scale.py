@@ -8,7 +8,7 @@ for q on its way down and, at each level of the tree, two sums on their way up.
 
 w seconds a row and u seconds to update q are measured here with one worker, s seconds a task of the scheduler on an
 in-process cluster; latency and bandwidth are those of an ordinary network, stated below. Its messages, W - 1 copies
-of q and 3 W / 2 - 2 sums from worker to worker, are counted on in-process clusters.
+of q and 3 W / 2 - 2 sums from worker to worker at most, are counted on in-process clusters.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class Timed(NamedTuple):
     bytes: float
     messages: float
     largest: float  # bytes that one worker receives in a sweep
+    busy: float  # seconds of processor time of the busiest worker in a sweep
     posterior: BlockwisePosterior
 
 
@@ -72,6 +73,9 @@ def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) ->
                       "flat in n: below 64", grown < 2**26)  # fmt: skip
         one, two = (min(runs[workers].seconds) for workers in (1, 2))
         yield Row(_BENCH, "efficiency of two workers", one / (2.0 * two), "", ">= 0.9", one >= 1.8 * two)
+        # beside other programs seconds say little: what the busiest worker had to compute, of half of it all
+        balance = runs[1].busy / (2.0 * runs[2].busy)
+        yield Row(_BENCH, "efficiency of two workers, by processor time", balance, "", ">= 0.9", balance >= 0.9)
         same = runs[1].posterior.trace.tobytes() == runs[2].posterior.trace.tobytes()
         yield Row(_BENCH, "bounds of one and of two workers differ in bits", float(not same), "", "0", same)
         most = 3 * 8 * m * m
@@ -88,9 +92,9 @@ def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) ->
                 found = timed(small, prior, client)
             sent = workers - 1 + 3 * workers // 2 - 2
             yield Row(_BENCH, f"messages of a sweep, {workers} in-process workers", found.messages, "",
-                      f"predicted {sent}", abs(found.messages - sent) <= 0.1 * sent)  # fmt: skip
+                      f"at most {sent}", found.messages <= 1.05 * sent)  # fmt: skip
             yield Row(_BENCH, f"bytes of a sweep, {workers} in-process workers", found.bytes, "B",
-                      f"predicted {sent * message}", abs(found.bytes / (sent * message) - 1.0) <= 0.1)  # fmt: skip
+                      f"at most {sent * message}", found.bytes <= 1.05 * sent * message)  # fmt: skip
             yield Row(_BENCH, f"bytes that a worker receives, {workers} in-process workers", found.largest, "B",
                       f"<= 3 x 8 m^2 = {most}", found.largest <= most)  # fmt: skip
             # one process computes for all of them; what a sweep takes beyond that is the scheduler's
@@ -117,7 +121,7 @@ def timed(rows: Rows, prior: Prior, client: Any) -> Timed:
     client         of the cluster
     """
     ends: list[float] = []
-    logs: list[dict[str, tuple[int, int]]] = []
+    logs: list[dict[str, tuple[int, int, float]]] = []
 
     def after(sweep: int, bound: float, step: float) -> None:
         ends.append(time.perf_counter())
@@ -127,26 +131,27 @@ def timed(rows: Rows, prior: Prior, client: Any) -> Timed:
     posterior = quadratic.fit("x-gpc", rows, prior, BlockwiseOptions(1e-300, SWEEPS, after), client=client)
     seconds = tuple(ends[2 * k] - ends[2 * k - 1] for k in range(1, SWEEPS))
     first, last = logs[0], logs[-1]
-    counts = [(last[w][0] - first[w][0], last[w][1] - first[w][1]) for w in last]
+    counts = [tuple(b - a for a, b in zip(first[w], last[w], strict=True)) for w in last]
     sweeps = SWEEPS - 1
     return Timed(
         seconds,
-        sum(size for size, _ in counts) / sweeps,
-        sum(number for _, number in counts) / sweeps,
-        max(size for size, _ in counts) / sweeps,
+        sum(size for size, *_ in counts) / sweeps,
+        sum(number for _, number, _ in counts) / sweeps,
+        max(size for size, *_ in counts) / sweeps,
+        max(spent for *_, spent in counts) / sweeps,
         posterior,
     )
 
 
-def _received(dask_worker: Any) -> tuple[int, int]:
-    """Bytes and messages that a worker has fetched from others so far."""
+def _received(dask_worker: Any) -> tuple[int, int, float]:
+    """Bytes and messages that a worker has fetched from others so far, and the processor time of its process."""
     sizes = [
         int(size)
         for entry in dask_worker.transfer_incoming_log
         for size in entry["keys"].values()
         if size and size > _SMALL
     ]
-    return sum(sizes), len(sizes)
+    return sum(sizes), len(sizes), time.process_time()
 
 
 def _alone(rows: Rows, prior: Prior) -> list[float]:

@@ -1,9 +1,14 @@
 """A cluster in this process, for tests that need no process of their own; skipped by name where Dask is not there."""
 
 import os
+import signal
 import sys
+import threading
+import time
+from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
@@ -50,3 +55,43 @@ def clients():
 def engines(clients):
     """count -> an engine with so many workers."""
     return lambda count: Cluster(clients(count))
+
+
+class Killer(threading.Thread):
+    """Kills a worker at a random moment, waits until there are as many as before, and again."""
+
+    def __init__(self, client, count, seed):
+        super().__init__(daemon=True)
+        self.client, self.count, self.rng = client, count, np.random.default_rng(seed)
+        self.ended, self.kills = threading.Event(), 0
+
+    def run(self):
+        while not self.ended.is_set():
+            if len(self.client.nthreads()) < self.count:
+                time.sleep(0.05)
+                continue
+            if self.ended.wait(float(self.rng.uniform(0.0, 0.8))):
+                return
+            pids = list(self.client.run(os.getpid, on_error="ignore").values())
+            if len(pids) == self.count:
+                os.kill(int(self.rng.choice(pids)), signal.SIGKILL)
+                self.kills += 1
+                while len(self.client.nthreads()) == self.count and not self.ended.is_set():
+                    time.sleep(0.01)
+
+
+@pytest.fixture
+def killing():
+    """(client, count, seed) -> a context in which workers die, with the number of deaths so far."""
+
+    @contextmanager
+    def of(client, count, seed):
+        killer = Killer(client, count, seed)
+        killer.start()
+        try:
+            yield killer
+        finally:
+            killer.ended.set()
+            killer.join()
+
+    return of

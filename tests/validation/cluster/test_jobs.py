@@ -1,11 +1,9 @@
 """The same jobs here and on clusters: digits, order, storage, resumption, and what is said of who was lost."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -201,35 +199,13 @@ def test_verdicts_are_the_same_on_a_cluster(engines, tmp_path):
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_lose_nothing():
+def test_workers_killed_at_random_moments_lose_nothing(killing):
     expected = values(run(work("draw"), draws(40), Processes(1)))
-    rng = np.random.default_rng(20261123)
-    with connected("local", jobs=2) as who:
-        kills = 0
-        for _ in range(3):
-            found, stop = {}, threading.Event()
-
-            def kill(stop=stop):
-                nonlocal kills
-                for pause in rng.uniform(0.1, 1.2, size=10):
-                    if stop.wait(pause):
-                        return
-                    pids = list(who.client.run(os.getpid, on_error="ignore").values())
-                    if pids:
-                        os.kill(int(rng.choice(pids)), signal.SIGKILL)
-                        kills += 1
-
-            killer = threading.Thread(target=kill)
-            killer.start()
-            try:
-                jobs = draws(40, seconds=0.3)
-                found = values(run(work("draw"), jobs, who))
-            finally:
-                stop.set()
-                killer.join()
+    with connected("local", jobs=2) as who, killing(who.client, 2, 20261123) as killer:
+        while killer.kills < 30:
+            found = values(run(work("draw"), draws(40, seconds=0.3), who))
             assert found.keys() == expected.keys()
             assert all(np.array_equal(found[name], expected[name]) for name in expected)
-    assert kills >= 10
 
 
 @pytest.mark.slow

