@@ -112,6 +112,13 @@ def integrals(context: Context, problem: Problem) -> Iterable[Outcome]:
     # row by row: slopes are of different size
     for i in range(len(ROWS)):
         yield _held(found.slope[i], slope[i], 3e-6, f"by a shift of the factors, row {i}; {_WHY_SLOPE}", "reference")
+    # a point mass on the wrong side of a step, and a step that leaves nothing
+    none = line_integral(
+        np.array([-0.7, 0.2]), np.array([0.0, 0.3]), np.array([[0.1, -0.6], [0.5, 0.1]]),
+        np.array([[0.7, 0.0], [0.0, 0.0]]), np.array([[1.0, 1.0], [1.0, -1.0]]),
+    )  # fmt: skip
+    wrong = float((none.log_norm != -np.inf).sum() + (none.slope != 0.0).sum())
+    yield Compared(wrong, 0.0, "nothing is left: no probability, and no slope", "reference", "definition", "numbers")
     for i in (0, 4):
         line = probit_line(mean[i], var[i], offsets[i], scales[i])
         yield _held(line.log_norm, value[i], EXACT, f"nodes that stand for the integrand; {_WHY}", "reference")

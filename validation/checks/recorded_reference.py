@@ -46,7 +46,6 @@ WAYS: tuple[Way, ...] = (
     _way("epgpc", "in order", "probit steep", batches=BATCHES, parallel=False, learn=HYPER, trace=True),
     _way("epgpc", "batches drawn", "probit", batch_size=3, n_steps=5, seed=2, learn=ALL, trace=True),
     _way("x-gpc", "search", "logit", learn=ALL, learning_iterations=3, tolerance=_COARSE),
-    _way("epgpc", "search", "probit", learn=ALL, max_iterations=3),
     _way("svgpc", "search", "probit", learn=ALL, max_iterations=3),
     *(
         way for method in ("vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor")
@@ -74,6 +73,13 @@ WAYS: tuple[Way, ...] = (
     ),
     *_stops("bb-alpha", "threshold errors", alpha=0.7),
     _way("bb-alpha", "draws", "threshold errors", alpha=0.7, expectation="monte-carlo", n_draws=50, max_iterations=4),
+    _way("bb-alpha", "draws at power 0", "threshold errors", alpha=0.0, expectation="monte-carlo", n_draws=50,
+         max_iterations=4),
+    *(
+        _way(method, "power 0", "threshold errors", alpha=0.0, max_iterations=3, trace=True)
+        for method in ("apep", "rpapep")
+    ),
+    _way("svi", "batches drawn, traced", "probit", batch_size=3, n_steps=4, seed=2, rate=0.5, trace=True),
     *_stops("nested-ep", _FULL, f"{_FULL} steep", trace=True),
     *_stops("nested-iep", _FULL, trace=True),
     _way("nested-ep", "incremental, in order", f"{_FULL} steep", inner="incremental", schedule="sequential",
