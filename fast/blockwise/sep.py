@@ -24,7 +24,7 @@ from fast.core.types import FloatArray, IntArray
 from fast.core.values import Prior
 from fast.sparse_classes.inference import inducing_classes, predict
 from fast.sparse_classes.pairwise_factors import pair_sites, pair_totals
-from fast.sparse_classes.projections import ClassLaw, InducingClasses, add_projected
+from fast.sparse_classes.projections import ClassDistribution, InducingClasses, add_projected
 from fast.sparse_classes.sep import TiedFactors, tied_update
 
 _TILE = 1024  # rows that are projected at a time
@@ -112,7 +112,7 @@ def nothing(state: object) -> None:
     """
 
 
-def law_of(state: State) -> tuple[ClassLaw, StandsFor]:
+def distribution_of(state: State) -> tuple[ClassDistribution, StandsFor]:
     """q as matrices, factorised once for all leaves of a part. Time C m^3 / 3.
 
     Parameters
@@ -122,10 +122,10 @@ def law_of(state: State) -> tuple[ClassLaw, StandsFor]:
     m = state.shift.shape[1]
     lower = np.array([unpacked(triangle, m) for triangle in state.packed])
     precision = lower + np.tril(lower, -1).transpose(0, 2, 1)
-    return ClassLaw.of(precision, state.shift), StandsFor(state.counts, int(state.counts.sum()))
+    return ClassDistribution.of(precision, state.shift), StandsFor(state.counts, int(state.counts.sum()))
 
 
-def leaf_sums(seen: Seen, ready: tuple[ClassLaw, StandsFor]) -> Sums:
+def leaf_sums(seen: Seen, ready: tuple[ClassDistribution, StandsFor]) -> Sums:
     """What the factors of a leaf add to P and w, and their log Z. Time 2 C b m^2 and the kernels.
 
     Parameters
@@ -133,9 +133,9 @@ def leaf_sums(seen: Seen, ready: tuple[ClassLaw, StandsFor]) -> Sums:
     seen     the leaf
     ready    q before, and the data that the factors stand for
     """
-    law, stands_for = ready
-    factors = TiedFactors(stands_for, seen.points, seen.rule, law)
-    added, shift = np.zeros_like(law.precision), np.zeros_like(law.shift)
+    q, stands_for = ready
+    factors = TiedFactors(stands_for, seen.points, seen.rule, q)
+    added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
     norm = 0.0
     for start, stop in block_edges(seen.leaf.size, _TILE):
         view = seen.points.view(inputs.finite_rows("X", seen.X[start:stop], seen.leaf.first + start))
@@ -146,7 +146,7 @@ def leaf_sums(seen: Seen, ready: tuple[ClassLaw, StandsFor]) -> Sums:
     return np.array([packed(matrix) for matrix in added]), shift, np.array([norm])
 
 
-COUNT, SWEEP = Visit(nothing, count_labels), Visit(law_of, leaf_sums)
+COUNT, SWEEP = Visit(nothing, count_labels), Visit(distribution_of, leaf_sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +162,12 @@ class BlockwiseSEP:
     @property
     def inducing_mean(self) -> FloatArray:
         """(C, m)."""
-        return self.factors.points.inducing_moments(self.factors.law)[0]
+        return self.factors.points.inducing_moments(self.factors.q)[0]
 
     @property
     def inducing_cov(self) -> FloatArray:
         """(C, m, m)."""
-        return self.factors.points.inducing_moments(self.factors.law)[1]
+        return self.factors.points.inducing_moments(self.factors.q)[1]
 
 
 @dataclass(frozen=True)
@@ -225,9 +225,9 @@ def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS,
         changes: list[float] = []
         while True:
             added, shift, _ = _swept(leaves, factors, counts)
-            law, share = factors.law, np.ones(C)
+            q, share = factors.q, np.ones(C)
             changes.append(factors._residual(added, shift, share))
-            factors._set(ClassLaw.of(*tied_update(law.precision, law.shift, added, shift, share, damping)))
+            factors._set(ClassDistribution.of(*tied_update(q.precision, q.shift, added, shift, share, damping)))
             # the change is that of an undamped sweep: the ratio of two is that of the damped iteration
             residual = estimated_distance(changes)
             if options.callback is not None:
@@ -241,17 +241,17 @@ def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS,
 
 def _swept(leaves: Spread, factors: TiedFactors, counts: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Sums over all leaves under the present q: added to P (C, m, m), to w (C, m), and log Z of all factors (1,)."""
-    law = factors.law
-    state = State(np.array([packed(matrix) for matrix in law.precision]), law.shift, counts)
+    q = factors.q
+    state = State(np.array([packed(matrix) for matrix in q.precision]), q.shift, counts)
     triangles, shift, norm = leaves.total(SWEEP, state)
-    lower = np.array([unpacked(triangle, law.shift.shape[1]) for triangle in triangles])
+    lower = np.array([unpacked(triangle, q.shift.shape[1]) for triangle in triangles])
     return lower + np.tril(lower, -1).transpose(0, 2, 1), shift, norm
 
 
 def _prior_part(factors: TiedFactors) -> float:
     """log Z_q less log Z of the factors: villacampa2017, u43."""
-    law, cavity = factors.law, factors.cavity
-    whole = 0.5 * (law.shift_norm - law.log_det)
+    q, cavity = factors.q, factors.cavity
+    whole = 0.5 * (q.shift_norm - q.log_det)
     part = 0.5 * (cavity.shift_norm - cavity.log_det)
     return float(whole.sum() + (factors.counts * (part - whole)).sum())
 
@@ -265,8 +265,8 @@ def predictions(posterior: BlockwiseSEP, rows: Rows, *, client: Any = None) -> I
     rows : Rows      test inputs
     client           a dask.distributed.Client; None: this process
     """
-    yield from streamed(rows, partial(_predict, posterior.factors.points, posterior.factors.law), client)
+    yield from streamed(rows, partial(_predict, posterior.factors.points, posterior.factors.q), client)
 
 
-def _predict(points: InducingClasses, law: ClassLaw, leaf: Leaf) -> ClassPrediction:
-    return predict(points, law, inputs.finite_rows("X_test", leaf.inputs(), leaf.first), block_size=_TILE)
+def _predict(points: InducingClasses, q: ClassDistribution, leaf: Leaf) -> ClassPrediction:
+    return predict(points, q, inputs.finite_rows("X_test", leaf.inputs(), leaf.first), block_size=_TILE)

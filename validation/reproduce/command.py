@@ -94,11 +94,18 @@ def _outcome(
             with each.spreading(who, output / "jobs"):
                 return wanted.run(**options, say=say)
         job = Job(f"{wanted.paper}-{wanted.name}", Asked(wanted.paper, wanted.name, options))
-        (done,) = jobs_run.run(whole, [job], who, listen=say)
+        (done,) = jobs_run.run(whole, [job], who, listen=_told(say))
         if done.lost is not None:
             raise done.lost
         found: Outcome = done.value
         return found
+
+
+def _told(say: Callable[[str], object]) -> Callable[[Any], None]:
+    def listen(text: Any) -> None:
+        say(text)
+
+    return listen
 
 
 def whole(unit: Asked, hear: Callable[[str], object]) -> Outcome:
