@@ -108,8 +108,8 @@ def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed:
             total = logsumexp(terms, axis=0) - np.log(n_draws)
         log_norm[block.part] = total / alpha
         with np.errstate(invalid="ignore"):
-            spread = np.exp(terms - total).var(axis=0)
-        relative[block.part] = spread / (n_draws * alpha * alpha)
+            deviation = np.exp(terms - total).var(axis=0)
+        relative[block.part] = deviation / (n_draws * alpha * alpha)
     missing = int(np.count_nonzero(~np.isfinite(log_norm)))
     if missing:
         return Sampled(None, log_norm, float("nan"), missing)

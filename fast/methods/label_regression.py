@@ -36,7 +36,7 @@ from fast.sparse_classes.projections import (
     ClassView,
     InducingClasses,
     PointGradients,
-    PullBack,
+    VectorJacobianProduct,
     add_projected,
 )
 from fast.sparse_classes.training import Trained, train
@@ -113,23 +113,23 @@ class LabelRun:
     def gradient(self) -> PointGradients:
         """Gradient of the evidence in the priors. Time O(C n m (m + d) + C m^3)."""
         points, q = self.points, self.q
-        spread = [q.spread(k) for k in range(points.n_classes)]
-        pull = PullBack(points)
-        by_K = [np.zeros((points.m, points.m)) for _ in spread]
+        covariance = [q.covariance(k) for k in range(points.n_classes)]
+        vjp = VectorJacobianProduct(points)
+        by_K = [np.zeros((points.m, points.m)) for _ in covariance]
         for block in self.data.blocks(points, with_cross=True):
             view, s = block.view, block.view.cond_var
             r = self._residuals(view, block.y)
             parts, var = [], np.empty(s.shape)
             for k, kind in enumerate(points.kind):
                 a = view.rows[kind]
-                moved = a @ spread[k]
+                moved = a @ covariance[k]
                 var[:, k] = np.einsum("bm,bm->b", a, moved)
                 W = (np.multiply.outer(r[:, k], q.weights[k]) - moved) / s[:, k, None]
                 crossed = 0.25 * (W.T @ a)
                 by_K[k] += crossed + crossed.T
                 parts.append(W)
-            pull.add(view, parts.__getitem__, 0.5 * ((r * r + var) / s - 1.0) / s)
-        return pull.finish(by_K.__getitem__)
+            vjp.add(view, parts.__getitem__, 0.5 * ((r * r + var) / s - 1.0) / s)
+        return vjp.finish(by_K.__getitem__)
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors.

@@ -28,9 +28,9 @@ from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.softmax_inducing import (
     InducingLatents,
     condition_inducing,
+    covariance_of,
     latent_covariances,
     projected_covariances,
-    spread_of,
 )
 
 
@@ -53,7 +53,7 @@ class SparseLaplacePosterior:
     latent_cov: FloatArray  # (n, C, C)
     pi: FloatArray  # (n, C)
     weights: FloatArray  # (C, m): mean of the whitened inducing values, A grad log p(y|f)
-    spread: FloatArray  # (C, m, C, m): their covariance
+    covariance: FloatArray  # (C, m, C, m): their covariance
     log_evidence: float  # with every constant
     residual: float
     converged: bool
@@ -70,7 +70,7 @@ class SparseLaplacePosterior:
         """Of each class by itself: (C, m, m)."""
         points = self.prior.points
         L = [points.chol_K[kind] for kind in points.kind]
-        return np.array([L[k] @ self.spread[k, :, k] @ L[k].T for k in range(points.n_classes)])
+        return np.array([L[k] @ self.covariance[k, :, k] @ L[k].T for k in range(points.n_classes)])
 
 
 def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> SparseLaplacePosterior:
@@ -97,14 +97,14 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
         conditioning=condition_inducing,
     )
     at: Any = mode.posterior
-    spread = spread_of(at)
+    covariance = covariance_of(at)
     found = SparseLaplacePosterior(
         latents,
         mode.latent,
-        latent_covariances(latents, at, spread),
+        latent_covariances(latents, at, covariance),
         mode.pi,
         np.array([latents.of(k).T @ mode.slope[:, k] for k in range(latents.n_classes)]),
-        spread,
+        covariance,
         laplace_log_evidence(mode),
         mode.residual,
         mode.converged,
@@ -129,7 +129,7 @@ def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentL
     view = points.view(X_test, whole_tiles=True)
     rows = [view.rows[kind] for kind in points.kind]
     mean = np.column_stack([rows[k] @ posterior.weights[k] for k in range(points.n_classes)])
-    cov = projected_covariances(rows, posterior.spread)
+    cov = projected_covariances(rows, posterior.covariance)
     index = np.arange(points.n_classes)
     cov[:, index, index] += view.cond_var
     return LatentLaw(mean, cov)

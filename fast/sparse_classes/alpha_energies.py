@@ -148,17 +148,17 @@ class Energy:
         for k in range(q.shift.shape[0]):
             w, p = q.shift[k], q.weights[k]
             # P has a factor, so what is below zero here is rounding of the largest eigenvalue
-            s = np.maximum(eigenvalues(q.spread(k), "covariance of q(v)"), 0.0)
+            s = np.maximum(eigenvalues(q.covariance(k), "covariance of q(v)"), 0.0)
             if distributions.prior is not None:
                 data = (1.0 - share) * (-squared[k] - m * float(log1p_quotient(a, np.array([-1.0]))[0]))
                 # b: G(b) - G(q) over alpha, twice
-                pull = distributions.prior.weights[k] / left  # P_b^-1 w
-                prior = share * (a - 2.0) * squared[k] - left * left * float(pull @ (p - share * w))
+                mean = distributions.prior.weights[k] / left  # P_b^-1 w
+                prior = share * (a - 2.0) * squared[k] - left * left * float(mean @ (p - share * w))
                 prior -= float(log1p_quotient(self.alpha, s - share).sum())
                 total += quadratic[k] + 0.5 * (data + prior)
             else:
-                pull = distributions.data.weights[k] / left  # P_c^-1 w
-                change = (a - 2.0) * squared[k] + left * left * float(pull @ (w - p))
+                mean = distributions.data.weights[k] / left  # P_c^-1 w
+                change = (a - 2.0) * squared[k] + left * left * float(mean @ (w - p))
                 total += quadratic[k] + 0.5 * (change - float(log1p_quotient(a, s - 1.0).sum()))
         return total
 
@@ -198,7 +198,7 @@ class Energy:
         """Changes of mean and covariance of class k: the gradient in natural parameters."""
         a, left = self.removed, 1.0 - self.removed
         q = distributions.q
-        S, S_c, w, p = q.spread(k), distributions.data.spread(k), q.shift[k], q.weights[k]
+        S, S_c, w, p = q.covariance(k), distributions.data.covariance(k), q.shift[k], q.weights[k]
         pulled = S_c @ slope
         cov = 2.0 * (S_c @ curvature @ S_c)
         if distributions.prior is None:
@@ -208,7 +208,7 @@ class Energy:
             cov += np.outer(gap, a * gap + pulled * a) + a * np.outer(pulled, gap)
             return left * (gap + pulled), left * cov
         share = 1.0 / (self.n + 1)
-        S_b = distributions.prior.spread(k)
+        S_b = distributions.prior.covariance(k)
         gap = -share * p - left * (S_b @ (p - share * w))  # (m_b - m)/alpha
         crossed = S_b @ S
         cov += share * S_b - 0.5 * (crossed + crossed.T) + ((1.0 - share) / left) * S
@@ -230,22 +230,23 @@ class Energy:
         return distributions.data if distributions.prior is None else distributions.prior
 
     def kernel_moment(
-        self, spread: FloatArray, mean: FloatArray, curvature: FloatArray, slope: FloatArray
+        self, covariance: FloatArray, mean: FloatArray, curvature: FloatArray, slope: FloatArray
     ) -> FloatArray:
         """M of L'(dE/dK) L = (M - I)/2 of a class, mean and covariance of u held: (m, m).
 
-        It is the second moment of `kernel_law`, and of what moves the data with the prior where `prior_moves_data`.
+        It is the second moment of `kernel_distribution`, and of what moves the data with the prior where
+        `prior_moves_data`.
 
         Parameters
         ----------
-        spread : (m, m)         covariance under `kernel_law`
+        covariance : (m, m)         covariance under `kernel_distribution`
         mean : (m,)             likewise
         curvature : (m, m)      sum_i dF_i/dv_i a_i a_i', weighted as in the energy; not looked at unless
                                 `prior_moves_data`
         slope : (m,)            sum_i dF_i/dm_i a_i; likewise
         """
-        moment = spread + np.outer(mean, mean)
+        moment = covariance + np.outer(mean, mean)
         if self.prior_moves_data:
-            pulled = np.outer(spread @ slope, mean)
-            moment += self.removed * (2.0 * (spread @ curvature @ spread) + pulled + pulled.T)
+            pulled = np.outer(covariance @ slope, mean)
+            moment += self.removed * (2.0 * (covariance @ curvature @ covariance) + pulled + pulled.T)
         return moment

@@ -38,7 +38,7 @@ from fast.sparse_classes.projections import (
     ClassView,
     InducingClasses,
     PointGradients,
-    PullBack,
+    VectorJacobianProduct,
     add_projected,
 )
 from fast.sparse_classes.training import (
@@ -241,7 +241,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     seen = [_Seen(energy, white.mean[k], white.factor[k]) for k in range(C)]
     scale = 1.0 if batch is None else run.data.n / batch.size
     Q, t = np.zeros((C, m, m)), np.zeros((C, m))
-    pull = PullBack(points)
+    vjp = VectorJacobianProduct(points)
     for _, view, y in run.data.chunks(points, batch, with_cross=priors):
         moments, halves = _moments(seen, view)
         found = powered_labels(y, moments, energy.alpha, run.epsilon)
@@ -257,7 +257,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
                 W += np.multiply.outer(slope[:, k], seen[k].mean)
                 return W
 
-            pull.add(view, by_upsilon, by_var)
+            vjp.add(view, by_upsilon, by_var)
     gradient_mean, gradient_factor = np.empty((C, m)), np.empty((C, m, m))
     index = np.arange(m)
     by_K: list[FloatArray] = []
@@ -271,7 +271,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
             moment *= 0.5
             moment.flat[:: m + 1] -= 0.5
             by_K.append(moment)
-    by_prior = pull.finish(by_K.__getitem__) if priors else None
+    by_prior = vjp.finish(by_K.__getitem__) if priors else None
     return JointGradient(gradient_mean, gradient_factor, by_prior)
 
 

@@ -24,8 +24,8 @@ from fast.ledger import equation
 from fast.likelihood.power import PowerMoments, powered_labels
 from fast.solve.mixing import Mixing
 from fast.solve.natural import move_kernel
-from fast.sparse_classes.alpha_climb import climb
 from fast.sparse_classes.alpha_energies import Distributions, Energy, NaturalChange
+from fast.sparse_classes.alpha_search import optimise
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import Swept
 from fast.sparse_classes.projections import (
@@ -33,7 +33,7 @@ from fast.sparse_classes.projections import (
     ClassView,
     InducingClasses,
     PointGradients,
-    PullBack,
+    VectorJacobianProduct,
     add_projected,
 )
 
@@ -41,7 +41,7 @@ _SLACK = 1e-12  # fall of the energy, over 1 + |energy|, that counts as rounding
 _HALVINGS = 60
 _SHORTEST = 1e-6
 _MEMORY = 12  # past steps that the mixing looks at
-_SEARCH_AT = (40, 80, 160, 320, 640, 1280)  # steps at which a run that is still far is handed to `climb`
+_SEARCH_AT = (40, 80, 160, 320, 640, 1280)  # steps at which a run that is still far is handed to `optimise`
 _NEAR = 1e-5
 # From this steepness on an energy that steps do not reach is come to by way of less steep ones, of which each is left
 # after so many steps, before a search, or with a direction this short.
@@ -208,7 +208,7 @@ class EnergyRun:
         far = here.change.residual > _NEAR
         if far and self.steps in _SEARCH_AT:
             self._mixing.clear()
-            if self._come_by_way() or self._accept(climb(self.q, self._point, UNBOUNDED)):
+            if self._come_by_way() or self._accept(optimise(self.q, self._point, UNBOUNDED)):
                 return Swept(here.change.residual, 0)
         if not self._accept(self._mixed()):
             self._mixing.clear()
@@ -323,7 +323,9 @@ class EnergyRun:
             if np.linalg.norm(self.q.weights[k]) > UNBOUNDED:
                 self.unbounded = f"none: the mean of class {k} grows without bound"
             # an eigenvalue above the bound shows in the trace; it is looked for only then
-            elif np.trace(S := self.q.spread(k)) > UNBOUNDED and eigenvalues(S, "covariance of q(v)")[-1] > UNBOUNDED:
+            elif (
+                np.trace(S := self.q.covariance(k)) > UNBOUNDED and eigenvalues(S, "covariance of q(v)")[-1] > UNBOUNDED
+            ):
                 self.unbounded = f"none: the variance of class {k} grows without bound"
 
     def tied(self) -> tuple[FloatArray, FloatArray]:
@@ -363,25 +365,25 @@ class EnergyRun:
         distributions = energy.distributions(self.q) if self._here is None else self._here.distributions
         q, scale = distributions.data, self.scale(batch)
         C, m = q.shift.shape
-        spread = [q.spread(k) for k in range(C)]
-        pull = PullBack(points)
+        covariance = [q.covariance(k) for k in range(C)]
+        vjp = VectorJacobianProduct(points)
         Q, t = np.zeros((C, m, m)), np.zeros((C, m))
         for view, found in self.seen(q, batch, with_cross=True):
             slope, by_var = scale * found.slope, scale * found.by_variance
-            pull.add_distribution(view, q, spread, slope, 2.0 * by_var, by_var)
+            vjp.add_distribution(view, q, covariance, slope, 2.0 * by_var, by_var)
             if energy.prior_moves_data:
                 add_projected(Q, t, view, by_var, slope)
 
         at = energy.kernel_distribution(distributions)
 
         def by_K(k: int) -> FloatArray:
-            S = spread[k] if at is q else at.spread(k)
+            S = covariance[k] if at is q else at.covariance(k)
             cotangent = energy.kernel_moment(S, at.weights[k], Q[k], t[k])
             cotangent *= 0.5
             cotangent.flat[:: m + 1] -= 0.5
             return cotangent
 
-        return pull.finish(by_K)
+        return vjp.finish(by_K)
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors, mean and covariance of u held. Time 3 C m^3.

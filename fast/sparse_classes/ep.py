@@ -28,7 +28,7 @@ from fast.sparse_classes.projections import (
     ClassView,
     InducingClasses,
     PointGradients,
-    PullBack,
+    VectorJacobianProduct,
     add_projected,
 )
 
@@ -88,33 +88,33 @@ def damped(old: FloatArray, target: FloatArray, damping: float) -> FloatArray:
 
 
 @equation("villacampa2017", "64")
-def prior_cotangent(spread: FloatArray, weights: FloatArray) -> FloatArray:
+def prior_cotangent(covariance: FloatArray, weights: FloatArray) -> FloatArray:
     """-(I - S - p p')/2 = -L' M L/2, M = K^-1 - K^-1 V K^-1 - K^-1 m m'K^-1: villacampa2017 (63), (64), whitened.
 
     Parameters
     ----------
-    spread : (m, m)     S = P^-1
+    covariance : (m, m)     S = P^-1
     weights : (m,)      p
     """
-    found: FloatArray = 0.5 * (spread + np.outer(weights, weights))
+    found: FloatArray = 0.5 * (covariance + np.outer(weights, weights))
     found.flat[:: weights.size + 1] -= 0.5
     return found
 
 
 def distribution_cotangent(
-    spread: FloatArray, weights: FloatArray, by_mean: FloatArray, by_spread: FloatArray
+    covariance: FloatArray, weights: FloatArray, by_mean: FloatArray, by_covariance: FloatArray
 ) -> FloatArray:
     """S B S + sym(S b p'): what K owes to the mean and covariance of q where sites are held. Time O(m^3).
 
     Parameters
     ----------
-    spread : (m, m)       S
+    covariance : (m, m)       S
     weights : (m,)        p
     by_mean : (m,)        b, sum_i of by_mean_i a_i
-    by_spread : (m, m)    B, sum_i of by_var_i a_i a_i'
+    by_covariance : (m, m)    B, sum_i of by_var_i a_i a_i'
     """
-    moved = np.outer(spread @ by_mean, weights)
-    found: FloatArray = spread @ by_spread @ spread + 0.5 * (moved + moved.T)
+    moved = np.outer(covariance @ by_mean, weights)
+    found: FloatArray = covariance @ by_covariance @ covariance + 0.5 * (moved + moved.T)
     return found
 
 
@@ -277,7 +277,7 @@ class SiteRun:
         batch : (b,)       indices in their order; None: all data
         damping : float    in (0, 1]
         """
-        S = np.array([self.q.spread(k) for k in range(self.points.n_classes)])
+        S = np.array([self.q.covariance(k) for k in range(self.points.n_classes)])
         weights = self.q.weights.copy()
         residual, improper = 0.0, 0
         for part, view, y in self.data.chunks(self.points, batch):
@@ -302,9 +302,9 @@ class SiteRun:
         kind, residual, improper = self.points.kind, 0.0, 0
         for classes in self.factors.groups(y, self.points.n_classes):
             label, members = np.array([classes.index(y)]), list(classes)
-            spread = [S[k] @ rows[kind[k]] for k in classes]
+            covariance = [S[k] @ rows[kind[k]] for k in classes]
             mean = np.array([[rows[kind[k]] @ weights[k] for k in classes]])
-            var = np.array([[rows[kind[k]] @ moved for k, moved in zip(classes, spread, strict=True)]])
+            var = np.array([[rows[kind[k]] @ moved for k, moved in zip(classes, covariance, strict=True)]])
             old = tuple(np.array(table[i, members])[None] for table in self.sites)
             found = self.factors.visit(label, ScalarMoments(mean, var), cond_var[None, members], old)
             residual, improper = max(residual, found.gap), improper + found.n_improper
@@ -314,8 +314,8 @@ class SiteRun:
                 by_precision = float(after.delta[0, at] - before.delta[0, at])
                 by_shift = float(after.mu_tilde[0, at] - before.mu_tilde[0, at])
                 gain = 1.0 + by_precision * var[0, at]
-                weights[k] += spread[at] * ((by_shift - by_precision * mean[0, at]) / gain)
-                S[k] -= np.outer(spread[at], spread[at] * (by_precision / gain))
+                weights[k] += covariance[at] * ((by_shift - by_precision * mean[0, at]) / gain)
+                S[k] -= np.outer(covariance[at], covariance[at] * (by_precision / gain))
             for table, part in zip(self.sites, new, strict=True):
                 table[i, members] = part[0]
         return Swept(residual, improper)
@@ -345,12 +345,12 @@ class SiteRun:
         """
         gradient_rule = self.gradient_rule if gradient_rule is None else gradient_rule
         points, q, C = self.points, self.q, self.points.n_classes
-        spread = [q.spread(k) for k in range(C)]
-        by_K = [prior_cotangent(spread[k], q.weights[k]) for k in range(C)]
-        pull = PullBack(points)
+        covariance = [q.covariance(k) for k in range(C)]
+        by_K = [prior_cotangent(covariance[k], q.weights[k]) for k in range(C)]
+        vjp = VectorJacobianProduct(points)
         exact = gradient_rule == "exact"
         scale = 1.0 if batch is None else self.data.n / batch.size
-        by_mean, by_spread = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
+        by_mean, by_covariance = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
 
         for rows, view, y in self.data.chunks(points, batch, with_cross=True):
             found = self.factors.cotangents(y, q.project(view), view.cond_var, self.of(rows), gradient_rule)
@@ -358,10 +358,14 @@ class SiteRun:
                 raise ImproperCavityError("sites: found an improper cavity, expected proper ones; lower damping")
             cot = Cotangents(*(scale * part for part in found))
             if exact:
-                add_projected(by_spread, by_mean, view, cot.by_var, cot.by_mean)
-            pull.add_distribution(view, q, spread, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var)
+                add_projected(by_covariance, by_mean, view, cot.by_var, cot.by_mean)
+            vjp.add_distribution(
+                view, q, covariance, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var
+            )
         if exact:
-            extra = [distribution_cotangent(spread[k], q.weights[k], by_mean[k], by_spread[k]) for k in range(C)]
+            extra = [
+                distribution_cotangent(covariance[k], q.weights[k], by_mean[k], by_covariance[k]) for k in range(C)
+            ]
             by_K = [a + b for a, b in zip(by_K, extra, strict=True)]
             for block in self.data.blocks(points, with_cross=True):
                 totals = self.factors.totals(block.y, self.of(block.part))
@@ -371,11 +375,11 @@ class SiteRun:
                     by_precision.flat[:: points.m + 1] -= 0.5
                     W: FloatArray = view.rows[points.kind[k]] @ by_precision
                     W *= 2.0 * totals.delta[:, k, None]
-                    W += np.multiply.outer(totals.mu_tilde[:, k], q.weights[k] + spread[k] @ by_mean[k])
+                    W += np.multiply.outer(totals.mu_tilde[:, k], q.weights[k] + covariance[k] @ by_mean[k])
                     return W
 
-                pull.add(block.view, of_distribution, np.zeros(block.view.cond_var.shape))
-        return pull.finish(lambda k: by_K[k])
+                vjp.add(block.view, of_distribution, np.zeros(block.view.cond_var.shape))
+        return vjp.finish(lambda k: by_K[k])
 
 
 def empty_sites(

@@ -32,7 +32,13 @@ from fast.solve.mixing import Mixing
 from fast.sparse_classes.data import Block, ClassData
 from fast.sparse_classes.ep import Sites, Swept, damped, prior_cotangent
 from fast.sparse_classes.pairwise_factors import Pairwise, Totals, Visit
-from fast.sparse_classes.projections import ClassDistribution, InducingClasses, PointGradients, PullBack, add_projected
+from fast.sparse_classes.projections import (
+    ClassDistribution,
+    InducingClasses,
+    PointGradients,
+    VectorJacobianProduct,
+    add_projected,
+)
 
 _PLAIN = 50  # sweeps up to which a run follows the printed order
 _LARGEST = 2**20  # site parameters up to which past ones are kept for mixing
@@ -212,8 +218,8 @@ class LatentRun:
         A b = p and A T = P^-1 A D; through s_i, (b_i^2 - T_ii)/2.
         """
         points, q = self.points, self.q
-        spread = [q.spread(k) for k in range(points.n_classes)]
-        pull = PullBack(points)
+        covariance = [q.covariance(k) for k in range(points.n_classes)]
+        vjp = VectorJacobianProduct(points)
         for block in self.data.blocks(points, with_cross=True):
             view = block.view
             D, beta, _ = effective_sites(view.cond_var, self.factors.totals(block.y, self.of(block.part)))
@@ -222,13 +228,13 @@ class LatentRun:
             by_s = 0.5 * (b * b - D * (1.0 - D * moments.var))
 
             def by_upsilon(k: int, view: Any = view, D: FloatArray = D, b: FloatArray = b) -> FloatArray:
-                W: FloatArray = view.rows[points.kind[k]] @ spread[k]
+                W: FloatArray = view.rows[points.kind[k]] @ covariance[k]
                 W *= -D[:, k, None]
                 W += np.multiply.outer(b[:, k], q.weights[k])
                 return W
 
-            pull.add(view, by_upsilon, by_s)
-        return pull.finish(lambda k: prior_cotangent(spread[k], q.weights[k]))
+            vjp.add(view, by_upsilon, by_s)
+        return vjp.finish(lambda k: prior_cotangent(covariance[k], q.weights[k]))
 
     def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
         """Other priors under the same sites.

@@ -28,7 +28,13 @@ from fast.solve.site_iteration import standardised_change
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.ep import SiteRun, Swept, damped, distribution_cotangent, prior_cotangent
 from fast.sparse_classes.pairwise_factors import Cotangents, Side, Totals, Visit, scalar_cotangents, site_integral
-from fast.sparse_classes.projections import ClassDistribution, InducingClasses, PointGradients, PullBack, add_projected
+from fast.sparse_classes.projections import (
+    ClassDistribution,
+    InducingClasses,
+    PointGradients,
+    VectorJacobianProduct,
+    add_projected,
+)
 
 RULES = ("28", "exact")
 _HALVINGS = 60
@@ -166,7 +172,7 @@ class PowerRun(SiteRun):
                 table[block.part] = part
             residual, improper = max(residual, found.gap), improper + found.n_improper
             add_projected(precision, shift, block.view, *self.factors.totals(block.y, found.target))
-        damping, halvings = self._settle(precision - self.q.precision, shift - self.q.shift, damping)
+        damping, halvings = self._move_damped(precision - self.q.precision, shift - self.q.shift, damping)
         for table, part in zip(self.sites, target, strict=True):
             table[...] = damped(table, part, damping)
         return Swept(residual, improper + halvings)
@@ -184,12 +190,12 @@ class PowerRun(SiteRun):
         before, after = self.factors.totals(y, old), self.factors.totals(y, found.target)
         precision, shift = np.zeros_like(self.q.precision), np.zeros_like(self.q.shift)
         add_projected(precision, shift, view, after.delta - before.delta, after.mu_tilde - before.mu_tilde)
-        damping, halvings = self._settle(precision, shift, damping)
+        damping, halvings = self._move_damped(precision, shift, damping)
         for table, start, end in zip(self.sites, old, found.target, strict=True):
             table[batch] = damped(start, end, damping)
         return Swept(found.gap, found.n_improper + halvings)
 
-    def _settle(self, by_precision: FloatArray, by_shift: FloatArray, damping: float) -> tuple[float, int]:
+    def _move_damped(self, by_precision: FloatArray, by_shift: FloatArray, damping: float) -> tuple[float, int]:
         """Move q by the largest damping 2^-j times the given one that leaves it a distribution; j is counted."""
         for halvings in range(_HALVINGS + 1):
             try:
@@ -217,9 +223,9 @@ class PowerRun(SiteRun):
         if (self.gradient_rule if gradient_rule is None else gradient_rule) == "exact":
             return super().gradient(batch, "exact")
         points, q, C = self.points, self.q, self.points.n_classes
-        spread = [q.spread(k) for k in range(C)]
+        covariance = [q.covariance(k) for k in range(C)]
         scale = 1.0 if batch is None else self.data.n / batch.size
-        pull = PullBack(points)
+        vjp = VectorJacobianProduct(points)
         by_mean, by_second = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
         for rows, view, y in self.data.chunks(points, batch, with_cross=True):
             sites, moments = self.of(rows), q.project(view)
@@ -228,10 +234,10 @@ class PowerRun(SiteRun):
             )
             t, x = self.power.moved_moments(y, moments, view.cond_var, sites)
             add_projected(by_second, by_mean, view, 0.5 * scale * x, scale * t)
-            pull.add_distribution(view, q, spread, *cot)
+            vjp.add_distribution(view, q, covariance, *cot)
 
         def by_K(k: int) -> FloatArray:
-            moved = distribution_cotangent(spread[k], q.weights[k], by_mean[k], by_second[k])
-            return prior_cotangent(spread[k], q.weights[k]) + moved
+            moved = distribution_cotangent(covariance[k], q.weights[k], by_mean[k], by_second[k])
+            return prior_cotangent(covariance[k], q.weights[k]) + moved
 
-        return pull.finish(by_K)
+        return vjp.finish(by_K)

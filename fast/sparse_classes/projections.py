@@ -10,9 +10,9 @@ so a projection upsilon_i'u = a_i'v never meets an inverse. What stands here, fo
     view = points.view(X)                              rows a_i, cond_var s_i (b, C), for a block or a batch of data
     q = ClassDistribution.of(precision, shift)         q(v) = N(P^-1 w, P^-1) of each class, P = R R'
     moments = q.project(view)                          mean p_i = upsilon_i'm and var q_i = upsilon_i'V upsilon_i (b, C)
-    pull = PullBack(points)                            gradients of a scalar F through (upsilon, s, K):
-    pull.add(view, by_upsilon, by_cond_var)              of a block: L^-1 dF/dupsilon_i, dF/ds_i
-    pull.finish(by_K)                                    of K: L' (dF/dK) L; gives variance, lengthscales, noise, Z
+    vjp = VectorJacobianProduct(points)                gradients of a scalar F through (upsilon, s, K):
+    vjp.add(view, by_upsilon, by_cond_var)               of a block: L^-1 dF/dupsilon_i, dF/ds_i
+    vjp.finish(by_K)                                    of K: L' (dF/dK) L; gives variance, lengthscales, noise, Z
 
 Cotangents are whitened too: where F sees upsilon_i through upsilon_i'u, u = L v, its L^-1 dF/dupsilon_i is a multiple
 of v, and no solve is made. With W_i and s_i the cotangents of upsilon_i and cond_var_i,
@@ -234,7 +234,7 @@ class ClassDistribution:
             var[:, k] = squared_norms(half)
         return ScalarMoments(mean, var)
 
-    def spread(self, k: int) -> FloatArray:
+    def covariance(self, k: int) -> FloatArray:
         """S = P^-1 of a class: (m, m). Time m^3 / 2.
 
         Parameters
@@ -275,7 +275,7 @@ def add_projected(
             precision[k] += 0.5 * (added + added.T)
 
 
-class PullBack:
+class VectorJacobianProduct:
     """Gradient of a scalar through (upsilon, s, K) of all classes, block by block; see the text of the module."""
 
     def __init__(self, points: InducingClasses) -> None:
@@ -322,27 +322,27 @@ class PullBack:
         self,
         view: ClassView,
         q: ClassDistribution,
-        spread: list[FloatArray],
+        covariance: list[FloatArray],
         by_mean: FloatArray,
-        by_spread: FloatArray,
+        by_covariance: FloatArray,
         by_cond_var: FloatArray,
     ) -> None:
         """Take in a block that looks at the inducing values through upsilon_i'm and upsilon_i'V, q held still.
 
-        L^-1 dF/dupsilon_i is by_mean_i times the mean of v plus by_spread_i times S a_i; a variance upsilon'V upsilon
-        has twice its derivative for by_spread. Time O(C b m^2 + b m d).
+        L^-1 dF/dupsilon_i is by_mean_i times the mean of v plus by_covariance_i times S a_i; a variance upsilon'V
+        upsilon has twice its derivative for by_covariance. Time O(C b m^2 + b m d).
 
         Parameters
         ----------
         view                                    with k(X, Z)
         q                                       of v
-        spread : C times (m, m)                 S of the distribution
-        by_mean, by_spread, by_cond_var : (b, C)
+        covariance : C times (m, m)                 S of the distribution
+        by_mean, by_covariance, by_cond_var : (b, C)
         """
 
         def by_upsilon(k: int) -> FloatArray:
-            W: FloatArray = view.rows[self.points.kind[k]] @ spread[k]
-            W *= by_spread[:, k, None]
+            W: FloatArray = view.rows[self.points.kind[k]] @ covariance[k]
+            W *= by_covariance[:, k, None]
             W += np.multiply.outer(by_mean[:, k], q.weights[k])
             return W
 

@@ -26,7 +26,7 @@ from fast.sparse_classes.projections import (
     ClassView,
     InducingClasses,
     PointGradients,
-    PullBack,
+    VectorJacobianProduct,
     add_projected,
 )
 
@@ -246,26 +246,26 @@ class TiedFactors:
         gradient_rule : str    "10" or "exact"
         """
         points, q, cavity, C = self.points, self.q, self.cavity, self.points.n_classes
-        spread = [cavity.spread(k) for k in range(C)]
-        pull = PullBack(points)
+        covariance = [cavity.covariance(k) for k in range(C)]
+        vjp = VectorJacobianProduct(points)
         exact = gradient_rule == "exact"
-        by_mean, by_spread = np.zeros_like(q.shift), np.zeros_like(q.precision)
+        by_mean, by_covariance = np.zeros_like(q.shift), np.zeros_like(q.precision)
         for _, view, y in chunks:
             tilt = self.tilt(view, y)[0]
             slope = scale * gather(y, tilt.slope, -tilt.slope)
             by_var = scale * gather(y, tilt.by_var, tilt.by_var)
             if exact:
-                add_projected(by_spread, by_mean, view, by_var, slope)
-            pull.add_distribution(view, cavity, spread, slope, 2.0 * by_var, by_var)
+                add_projected(by_covariance, by_mean, view, by_var, slope)
+            vjp.add_distribution(view, cavity, covariance, slope, 2.0 * by_var, by_var)
 
         def by_K(k: int) -> FloatArray:
-            found = prior_cotangent(q.spread(k), q.weights[k])
+            found = prior_cotangent(q.covariance(k), q.weights[k])
             if exact:  # the derivative of g in K is half of S + p p'
-                found += self.counts[k] * (prior_cotangent(spread[k], cavity.weights[k]) - found)
-                found += distribution_cotangent(spread[k], cavity.weights[k], by_mean[k], by_spread[k])
+                found += self.counts[k] * (prior_cotangent(covariance[k], cavity.weights[k]) - found)
+                found += distribution_cotangent(covariance[k], cavity.weights[k], by_mean[k], by_covariance[k])
             return found
 
-        return pull.finish(by_K)
+        return vjp.finish(by_K)
 
 
 class TiedRun(TiedFactors):

@@ -169,7 +169,7 @@ def condition_inducing(prior: InducingLatents, pi: FloatArray, location: FloatAr
     return InducingMode(weights.T.copy(), z + s * weights, log_det, sites, v, factor)
 
 
-def spread_of(mode: InducingMode) -> FloatArray:
+def covariance_of(mode: InducingMode) -> FloatArray:
     """Covariance of the whitened inducing values of all classes: (C, m, C, m). Time (C m)^3 / 2.
 
     Parameters
@@ -182,35 +182,35 @@ def spread_of(mode: InducingMode) -> FloatArray:
     return found
 
 
-def projected_covariances(rows: list[FloatArray], spread: FloatArray) -> FloatArray:
+def projected_covariances(rows: list[FloatArray], covariance: FloatArray) -> FloatArray:
     """cov of a_ik'v_k and a_il'v_l: (t, C, C). Time t C^2 m^2 / 2.
 
     Parameters
     ----------
     rows : list of (t, m)          one a class
-    spread : (C, m, C, m)          of v
+    covariance : (C, m, C, m)          of v
     """
-    C = spread.shape[0]
+    C = covariance.shape[0]
     found = np.empty((rows[0].shape[0], C, C))
     for k in range(C):
         for j in range(k + 1):
-            found[:, k, j] = found[:, j, k] = np.einsum("tm,tm->t", rows[k] @ spread[k, :, j], rows[j])
+            found[:, k, j] = found[:, j, k] = np.einsum("tm,tm->t", rows[k] @ covariance[k, :, j], rows[j])
     return found
 
 
-def latent_covariances(prior: InducingLatents, mode: InducingMode, spread: FloatArray) -> FloatArray:
+def latent_covariances(prior: InducingLatents, mode: InducingMode, covariance: FloatArray) -> FloatArray:
     """Blocks of (K^-1 + W)^-1: (n, C, C). Time n C^2 m^2 / 2.
 
     Parameters
     ----------
     prior                    the data
     mode                     from `condition_inducing`
-    spread : (C, m, C, m)    of v
+    covariance : (C, m, C, m)    of v
     """
     C, s, sites = prior.n_classes, prior.cond_var, mode.sites
     moved = sites.g[:, :, None] * (np.eye(C) - (sites.g / sites.gamma)[:, None, :])  # W~
     turn = np.eye(C) - s[:, :, None] * moved  # J
-    cov = turn @ projected_covariances([prior.of(k) for k in range(C)], spread) @ turn.transpose(0, 2, 1)
+    cov = turn @ projected_covariances([prior.of(k) for k in range(C)], covariance) @ turn.transpose(0, 2, 1)
     own = turn * s[:, None, :]  # S - S W~ S
     cov += 0.5 * (own + own.transpose(0, 2, 1))
     return cov

@@ -289,7 +289,7 @@ def test_a_sweep_without_a_covariance_is_shortened_and_counted():
     run = fitted(pep, **p, alpha=0.5, max_iterations=1).run
     before = run.q
     P = before.precision
-    damping, halvings = run._settle(-1.5 * P, np.zeros_like(before.shift), 1.0)
+    damping, halvings = run._move_damped(-1.5 * P, np.zeros_like(before.shift), 1.0)
     assert (damping, halvings) == (0.5, 1)
     np.testing.assert_allclose(run.q.precision, 0.25 * P, rtol=1e-12, atol=0.0)  # rounding
 

@@ -9,7 +9,6 @@ from scipy.stats import norm
 from fast.core.results import ScalarMoments
 from fast.likelihood.power import powered_labels
 from fast.methods import apep, bb_alpha
-from fast.sparse_classes.alpha_climb import climb
 from fast.sparse_classes.alpha_energies import Energy
 from fast.sparse_classes.alpha_joint import (
     Coordinates,
@@ -21,6 +20,7 @@ from fast.sparse_classes.alpha_joint import (
     whitened,
 )
 from fast.sparse_classes.alpha_runs import EnergyRun
+from fast.sparse_classes.alpha_search import optimise
 from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import ClassDistribution
@@ -171,11 +171,11 @@ def test_the_laws_are_the_powers_of_densities_that_the_methods_name(kind):
         prior = -0.5 * (v**2).sum(axis=1)
         share = {"apep": alpha / n, "arpep": 0.0, "rpapep": alpha / (n + 1)}[kind]
         wanted = (1.0 - share) * own + (share * prior if kind == "apep" else 0.0)
-        found = log_density(laws.data.weights[k], laws.data.spread(k))
+        found = log_density(laws.data.weights[k], laws.data.covariance(k))
         # densities up to a factor: differences from the first draw; logarithms of size 50 to fourteen digits
         np.testing.assert_allclose(found - found[0], wanted - wanted[0], rtol=0.0, atol=1e-11)
         if kind == "rpapep":
-            seen = log_density(laws.prior.weights[k], laws.prior.spread(k))
+            seen = log_density(laws.prior.weights[k], laws.prior.covariance(k))
             wanted = wanted + alpha * prior
             np.testing.assert_allclose(seen - seen[0], wanted - wanted[0], rtol=0.0, atol=1e-11)
         else:
@@ -226,7 +226,7 @@ def test_the_direction_is_the_derivative_in_moments_of_q(kind, alpha):
         # central differences: h^2 = 1e-10 times third derivatives, rounding 1e-13 / h
         np.testing.assert_allclose((up - down) / (2 * h), wanted, rtol=1e-6, atol=1e-6)
     # the residual, in units of q itself
-    S = np.array([run.q.spread(k) for k in range(C)])
+    S = np.array([run.q.covariance(k) for k in range(C)])
     free = change.shift - (change.precision @ m[:, :, None])[:, :, 0]
     moved = [np.trace(S[k] @ change.precision[k] @ S[k] @ change.precision[k]) for k in range(C)]
     wanted = np.sqrt(max(*moved, *np.einsum("ki,kij,kj->k", free, S, free)))
@@ -472,7 +472,7 @@ def test_an_optimum_far_from_the_prior_is_reached():
     posterior = fitted(apep, **p, energy="rpapep", alpha=0.8, max_iterations=60)
     assert posterior.optimum == "finite"
     assert posterior.trained.residual <= 1e-10
-    assert max(np.linalg.eigvalsh(posterior.run.q.spread(k))[-1] for k in range(C)) > 1e3
+    assert max(np.linalg.eigvalsh(posterior.run.q.covariance(k))[-1] for k in range(C)) > 1e3
 
 
 @pytest.mark.parametrize("kind", ["apep", "arpep"])
@@ -521,7 +521,7 @@ def test_priors_that_move_after_each_step_call_no_search(monkeypatch):
     def no_search(*arguments):
         raise AssertionError("a search for q, which the next move makes worthless")
 
-    monkeypatch.setattr("fast.sparse_classes.alpha_runs.climb", no_search)
+    monkeypatch.setattr("fast.sparse_classes.alpha_runs.optimise", no_search)
     options = ClassTraining(
         learn=("variance", "Z"), scheme="inner-approximate", optimizer="adam", n_steps=60, rate=0.02
     )  # fmt: skip
@@ -549,7 +549,7 @@ def test_the_search_reaches_the_same_optimum_as_steps():
     p = problem(18)
     steps = fitted(apep, **p, energy="rpapep", alpha=0.4)
     run = fitted(apep, **p, energy="rpapep", alpha=0.4, max_iterations=1).run
-    law = climb(run.q, run._point, 1e6)
+    law = optimise(run.q, run._point, 1e6)
     # its gradient ends at 1e-9
     np.testing.assert_allclose(law.weights, steps.run.q.weights, rtol=0.0, atol=1e-7)
     np.testing.assert_allclose(law.precision, steps.run.q.precision, rtol=1e-7, atol=1e-7)

@@ -6,7 +6,7 @@ import pytest
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import class_hyper
 from fast.sparse_classes.inference import predictive_moments
-from fast.sparse_classes.projections import ClassDistribution, InducingClasses, PullBack, add_projected
+from fast.sparse_classes.projections import ClassDistribution, InducingClasses, VectorJacobianProduct, add_projected
 
 C, M, D, B = 3, 4, 2, 6
 
@@ -95,7 +95,7 @@ def test_the_pull_back_is_the_derivative_of_any_function_of_upsilon_s_and_k(shar
         return total
 
     points = _points(shared)
-    pull = PullBack(points)
+    pull = VectorJacobianProduct(points)
     L = [points.chol_K[kind] for kind in points.kind]
     for part in (slice(0, 4), slice(4, B)):  # two blocks: they add up
         view = points.view(X[part], with_cross=True)

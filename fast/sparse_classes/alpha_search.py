@@ -34,7 +34,7 @@ class _Chart:
         C, m = self.shape = q.shift.shape
         self.lower, self.index = np.tril_indices(m), np.arange(m)
         self.mean = q.weights
-        self.B = cholesky_of_all(np.array([q.spread(k) for k in range(C)]), "covariance of q(v)", "lower variance")
+        self.B = cholesky_of_all(np.array([q.covariance(k) for k in range(C)]), "covariance of q(v)", "lower variance")
         self.size = C * (m + self.lower[0].size)
 
     def q(self, x: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray, ClassDistribution]:
@@ -124,7 +124,7 @@ def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
     return x
 
 
-def climb(q: ClassDistribution, point: Callable[[ClassDistribution], Any], bound: float) -> ClassDistribution | None:
+def optimise(q: ClassDistribution, point: Callable[[ClassDistribution], Any], bound: float) -> ClassDistribution | None:
     """A distribution of a larger energy, at best its optimum; None if the search led to numbers that make none.
 
     Time of some hundred evaluations, and twice the coordinates for every Hessian.
