@@ -50,8 +50,8 @@ def _array(name: str, value: ArrayLike, ndim: int | None) -> Array:
     return array
 
 
-def _reachable(name: str, value: ArrayLike, ndim: int) -> Array:
-    """Finite numbers with so many axes, squares and products of which stay finite."""
+def _reachable(name: str, value: ArrayLike, ndim: int | None) -> Array:
+    """Finite numbers with so many axes (None: any), squares and products of which stay finite."""
     return _in_reach(name, _array(name, value, ndim))
 
 

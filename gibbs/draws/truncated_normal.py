@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import erf, erfcx, log_ndtr, ndtr, ndtri
 
-from gibbs.core.errors import Array, NotPositiveDefiniteError, _array, _count, _scalar
+from gibbs.core.errors import Array, NotPositiveDefiniteError, _count, _reachable, _scalar
 from gibbs.core.linalg import smallest_and_largest, solve
 
 Order = NDArray[np.int_]
@@ -310,7 +310,7 @@ def tilt(
     Raises ValueError on bad input, for D > MAX_DIMENSION and where no saddle point is found in double precision;
     NotPositiveDefiniteError for a covariance without Cholesky factor.
     """
-    matrix = _array("covariance", covariance, 2)
+    matrix = _reachable("covariance", covariance, 2)
     size = matrix.shape[0]
     if matrix.shape != (size, size) or size == 0:
         raise ValueError(f"covariance: found shape {matrix.shape}, expected a square matrix")

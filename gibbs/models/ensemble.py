@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gibbs.chains.diagnostics import standard_error
-from gibbs.core.errors import Array, _array, _count, _signs
+from gibbs.core.errors import Array, _count, _reachable, _signs
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 
@@ -46,7 +46,7 @@ def sample_ensemble(
     those of the series of ensemble averages. Raises ValueError on bad input, also for n > 6, where the stretch move
     mixes too slowly to be a witness, and NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
-    K = _array("K_XX", K_XX, 2)
+    K = _reachable("K_XX", K_XX, 2)
     n = K.shape[0]
     if K.shape != (n, n) or not 1 <= n <= 6:
         raise ValueError(f"K_XX: found shape {K.shape}, expected (n, n) with 1 <= n <= 6")

@@ -20,7 +20,7 @@ from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, l
 from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.chains.starts import start_factors
 from gibbs.core.checks import shown
-from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _labels
+from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _labels, _reachable
 from gibbs.core.generators import Generators, spawn_generators, spawn_streams
 from gibbs.core.kernels import covariance
 from gibbs.core.linalg import cholesky, solve_factored, substitute
@@ -305,7 +305,7 @@ def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
     QUADRATURE_ERROR, which the trapezoid rule keeps because its step follows the ratios of the standard deviations
     (see there for ratios above 500). Raises ValueError for entries that are not finite or negative variances.
     """
-    mean, var = _array("latent_mean", latent_mean, 2), _array("latent_var", latent_var, 1)
+    mean, var = _reachable("latent_mean", latent_mean, 2), _reachable("latent_var", latent_var, 1)
     if var.shape != mean.shape[1:] or np.any(var < 0.0):
         raise ValueError(f"latent_var: found shape {var.shape}, expected ({mean.shape[1]},) with entries >= 0")
     sd = np.sqrt(var)

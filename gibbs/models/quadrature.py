@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit, ndtr
 
-from gibbs.core.errors import Array, _array
+from gibbs.core.errors import Array, _reachable
 
 # Absolute error of `logistic_normal_mean`, measured over means to 60 and standard deviations 1e-6 to 1e3.
 QUADRATURE_ERROR = 1e-10
@@ -33,7 +33,7 @@ def logistic_normal_mean(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array
     latent_mean, latent_var: any broadcastable shapes, latent_var >= 0. Returns values in [0, 1] of that shape.
     Raises ValueError for entries that are not finite or a negative variance.
     """
-    mean, var = _array("latent_mean", latent_mean, None), _array("latent_var", latent_var, None)
+    mean, var = _reachable("latent_mean", latent_mean, None), _reachable("latent_var", latent_var, None)
     if np.any(var < 0.0):
         raise ValueError(f"latent_var: found {var.min():.6g}, expected entries >= 0")
     try:

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from gibbs.core.errors import Array, _array
+from gibbs.core.errors import Array, _reachable
 
 # Absolute error of each probability, the sum of: nodes <= 2e-11 (the integrand is bounded in the strip |Im x| < π/2, so
 # the trapezoid rule leaves exp(-π²/0.4); with broad Gaussians the step grows to 0.85 sd/√C and leaves exp(-27/2)²),
@@ -67,7 +67,7 @@ def softmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
     alike. Raises ValueError for entries that are not finite, negative variances, and for standard deviations that
     differ so much that the rule would need more than 20 000 nodes.
     """
-    mean, var = _array("latent_mean", latent_mean, 2), _array("latent_var", latent_var, 1)
+    mean, var = _reachable("latent_mean", latent_mean, 2), _reachable("latent_var", latent_var, 1)
     if var.shape != mean.shape[1:] or np.any(var < 0.0):
         raise ValueError(f"latent_var: found shape {var.shape}, expected ({mean.shape[1]},) with entries >= 0")
     C, sd = mean.shape[1], np.sqrt(var)

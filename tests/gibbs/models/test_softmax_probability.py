@@ -48,3 +48,5 @@ def test_far_apart_means_and_bad_input_are_right_or_refused():
         softmax_probability([[0.0, 1.0]], [1e-12, 1e8])
     with pytest.raises(ValueError, match="latent_mean"):
         softmax_probability([[0.0, np.nan]], [1.0, 1.0])
+    with pytest.raises(ValueError, match=r"latent_mean: found an entry of size 1e\+308, expected at most 1e\+100"):
+        softmax_probability([[0.0, 1e308]], [1.0, 1.0])
