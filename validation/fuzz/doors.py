@@ -6,12 +6,12 @@ import importlib
 import inspect
 from collections.abc import Callable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from validation import arguments, catalogue
-from validation.by_name import by_name
+from validation import arguments
+from validation.catalogue import METHODS
 from validation.fuzz.commands import command_door
 from validation.fuzz.door import Arguments, Door
 from validation.fuzz.files import file_doors
@@ -170,6 +170,7 @@ def _keywords(function: Callable[..., Any]) -> list[str]:
 
 def _fit_door(function: Callable[..., Any], solves: str, prior: type | None = None, **fixed: Any) -> Door:
     """A fit function: data of one latent function where `y_sign` or one class of parameters is asked for."""
+    function = _flat(function, solves)  # of a checkpoint too
     wanted, keywords = _positional(function), _keywords(function)
     binary = "y_sign" in wanted or ("n_classes" not in wanted and prior is None)
 
@@ -213,11 +214,6 @@ def _by_steps(function: Callable[..., Any]) -> bool:
     )
 
 
-def _is_binary(method: str) -> bool:
-    entry = next(entry for entry in catalogue.METHODS if entry.method == method)
-    return set(entry.likelihoods) <= set(BINARY_LIKELIHOODS)
-
-
 def _fast_doors() -> Iterator[Door]:
     for method in methods()["fast"]:
         name = {"qep": "quadrature_ep", "qiep": "quadrature_ep", "laplace-tkp": "laplace"}.get(method, method)
@@ -225,12 +221,34 @@ def _fast_doors() -> Iterator[Door]:
         name = {"vi-jj-full": "vi_jj", "vi-jj-hybrid": "vi_jj"}.get(name, name).replace("-", "_")
         module = importlib.import_module(f"fast.methods.{name}")
         attribute = {"qep": "fit_qep", "qiep": "fit_qiep", "vi-jj-full": "fit_full", "vi-jj-hybrid": "fit_hybrid"}
-        door = by_name(getattr(module, attribute.get(method, "fit")), binary=_is_binary(method))
-        yield _fit_door(door, method)
+        yield _fit_door(getattr(module, attribute.get(method, "fit")), method)
     for name, method in (("svgpc_svi", "svgpc"), ("epgpc_svi", "epgpc")):
-        yield _fit_door(by_name(importlib.import_module(f"fast.methods.{name}").fit, binary=True), method)
+        yield _fit_door(importlib.import_module(f"fast.methods.{name}").fit, method)
     svi = importlib.import_module("fast.methods.svi")
     yield _fit_door(svi.fit_stochastic, "svi")
+
+
+def _flat(function: Callable[..., Any], method: str) -> Callable[..., Any]:
+    """The same function of the fields of its values: data, prior and options."""
+    if "data" not in inspect.signature(function).parameters:
+        return function
+    values = importlib.import_module("fast.core.values")
+    declared = get_type_hints(function)["options"]
+    data = ["X", "y"]
+    if not any(entry.method == method and {"logit", "probit"} & set(entry.likelihoods) for entry in METHODS):
+        data.append("n_classes")
+    prior = ["variance", "lengthscales", "noise", "jitter", "Z"]
+
+    def flat(**given: Any) -> Any:
+        parts = [{name: given.pop(name) for name in names if name in given} for names in (data, [*prior, "shared"])]
+        return function(values.Data(**parts[0]), values.Prior(**parts[1]), declared(**given))
+
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    fields = [inspect.Parameter(name, keyword, default=option.default) for name, option in declared.declared().items()]
+    wanted = [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in (*data, *prior)]
+    flat.__signature__ = inspect.Signature([*wanted, *fields])  # type: ignore[attr-defined]
+    flat.__module__, flat.__name__ = function.__module__, function.__name__
+    return flat
 
 
 def _reference_doors() -> Iterator[Door]:
