@@ -259,7 +259,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.sparse_classes.alpha_climb import _within
+    from fast.sparse_classes.alpha_search import _within
 
     rng = np.random.default_rng(32)
     directions = rng.standard_normal((4000, 3))
