@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from fast.core.checks import Option
-from fast.core.declare import Options, option, with_checks
+from fast.core.declare import Options, option
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -338,29 +338,10 @@ CONCERNS: tuple[type[Options], ...] = (
 
 # what only one method has and has not declared in its own class yet
 _SINGLE = (
-    Option("inner_damping", "number", "damping of the inner EP", SHARE),
     Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
     Option("n_fun", "integer", "evaluations of the bound in a round", _COUNT),
-    Option("init_batches", "batches", "mini-batches that start the adaptive rate, without stepping"),
-    Option("check_every", "integer", "steps between two measurements of the change", _COUNT),
-    Option("rebuild_every", "integer", "steps between two sums of q from all sites", _COUNT),
-    Option("inner", "choice", "inner EP to convergence, or one step a visit", choices=("converged", "incremental")),
-    Option("inner_schedule", "choice", "schedule of the inner EP", choices=("sequential", "parallel")),
-    Option("lambda_", "choice", "site precisions of qep", choices=("diagonal", "full")),
-    Option("nodes", "integer", "nodes of the tilted moments a direction", "[2, 200]"),
-    Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
     Option("shared", "flag", "one prior and one Z for all classes"),
-    Option("curvature", "flag", "whether second derivatives are wanted"),
-    Option("pool_size", "integer", "rows that are shuffled together", _COUNT),
-    Option("holdout_every", "integer", "steps between two scores of the held-out rows", _COUNT),
-    Option("n", "integer", "rows of an epoch", _COUNT),
     # arrays and functions, looked at by the door that takes them
-    Option("holdout", "data", "held-out inputs and labels"),
-    Option("initial_c", "data", "local parameters to start from"),
-    Option("initial_xi", "data", "local parameters to start from"),
-    Option("smoothness", "data", "order of the Matern kernel"),
-    Option("start", "data", "where an iteration starts"),
-    Option("expected", "data", "expected log density and its slopes"),
 )
 
 _REQUIRED: Any = inspect.Parameter.empty
@@ -370,58 +351,7 @@ OPTIONS: dict[str, Option] = {
 }
 
 
-def _optimizers(*choices: str) -> Option:
-    return replace(OPTIONS["optimizer"], choices=choices)
-
-
-def _row(records: Mapping[str, Option], **defaults: Any) -> dict[str, Option]:
-    """Options of a method with their defaults; records: those that mean something else there."""
-    return {name: replace(records.get(name, OPTIONS[name]), default=default) for name, default in defaults.items()}
-
-
 _STEP = replace(OPTIONS["rate"], meaning="rate of AdaDelta's steps")
-_CLASSES = {"learn": replace(OPTIONS["learn"], choices=_PRIOR), "optimizer": _optimizers("lbfgs")}
-
-# fmt: off
-METHODS: dict[str, dict[str, Option]] = {
-    "nested-ep": _row(
-        _CLASSES, schedule="parallel", damping=0.8, tolerance=1e-10, max_iterations=None, inner="converged",
-        inner_schedule="sequential", inner_damping=1.0, prediction="inner-ep", prediction_nodes=None,
-        learn=(), optimizer="lbfgs", learn_tolerance=1e-05, sits_on="field", map_density="value",
-        gradients=True, accelerate=True, trace=False, block_size=1024, callback=None,
-    ),
-    "nested-iep": _row(
-        _CLASSES, schedule="parallel", damping=0.8, tolerance=1e-10, max_iterations=None, inner="converged",
-        inner_schedule="sequential", inner_damping=1.0, prediction="inner-ep", prediction_nodes=None,
-        learn=(), optimizer="lbfgs", learn_tolerance=1e-05, sits_on="field", map_density="value",
-        gradients=True, accelerate=True, trace=False, block_size=1024, callback=None,
-    ),
-    "qep": _row(
-        _CLASSES, schedule="parallel", damping=0.8, tolerance=1e-10, max_iterations=1000, nodes=10,
-        lambda_="diagonal", prediction="quadrature", prediction_nodes=None, learn=(), gradients=True,
-        accelerate=True, trace=False, block_size=1024, callback=None,
-    ),
-    "qiep": _row(
-        _CLASSES, schedule="parallel", damping=0.8, tolerance=1e-10, max_iterations=1000, nodes=10,
-        prediction="quadrature", prediction_nodes=None, learn=(), gradients=True, accelerate=True,
-        trace=False, block_size=1024, callback=None,
-    ),
-    "laplace": _row(
-        _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(), optimizer="lbfgs",
-        learn_tolerance=1e-05, sits_on="field", map_density="value", gradients=True, block_size=1024,
-        callback=None,
-    ),
-    "laplace-tkp": _row(
-        _CLASSES, tolerance=1e-10, max_iterations=None, learn=(), optimizer="lbfgs", learn_tolerance=1e-05,
-        sits_on="field", map_density="value", gradients=True, callback=None,
-    ),
-    "vb-probit": _row(
-        _CLASSES | {"optimizer": _optimizers("lbfgs", "em")}, tolerance=1e-10, max_iterations=None,
-        accelerate=True, learn=(), optimizer="lbfgs", learn_tolerance=1e-05, sits_on="field",
-        map_density="value", gradients=True, trace=False, block_size=1024, callback=None,
-    ),
-}
-# fmt: on
 
 ESTIMATORS: dict[str, Option] = {
     option.name: option
@@ -445,7 +375,6 @@ ESTIMATORS: dict[str, Option] = {
         Option("n_inducing", "integer", "number of inducing points; None: full GP", _COUNT, ("auto",), optional=True),
         Option("noise", "number", "added to the variance of every latent value", "[0, inf)"),
         Option("random_state", "data", "seed or generator"),
-        Option("smoothness", "number", "order of a Matern kernel; None: squared exponential", _POSITIVE, optional=True),
         Option("tol", "number", "change at which training has arrived", _POSITIVE),
         Option("training", "choice", "on all data or on mini-batches", choices=("auto", "batch", "minibatch")),
         Option("variance", "number", "prior variance of a latent function", _POSITIVE),
@@ -466,13 +395,3 @@ def check_parameters(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> N
         if name == "learn" and isinstance(value, str) and value == "auto" and option.default == "auto":
             continue
         option.check(value)
-
-
-def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A door that checks its options before any work.
-
-    Options are those parameters that the method's row or `OPTIONS` has; renamed: record of a parameter by another name.
-    """
-    row = {**OPTIONS, **METHODS.get(method, {})}
-    row |= {name: row[other] for name, other in renamed.items()}
-    return lambda function: with_checks(function, row)

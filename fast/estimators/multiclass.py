@@ -13,8 +13,9 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start
-from fast.full_classes.learning import checked_hyperprior, half_t_scale, search
+from fast.full_classes.learning import ClassSearch, checked_hyperprior, half_t_scale, search
 from fast.full_classes.prior import prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 
@@ -127,21 +128,21 @@ class _MulticlassClassifier(GPClassifier):
         raise NotImplementedError
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        prior = prepare(
-            X, codes, len(self.classes_), start.variance, start.lengthscales, start.noise, start.jitter, shared=True
-        )
+        prior = prepare(Data(X, codes, len(self.classes_)), Prior(*start, shared=True))
         max_iter = inputs.count("max_iter", self.max_iter)
         module, evidence = self._module, self._evidence
-        learn = self._learned(X)
+        learn, own = self._learned(X), type(module.DEFAULTS)
         if learn:
             found = search(
                 prior,
-                lambda here, warm: module.converge(here, tolerance=_TOLERANCE, start=warm),
+                lambda here, warm: module.converge(here, own(tolerance=_TOLERANCE), start=warm),
                 lambda at: (getattr(at, evidence), module.gradients(at)),
-                learn=learn,
-                hyperprior=self._laws(start),
-                max_iterations=max_iter,
-                learning_tolerance=_LEARNING_TOLERANCE,
+                ClassSearch(
+                    learn=learn,
+                    hyperprior=self._laws(start),
+                    max_iterations=max_iter,
+                    learning_tolerance=_LEARNING_TOLERANCE,
+                ),
                 warm_start=self._warm,
             )
             posterior, reason = found.posterior, found.reason
@@ -149,7 +150,7 @@ class _MulticlassClassifier(GPClassifier):
             if not posterior.converged:
                 reason = f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
         else:
-            posterior = module.converge(prior, tolerance=_TOLERANCE, max_iterations=max_iter)
+            posterior = module.converge(prior, own(tolerance=_TOLERANCE, max_iterations=max_iter))
             n_iter, converged = posterior.iterations, posterior.converged
             reason = "fixed point reached" if converged else "iteration limit reached"
         hyper = posterior.prior.hyper.of(0)

@@ -15,7 +15,7 @@ from fast.full_classes.couplings import Coupled, condition_independent
 from fast.full_classes.inner_ep import log_site_integral, scalar_cavity
 from fast.full_classes.prior import MulticlassPrior
 from fast.full_classes.sequential_posterior import SequentialPosterior
-from fast.solve.outer_loop import Outcome, OuterProgress, Pair, Proposal, iterate, residual_of
+from fast.solve.outer_loop import Outcome, OuterOptions, Pair, Proposal, iterate, residual_of
 
 
 class Tilt(NamedTuple):
@@ -71,15 +71,10 @@ def settle_independent(
     prior: MulticlassPrior,
     tilt: Tilting,
     log_norm: Callable[[FloatArray, FloatArray], FloatArray],
+    options: OuterOptions,
     *,
     start: Pair,
-    schedule: str,
-    damping: float,
-    tolerance: float,
-    max_iterations: int,
-    accelerate: bool,
     accelerated_tilt: Tilting | None = None,
-    callback: Callable[[OuterProgress], None] | None = None,
 ) -> Outcome:
     """Iterate scalar sites to their fixed point.
 
@@ -88,11 +83,11 @@ def settle_independent(
     prior                          the data
     tilt : callable                rows, cavity mean, cavity variance -> Tilt
     log_norm : callable            cavity mean, variance -> log Z_q of each datum
+    options                        see `fast.solve.outer_loop.iterate`
     start                          tau, nu (n, C)
-    schedule, damping, tolerance, max_iterations, accelerate, callback    see `fast.solve.outer_loop.iterate`
     accelerated_tilt : callable    the same fixed point, for mixed steps
     """
-    everything = np.arange(prior.n)
+    everything, damping = np.arange(prior.n), options.damping
 
     def propose_with(tilting: Tilting) -> Callable[[Any, Pair], Proposal]:
         def propose(state: IndependentState, pair: Pair) -> Proposal:
@@ -130,14 +125,10 @@ def settle_independent(
         lambda pair: independent_state(prior, pair, log_norm),
         propose_with(tilt),
         start,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        damping=damping,
-        accelerate=accelerate,
+        options,
         objective=lambda state: state.log_evidence,
         accelerated_propose=None if accelerated_tilt is None else propose_with(accelerated_tilt),
-        sequential=one_pass if schedule == "sequential" else None,
-        callback=callback,
+        sequential=one_pass if options.schedule == "sequential" else None,
     )
 
 

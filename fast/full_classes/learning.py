@@ -8,6 +8,7 @@ A lengthscale has the units of its input: a scale (d,) says what is large in eac
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from math import lgamma
 from typing import Any, NamedTuple
 
@@ -15,9 +16,11 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.checks import shown
+from fast.core.declare import option
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassGradients, ClassHyper
 from fast.core.inputs import one_of
+from fast.core.options import ClassLearning, Maximum, Watched
 from fast.core.types import FloatArray
 from fast.full_classes.prior import MulticlassPrior
 from fast.ledger import equation
@@ -249,19 +252,24 @@ def map_objective(
     return value, np.concatenate(slopes)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassSearch(Watched, ClassLearning, Maximum):
+    """Options of a search over the parameters of full Gaussian processes of several classes."""
+
+    hyperprior: Any = option("data", "field -> (family, df, scale) of its density; None: flat", default=None)
+    max_iterations: int = option("integer", "iterations of L-BFGS-B", "[1, inf)", default=200)
+    learning_tolerance: float = option(
+        "number", "projected gradient at which a search over the prior has arrived", "(0, inf)", default=1e-5
+    )
+
+
 def search(
     prior: MulticlassPrior,
     converge: Callable[[MulticlassPrior, Any], Any],
     value_and_gradients: Callable[[Any], tuple[float | None, ClassGradients]],
+    options: ClassSearch,
     *,
-    learn: Iterable[str],
-    hyperprior: Mapping[str, Law] | None = None,
-    sits_on: str = "field",
-    map_density: str = "value",
-    max_iterations: int = 200,
-    learning_tolerance: float = 1e-5,
     warm_start: Callable[[Any], Any] | None = None,
-    callback: Callable[[Any], None] | None = None,
 ) -> Searched:
     """Maximise log evidence + log prior by L-BFGS-B, the method converged at every evaluation.
 
@@ -272,12 +280,10 @@ def search(
     prior                              data, and where the search starts
     converge : callable                (prior, start or None) -> posterior
     value_and_gradients : callable     posterior -> log evidence (or None) and its gradient
-    learn                              names out of variance, lengthscales, noise
-    hyperprior, sits_on, map_density   see `map_objective`
-    max_iterations : int               of L-BFGS-B
-    learning_tolerance : float         on the largest entry of the projected gradient
+    options                            tolerance on the largest entry of the projected gradient; hyperprior, sits_on and
+                                       map_density as in `map_objective`; the callback is given the posterior after each
+                                       evaluation
     warm_start : callable              posterior -> start of the next run
-    callback : callable                called with the posterior after each evaluation
 
     Raises
     ------
@@ -285,12 +291,9 @@ def search(
     """
     from scipy.optimize import minimize  # here: only some runs need what takes long to load
 
-    one_of("sits_on", sits_on, ("field", "root"))
-    one_of("map_density", map_density, ("value", "log"))
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    learning_tolerance = inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
-    hyperprior = checked_hyperprior(hyperprior, prior.X.shape[1])
-    coordinates = _Coordinates(learn, prior.hyper, prior.shared)
+    callback = options.callback
+    hyperprior = checked_hyperprior(options.hyperprior, prior.X.shape[1])
+    coordinates = _Coordinates(options.learn, prior.hyper, prior.shared)
     first = coordinates.vector()
     best: tuple[float, Any, ClassHyper] | None = None
     worst, n_evaluations, n_refused = np.inf, 0, 0
@@ -308,8 +311,8 @@ def search(
             if log_evidence is None:
                 raise ValueError("log_evidence: found None, expected a number at the start of the search")
             value, slope = map_objective(
-                log_evidence, gradients, hyper, coordinates.names, hyperprior, shared=prior.shared, sits_on=sits_on,
-                map_density=map_density,
+                log_evidence, gradients, hyper, coordinates.names, hyperprior, shared=prior.shared,
+                sits_on=options.sits_on, map_density=options.map_density,
             )  # fmt: skip
             refused = not (np.isfinite(value) and np.isfinite(slope).all())
         except (ValueError, NotPositiveDefiniteError):
@@ -334,7 +337,7 @@ def search(
         method="L-BFGS-B",
         bounds=list(zip(first - _LARGEST_FACTOR, first + _LARGEST_FACTOR, strict=True)),
         callback=lambda _: trace.append(best[0] if best is not None else np.nan),
-        options={"maxiter": max_iterations, "gtol": learning_tolerance, "ftol": 1e-14, "maxls": 40},
+        options={"maxiter": options.max_iterations, "gtol": options.learning_tolerance, "ftol": 1e-14, "maxls": 40},
     )
     if best is None:
         raise ValueError("objective: found a value that is not finite at the start, expected a finite number")

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from fast.core import inputs
+from fast.core.checks import shown
 from fast.core.hyper import MOST_CLASSES, ClassGradients, ClassHyper, class_hyper, class_labels
 from fast.core.inputs import Hyper
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.kernel.kernels import entries_vjp, gram, se_ard
 from fast.ledger import equation
 
@@ -102,36 +104,27 @@ def class_covariance(X: FloatArray, hyper: Hyper) -> FloatArray:
     return gram(X, hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter)
 
 
-def prepare(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-) -> MulticlassPrior:
+def prepare(data: Data, prior: Prior) -> MulticlassPrior:
     """Data and priors, checked by name.
 
     Parameters
     ----------
-    X : (n, d)                       real, finite
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    shared : bool                    one parameter vector: gradients are summed over the classes
+    data : Data      X real and finite, at least two classes
+    prior : Prior    full, of squared exponentials; one number or one vector stands for all classes; if it is shared,
+                     gradients are summed over the classes
     """
-    n_classes = inputs.count("n_classes", n_classes)
+    n_classes = inputs.count("n_classes", data.n_classes)
     if n_classes > MOST_CLASSES:
         raise ValueError(f"n_classes: found {n_classes}, expected at most {MOST_CLASSES}")
     if n_classes < 2:
         raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
-    X = inputs.inputs("X", X)
-    hyper = class_hyper(variance, lengthscales, noise, jitter, n_classes, X.shape[1])
-    shared = inputs.flag("shared", shared)
+    if prior.Z is not None:
+        raise ValueError("Z: found inducing points, expected None: these methods take full Gaussian processes")
+    if prior.smoothness is not None:
+        raise ValueError(f"smoothness: found {shown(prior.smoothness)}, expected None, the squared exponential")
+    X = inputs.inputs("X", data.X)
+    hyper = class_hyper(prior.variance, prior.lengthscales, prior.noise, prior.jitter, n_classes, X.shape[1])
+    shared = inputs.flag("shared", prior.shared)
     if shared and any(np.unique(part, axis=0).shape[0] > 1 for part in hyper):
         raise ValueError("shared: found parameters that differ between the classes, expected one vector for all")
-    return MulticlassPrior(X, y, n_classes, hyper, shared)
+    return MulticlassPrior(X, data.y, n_classes, hyper, shared)

@@ -5,7 +5,7 @@ riihimaki2013, section 4.1; Williams and Barber (1998), Tierney and Kadane (1986
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,15 +13,27 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.hyper import ClassGradients
-from fast.core.options import checked_options
+from fast.core.options import Iteration, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
 from fast.full_classes.predict import latent_law, normalised, predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
 from fast.ledger import equation
+from fast.methods.nested_ep import ClassPredicting
 from fast.solve.outer_loop import OuterProgress
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LaplaceOptions(Iteration, Watched):
+    """Options of `fit`."""
+
+    max_iterations: int = 100
+
+
+DEFAULTS = LaplaceOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,26 +54,18 @@ class LaplacePosterior:
     max_iterations: int
 
 
-@checked_options("laplace")
 def converge(
-    prior: MulticlassPrior,
-    *,
-    tolerance: float = 1e-10,
-    max_iterations: int = 100,
-    callback: Callable[[OuterProgress], None] | None = None,
-    start: FloatArray | None = None,
+    prior: MulticlassPrior, options: LaplaceOptions = DEFAULTS, *, start: FloatArray | None = None
 ) -> LaplacePosterior:
     """What `fit` does once data and prior are prepared.
 
     Parameters
     ----------
-    prior                                   from `prepare`
-    tolerance, max_iterations, callback     see `fit`
-    start : (n, C)                          weights b, f = K b, to start from; default zero
+    prior             from `prepare`
+    options           of `fit`
+    start : (n, C)    weights b, f = K b, to start from; default zero
     """
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    callback = inputs.calls_back("callback", callback)
+    tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, start=start)
     at = mode.posterior._replace(weights=np.ascontiguousarray(mode.slope.T), mean=mode.latent)
     found = LaplacePosterior(
@@ -83,37 +87,22 @@ def converge(
     return found
 
 
-@checked_options("laplace")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-    tolerance: float = 1e-10,
-    max_iterations: int = 100,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> LaplacePosterior:
+def fit(data: Data, prior: Prior, options: LaplaceOptions = DEFAULTS) -> LaplacePosterior:
     """Laplace's approximation of the softmax model, hyper-parameters held. Time (4/3) C n^3 a Newton step.
 
     Parameters
     ----------
-    X : (n, d)                       real, finite
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    shared : bool                    one parameter vector: gradients are summed over the classes
-    tolerance : float                on max |f - K grad log p(y|f)| / max(1, max |f|)
-    max_iterations : int             Newton steps
-    callback : callable              called with an OuterProgress at the end
+    data : Data      at least two classes
+    prior : Prior    full; one number or one vector stands for all classes
+    options          tolerance on max |f - K grad log p(y|f)| / max(1, max |f|); the callback is given an OuterProgress
+                     at the end
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
     """
-    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    return converge(prior, tolerance=tolerance, max_iterations=max_iterations, callback=callback)
+    return converge(prepare(data, prior), options)
 
 
 def _by_K(posterior: LaplacePosterior) -> Iterator[FloatArray]:
@@ -135,7 +124,7 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
     return posterior.prior.pull_back(_by_K(posterior))
 
 
-@checked_options("laplace")
+@ClassPredicting.checks
 def predict(
     posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:

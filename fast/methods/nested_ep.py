@@ -13,12 +13,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core import inputs
-from fast.core.checks import shown
+from fast.core.declare import option
 from fast.core.hyper import ClassGradients
-from fast.core.options import checked_options
+from fast.core.options import SHARE, Blocks, Predicting
 from fast.core.results import ClassPrediction, Differences
 from fast.core.types import BoolArray, FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
 from fast.full_classes.inner_ep import law_with, log_normaliser, log_site_ratios, run
 from fast.full_classes.nested_sites import (
@@ -36,7 +36,33 @@ from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.sequential_posterior import SequentialPosterior
 from fast.ledger import equation
-from fast.solve.outer_loop import Outcome, OuterProgress, Pair, Proposal, check_options, iterate, residual_of
+from fast.solve.outer_loop import Outcome, OuterOptions, Pair, Proposal, iterate, residual_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NestedOptions(OuterOptions):
+    """Options of nested EP, with all couplings or with independent classes."""
+
+    inner: str = option(
+        "choice",
+        "inner EP to convergence, or one step a visit",
+        choices=("converged", "incremental"),
+        default="converged",
+    )
+    inner_schedule: str = option(
+        "choice", "schedule of the inner EP", choices=("sequential", "parallel"), default="sequential"
+    )
+    inner_damping: float = option("number", "damping of the inner EP", SHARE, default=1.0)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClassPredicting(Blocks, Predicting):
+    """Options of predictions."""
+
+    block_size: int = 1024
+
+
+DEFAULTS = NestedOptions()
 
 
 class State(NamedTuple):
@@ -170,40 +196,19 @@ def _sequential_pass(
     return (alpha_tilde, beta_tilde), residual, improper
 
 
-@checked_options("nested-ep")
 def converge(
-    prior: MulticlassPrior,
-    *,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-    start: Pair | None = None,
+    prior: MulticlassPrior, options: NestedOptions = DEFAULTS, *, start: Pair | None = None
 ) -> NestedEPPosterior:
     """What `fit` does once data and prior are prepared.
 
     Parameters
     ----------
     prior                         from `prepare`
-    schedule, damping, tolerance, max_iterations    see `fit`
-    inner, inner_schedule, inner_damping, accelerate, callback    see `fit`
+    options                       of `fit`
     start : pair of (n, C - 1)    alpha and beta to start from; default zero
     """
-    check_options(
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        schedule=schedule,
-        inner=inner,
-        inner_schedule=inner_schedule,
-    )
-    if inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
-        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in [1e-8, 1]")
+    inner, inner_schedule, inner_damping = options.inner, options.inner_schedule, options.inner_damping
+    damping = options.damping
     others = other_classes(prior.y, prior.n_classes)
 
     def propose(state: State, pair: Pair) -> Proposal:
@@ -214,17 +219,13 @@ def converge(
         lambda pair: _state(prior, others, pair),
         propose,
         (np.zeros(shape), np.zeros(shape)) if start is None else start,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        damping=damping,
-        accelerate=accelerate,
+        options,
         objective=lambda state: state.log_evidence,
         # one sweep has the fixed points of many
         accelerated_propose=lambda state, pair: _proposal(state, pair, "incremental", "sequential", 1.0),
         sequential=(lambda pair: _sequential_pass(prior, others, pair, damping, propose))
-        if schedule == "sequential"
+        if options.schedule == "sequential"
         else None,
-        callback=callback,
     )
     return _assemble(prior, end)
 
@@ -253,67 +254,24 @@ def _assemble(prior: MulticlassPrior, end: Outcome) -> NestedEPPosterior:
     )
 
 
-@checked_options("nested-ep")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> NestedEPPosterior:
+def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedEPPosterior:
     """Nested EP to its fixed point, hyper-parameters held. Sites start at zero.
 
     Time an outer iteration (7/3) C n^3, memory C n^2 (one more n^2 for each distinct kernel).
 
     Parameters
     ----------
-    X : (n, d)                       real, finite
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    shared : bool                    one parameter vector: gradients are summed over the classes
-    schedule : str                   "parallel": posterior refreshed after all sites; "sequential": after each
-    damping : float                  delta in [1e-8, 1] on alpha and beta
-    tolerance : float                largest standardised change of a site in an undamped step
-    max_iterations : int             outer iterations; `converged` is False if they end the run
-    inner : str                      "converged": inner EP to its end in every visit; "incremental": one sweep
-    inner_schedule : str             inner updates one after the other ("sequential") or all at once ("parallel")
-    inner_damping : float            of the inner updates
-    accelerate : bool                guarded mixing of the steps where more than 50 are allowed; the end is the same
-    callback : callable              called with an OuterProgress after every iteration
+    data : Data      at least two classes
+    prior : Prior    full; one number or one vector stands for all classes
+    options          damping on alpha and beta; tolerance on the largest standardised change of a site in an undamped
+                     step; the callback is given an OuterProgress after every iteration
 
     Raises
     ------
     ValueError                  bad input, by name
     NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
     """
-    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    return converge(
-        prior,
-        schedule=schedule,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        inner=inner,
-        inner_schedule=inner_schedule,
-        inner_damping=inner_damping,
-        accelerate=accelerate,
-        callback=callback,
-    )
+    return converge(prepare(data, prior), options)
 
 
 @equation("riihimaki2013", "B-gradient")
@@ -327,7 +285,7 @@ def gradients(posterior: NestedEPPosterior) -> ClassGradients:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
-@checked_options("nested-ep")
+@ClassPredicting.checks
 def predict(
     posterior: Any,
     X_test: Any,
@@ -352,7 +310,7 @@ def predict(
     )  # fmt: skip
 
 
-@checked_options("nested-ep")
+@NestedOptions.checks
 def one_outer_step(
     prior: MulticlassPrior, alpha_tilde: FloatArray, beta_tilde: FloatArray, *, inner: str = "incremental"
 ) -> Pair:

@@ -5,19 +5,16 @@ Inner EP runs on the full g_i under a diagonal cavity; only means and variances 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from fast.core import inputs
-from fast.core.checks import shown
 from fast.core.hyper import ClassGradients
 from fast.core.linalg import positive_factors, solve_stack
-from fast.core.options import checked_options
 from fast.core.results import ClassPrediction, Differences
 from fast.core.types import BoolArray, FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
 from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
 from fast.full_classes.inner_ep import law_with, log_normaliser, parallel_refresh, run
@@ -25,7 +22,8 @@ from fast.full_classes.nested_sites import differences, other_classes, spread
 from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
-from fast.solve.outer_loop import OuterProgress, Pair, check_options
+from fast.methods.nested_ep import DEFAULTS, ClassPredicting, NestedOptions
+from fast.solve.outer_loop import Pair
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,42 +124,18 @@ class Warm:
         self.pair, self.alpha_tilde, self.beta_tilde = pair, alpha_tilde, beta_tilde
 
 
-@checked_options("nested-iep")
 def converge(
-    prior: MulticlassPrior,
-    *,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-    start: Warm | None = None,
+    prior: MulticlassPrior, options: NestedOptions = DEFAULTS, *, start: Warm | None = None
 ) -> NestedIEPPosterior:
     """What `fit` does once data and prior are prepared.
 
     Parameters
     ----------
-    prior    from `prepare`
-    schedule, damping, tolerance, max_iterations    see `fit`
-    inner, inner_schedule, inner_damping, accelerate, callback    see `fit`
-    start    where an earlier run ended; default zero
+    prior      from `prepare`
+    options    of `fit`
+    start      where an earlier run ended; default zero
     """
-    check_options(
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        schedule=schedule,
-        inner=inner,
-        inner_schedule=inner_schedule,
-    )
-    accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
-    if inputs.scalar("inner_damping", inner_damping, positive=True) > 1.0:
-        raise ValueError(f"inner_damping: found {shown(inner_damping)}, expected a number in [1e-8, 1]")
-    local = _Inner(prior.y, prior.n_classes, inner, inner_schedule, inner_damping)
+    local = _Inner(prior.y, prior.n_classes, options.inner, options.inner_schedule, options.inner_damping)
     pair: Pair = (np.zeros((prior.n, prior.n_classes)), np.zeros((prior.n, prior.n_classes)))
     if start is not None:
         pair, local.alpha_tilde, local.beta_tilde = start.pair, start.alpha_tilde.copy(), start.beta_tilde.copy()
@@ -177,14 +151,9 @@ def converge(
         prior,
         local.tilt,
         local.log_norm,
+        options,
         start=pair,
-        schedule=schedule,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        accelerate=accelerate,
         accelerated_tilt=to_the_end,
-        callback=callback,
     )
     state = end.state
     return NestedIEPPosterior(
@@ -218,60 +187,22 @@ def warm(posterior: NestedIEPPosterior) -> Warm:
     return Warm(pair, posterior.alpha_tilde, posterior.beta_tilde)
 
 
-@checked_options("nested-iep")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> NestedIEPPosterior:
+def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedIEPPosterior:
     """Nested EP with independent classes to its fixed point, hyper-parameters held. Time C n^3 an iteration.
 
     Parameters
     ----------
-    X : (n, d)                       real, finite
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    shared : bool                    one parameter vector: gradients are summed over the classes
-    schedule : str                   "parallel" or "sequential"
-    damping : float                  in [1e-8, 1] on tau and nu
-    tolerance : float                largest standardised change of a site, or of an inner site, in an undamped step
-    max_iterations : int             outer iterations
-    inner : str                      "converged" or "incremental" (one sweep)
-    inner_schedule : str             "sequential" or "parallel"
-    inner_damping : float            of the inner updates
-    accelerate : bool                guarded mixing of the steps where more than 50 are allowed
-    callback : callable              called with an OuterProgress after every iteration
+    data : Data      at least two classes
+    prior : Prior    full; one number or one vector stands for all classes
+    options          damping on tau and nu; tolerance on the largest standardised change of a site, or of an inner
+                     site, in an undamped step; the callback is given an OuterProgress after every iteration
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
     """
-    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    return converge(
-        prior,
-        schedule=schedule,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        inner=inner,
-        inner_schedule=inner_schedule,
-        inner_damping=inner_damping,
-        accelerate=accelerate,
-        callback=callback,
-    )
+    return converge(prepare(data, prior), options)
 
 
 def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
@@ -284,7 +215,7 @@ def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
-@checked_options("nested-iep")
+@ClassPredicting.checks
 def predict(
     posterior: NestedIEPPosterior,
     X_test: Any,

@@ -7,19 +7,17 @@ qiep: independent classes, the scheme of Seeger et al. (2006).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core import inputs
+from fast.core.declare import option
 from fast.core.hyper import ClassGradients
-from fast.core.inputs import one_of
 from fast.core.linalg import spectrum
-from fast.core.options import checked_options
 from fast.core.results import ClassPrediction, Differences
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
 from fast.full_classes.dense_couplings import Dense, condition_dense, dense_covariance, dense_gradients
 from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
@@ -40,7 +38,25 @@ from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.quadrature_tilt import g_sites, independent_tilt, white_moments
 from fast.full_classes.sequential_posterior import SequentialPosterior
 from fast.likelihood.product_rule import product_rule
-from fast.solve.outer_loop import OuterProgress, Pair, Proposal, check_options, iterate, residual_of
+from fast.methods.nested_ep import ClassPredicting
+from fast.solve.outer_loop import OuterOptions, Pair, Proposal, iterate, residual_of
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QIEPOptions(OuterOptions):
+    """Options of `fit_qiep`."""
+
+    nodes: int = option("integer", "nodes of the tilted moments a direction", "[2, 200]", default=10)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QEPOptions(QIEPOptions):
+    """Options of `fit_qep`."""
+
+    lambda_: str = option("choice", "site precisions of qep", choices=("diagonal", "full"), default="diagonal")
+
+
+DEFAULTS, INDEPENDENT = QEPOptions(), QIEPOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,89 +194,44 @@ class _QEP:
         return (first, second), residual, improper
 
 
-def _checked(
-    prior: MulticlassPrior, nodes: int, damping: float, tolerance: float, max_iterations: int, schedule: str
-) -> None:
-    check_options(
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        schedule=schedule,
-        inner="converged",
-        inner_schedule="sequential",
-    )
-    if inputs.count("nodes", nodes) < 2:
-        raise ValueError(f"nodes: found {nodes}, expected at least 2")
-
-
-@checked_options("qep")
-def fit_qep(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    nodes: int = 10,
-    lambda_: str = "diagonal",
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> QuadratureEPPosterior:
+def fit_qep(data: Data, prior: Prior, options: QEPOptions = DEFAULTS) -> QuadratureEPPosterior:
     """EP with all couplings and (C - 1)-dimensional product rules, hyper-parameters held.
 
     Parameters
     ----------
-    X : (n, d)                       real, finite
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    shared : bool                    one parameter vector: gradients are summed over the classes
-    schedule : str                   "parallel" or "sequential"
-    damping : float                  in [1e-8, 1] on Lambda and xi
-    tolerance : float                largest standardised change of a site in an undamped step
-    max_iterations : int             outer iterations
-    nodes : int                      in each dimension; nodes^(C-1) at most a million
-    lambda_ : str                    "diagonal", or "full": exact moments, (n C)^3 operations
-    accelerate : bool                guarded mixing where more than 50 iterations are allowed (diagonal)
-    callback : callable              called with an OuterProgress after every iteration
+    data : Data      at least two classes
+    prior : Prior    full; one number or one vector stands for all classes
+    options          damping on Lambda and xi; nodes^(C-1) at most a million; a full Lambda has exact moments and takes
+                     (n C)^3 operations, without mixing
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
     """
-    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    one_of("lambda_", lambda_, ("diagonal", "full"))
-    _checked(prior, nodes, damping, tolerance, max_iterations, schedule)
-    D = prior.n_classes - 1
-    product_rule(D, nodes)
-    full = lambda_ == "full"
-    method = _QEP(prior, nodes, full)
-    start: Pair = (np.zeros((prior.n, D, D) if full else (prior.n, D)), np.zeros((prior.n, D)))
+    prepared = prepare(data, prior)
+    D = prepared.n_classes - 1
+    product_rule(D, options.nodes)
+    full = options.lambda_ == "full"
+    method = _QEP(prepared, options.nodes, full)
+    start: Pair = (np.zeros((prepared.n, D, D) if full else (prepared.n, D)), np.zeros((prepared.n, D)))
     end = iterate(
         method.at,
         method.propose,
         start,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        damping=damping,
-        accelerate=inputs.flag("accelerate", accelerate) and not full,
+        replace(options, accelerate=options.accelerate and not full),
         objective=lambda state: state.log_evidence,
         gap=method.gap,
-        sequential=(lambda pair: method.one_pass(pair, damping)) if schedule == "sequential" else None,
-        callback=callback,
+        sequential=(lambda pair: method.one_pass(pair, options.damping)) if options.schedule == "sequential" else None,
     )
     state = end.state
     matrices = method.matrices(end.sites[0])
     sites = integrated_sites(matrices, end.sites[1])
-    columns = [spread(prior.y, method.others, sites.precision[:, :, a]) for a in range(D)]
+    columns = [spread(prepared.y, method.others, sites.precision[:, :, a]) for a in range(D)]
     half = np.stack(columns, axis=2)  # B S
-    rows = [spread(prior.y, method.others, half[:, k]) for k in range(prior.n_classes)]
+    rows = [spread(prepared.y, method.others, half[:, k]) for k in range(prepared.n_classes)]
     return QuadratureEPPosterior(
-        prior,
+        prepared,
         state.posterior,
         state.posterior.mean,
         state.cov,
@@ -279,62 +250,43 @@ def fit_qep(
     )
 
 
-@checked_options("qiep")
-def fit_qiep(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-    schedule: str = "parallel",
-    damping: float = 0.8,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    nodes: int = 10,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> QuadratureEPPosterior:
+def fit_qiep(data: Data, prior: Prior, options: QIEPOptions = INDEPENDENT) -> QuadratureEPPosterior:
     """EP with independent classes and the rules of Seeger et al. (2006), hyper-parameters held.
 
     Parameters
     ----------
-    X, y, n_classes, variance, lengthscales, noise, jitter, shared    see `fit_qep`
-    schedule, damping, tolerance, max_iterations, accelerate, callback    see `fit_qep`
-    nodes : int    of each one-dimensional rule, and in each dimension of the two-dimensional ones
+    data : Data      at least two classes
+    prior : Prior    full; one number or one vector stands for all classes
+    options          nodes of each one-dimensional rule, and in each dimension of the two-dimensional ones
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
     """
-    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    _checked(prior, nodes, damping, tolerance, max_iterations, schedule)
-    others: IntArray = other_classes(prior.y, prior.n_classes)
+    prepared, nodes = prepare(data, prior), options.nodes
+    others: IntArray = other_classes(prepared.y, prepared.n_classes)
 
     def tilt(rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
         fine = np.asarray((var > 0.0).all(axis=1) & np.isfinite(mean).all(axis=1), dtype=bool)
         safe_mean, safe_var = np.where(fine[:, None], mean, 0.0), np.where(fine[:, None], var, 1.0)
-        found = independent_tilt(safe_mean, safe_var, prior.y[rows], others[rows], nodes)
+        found = independent_tilt(safe_mean, safe_var, prepared.y[rows], others[rows], nodes)
         return Tilt(found.precision, found.location, found.good & fine, np.zeros(rows.size))
 
     def log_norm(mean: FloatArray, var: FloatArray) -> FloatArray:
-        return independent_tilt(mean, var, prior.y, others, nodes).log_norm
+        return independent_tilt(mean, var, prepared.y, others, nodes).log_norm
 
-    zero = np.zeros((prior.n, prior.n_classes))
+    zero = np.zeros((prepared.n, prepared.n_classes))
     end = settle_independent(
-        prior,
+        prepared,
         tilt,
         log_norm,
+        options,
         start=(zero, zero),
-        schedule=schedule,
-        damping=damping,
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        accelerate=accelerate,
-        callback=callback,
     )
     state = end.state
     return QuadratureEPPosterior(
-        prior,
+        prepared,
         state.posterior,
         state.mean,
         diagonal(state.var),
@@ -369,7 +321,7 @@ def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
-@checked_options("qep")
+@ClassPredicting.checks
 def predict(
     posterior: QuadratureEPPosterior,
     X_test: Any,

@@ -23,17 +23,32 @@ import numpy as np
 from fast.core import inputs
 from fast.core.hyper import ClassGradients, ClassHyper
 from fast.core.linalg import factorise, solve_rows
-from fast.core.options import checked_options
+from fast.core.options import Accelerated, Iteration, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, class_factor, evidence_gradients, marginal_covariances
-from fast.full_classes.learning import Searched, learned_logarithms, search
+from fast.full_classes.learning import ClassSearch, Searched, learned_logarithms, search
 from fast.full_classes.nested_sites import other_classes, spread
 from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
 from fast.likelihood.cone import cone_moments
+from fast.methods.nested_ep import ClassPredicting
 from fast.solve.outer_loop import OuterProgress
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class VBOptions(Iteration, Watched, Accelerated):
+    """Options of `fit`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Alternating(Iteration, ClassSearch):
+    """Options of `alternate`."""
+
+
+DEFAULTS = VBOptions()
 
 
 class ConeTerms(NamedTuple):
@@ -152,27 +167,19 @@ def factorised_posterior(prior: MulticlassPrior, weights: FloatArray) -> Coupled
     return Coupled(factors, None, weights, _times(prior, weights).T, float(sum(one.log_det for one in factors)))
 
 
-@checked_options("vb-probit")
 def converge(
-    prior: MulticlassPrior,
-    *,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-    start: FloatArray | None = None,
+    prior: MulticlassPrior, options: VBOptions = DEFAULTS, *, start: FloatArray | None = None
 ) -> VBProbitPosterior:
     """What `fit` does once data and prior are prepared.
 
     Parameters
     ----------
-    prior                                              from `prepare`
-    tolerance, max_iterations, accelerate, callback    see `fit`
-    start : (C, n)                                     b to start from; default zero
+    prior             from `prepare`
+    options           of `fit`
+    start : (C, n)    b to start from; default zero
     """
-    tolerance = inputs.scalar("tolerance", tolerance, positive=True)
-    max_iterations = inputs.count("max_iterations", max_iterations)
-    accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
+    tolerance, max_iterations = options.tolerance, options.max_iterations
+    accelerate, callback = options.accelerate, options.callback
     others = other_classes(prior.y, prior.n_classes)
     weights = np.zeros((prior.n_classes, prior.n)) if start is None else start.copy()
     at = factorised_posterior(prior, weights)
@@ -220,39 +227,22 @@ def converge(
     )
 
 
-@checked_options("vb-probit")
-def fit(
-    X: Any,
-    y: Any,
-    n_classes: int,
-    variance: Any,
-    lengthscales: Any,
-    noise: Any,
-    jitter: Any,
-    *,
-    shared: bool = False,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    accelerate: bool = True,
-    callback: Callable[[OuterProgress], None] | None = None,
-) -> VBProbitPosterior:
+def fit(data: Data, prior: Prior, options: VBOptions = DEFAULTS) -> VBProbitPosterior:
     """Maximise the bound over q, hyper-parameters held. Time n^3 for each distinct kernel once, then C n^2 a product.
 
     Parameters
     ----------
-    X : (n, d)                       real, finite
-    y : (n,)                         ints 0..C-1
-    n_classes : int                  C >= 2
-    variance, noise, jitter : (C,)   > 0, >= 0, >= 0; a number stands for all classes
-    lengthscales : (C, d)            > 0; (d,) stands for all classes
-    shared : bool                    one parameter vector: gradients are summed over the classes
-    tolerance : float                on the largest change of m in a plain sweep, over max(1, max |m|)
-    max_iterations : int             Newton steps, or sweeps
-    accelerate : bool                Newton's method; False: plain sweeps m <- K (K + I)^-1 E[v]
-    callback : callable              called with an OuterProgress after every iteration
+    data : Data      at least two classes
+    prior : Prior    full; one number or one vector stands for all classes
+    options          tolerance on the largest change of m in a plain sweep, over max(1, max |m|); accelerated by
+                     Newton's method, else plain sweeps m <- K (K + I)^-1 E[v]
+
+    Raises
+    ------
+    ValueError                  bad input, by name
+    NotPositiveDefiniteError    a matrix of the prior is not positive semi-definite
     """
-    prior = prepare(X, y, n_classes, variance, lengthscales, noise, jitter, shared=shared)
-    return converge(prior, tolerance=tolerance, max_iterations=max_iterations, accelerate=accelerate, callback=callback)
+    return converge(prepare(data, prior), options)
 
 
 def gradients(posterior: VBProbitPosterior) -> ClassGradients:
@@ -265,7 +255,7 @@ def gradients(posterior: VBProbitPosterior) -> ClassGradients:
     return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
 
 
-@checked_options("vb-probit")
+@ClassPredicting.checks
 def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent law and class probabilities, each one integral.
 
@@ -321,7 +311,7 @@ def _expected_log_prior(held: list[_Group], prior: MulticlassPrior) -> tuple[flo
 
 
 @equation("riihimaki2013", "u4.3-vb-hyper")
-@checked_options("vb-probit")
+@ClassSearch.checks
 def update_hyperparameters(
     posterior: VBProbitPosterior,
     learn: Iterable[str],
@@ -350,13 +340,13 @@ def update_hyperparameters(
         posterior.prior,
         lambda here, start: here,
         lambda here: _expected_log_prior(held, here),
-        learn=learn,
-        max_iterations=max_iterations,
-        learning_tolerance=learning_tolerance,
+        ClassSearch(
+            learn=inputs.names("learn", learn), max_iterations=max_iterations, learning_tolerance=learning_tolerance
+        ),
     ).hyper
 
 
-@checked_options("vb-probit")
+@_Alternating.checks
 def alternate(
     prior: MulticlassPrior,
     *,
@@ -385,7 +375,7 @@ def alternate(
     max_iterations = inputs.count("max_iterations", max_iterations)
     learning_tolerance = inputs.scalar("learning_tolerance", learning_tolerance, positive=True)
     before = learned_logarithms(learn, prior.hyper, prior.shared)
-    at = converge(prior, tolerance=tolerance)
+    at = converge(prior, VBOptions(tolerance=tolerance))
     trace: list[float] = []
     moved = np.inf
     while len(trace) < max_iterations and moved > learning_tolerance:
@@ -396,7 +386,7 @@ def alternate(
         after = learned_logarithms(learn, hyper, prior.shared)
         moved, before = float(np.abs(after - before).max()), after
         here = MulticlassPrior(prior.X, prior.y, prior.n_classes, hyper, prior.shared)
-        at = converge(here, tolerance=tolerance, start=at.posterior.weights)
+        at = converge(here, VBOptions(tolerance=tolerance), start=at.posterior.weights)
     converged = moved <= learning_tolerance
     reason = "logarithms at rest" if converged else "iteration limit reached"
     return Searched(at, at.prior.hyper, at.elbo, np.array(trace), converged, reason, len(trace), 0)

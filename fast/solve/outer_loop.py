@@ -9,13 +9,12 @@ allowed few iterations takes plain steps throughout.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core import inputs
-from fast.core.checks import shown
-from fast.core.inputs import one_of
+from fast.core.options import Accelerated, Damped, Iteration, Scheduling, Watched
 from fast.core.types import FloatArray
 from fast.ledger import equation
 from fast.solve.site_iteration import Visit, settle, site_gap, standardised_change
@@ -38,6 +37,14 @@ class Proposal(NamedTuple):
     var: FloatArray
     n_improper: int
     extra: float = 0.0  # largest change of what a state keeps beside its sites
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OuterOptions(Iteration, Watched, Damped, Accelerated, Scheduling):
+    """How sites are iterated."""
+
+    max_iterations: int = 1000
+    damping: float = 0.8
 
 
 class OuterProgress(NamedTuple):
@@ -116,43 +123,16 @@ class _Remaining:
         return step * max(1.0, *factors) if factors else np.inf
 
 
-def check_options(
-    *, damping: float, tolerance: float, max_iterations: int, schedule: str, inner: str, inner_schedule: str
-) -> None:
-    """Refuse, by name, what no outer loop could do.
-
-    Parameters
-    ----------
-    damping : float           in (0, 1]
-    tolerance : float         > 0
-    max_iterations : int      >= 1
-    schedule : str            "parallel" or "sequential"
-    inner : str               "converged" or "incremental"
-    inner_schedule : str      "sequential" or "parallel"
-    """
-    if inputs.scalar("damping", damping, positive=True) > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
-    inputs.scalar("tolerance", tolerance, positive=True)
-    inputs.count("max_iterations", max_iterations)
-    one_of("schedule", schedule, ("parallel", "sequential"))
-    one_of("inner", inner, ("converged", "incremental"))
-    one_of("inner_schedule", inner_schedule, ("sequential", "parallel"))
-
-
 def iterate(
     state_of: Callable[[Pair], Any],
     propose: Callable[[Any, Pair], Proposal],
     start: Pair,
+    options: OuterOptions,
     *,
-    tolerance: float,
-    max_iterations: int,
-    damping: float,
-    accelerate: bool,
     objective: Callable[[Any], float],
     accelerated_propose: Callable[[Any, Pair], Proposal] | None = None,
     sequential: Callable[[Pair], tuple[Pair, float, int]] | None = None,
     gap: Callable[[Pair, Proposal], float] = residual_of,
-    callback: Callable[[OuterProgress], None] | None = None,
 ) -> Outcome:
     """Iterate sites to their fixed point.
 
@@ -161,24 +141,21 @@ def iterate(
     state_of : callable               sites -> state
     propose : callable                (state, sites) -> Proposal
     start                             pair of arrays
-    tolerance : float                 on the standardised distance from the fixed point, as estimated
-    max_iterations : int              outer iterations
-    damping : float                   in (0, 1]
-    accelerate : bool                 mix first where more than 50 iterations are allowed
+    options                           tolerance on the standardised distance from the fixed point, as estimated; mixed
+                                      first where more than 50 iterations are allowed; the callback is given an
+                                      OuterProgress after every iteration
     objective : callable              state -> log Z, NaN where there is none
     accelerated_propose : callable    cheaper proposals with the same fixed point
     sequential : callable             a whole sequential pass instead: sites -> (sites, residual, improper)
     gap : callable                    (sites, Proposal) -> residual
-    callback : callable               called with an OuterProgress after every iteration
     """
-    accelerate, callback = inputs.flag("accelerate", accelerate), inputs.calls_back("callback", callback)
+    tolerance, max_iterations, damping = options.tolerance, options.max_iterations, options.damping
+    callback = options.callback
     sites, improper, used = start, 0, 0
     trace: list[float] = []
     factor: float | None = None
-    if accelerate and sequential is None and max_iterations > _PLAIN:
-        end = _mixed(
-            state_of, accelerated_propose or propose, start, tolerance, max_iterations, damping, objective, callback
-        )
+    if options.accelerate and sequential is None and max_iterations > _PLAIN:
+        end = _mixed(state_of, accelerated_propose or propose, start, options, objective)
         sites, improper, used, factor = end.sites, end.n_improper, end.trace.size, end.factor
         trace = list(end.trace)
     state = state_of(sites) if sequential is None else None
@@ -220,13 +197,10 @@ def _mixed(
     state_of: Callable[[Pair], Any],
     propose: Callable[[Any, Pair], Proposal],
     start: Pair,
-    tolerance: float,
-    max_iterations: int,
-    damping: float,
+    options: OuterOptions,
     objective: Callable[[Any], float],
-    callback: Callable[[OuterProgress], None] | None,
 ) -> _Mixed:
-    shape = start[0].shape
+    shape, callback = start[0].shape, options.callback
 
     def visit(first: FloatArray, second: FloatArray) -> Visit:
         pair = (first.reshape(shape), second.reshape(shape))
@@ -251,9 +225,9 @@ def _mixed(
     end = settle(
         visit,
         (start[0].ravel(), start[1].ravel()),
-        tolerance=tolerance,
-        max_iterations=max(1, max_iterations - 1),
-        damping=damping,
+        tolerance=options.tolerance,
+        max_iterations=max(1, options.max_iterations - 1),
+        damping=options.damping,
         monotone=False,
         callback=report,
     )

@@ -40,7 +40,7 @@ def fit(module, data, Z=None, **options):
     X, y = data
     given = [X, y, 3, 1.0, np.ones(2), 0.1, 1e-6]
     if module not in SPARSE:
-        return module.fit(*given, **options)
+        return fitted(module, *given, **options)
     given.append(X[:4] if Z is None else Z)
     if module in WITH_EPSILON:
         given.append(1e-3)

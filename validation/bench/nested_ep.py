@@ -10,6 +10,7 @@ import numpy as np
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from fast.core.values import Data, Prior
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.methods import nested_ep
 from validation.bench.measure import Row, best_of
@@ -23,7 +24,7 @@ def _problem(n: int, C: int, d: int = 3) -> MulticlassPrior:
     X = rng.standard_normal((n, d))
     F = np.sin(1.5 * X) @ rng.standard_normal((d, C)) * 3.0
     y = (F + rng.standard_normal((n, C))).argmax(axis=1)
-    return prepare(X, y, C, 3.0, np.ones(d), 0.0, 1e-6, shared=True)
+    return prepare(Data(X, y, C), Prior(3.0, np.ones(d), 0.0, 1e-6, shared=True))
 
 
 def _floor(matrices: list[np.ndarray], rows: np.ndarray) -> None:

@@ -104,13 +104,16 @@ def _one_call(method: str, module: str) -> None:
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         import importlib
 
+        from fast.core.values import Data, Prior
+
         own = importlib.import_module(f"fast.methods.{module}")
         told: list[int] = []
         for options in ({}, {"max_iterations": 2}, {"tolerance": 1e-3, "callback": lambda at: told.append(1)}):
             for shared, prior in ((False, _PRIOR), (True, (1.3, np.array([0.9, 1.4]), 0.1, 1e-4))):
+                asked = type(own.DEFAULTS)(**options)
                 whole = by_name(own.fit)(_X, _Y, 3, *prior, shared=shared, **options)
                 n_told = len(told)
-                parts = own.converge(own.prepare(_X, _Y, 3, *prior, shared=shared), **options)
+                parts = own.converge(own.prepare(Data(_X, _Y, 3), Prior(*prior, shared=shared)), asked)
                 yield _same(whole.latent_mean, parts.latent_mean, 0.0, "the same calls, every digit")
                 if "callback" in options:
                     yield _same(len(told) - n_told, n_told, 0.0, "the listener is told as often")

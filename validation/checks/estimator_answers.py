@@ -153,12 +153,14 @@ def _of_classes(entry: Entry, asked: Request, found: Any, predicted: Any) -> Ans
 
 
 def _of_full(entry: Entry, asked: Request, X_new: Any) -> Answer:
-    from fast.full_classes.learning import search
+    from fast.core.values import Data as Given
+    from fast.core.values import Prior
+    from fast.full_classes.learning import ClassSearch, search
     from fast.full_classes.prior import prepare
     from fast.methods import nested_iep
 
     module = _method(entry)
-    prior = prepare(*asked.arguments, shared=True)
+    prior, own = prepare(Given(*asked.arguments[:3]), Prior(*asked.arguments[3:], shared=True)), type(module.DEFAULTS)
     evidence = "elbo" if entry.method == "vb-probit" else "log_evidence"
     if asked.learn:
         warm: Callable[[Any], Any] = {
@@ -168,12 +170,12 @@ def _of_full(entry: Entry, asked: Request, X_new: Any) -> Answer:
             "vb-probit": lambda at: at.posterior.weights,
         }[entry.method]
         found = search(
-            prior, lambda at, begin: module.converge(at, start=begin, tolerance=1e-8),
-            lambda at: (getattr(at, evidence), module.gradients(at)), warm_start=warm, **asked.options,
+            prior, lambda at, begin: module.converge(at, own(tolerance=1e-8), start=begin),
+            lambda at: (getattr(at, evidence), module.gradients(at)), ClassSearch(**asked.options), warm_start=warm,
         )  # fmt: skip
         posterior, ended = found.posterior, (len(found.trace), found.converged, found.reason)
     else:
-        posterior = module.converge(prior, **asked.options)
+        posterior = module.converge(prior, own(**asked.options))
         ended = posterior.iterations, posterior.converged, _fixed_point(posterior.converged)
     one = posterior.prior.hyper
     hyper = SimpleNamespace(variance=one.variance[0], lengthscales=one.lengthscales[0], noise=one.noise[0])

@@ -15,6 +15,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core.declare import Options
 from validation.by_name import by_name, names_of
 from validation.checks.estimator_settings import Data, Entry, difference
 
@@ -206,6 +207,11 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
     arguments, options = asked_of(entry.cls(**given), problem.X, problem.labels, owner, function)
     if entry.family == "full":
         prior = arguments[0]
+        asked = next(one for one in arguments if isinstance(one, Options))
+        defaults = {name: option.default for name, option in asked.declared().items()}
+        options, full = vars(asked), {**defaults, **wanted.options}
+        full.pop("callback", None)
+        wanted = wanted._replace(options=full)
         hyper = prior.hyper
         arguments = (
             prior.X, prior.y, prior.n_classes, hyper.variance[0], hyper.lengthscales[0], hyper.noise[0],

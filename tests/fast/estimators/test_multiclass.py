@@ -9,6 +9,7 @@ import pytest
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+from fast.core.values import Data, Prior
 from fast.estimators import LaplaceClassifier, NestedEPClassifier, NestedIEPClassifier, VBProbitClassifier
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 
@@ -45,7 +46,8 @@ def test_with_parameters_fixed_it_is_the_method_and_nothing_else(cls, iris):
     X, y = iris
     model = cls(hyperparameters="fixed", variance=2.0, lengthscales=1.5, noise=0.1).fit(X, y)
     module = MODULES[cls]
-    posterior = module.fit(X, y, 3, 2.0, np.full(4, 1.5), 0.1, 1e-6, shared=True, tolerance=1e-8, max_iterations=100)
+    options = type(module.DEFAULTS)(tolerance=1e-8, max_iterations=100)
+    posterior = module.fit(Data(X, y, 3), Prior(2.0, np.full(4, 1.5), 0.1, 1e-6, shared=True), options)
     found = module.predict(posterior, X[:7])
     # one and the same computation
     np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)

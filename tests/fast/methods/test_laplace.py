@@ -5,10 +5,13 @@ import pytest
 from scipy.linalg import block_diag
 from scipy.special import logsumexp
 
+from fast.core.declare import Options
+from fast.core.values import Data, Prior
 from fast.full_classes import prior as multiclass_prior
 from fast.full_classes import softmax_laplace
 from fast.full_classes.predict import softmax_probabilities
 from fast.methods import laplace
+from values_given import classes
 
 PAPER = "riihimaki2013"
 
@@ -57,7 +60,7 @@ def test_softmax_terms_are_value_gradient_and_hessian(rng):
 
 @pytest.mark.verifies(PAPER, "u4.1-newton", route="dense (K^-1 + W)^-1 (W f + grad)")
 def test_a_newton_step_is_the_dense_one(rng):
-    prior = multiclass_prior.prepare(*toy())
+    prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
     f = rng.normal(size=(8, 3))
     terms = softmax_laplace.softmax_terms(f, prior.y)
     found = softmax_laplace.newton_step(prior, f, terms)
@@ -68,7 +71,7 @@ def test_a_newton_step_is_the_dense_one(rng):
 
 @pytest.mark.verifies(PAPER, "u4.1-laplace", "u4.1-logz", route="stationarity, dense Hessian, determinant")
 def test_mode_covariance_and_evidence_are_those_of_dense_algebra():
-    found = laplace.fit(*toy())
+    found = laplace.fit(*classes(laplace.LaplaceOptions, *toy()))
     prior = found.prior
     assert found.converged
     K = block_diag(*[prior.K(k) for k in range(3)])
@@ -90,17 +93,23 @@ def test_mode_covariance_and_evidence_are_those_of_dense_algebra():
 
 def test_gradients_are_total_through_the_mode_too():
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = laplace.gradients(laplace.fit(X, y, C, variance, lengths, noise, jitter, tolerance=1e-13))
+    found = laplace.gradients(
+        laplace.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter), laplace.LaplaceOptions(tolerance=1e-13))
+    )
     for k in range(C):
         e = 1e-4 * np.eye(C)[k]
         values = [
-            laplace.fit(X, y, C, variance + s * e, lengths, noise, jitter, tolerance=1e-13).log_evidence
+            laplace.fit(
+                Data(X, y, C), Prior(variance + s * e, lengths, noise, jitter), laplace.LaplaceOptions(tolerance=1e-13)
+            ).log_evidence
             for s in (1, -1)
         ]
         # central differences of step 1e-4: error 1e-8
         np.testing.assert_allclose(found.variance[k], (values[0] - values[1]) / 2e-4, rtol=1e-5, atol=1e-7)
         values = [
-            laplace.fit(X, y, C, variance, lengths, noise + s * e, jitter, tolerance=1e-13).log_evidence
+            laplace.fit(
+                Data(X, y, C), Prior(variance, lengths, noise + s * e, jitter), laplace.LaplaceOptions(tolerance=1e-13)
+            ).log_evidence
             for s in (1, -1)
         ]
         np.testing.assert_allclose(found.noise[k], (values[0] - values[1]) / 2e-4, rtol=1e-5, atol=1e-6)
@@ -108,7 +117,11 @@ def test_gradients_are_total_through_the_mode_too():
             step = np.zeros_like(lengths)
             step[k, j] = 1e-4
             values = [
-                laplace.fit(X, y, C, variance, lengths + s * step, noise, jitter, tolerance=1e-13).log_evidence
+                laplace.fit(
+                    Data(X, y, C),
+                    Prior(variance, lengths + s * step, noise, jitter),
+                    laplace.LaplaceOptions(tolerance=1e-13),
+                ).log_evidence
                 for s in (1, -1)
             ]
             slope = (values[0] - values[1]) / 2e-4
@@ -120,12 +133,12 @@ def test_tkp_scores_are_ratios_of_evidences_of_extended_data():
     X, y, C, variance, lengths, noise, _ = toy()
     # jitter 0: the extended covariance is then that of n + 1 data
     args = (variance, lengths, noise, np.zeros(C))
-    found = laplace.fit(X, y, C, *args)
+    found = laplace.fit(Data(X, y, C), Prior(*args))
     point = np.array([0.3, -0.4])
     scores, good = laplace.evidence_ratios(found, [row[0] for row in found.prior.cross(point[None])])
     assert good
     for k in range(C):
-        extended = laplace.fit(np.vstack([X, point]), np.append(y, k), C, *args)
+        extended = laplace.fit(Data(np.vstack([X, point]), np.append(y, k), C), Prior(*args))
         # both modes to 1e-10
         np.testing.assert_allclose(scores[k], np.exp(extended.log_evidence - found.log_evidence), rtol=1e-9)
     prediction = laplace.predict_tkp(found, point[None])
@@ -151,7 +164,7 @@ def test_softmax_probabilities_are_those_of_many_draws_and_sum_to_one(rng):
 
 
 def test_probabilities_do_not_depend_on_the_block(rng):
-    found = laplace.fit(*toy())
+    found = laplace.fit(*classes(laplace.LaplaceOptions, *toy()))
     X_test = rng.normal(size=(11, 2))
     for one, other in zip(laplace.predict(found, X_test), laplace.predict(found, X_test, block_size=3), strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
@@ -167,7 +180,7 @@ def test_hard_cases_are_finite(case):
         X, y = np.vstack([X, X]), np.append(y, (y + 1) % C)
     else:
         C, y = 20, np.append(np.arange(20), [0, 1, 2, 3])
-    found = laplace.fit(X, y, C, variance, [1.5, 1.5], 0.0, jitter, shared=True)
+    found = laplace.fit(Data(X, y, C), Prior(variance, [1.5, 1.5], 0.0, jitter, shared=True))
     assert np.isfinite(found.latent_mean).all()
     assert np.isfinite(found.log_evidence)
     assert found.converged == (found.residual <= 1e-10)

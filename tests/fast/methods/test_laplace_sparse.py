@@ -6,7 +6,7 @@ from scipy.special import log_softmax, softmax
 
 from fast.methods import laplace, laplace_sparse
 from fast.sparse_classes.softmax_inducing import InducingLatents, condition_inducing, effective_sites
-from values_given import fitted
+from values_given import classes, fitted
 
 C, M, D, N = 3, 3, 2, 8
 
@@ -142,7 +142,13 @@ def test_with_inducing_points_at_the_data_it_is_the_full_method():
     X = p["X"]
     given = p | {"Z": np.tile(X, (C, 1, 1)), "jitter": 1e-9}
     found = fitted(laplace_sparse, **given)
-    full = laplace.fit(*(p[name] for name in ("X", "y", "n_classes", "variance", "lengthscales", "noise")), 0.0)
+    full = laplace.fit(
+        *classes(
+            laplace.LaplaceOptions,
+            *(p[name] for name in ("X", "y", "n_classes", "variance", "lengthscales", "noise")),
+            0.0,
+        )
+    )
     # jitter 1e-9 in K_ZZ
     np.testing.assert_allclose(found.log_evidence, full.log_evidence, rtol=1e-8, atol=0.0)
     np.testing.assert_allclose(found.latent_mean, full.latent_mean, rtol=1e-6, atol=1e-7)

@@ -5,14 +5,23 @@ import pytest
 from scipy.linalg import block_diag
 from scipy.stats import norm
 
+from fast.core.declare import Options
 from fast.core.values import Data, Prior
 from fast.full_classes import couplings as class_couplings
 from fast.full_classes import nested_sites
 from fast.full_classes import prior as multiclass_prior
-from fast.full_classes.learning import half_t_scale, log_half_student_t, log_hyperprior, map_objective, search
+from fast.full_classes.learning import (
+    ClassSearch,
+    half_t_scale,
+    log_half_student_t,
+    log_hyperprior,
+    map_objective,
+    search,
+)
 from fast.full_classes.prior import class_covariance
 from fast.full_classes.sequential_posterior import SequentialPosterior
 from fast.methods import nested_ep, nested_iep
+from values_given import classes, fitted
 
 PAPER = "riihimaki2013"
 METHODS = (nested_ep, nested_iep)
@@ -81,7 +90,7 @@ def log_inner(y, m_, V_, alpha, beta):
 
 @pytest.fixture
 def some_sites(rng):
-    prior = multiclass_prior.prepare(*toy())
+    prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
     alpha = rng.uniform(0.0, 0.9, size=(9, 2))
     alpha[0] = 0.0  # a site that says nothing
     beta = np.where(alpha > 0.0, rng.normal(size=(9, 2)), 0.0)
@@ -92,7 +101,7 @@ def some_sites(rng):
 
 @pytest.mark.verifies(PAPER, "u2-prior", "u2-se", route="definition, entry by entry")
 def test_a_block_of_the_prior_is_the_kernel_with_noise_and_jitter(dense_kernel):
-    prior = multiclass_prior.prepare(*toy())
+    prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
     for k in range(3):
         hyper = prior.hyper.of(k)
         direct = dense_kernel(prior.X, prior.X, hyper.variance, hyper.lengthscales) + (0.05 + 1e-6) * np.eye(9)
@@ -163,7 +172,7 @@ def test_predictions_are_those_of_dense_algebra(some_sites, dense_kernel, rng):
 
 @pytest.mark.verifies(PAPER, "28", route="the printed formula with dense matrices, not at a fixed point")
 def test_log_evidence_is_the_printed_formula_at_any_sites():
-    found = nested_ep.fit(*toy(), max_iterations=2)
+    found = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy(), max_iterations=2))
     direct = printed_log_evidence(
         found.prior, found.alpha_tilde, found.beta_tilde, found.site_precision, found.site_location
     )
@@ -188,7 +197,7 @@ def test_log_evidence_is_the_printed_formula_at_any_sites():
 
 
 def test_log_evidence_of_independent_classes_is_the_printed_formula_too():
-    found = nested_iep.fit(*toy(), max_iterations=3)
+    found = nested_iep.fit(*classes(nested_iep.NestedOptions, *toy(), max_iterations=3))
     direct = printed_log_evidence(
         found.prior, found.alpha_tilde, found.beta_tilde, found.site_precision, found.site_location, independent=True
     )
@@ -196,7 +205,7 @@ def test_log_evidence_of_independent_classes_is_the_printed_formula_too():
 
 
 def test_at_the_fixed_point_marginals_have_the_moments_of_inner_ep():
-    found = nested_ep.fit(*toy())
+    found = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy()))
     assert found.converged
     assert found.residual <= 1e-10
     target = nested_ep.one_outer_step(found.prior, found.alpha_tilde, found.beta_tilde, inner="converged")
@@ -208,7 +217,9 @@ def test_at_the_fixed_point_marginals_have_the_moments_of_inner_ep():
 @pytest.mark.verifies(PAPER, "u3.1-schedule", route="the parallel schedule's fixed point; one pass by dense algebra")
 def test_a_sequential_pass_visits_data_in_order():
     args = toy(n=6)
-    found = nested_ep.fit(*args, schedule="sequential", damping=0.7, max_iterations=1)
+    found = nested_ep.fit(
+        *classes(nested_ep.NestedOptions, *args, schedule="sequential", damping=0.7, max_iterations=1)
+    )
     prior = found.prior
     others = nested_sites.other_classes(prior.y, 3)
     alpha, beta = np.zeros((6, 2)), np.zeros((6, 2))
@@ -236,7 +247,7 @@ def test_a_sequential_pass_visits_data_in_order():
     ],
 )
 def test_every_road_ends_at_one_fixed_point(module, options):
-    plain, other = module.fit(*toy(), accelerate=False), module.fit(*toy(), **options)
+    plain, other = fitted(module, *toy(), accelerate=False), fitted(module, *toy(), **options)
     assert plain.converged
     assert other.converged
     # both within 1e-10 in a step, contraction below 0.9
@@ -280,10 +291,10 @@ def test_gradients_of_independent_classes_are_those_of_the_converged_evidence():
 
 def check_gradients(module):
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = module.gradients(module.fit(X, y, C, variance, lengths, noise, jitter, tolerance=1e-12))
-    by_variance = lambda v: module.fit(X, y, C, v, lengths, noise, jitter, tolerance=1e-12).log_evidence  # noqa: E731
-    by_length = lambda v: module.fit(X, y, C, variance, v, noise, jitter, tolerance=1e-12).log_evidence  # noqa: E731
-    by_noise = lambda v: module.fit(X, y, C, variance, lengths, v, jitter, tolerance=1e-12).log_evidence  # noqa: E731
+    found = module.gradients(fitted(module, X, y, C, variance, lengths, noise, jitter, tolerance=1e-12))
+    by_variance = lambda v: fitted(module, X, y, C, v, lengths, noise, jitter, tolerance=1e-12).log_evidence  # noqa: E731
+    by_length = lambda v: fitted(module, X, y, C, variance, v, noise, jitter, tolerance=1e-12).log_evidence  # noqa: E731
+    by_noise = lambda v: fitted(module, X, y, C, variance, lengths, v, jitter, tolerance=1e-12).log_evidence  # noqa: E731
     for k in range(C):
         # central differences of step 1e-4: error 1e-8 of third derivatives of order one, rounding 1e-10
         np.testing.assert_allclose(found.variance[k], central(by_variance, variance, k, 1e-4), rtol=1e-5, atol=1e-7)
@@ -296,7 +307,7 @@ def check_gradients(module):
 @pytest.mark.parametrize("module", METHODS)
 def test_shared_parameters_have_summed_gradients(module):
     args = toy(variance=2.0)
-    apart, together = module.gradients(module.fit(*args)), module.gradients(module.fit(*args, shared=True))
+    apart, together = module.gradients(fitted(module, *args)), module.gradients(fitted(module, *args, shared=True))
     for one, other in zip(together, apart, strict=True):
         np.testing.assert_allclose(one, np.broadcast_to(other.sum(axis=0), one.shape), rtol=1e-9)  # sums of three
 
@@ -305,7 +316,7 @@ def test_two_classes_are_binary_probit_ep():
     from fast.methods import epgpc
 
     X, y, *_ = toy(n=10, C=2)
-    found = nested_ep.fit(X, y, 2, 1.3, [0.9, 1.1], 0.02, 1e-6, shared=True)
+    found = nested_ep.fit(Data(X, y, 2), Prior(1.3, [0.9, 1.1], 0.02, 1e-6, shared=True))
     # h = (f_1 - f_0)/sqrt 2 has the prior of one latent; Phi(h sqrt 2/sqrt 2)
     binary = epgpc.fit(Data(X, y), Prior(1.3, np.array([0.9, 1.1]), 0.02, 1e-6))
     np.testing.assert_allclose(found.log_evidence, binary.log_evidence, rtol=1e-9)  # both to 1e-10
@@ -316,17 +327,17 @@ def test_two_classes_are_binary_probit_ep():
 @pytest.mark.parametrize("module", METHODS)
 def test_classes_and_data_may_be_permuted(module, rng):
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = module.fit(X, y, C, variance, lengths, noise, jitter)
+    found = fitted(module, X, y, C, variance, lengths, noise, jitter)
     rows, classes = rng.permutation(9), np.array([2, 0, 1])
     back = np.argsort(classes)
-    other = module.fit(X[rows], back[y[rows]], C, variance[classes], lengths[classes], noise, jitter)
+    other = fitted(module, X[rows], back[y[rows]], C, variance[classes], lengths[classes], noise, jitter)
     np.testing.assert_allclose(other.log_evidence, found.log_evidence, rtol=1e-9)  # both to 1e-10
     np.testing.assert_allclose(other.latent_mean, found.latent_mean[rows][:, classes], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("module", METHODS)
 def test_predictions_do_not_depend_on_the_block(module, rng, tmp_path):
-    found = module.fit(*toy())
+    found = fitted(module, *toy())
     X_test = rng.normal(size=(23, 2))
     whole = module.predict(found, X_test)
     mapped = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=X_test.shape)
@@ -356,7 +367,7 @@ def test_hard_cases_converge_or_say_that_they_did_not(module, case, rng):
         C, y = 20, np.append(np.arange(20), [0, 1, 2, 3])
     else:
         y, variance = (X[:, 0] > 0).astype(int) + (X[:, 0] > 1), 50.0
-    found = module.fit(X, y, C, variance, np.full(2, lengths), 0.0, jitter, shared=True, max_iterations=150)
+    found = fitted(module, X, y, C, variance, np.full(2, lengths), 0.0, jitter, shared=True, max_iterations=150)
     assert np.isfinite(found.latent_mean).all()
     assert np.isfinite(found.latent_cov).all()
     assert found.log_evidence is None or np.isfinite(found.log_evidence)
@@ -381,7 +392,7 @@ def test_hard_cases_converge_or_say_that_they_did_not(module, case, rng):
 @pytest.mark.parametrize("module", METHODS)
 def test_senseless_options_are_refused_by_name(module, options, word):
     with pytest.raises(ValueError, match=f"^{word}: found"):
-        module.fit(*toy(), **options)
+        fitted(module, *toy(), **options)
 
 
 def test_senseless_data_are_refused_by_name():
@@ -391,9 +402,9 @@ def test_senseless_data_are_refused_by_name():
         for place, value in change.items():
             args[place] = value
         with pytest.raises(ValueError, match=f"^{word}: found"):
-            nested_ep.fit(*args)
+            nested_ep.fit(*classes(nested_ep.NestedOptions, *args))
     with pytest.raises(ValueError, match=r"^shared: found"):
-        nested_ep.fit(X, y, C, variance, lengths, noise, jitter, shared=True)
+        nested_ep.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter, shared=True))
 
 
 # -- type-II MAP ----------------------------------------------------------------------------------------------------
@@ -434,7 +445,9 @@ def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
 
     def value_at(vector):
         v, ls = np.exp(vector[0]), np.exp(vector[1:])
-        found = nested_ep.fit(X, y, C, v, ls, noise, jitter, shared=True, tolerance=1e-12)
+        found = nested_ep.fit(
+            Data(X, y, C), Prior(v, ls, noise, jitter, shared=True), nested_ep.NestedOptions(tolerance=1e-12)
+        )
         total = found.log_evidence + float(log_half_student_t(np.array([v]), 4.0, 10.0).value[0])
         return found, total + float(log_half_student_t(ls, 4.0, 10.0).value.sum())
 
@@ -455,14 +468,13 @@ def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
 
 
 def test_a_search_ends_where_the_slope_is_gone_and_beats_its_start():
-    prior = multiclass_prior.prepare(*toy(n=16, variance=2.0), shared=True)
+    prior = multiclass_prior.prepare(*classes(Options, *toy(n=16, variance=2.0), shared=True)[:2])
     laws = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
     found = search(
         prior,
         lambda here, start: nested_ep.converge(here, start=start),
         lambda at: (at.log_evidence, nested_ep.gradients(at)),
-        learn=("variance", "lengthscales"),
-        hyperprior=laws,
+        ClassSearch(learn=("variance", "lengthscales"), hyperprior=laws),
         warm_start=lambda at: (at.alpha_tilde, at.beta_tilde),
     )
     assert found.converged

@@ -5,7 +5,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from fast.core.declare import Options
 from fast.core.results import Differences
+from fast.core.values import Data, Prior
 from fast.full_classes import nested_sites
 from fast.full_classes import prior as multiclass_prior
 from fast.full_classes.dense_couplings import condition_dense, dense_covariance
@@ -13,6 +15,7 @@ from fast.full_classes.inner_ep import law_with
 from fast.full_classes.quadrature_tilt import WhiteMoments, g_sites, independent_tilt, white_moments
 from fast.likelihood.product_rule import product_rule
 from fast.methods import nested_ep, nested_iep, quadrature_ep
+from values_given import classes, options_of
 
 PAPER = "riihimaki2013"
 
@@ -171,8 +174,8 @@ def partial_moment(s, m, v, power):
 
 
 def test_dense_couplings_are_structured_ones_where_both_exist():
-    prior = multiclass_prior.prepare(*toy())
-    found = nested_ep.fit(*toy(), max_iterations=2)
+    prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
+    found = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy(), max_iterations=2))
     values, vectors = np.linalg.eigh(found.site_precision)
     roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])[:, :, 1:]
     dense = condition_dense(prior, roots, found.site_location)
@@ -185,24 +188,34 @@ def test_dense_couplings_are_structured_ones_where_both_exist():
 
 @pytest.mark.parametrize("options", [{}, {"accelerate": False}, {"schedule": "sequential"}])
 def test_qep_comes_near_nested_ep_by_every_road(options):
-    found, ep = quadrature_ep.fit_qep(*toy(), **options), nested_ep.fit(*toy())
+    found, ep = (
+        quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, *toy(), **options)),
+        nested_ep.fit(*classes(nested_ep.NestedOptions, *toy())),
+    )
     assert found.converged
     # inner EP's normaliser is biased a little; moments agree to a percent at these variances
     assert np.abs(found.latent_mean - ep.latent_mean).max() < 0.02
     assert abs(found.log_evidence - ep.log_evidence) < 0.05
     assert quadrature_ep.gradients(found) is None
-    base = quadrature_ep.fit_qep(*toy())
+    base = quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, *toy()))
     np.testing.assert_allclose(found.latent_mean, base.latent_mean, rtol=0, atol=1e-8)
 
 
 def test_a_full_lambda_has_stationary_evidence_and_both_schedules_agree():
     X, y, C, variance, *rest = toy(n=6)
     options = {"lambda_": "full", "nodes": 20}
-    found = quadrature_ep.fit_qep(X, y, C, variance, *rest, **options)
-    other = quadrature_ep.fit_qep(X, y, C, variance, *rest, schedule="sequential", **options)
+    found = quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, X, y, C, variance, *rest, **options))
+    other = quadrature_ep.fit_qep(
+        *classes(quadrature_ep.QEPOptions, X, y, C, variance, *rest, schedule="sequential", **options)
+    )
     np.testing.assert_allclose(other.latent_mean, found.latent_mean, rtol=0, atol=1e-8)
     e = np.array([0.0, 1e-3, 0.0])
-    up, down = (quadrature_ep.fit_qep(X, y, C, variance + s * e, *rest, **options).log_evidence for s in (1, -1))
+    up, down = (
+        quadrature_ep.fit_qep(
+            *classes(quadrature_ep.QEPOptions, X, y, C, variance + s * e, *rest, **options)
+        ).log_evidence
+        for s in (1, -1)
+    )
     gradient = quadrature_ep.gradients(found)
     # exact up to the error of 20 nodes a dimension
     np.testing.assert_allclose(gradient.variance[1], (up - down) / 2e-3, rtol=0, atol=1e-4)
@@ -211,13 +224,23 @@ def test_a_full_lambda_has_stationary_evidence_and_both_schedules_agree():
 
 def test_qiep_comes_near_nested_iep_and_has_its_gradient():
     X, y, C, variance, *rest = toy()
-    found, ep = quadrature_ep.fit_qiep(X, y, C, variance, *rest, nodes=40), nested_iep.fit(X, y, C, variance, *rest)
+    found, ep = (
+        quadrature_ep.fit_qiep(*classes(quadrature_ep.QIEPOptions, X, y, C, variance, *rest, nodes=40)),
+        nested_iep.fit(*classes(nested_iep.NestedOptions, X, y, C, variance, *rest)),
+    )
     assert found.converged
     assert np.abs(found.latent_mean - ep.latent_mean).max() < 0.02
-    sequential = quadrature_ep.fit_qiep(X, y, C, variance, *rest, nodes=40, schedule="sequential")
+    sequential = quadrature_ep.fit_qiep(
+        *classes(quadrature_ep.QIEPOptions, X, y, C, variance, *rest, nodes=40, schedule="sequential")
+    )
     np.testing.assert_allclose(sequential.log_evidence, found.log_evidence, rtol=1e-9)  # both to 1e-10
     e = np.array([0.0, 1e-3, 0.0])
-    up, down = (quadrature_ep.fit_qiep(X, y, C, variance + s * e, *rest, nodes=40).log_evidence for s in (1, -1))
+    up, down = (
+        quadrature_ep.fit_qiep(
+            *classes(quadrature_ep.QIEPOptions, X, y, C, variance + s * e, *rest, nodes=40)
+        ).log_evidence
+        for s in (1, -1)
+    )
     gradient = quadrature_ep.gradients(found)
     np.testing.assert_allclose(gradient.variance[1], (up - down) / 2e-3, rtol=0, atol=1e-4)  # the rule's error
     mass = quadrature_ep.predict(found, X[:3]).probability_mass
@@ -230,15 +253,16 @@ def test_rules_are_exact_for_their_degree_and_refuse_what_is_too_large():
     with pytest.raises(ValueError, match=r"^nodes: found 10 in 7 dimensions"):
         product_rule(7, 10)
     with pytest.raises(ValueError, match=r"^nodes: found 1"):
-        quadrature_ep.fit_qiep(*toy(), nodes=1)
+        quadrature_ep.fit_qiep(*classes(quadrature_ep.QIEPOptions, *toy(), nodes=1))
     with pytest.raises(ValueError, match=r"^lambda_: found"):
-        quadrature_ep.fit_qep(*toy(), lambda_="half")
+        quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, *toy(), lambda_="half"))
 
 
 @pytest.mark.parametrize("fit", [quadrature_ep.fit_qep, quadrature_ep.fit_qiep])
 def test_a_large_variance_never_gives_nan(fit):
     X, y, C, *_ = toy(n=12)
-    found = fit(X, y, C, np.exp(8.0), [2.0, 2.0], 0.0, 1e-6, shared=True, nodes=6, max_iterations=40)
+    options = options_of(fit)(nodes=6, max_iterations=40)
+    found = fit(Data(X, y, C), Prior(np.exp(8.0), [2.0, 2.0], 0.0, 1e-6, shared=True), options)
     assert np.isfinite(found.latent_mean).all()
     assert np.isfinite(found.latent_cov).all()
     assert found.log_evidence is None or np.isfinite(found.log_evidence)

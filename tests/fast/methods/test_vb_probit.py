@@ -8,10 +8,13 @@ from scipy.linalg import block_diag
 from scipy.optimize import minimize_scalar
 from scipy.stats import multivariate_normal, norm
 
+from fast.core.declare import Options
+from fast.core.values import Data, Prior
 from fast.full_classes import prior as multiclass_prior
 from fast.full_classes.predict import independent_probabilities
 from fast.likelihood.cone import cone_moments
 from fast.methods import nested_ep, vb_probit
+from values_given import classes
 
 PAPER = "riihimaki2013"
 
@@ -75,7 +78,7 @@ def test_cone_terms_are_normaliser_and_means_of_the_truncated_normal(rng):
 
 @pytest.mark.verifies(PAPER, "u4.3-vb-bound", "u4.3-vb-family", route="E_q[log p] - KL by dense algebra")
 def test_the_bound_is_its_definition_and_the_family_its_covariance(rng):
-    prior = multiclass_prior.prepare(*toy())
+    prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
     weights = 0.3 * rng.normal(size=(3, 9))
     at = vb_probit.factorised_posterior(prior, weights)
     K = block_diag(*[prior.K(k) for k in range(3)])
@@ -94,7 +97,10 @@ def test_the_bound_is_its_definition_and_the_family_its_covariance(rng):
 
 
 def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bound():
-    mixed, plain = vb_probit.fit(*toy()), vb_probit.fit(*toy(), accelerate=False)
+    mixed, plain = (
+        vb_probit.fit(*classes(vb_probit.VBOptions, *toy())),
+        vb_probit.fit(*classes(vb_probit.VBOptions, *toy(), accelerate=False)),
+    )
     assert mixed.converged
     assert plain.converged
     # residual 1e-10 in a sweep, contraction of the plain sweep about 0.95
@@ -107,7 +113,7 @@ def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bou
         image = K @ np.linalg.solve(K + np.eye(9), mixed.expected_auxiliary[:, k])
         np.testing.assert_allclose(image, mixed.latent_mean[:, k], rtol=0, atol=1e-9)
     # two plain sweeps from zero, by hand
-    two = vb_probit.fit(*toy(), accelerate=False, max_iterations=2)
+    two = vb_probit.fit(*classes(vb_probit.VBOptions, *toy(), accelerate=False, max_iterations=2))
     m = np.zeros((9, 3))
     for _ in range(2):
         expected = m + vb_probit.cone_terms(m, prior.y).slope
@@ -119,15 +125,23 @@ def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bou
 
 def test_the_bound_lies_below_nested_ep():
     # EP's estimate is within hundredths of log Z here, the bound far below
-    assert vb_probit.fit(*toy()).elbo < nested_ep.fit(*toy()).log_evidence
+    assert (
+        vb_probit.fit(*classes(vb_probit.VBOptions, *toy())).elbo
+        < nested_ep.fit(*classes(nested_ep.NestedOptions, *toy())).log_evidence
+    )
 
 
 def test_gradients_are_those_of_the_maximised_bound():
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = vb_probit.gradients(vb_probit.fit(X, y, C, variance, lengths, noise, jitter, tolerance=1e-13))
+    found = vb_probit.gradients(
+        vb_probit.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter), vb_probit.VBOptions(tolerance=1e-13))
+    )
 
     def slope(change):
-        up, down = (vb_probit.fit(X, y, C, *change(s * 1e-4), jitter, tolerance=1e-13).elbo for s in (1.0, -1.0))
+        up, down = (
+            vb_probit.fit(Data(X, y, C), Prior(*change(s * 1e-4), jitter), vb_probit.VBOptions(tolerance=1e-13)).elbo
+            for s in (1.0, -1.0)
+        )
         return (up - down) / 2e-4
 
     for k in range(C):
@@ -148,7 +162,7 @@ def test_an_update_maximises_the_expected_log_prior_with_q_held(shared):
     X, y, C, variance, lengths, noise, jitter = toy()
     if shared:
         variance, lengths = np.full(C, 2.0), np.full((C, 2), 0.9)
-    at = vb_probit.fit(X, y, C, variance, lengths, noise, jitter, shared=shared)
+    at = vb_probit.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter, shared=shared))
     found = vb_probit.update_hyperparameters(at, ("variance",))
     for k in range(1 if shared else C):
 
@@ -170,7 +184,7 @@ def test_an_update_maximises_the_expected_log_prior_with_q_held(shared):
 
 def test_alternation_never_lowers_the_bound_and_ends_where_it_has_no_slope():
     X, y = np.linspace(-2.0, 2.0, 8)[:, None], np.array([0, 0, 0, 1, 1, 2, 2, 2])
-    prior = multiclass_prior.prepare(X, y, 3, 1.0, [0.8], 0.05, 1e-2, shared=True)
+    prior = multiclass_prior.prepare(Data(X, y, 3), Prior(1.0, [0.8], 0.05, 1e-2, shared=True))
     seen = []
     found = vb_probit.alternate(prior, learn=("lengthscales",), learning_tolerance=1e-4, callback=seen.append)
     assert found.converged
@@ -202,7 +216,7 @@ def test_hard_cases_converge(case, rng):
         X, y = np.vstack([X, X]), np.append(y, (y + 1) % C)
     else:
         C, y = 20, np.append(np.arange(20), [0, 1, 2, 3])
-    found = vb_probit.fit(X, y, C, variance, [1.5, 1.5], 0.0, 0.0, shared=True)
+    found = vb_probit.fit(Data(X, y, C), Prior(variance, [1.5, 1.5], 0.0, 0.0, shared=True))
     assert found.residual < 1e-8
     assert np.isfinite(found.elbo)
     p = vb_probit.predict(found, rng.normal(size=(3, 2))).probabilities

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fast.solve.outer_loop import Proposal, iterate
+from fast.solve.outer_loop import OuterOptions, Proposal, iterate
 
 
 def _run(rates, *, accelerate, tolerance=1e-9, damping=0.8, start=1.0, max_iterations=5000):
@@ -18,10 +18,7 @@ def _run(rates, *, accelerate, tolerance=1e-9, damping=0.8, start=1.0, max_itera
         lambda pair: pair,
         propose,
         (zero.copy(), np.full_like(rates, start)),
-        tolerance=tolerance,
-        max_iterations=max_iterations,
-        damping=damping,
-        accelerate=accelerate,
+        OuterOptions(tolerance=tolerance, max_iterations=max_iterations, damping=damping, accelerate=accelerate),
         objective=lambda _state: 0.0,
     )
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core.values import Data, Prior
 from fast.full_classes.prior import prepare
 from fast.methods import nested_ep, nested_iep
 from validation import arguments
@@ -31,15 +32,13 @@ class Run(NamedTuple):
 
 def _states(method: str, problem: Problem, inner: str, damping: float) -> Iterator[tuple[Any, Any]]:
     """The module and what it holds after each outer iteration: each goes on where the last one ended."""
-    prior = prepare(
-        problem.X, problem.y, problem.n_classes, problem.variance, problem.lengthscales, problem.noise, problem.jitter
-    )
+    given = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter)
+    prior = prepare(Data(problem.X, problem.y, problem.n_classes), given)
+    options = nested_ep.NestedOptions(damping=damping, inner=inner, max_iterations=1, accelerate=False)
     module: Any = nested_ep if method == "nested-ep" else nested_iep
     start = None
     while True:
-        posterior = module.converge(
-            prior, damping=damping, inner=inner, max_iterations=1, accelerate=False, start=start
-        )
+        posterior = module.converge(prior, options, start=start)
         yield module, posterior
         start = (posterior.alpha_tilde, posterior.beta_tilde) if method == "nested-ep" else nested_iep.warm(posterior)
 
