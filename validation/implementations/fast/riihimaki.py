@@ -49,7 +49,7 @@ class Row(NamedTuple):
 
     method: str
     module: Any
-    options: type[Options]
+    options: type[Any]
     warm: Callable[[Any], Any]
     iterations: int
     local: tuple[str, ...]
@@ -128,7 +128,7 @@ def _answer(row: Row, problem: Problem, options: Any) -> Solution:
         runs = {"callback": None, "max_iterations": default}
         # Newton's method of the search of vb-probit is that of its defaults
         runs |= {"accelerate": True} if row is VB else {}
-        searched = _search(row, problem, prior, options, replace(own, **runs))  # type: ignore[arg-type]
+        searched = _search(row, problem, prior, options, replace(own, **runs))
         posterior, problem = searched.posterior, learned_problem(problem, searched)
     else:
         posterior = row.module.converge(prior, own)
