@@ -237,14 +237,13 @@ def run(
     full: bool = False,
     jobs: int | None = None,
     listen: Listener | None = None,
-    engine: Engine | None = None,
-    store: Store | None = None,
+    by: tuple[Engine, Store | None] | None = None,
 ) -> SelfTest:
     """Seed every fault (those matching the globs `faults` and `method`) and see what turns red.
 
     Without faults each check runs once on each problem. Answers of witnesses that a fault does not touch are kept
     from there: witnesses never import each other, so a fault in one cannot move another, and truths are expensive.
-    `engine` works on the problems in place of `jobs` processes, and `store` keeps what came of each.
+    `by`: who works on the problems in place of `jobs` processes, and what keeps the answers of each.
 
     Raises
     ------
@@ -278,15 +277,14 @@ def run(
         )
         for name in names
     ]
+    engine, store = by or (Processes(jobs), None)
     finished: dict[str, _Finished] = {}
     lost: dict[str, str] = {}
     interrupted = False
     # a problem costs about as much again for each fault that is tried on it
     work = [Job(unit.problem, unit, runner.cost(unit.problem) * (1 + len(unit.faults))) for unit in units]
     try:
-        with closing(
-            jobs_run.run(_work, work, engine or Processes(jobs), store=store, listen=listen or runner.silent)
-        ) as found:
+        with closing(jobs_run.run(_work, work, engine, store=store, listen=listen or runner.silent)) as found:
             for done in found:
                 name = done.job.name
                 if done.lost is not None:

@@ -196,7 +196,7 @@ def _self_test(
     store = spread.store(("self-test", full), selftest.TYPES)
     try:
         with engine(spread.cluster, jobs=spread.jobs) as who, progress(errors, None) as listen:
-            found = selftest.run(faults=fault, method=method, full=full, listen=listen, engine=who, store=store)
+            found = selftest.run(faults=fault, method=method, full=full, listen=listen, by=(who, store))
     except (SelectionError, ClusterError) as error:
         _refuse(errors, str(error))
     except KeyboardInterrupt:
