@@ -67,7 +67,7 @@ def _cases() -> Iterator[tuple[str, int, int | None, Callable[[], object]]]:
         yield f"x-gpc sweep, n = {n}, m = {m}", n, m, partial(x_gpc.sweep, prior, np.full(n, 0.5))
     for n in _FULL:
         X = rng.standard_normal((n, 3))
-        classes = prepare(X, np.arange(n) % 3, 3, 3.0, np.ones(3), 0.0, 1e-6, shared=True)
+        classes = prepare(Data(X, np.arange(n) % 3, 3), Prior(3.0, np.ones(3), 0.0, 1e-6, shared=True))
         alpha, beta = rng.uniform(0.05, 0.8, (n, 2)), rng.standard_normal((n, 2))
         step = partial(nested_ep.one_outer_step, classes, alpha, beta)
         yield f"nested-ep step, n = {n}, C = 3", n, None, step

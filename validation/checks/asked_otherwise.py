@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -113,7 +114,8 @@ def _one_call(method: str, module: str) -> None:
                 asked = type(own.DEFAULTS)(**options)
                 whole = by_name(own.fit)(_X, _Y, 3, *prior, shared=shared, **options)
                 n_told = len(told)
-                parts = own.converge(own.prepare(Data(_X, _Y, 3), Prior(*prior, shared=shared)), asked)
+                given = replace(Prior(*prior), shared=shared)
+                parts = own.converge(own.prepare(Data(_X, _Y, 3), given), asked)
                 yield _same(whole.latent_mean, parts.latent_mean, 0.0, "the same calls, every digit")
                 if "callback" in options:
                     yield _same(len(told) - n_told, n_told, 0.0, "the listener is told as often")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -160,7 +161,8 @@ def _of_full(entry: Entry, asked: Request, X_new: Any) -> Answer:
     from fast.methods import nested_iep
 
     module = _method(entry)
-    prior, own = prepare(Given(*asked.arguments[:3]), Prior(*asked.arguments[3:], shared=True)), type(module.DEFAULTS)
+    given = replace(Prior(*asked.arguments[3:]), shared=True)
+    prior, own = prepare(Given(*asked.arguments[:3]), given), type(module.DEFAULTS)
     evidence = "elbo" if entry.method == "vb-probit" else "log_evidence"
     if asked.learn:
         warm: Callable[[Any], Any] = {
