@@ -375,6 +375,7 @@ ESTIMATORS: dict[str, Option] = {
         Option("n_inducing", "integer", "number of inducing points; None: full GP", _COUNT, ("auto",), optional=True),
         Option("noise", "number", "added to the variance of every latent value", "[0, inf)"),
         Option("random_state", "data", "seed or generator"),
+        Option("smoothness", "number", "order of a Matern kernel; None: squared exponential", _POSITIVE, optional=True),
         Option("tol", "number", "change at which training has arrived", _POSITIVE),
         Option("training", "choice", "on all data or on mini-batches", choices=("auto", "batch", "minibatch")),
         Option("variance", "number", "prior variance of a latent function", _POSITIVE),
