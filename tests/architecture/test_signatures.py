@@ -67,7 +67,8 @@ def test_no_function_takes_more_than_eight_parameters_but_those_that_still_do(pa
 def test_a_function_with_nine_is_seen_and_the_exceptions_are_none():
     nine = "a, b, c, d, e, f, *, g, h, i"
     text = f"def plain({nine}): pass\nclass C:\n def method(self, {nine}): pass\n def eight(self, {nine[3:]}): pass\n"
-    text += f"@equation('p', '1')\ndef printed({nine}): pass\n@app.command('x')\ndef command({nine}): pass\n"
+    text += f"@equation('p', '1')\ndef printed({nine}): pass\n"
+    text += f"@app.command('x')\ndef command({nine}): pass\n"
     text += f"@staticmethod\ndef outer():\n def inner({nine}): pass\n"
     assert dict(over(Path("fast/x.py"), text)) == {"plain": 9, "C.method": 9, "outer.inner": 9}
     options = ", ".join(f"{name}: Annotated[int, typer.Option()] = 0" for name in "abcdefghi")

@@ -14,7 +14,7 @@ import pytest
 
 from fast.core import checkpoint as checkpoints
 from fast.methods import apep, ep, pep, sep, vi_robust, x_gpc_svi
-from values_given import binary
+from values_given import binary, fitted
 
 CLASSES = {"ep": ep, "sep": sep, "pep": pep, "apep": apep, "vi-robust": vi_robust}
 
@@ -47,7 +47,7 @@ def fit(method, path, X, y, Z=None, *, prior=None, stop_at=None, **more):
         return x_gpc_svi.fit(*binary(x_gpc_svi.XGPCSteps, X, y, *prior.values(), Z, **settings))
     if method in ("pep", "apep", "vi-robust"):
         settings.setdefault("epsilon", 0.001)
-    return CLASSES[method].fit(X, y, 2, *prior.values(), Z=Z, **settings)
+    return fitted(CLASSES[method], X, y, 2, *prior.values(), Z=Z, **settings)
 
 
 def killed(method, path, X, y, **more):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -116,9 +117,11 @@ def test_a_noise_of_zero_that_is_learned_starts_small(iris):
 def test_a_run_that_did_not_converge_is_the_reason(iris, monkeypatch):
     X, y = iris
     whole = nested_ep.converge
-    monkeypatch.setattr(
-        nested_ep, "converge", lambda prior, *, tolerance, start=None: whole(prior, tolerance=1e-300, max_iterations=60)
-    )
+
+    def restless(prior, options, start=None):
+        return whole(prior, replace(options, tolerance=1e-300, max_iterations=60), start)
+
+    monkeypatch.setattr(nested_ep, "converge", restless)
     model = NestedEPClassifier(max_iter=2).fit(X[::2], y[::2])
     assert not model.converged_
     assert model.stop_reason_.startswith("the method did not converge at the best parameters")
