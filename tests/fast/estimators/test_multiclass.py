@@ -119,7 +119,7 @@ def test_a_run_that_did_not_converge_is_the_reason(iris, monkeypatch):
     whole = nested_ep.converge
 
     def restless(prior, options, start=None):
-        return whole(prior, replace(options, tolerance=1e-300, max_iterations=60), start)
+        return whole(prior, replace(options, tolerance=1e-300, max_iterations=60), start=start)
 
     monkeypatch.setattr(nested_ep, "converge", restless)
     model = NestedEPClassifier(max_iter=2).fit(X[::2], y[::2])
