@@ -162,7 +162,6 @@ class _Answer(NamedTuple):
 
     label: str
     solution: Solution
-    apart: float  # largest distance of the two, in the standard deviations of the latent means; 0.0 for one alone
 
 
 def _answers(solutions: Sequence[Solution]) -> list[_Answer]:
@@ -178,10 +177,10 @@ def _answers(solutions: Sequence[Solution]) -> list[_Answer]:
         twin = first.get(f"fast {solution.method}") if solution.implementation == "reference" else None
         apart = None if twin is None else _distance(solution, twin)
         if twin is None or apart is None or apart > _ONE_POINT:
-            answers.append(_Answer(label, solution, 0.0))
+            answers.append(_Answer(label, solution))
         else:
             joined.add(twin.label)
-            answers.append(_Answer(f"{solution.method}, reference and fast ({apart:.0e} apart)", solution, apart))
+            answers.append(_Answer(f"{solution.method}, reference and fast ({apart:.0e} apart)", solution))
     return answers
 
 
@@ -319,7 +318,7 @@ def _traces(solutions: Sequence[Solution], name: str) -> list[Figures]:
 
 
 def _joined(chosen: Mapping[str, Solution]) -> tuple[list[figures.Line], list[figures.Line]]:
-    """Lines of traces, and differences of those that two witnesses share; None stands for a line without a twin."""
+    """Lines of traces, and differences of those that two witnesses share."""
     lines: list[figures.Line] = []
     differences: list[figures.Line] = []
     for label, solution in chosen.items():
