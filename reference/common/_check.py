@@ -21,73 +21,73 @@ def _regular(value: Any, name: str, expected: str) -> NDArray[Any]:
 
 def array(value: Any, name: str, ndim: int) -> Array:
     """A finite float64 array of the given number of axes, or a ValueError."""
-    found = _regular(value, name, f"{ndim} regular axes")
-    if found.dtype.kind not in "fiub":
-        raise ValueError(f"{name}: found dtype {found.dtype}, expected real numbers")
+    result = _regular(value, name, f"{ndim} regular axes")
+    if result.dtype.kind not in "fiub":
+        raise ValueError(f"{name}: found dtype {result.dtype}, expected real numbers")
     with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, and refused below
-        found = found.astype(np.float64)
-    if found.ndim != ndim:
-        raise ValueError(f"{name}: found shape {found.shape}, expected {ndim} axes")
-    if not np.all(np.isfinite(found)):
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(found))[0])
-        raise ValueError(f"{name}: found {found[where]} at {where}, expected finite values")
-    if found.size and np.max(np.abs(found)) > _LARGEST**2:
-        raise ValueError(f"{name}: found {np.max(np.abs(found)):.6g}, expected at most {_LARGEST**2:g} in size")
-    return found
+        result = result.astype(np.float64)
+    if result.ndim != ndim:
+        raise ValueError(f"{name}: found shape {result.shape}, expected {ndim} axes")
+    if not np.all(np.isfinite(result)):
+        where = tuple(int(i) for i in np.argwhere(~np.isfinite(result))[0])
+        raise ValueError(f"{name}: found {result[where]} at {where}, expected finite values")
+    if result.size and np.max(np.abs(result)) > _LARGEST**2:
+        raise ValueError(f"{name}: found {np.max(np.abs(result)):.6g}, expected at most {_LARGEST**2:g} in size")
+    return result
 
 
 def integers(value: Any, name: str) -> NDArray[Any]:
     """An array of whole numbers with any axes."""
-    found = _regular(value, name, "whole numbers")
-    if found.dtype.kind not in "iu":
-        raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
-    return found
+    result = _regular(value, name, "whole numbers")
+    if result.dtype.kind not in "iu":
+        raise ValueError(f"{name}: found dtype {result.dtype}, expected whole numbers")
+    return result
 
 
 def points(value: Any, name: str, d: int | None = None, allow_empty: bool = False) -> Array:
     """A matrix (any, d) of finite values."""
-    found = array(value, name, 2)
-    if found.shape[1] == 0 or (found.shape[0] == 0 and not allow_empty):
-        raise ValueError(f"{name}: found shape {found.shape}, expected at least one row and one column")
-    if d is not None and found.shape[1] != d:
-        raise ValueError(f"{name}: found {found.shape[1]} columns, expected {d} as in X")
-    return found
+    result = array(value, name, 2)
+    if result.shape[1] == 0 or (result.shape[0] == 0 and not allow_empty):
+        raise ValueError(f"{name}: found shape {result.shape}, expected at least one row and one column")
+    if d is not None and result.shape[1] != d:
+        raise ValueError(f"{name}: found {result.shape[1]} columns, expected {d} as in X")
+    return result
 
 
 def labels(value: Any, n: int) -> Array:
     """Labels (n,), each -1 or +1; one class alone is allowed."""
-    found = array(value, "y_sign", 1)
-    if found.shape != (n,):
-        raise ValueError(f"y_sign: found shape {found.shape}, expected ({n},)")
-    if not np.all(np.abs(found) == 1.0):
-        wrong = found[np.abs(found) != 1.0][0]
+    result = array(value, "y_sign", 1)
+    if result.shape != (n,):
+        raise ValueError(f"y_sign: found shape {result.shape}, expected ({n},)")
+    if not np.all(np.abs(result) == 1.0):
+        wrong = result[np.abs(result) != 1.0][0]
         raise ValueError(f"y_sign: found {wrong:.6g}, expected only -1 and +1")
-    return found
+    return result
 
 
 def scalar(value: Any, name: str, zero_allowed: bool) -> float:
     """A finite number, positive, or >= 0 where zero is allowed."""
-    found = float(array(value, name, 0))
-    if found < 0.0 or (found == 0.0 and not zero_allowed):
-        raise ValueError(f"{name}: found {found:.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
-    return found
+    result = float(array(value, name, 0))
+    if result < 0.0 or (result == 0.0 and not zero_allowed):
+        raise ValueError(f"{name}: found {result:.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
+    return result
 
 
 def positive_vector(value: Any, name: str, d: int) -> Array:
     """A vector (d,) of positive finite numbers."""
-    found = array(value, name, 1)
-    if found.shape != (d,):
-        raise ValueError(f"{name}: found shape {found.shape}, expected ({d},)")
-    if not np.all(found > 0.0):
-        raise ValueError(f"{name}: found {np.min(found):.6g}, expected > 0")
-    within_range(found, name)
-    return found
+    result = array(value, name, 1)
+    if result.shape != (d,):
+        raise ValueError(f"{name}: found shape {result.shape}, expected ({d},)")
+    if not np.all(result > 0.0):
+        raise ValueError(f"{name}: found {np.min(result):.6g}, expected > 0")
+    within_range(result, name)
+    return result
 
 
-def within_range(found: Array, name: str) -> None:
+def within_range(value: Array, name: str) -> None:
     """Refuse a scale whose square, or whose square's inverse, leaves float64 once it meets another one."""
-    if not (np.min(found) >= 1.0 / _LARGEST and np.max(found) <= _LARGEST):
-        worst = np.max(found) if np.max(found) > _LARGEST else np.min(found)
+    if not (np.min(value) >= 1.0 / _LARGEST and np.max(value) <= _LARGEST):
+        worst = np.max(value) if np.max(value) > _LARGEST else np.min(value)
         raise ValueError(f"{name}: found {worst:.6g}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
 
 

@@ -36,8 +36,8 @@ class Arrival:
     @property
     def stalled(self) -> bool:
         """Whether 200 iterations brought no smaller change: only rounding moves the iterates."""
-        seen = self.changes
-        return len(seen) > 200 and min(seen[-200:]) >= min(seen[:-200])
+        observed = self.changes
+        return len(observed) > 200 and min(observed[-200:]) >= min(observed[:-200])
 
     def see(self, moved: float) -> None:
         """Take in the change of one more iteration."""
@@ -49,12 +49,12 @@ class Arrival:
             self.residual = moved * max(1.0, self.rho / (1.0 - self.rho)) if self.rho < 1.0 else np.inf
 
     def _contraction(self) -> float:
-        seen = self.changes
-        if len(seen) < 3:
+        observed = self.changes
+        if len(observed) < 3:
             return np.inf
-        if seen[-1] == 0.0:
+        if observed[-1] == 0.0:
             return 0.0
-        if max(seen[-3:]) < 1e-14:
+        if max(observed[-3:]) < 1e-14:
             return 0.5  # there at once: what moves is rounding and says nothing of a contraction
-        largest = max(after / before for before, after in pairwise(seen[-6:]) if before > 0.0)
-        return self.rho if self.rho < 1.0 and (seen[-1] < 1e-9 or largest >= 1.0) else largest
+        largest = max(after / before for before, after in pairwise(observed[-6:]) if before > 0.0)
+        return self.rho if self.rho < 1.0 and (observed[-1] < 1e-9 or largest >= 1.0) else largest

@@ -136,11 +136,11 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     edges = np.sort(np.concatenate([even, bends], axis=1), axis=1)
     width = np.diff(edges, axis=1)
     row, column = np.nonzero(width > 0.0)
-    half = 0.5 * width[row, column]
-    tau = edges[row, column][:, None] + half[:, None] * (1.0 + _NODES)
+    half_width = 0.5 * width[row, column]
+    tau = edges[row, column][:, None] + half_width[:, None] * (1.0 + _NODES)
     z_row, delta = z_mode[row][:, None, :], rate[row][:, None, :] * tau[:, :, None]
     log_value = np.sum(_log_phi_change(z_row, delta), axis=2) - 0.5 * tau**2 - mode[row][:, None] * tau
-    weights = half[:, None] * _WEIGHTS * np.exp(log_value)
+    weights = half_width[:, None] * _WEIGHTS * np.exp(log_value)
     # the steps' share of the slope: the integrand at the cuts
     edge = np.zeros(len(mode))
     for side, cut in ((1.0, low_cut), (-1.0, high_cut)):
@@ -231,16 +231,16 @@ def _modes(start: Array, rate: Array) -> Array:
         value, curvature = _slope(start, rate, t)
         low, high = np.where(value > 0.0, t, low), np.where(value > 0.0, high, t)
         step = value / curvature
-        found = np.abs(step) <= 0.1 / np.sqrt(curvature)
-        if np.any(found):
+        result = np.abs(step) <= 0.1 / np.sqrt(curvature)
+        if np.any(result):
             beyond = np.clip(t + 2.0 * step, low, high)
             sign = _slope(start, rate, beyond)[0]
-            low, high = np.where(found & (sign > 0.0), beyond, low), np.where(found & (sign <= 0.0), beyond, high)
-            found &= (sign > 0.0) != (value > 0.0)
-            if np.all(found):
+            low, high = np.where(result & (sign > 0.0), beyond, low), np.where(result & (sign <= 0.0), beyond, high)
+            result &= (sign > 0.0) != (value > 0.0)
+            if np.all(result):
                 break
         new = t + step
-        t = np.where(found, t, np.where((low < new) & (new < high), new, 0.5 * (low + high)))
+        t = np.where(result, t, np.where((low < new) & (new < high), new, 0.5 * (low + high)))
     return t
 
 
@@ -279,8 +279,8 @@ def _ties(m_y: Array, v_y: Array, mean: Array, var: Array) -> _Ties:
     log_p, log_share, slope = np.full(len(m_y), np.nan), np.full(mean.shape, np.nan), np.full(mean.shape, np.nan)
     together = (v_y > 0.0) & np.all(_FINE**2 * var > v_y[:, None], axis=1) & (mean.shape[1] + 1 >= _TOGETHER)
     if np.any(together):
-        found = _ties_together(m_y[together], np.sqrt(v_y[together]), mean[together], np.sqrt(var[together]))
-        log_p[together], log_share[together], slope[together] = found
+        result = _ties_together(m_y[together], np.sqrt(v_y[together]), mean[together], np.sqrt(var[together]))
+        log_p[together], log_share[together], slope[together] = result
     left = ~together
     log_p[left] = line_integral(m_y[left], v_y[left], mean[left], np.sqrt(var[left]), np.ones_like(mean[left])).log_norm
     for k in range(mean.shape[1]):

@@ -5,18 +5,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
-from reference.common import _check
+from reference.common import _check, _search
 from reference.common._options import shown
-from reference.common.errors import NotPositiveDefiniteError
+from reference.common._search import REACH, Limits
 from reference.common.kernels import derivative_inputs, derivative_lengthscales, derivative_variance
 
 Array = NDArray[np.float64]
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
 LARGEST = 1e50  # scales outside [1/LARGEST, LARGEST] are no model but a diverged ascent
-_REACH = np.log(1e4)  # how far the batch search may move a logarithm
 
 
 class Hyper(NamedTuple):
@@ -89,7 +87,7 @@ def each_parameter(slope: Slope, support: Array, X: Array, hyper: Hyper, fields:
     m = len(support)
     full = hyper.Z is None
     still = np.zeros(n)
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def cross(derivative: Callable[..., Array]) -> Array:
         return derivative(X, support, *kernel)
@@ -97,14 +95,14 @@ def each_parameter(slope: Slope, support: Array, X: Array, hyper: Hyper, fields:
     if "variance" in fields:
         dK_XZ = np.zeros((n, m)) if full else cross(derivative_variance)
         dk = still if full else np.ones(n)
-        found["variance"] = slope(derivative_variance(support, support, *kernel), dK_XZ, dk)
+        results["variance"] = slope(derivative_variance(support, support, *kernel), dK_XZ, dk)
     if "lengthscales" in fields:
         dK_ZZ = derivative_lengthscales(support, support, *kernel)
         dK_XZ = np.zeros((d, n, m)) if full else cross(derivative_lengthscales)
-        found["lengthscales"] = np.array([slope(dK_ZZ[j], dK_XZ[j], still) for j in range(d)])
+        results["lengthscales"] = np.array([slope(dK_ZZ[j], dK_XZ[j], still) for j in range(d)])
     if "noise" in fields:
         dK_ZZ = np.eye(m) if full else np.zeros((m, m))
-        found["noise"] = slope(dK_ZZ, np.zeros((n, m)), still if full else np.ones(n))
+        results["noise"] = slope(dK_ZZ, np.zeros((n, m)), still if full else np.ones(n))
     if "Z" in fields and not full:
         by_ZZ, by_XZ = derivative_inputs(support, support, *kernel), derivative_inputs(X, support, *kernel)
         d_Z = np.empty((m, d))
@@ -115,8 +113,8 @@ def each_parameter(slope: Slope, support: Array, X: Array, hyper: Hyper, fields:
                 dK_ZZ[:, p] = by_ZZ[j][:, p]
                 dK_ZZ[p, :] += by_ZZ[j][:, p]
                 d_Z[p, j] = slope(dK_ZZ, dK_XZ, still)
-        found["Z"] = d_Z
-    return found
+        results["Z"] = d_Z
+    return results
 
 
 class Maximum(NamedTuple):
@@ -142,32 +140,16 @@ def maximise(
     Converged: the projected gradient's largest entry is at most tolerance.
     """
     start = coordinates(hyper, learn)
-    reach = np.concatenate([np.full(np.size(getattr(hyper, f)), np.inf if f == "Z" else _REACH) for f in learn])
-    first = objective(hyper)[0]
-    trace: list[float] = []
+    reach = np.concatenate([np.full(np.size(getattr(hyper, f)), np.inf if f == "Z" else REACH) for f in learn])
 
-    def loss(where: Array) -> tuple[float, Array]:
+    def at(where: Array) -> tuple[float, Array]:
         there = moved(hyper, learn, where)
-        try:
-            value, gradients = objective(there)
-        except NotPositiveDefiniteError:
-            return -first + 1e3 * (1.0 + abs(first)), where - start
-        return -value, -log_slopes(there, learn, gradients)
+        value, gradients = objective(there)
+        return value, log_slopes(there, learn, gradients)
 
-    found = minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(start - reach, start + reach, strict=True)),
-        callback=lambda intermediate_result: trace.append(-float(intermediate_result.fun)),
-        # the search goes on beyond tolerance until the objective rises by no more than its rounding
-        options={"maxiter": max_iterations, "gtol": 1e-7, "ftol": 1e-13, "maxcor": 20},
-    )
-    slope = np.asarray(found.jac)
-    inside = np.clip(found.x - slope, start - reach, start + reach) - found.x
-    residual = float(np.max(np.abs(inside)))
-    return Maximum(moved(hyper, learn, found.x), np.array(trace), residual, residual <= tolerance, int(found.nit))
+    # the search goes on beyond tolerance until the objective rises by no more than its rounding
+    top = _search.maximise(at, start, Limits(1e-7, 1e-13, max_iterations), reach)
+    return Maximum(moved(hyper, learn, top.where), top.trace, top.residual, top.residual <= tolerance, top.iterations)
 
 
 def check_hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, Z: Any, d: int) -> Hyper:

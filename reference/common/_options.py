@@ -50,10 +50,10 @@ class Option:
         if self.kind == "batches":
             return _lists(self, value, n)
         checks = {"flag": _flag, "choice": _choice, "names": _names, "rate": _rate, "callable": _callable}
-        found = checks.get(self.kind, _number)(self, value)
-        if found is None:
+        result = checks.get(self.kind, _number)(self, value)
+        if result is None:
             raise ValueError(f"{self.name}: found {shown(value)}, expected {self.expected}")
-        return found
+        return result
 
 
 def shown(value: Any) -> str:
@@ -159,7 +159,7 @@ def _lists(option: Option, value: Any, n: int | None) -> Any:
         raise ValueError(f"{option.name}: found {shown(value)}, expected {option.expected}")
     if len(value) == 0:
         raise ValueError(f"{option.name}: found an empty list, expected at least one mini-batch")
-    found = []
+    results = []
     for place, batch in enumerate(value):
         name = f"{option.name}[{place}]"
         try:
@@ -176,5 +176,5 @@ def _lists(option: Option, value: Any, n: int | None) -> Any:
         if len(outside):
             limit = ">= 0" if n is None else f"0 to {n - 1}"
             raise ValueError(f"{name}: found index {outside[0]}, expected {limit}")
-        found.append(rows.astype(np.int64))
-    return found
+        results.append(rows.astype(np.int64))
+    return results

@@ -46,12 +46,12 @@ def probit_line(mean: float, var: float, offsets: Array, scales: Array) -> Line:
             "beyond, no two numbers tell its width; lower variance"
         )
     edges = np.unique(np.concatenate([[low], points[(points > low) & (points < high)], [high]]))
-    half = 0.5 * np.diff(edges)
-    t = (edges[:-1, None] + half[:, None] * (1.0 + _NODES)).ravel()
+    half_width = 0.5 * np.diff(edges)
+    t = (edges[:-1, None] + half_width[:, None] * (1.0 + _NODES)).ravel()
     z = arguments(t)
     log_density = np.sum(log_ndtr(z), axis=1) - 0.5 * t**2 - 0.5 * np.log(2.0 * np.pi)
     top = float(np.max(log_density))
-    weights = (half[:, None] * _WEIGHTS).ravel() * np.exp(log_density - top)
+    weights = (half_width[:, None] * _WEIGHTS).ravel() * np.exp(log_density - top)
     total = float(np.sum(weights))
     return Line(top + float(np.log(total)), mean + sd * t, weights / total, z)
 

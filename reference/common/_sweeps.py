@@ -1,12 +1,13 @@
 """Damped sweeps to a fixed point: how far off it still is, where a line through them leads, and when to give up."""
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common.algebra import least_squares, singular_values, spectrum
+from reference.common.errors import NotPositiveDefiniteError
 
 Array = NDArray[np.float64]
 
@@ -17,6 +18,26 @@ _REMEMBERED = 6  # cycles whose contraction counts
 _ROUNDED = 1e-12  # below, rounding blurs ratios of residuals
 _RESOLVED = 1e-11  # relative to x: below, rounding is more than 1e-5 of a move
 _PATIENCE = 300  # sweeps within which the residual must halve
+
+
+class Step(NamedTuple):
+    """Factors after one sweep over some data."""
+
+    sites: Any
+    residual: float  # largest undamped change of a factor in its own standardised coordinate
+    n_improper: int  # cavities that were no distribution, and halvings of the step
+    posterior: Any = None  # q after it, where it was made
+
+
+class Run(NamedTuple):
+    """Where sweeps over all data ended."""
+
+    sites: Any
+    posterior: Any
+    residual: float  # of the last sweep
+    converged: bool
+    n_improper: int
+    iterations: int
 
 
 class Sweeps:
@@ -91,10 +112,10 @@ class Sweeps:
             self._rates = [*self._rates, max(falling)][-_REMEMBERED:]
         turns = np.diff(moves_seen, axis=0)
         weights = least_squares(turns.T, -moves_seen[-1], 1e-10, "differences of moves")
-        found = points[-1] + weights @ moves[1:]
+        value = points[-1] + weights @ moves[1:]
         self._saved = sites, *self._last
         self._points, self._residuals = [], []
-        return _shaped(sites, iter(np.split(found, np.cumsum([part.size for part in _leaves(sites)])[:-1])))
+        return _shaped(sites, iter(np.split(value, np.cumsum([part.size for part in _leaves(sites)])[:-1])))
 
     def refuse(self) -> Any:
         """No distribution belongs to the extrapolated sites: where to go on instead."""
@@ -110,10 +131,10 @@ class Sweeps:
         """Mean factor of the last residuals; 1 before there are three, or where they do not fall."""
         if len(self._residuals) < 3:
             return 1.0
-        seen = [each for each in self._residuals if each > _ROUNDED][-_WINDOW:]
-        if len(seen) < 3:  # there at once, or from the start
+        observed = [each for each in self._residuals if each > _ROUNDED][-_WINDOW:]
+        if len(observed) < 3:  # there at once, or from the start
             return 0.5
-        return min(1.0, float((seen[-1] / seen[0]) ** (1.0 / (len(seen) - 1))))
+        return min(1.0, float((observed[-1] / observed[0]) ** (1.0 / (len(observed) - 1))))
 
     def _distance(self) -> float:
         residual = self._residuals[-1]
@@ -127,6 +148,45 @@ class Sweeps:
         return residual * max(1.0, self.damping * rho / (1.0 - rho)) if rho < 1.0 else np.inf
 
 
+def to_fixed_point(
+    sweep: Callable[[Any, Any], Step],
+    posterior: Callable[[Any], Any],
+    sites: Any,
+    sweeps: Sweeps,
+    max_iterations: int,
+    monitor: Callable[[Step], None] | None = None,
+) -> Run:
+    """Sweeps until no factor wants to move, or 300 of them do not halve the residual.
+
+    Parameters
+    ----------
+    sweep : callable          sites and q to a Step over all data
+    posterior : callable      sites to q; NotPositiveDefiniteError where there is none
+    sites : nested arrays     where to start
+    sweeps : Sweeps           new: damping and tolerance
+    max_iterations : int      sweeps after which it gives up
+    monitor : callable        told the outcome of every sweep
+    """
+    q = posterior(sites)
+    n_improper = iterations = 0
+    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
+        step = sweep(sites, q)
+        sites = step.sites
+        q = posterior(sites) if step.posterior is None else step.posterior
+        n_improper += step.n_improper
+        iterations += 1
+        if monitor is not None:
+            monitor(step)
+        back = sweeps.see(sites, step.residual, step.n_improper)
+        leap = sweeps.propose(sites) if back is None else back
+        if leap is not None:
+            try:
+                sites, q = leap, posterior(leap)
+            except NotPositiveDefiniteError:
+                sites = sweeps.refuse()
+    return Run(sites, q, sweeps.change, sweeps.converged, n_improper, iterations)
+
+
 def _slowest(moves: Array) -> float:
     """The largest factor below 1 of moves m_{j+1} = A m_j: eigenvalues of A on the span of all but the last.
 
@@ -137,8 +197,8 @@ def _slowest(moves: Array) -> float:
     if not kept.any():
         return 0.0
     factors = spectrum(left[:, kept].T @ moves[1:].T @ right[kept].T / sizes[kept], "moves' map")
-    found = np.abs(factors[np.abs(factors) < 1.0])
-    return float(found.max()) if found.size else 0.0
+    result = np.abs(factors[np.abs(factors) < 1.0])
+    return float(result.max()) if result.size else 0.0
 
 
 def _leaves(sites: Any) -> Iterator[Array]:
@@ -152,16 +212,16 @@ def _leaves(sites: Any) -> Iterator[Array]:
 
 def _sizes(sites: Any, point: Array) -> Array:
     """For each number the largest of its array, 1 where that is zero."""
-    found, at = np.empty_like(point), 0
+    values, at = np.empty_like(point), 0
     for part in _leaves(sites):
-        found[at : at + part.size] = float(np.max(np.abs(part))) or 1.0
+        values[at : at + part.size] = float(np.max(np.abs(part))) or 1.0
         at += part.size
-    return found
+    return values
 
 
 def _shaped(sites: Any, parts: Iterator[Array]) -> Any:
     """The same nesting with other numbers."""
     if isinstance(sites, np.ndarray):
         return next(parts).reshape(sites.shape)
-    found = [_shaped(part, parts) for part in sites]
-    return type(sites)(*found) if hasattr(sites, "_fields") else type(sites)(found)
+    results = [_shaped(part, parts) for part in sites]
+    return type(sites)(*results) if hasattr(sites, "_fields") else type(sites)(results)

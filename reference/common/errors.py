@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy.linalg.lapack import dpotri
 
 Array = NDArray[np.float64]
+_EPS = float(np.finfo(np.float64).eps)
 
 
 class NotPositiveDefiniteError(np.linalg.LinAlgError):
@@ -61,20 +62,22 @@ def factorise(matrix: Array, name: str, remedy: str) -> Factor:
     NotPositiveDefiniteError     as `cholesky`, and if the matrix is singular to float64
     """
     chol = cholesky(matrix, name, remedy)
-    lower, info = dpotri(chol, lower=1)  # M⁻¹ = L⁻ᵀ L⁻¹, its lower triangle
+    lower, info = dpotri(chol, lower=1)  # M⁻¹ = L⁻ᵀ L⁻¹, its lower triangle; above it stand the factor's zeros
     if info != 0:
         raise NotPositiveDefiniteError(f"{name} {matrix.shape}: found a zero on the factor's diagonal; {remedy}")
-    lower = np.tril(lower)
-    inverse = lower + np.tril(lower, -1).T
+    diagonal = lower.diagonal().copy()
+    lower.flat[:: len(matrix) + 1] = 0.0
+    inverse = lower + lower.T
+    inverse.flat[:: len(matrix) + 1] = diagonal
     condition = _norm(matrix) * _norm(inverse)
-    largest = 1.0 / (len(matrix) * np.finfo(np.float64).eps)
+    largest = 1.0 / (len(matrix) * _EPS)
     if not condition < largest:
         smallest = _smallest_eigenvalue(matrix)
         raise NotPositiveDefiniteError(
             f"{name} {matrix.shape}: found smallest eigenvalue {smallest:.3g} and condition number {condition:.1e}, "
             f"expected one below {largest:.1e}; {remedy}"
         )
-    return Factor(chol, inverse, 2.0 * float(np.sum(np.log(np.diag(chol)))))
+    return Factor(chol, inverse, 2.0 * float(np.log(chol.diagonal()).sum()))
 
 
 def _smallest_eigenvalue(matrix: Array) -> float:
@@ -85,4 +88,4 @@ def _smallest_eigenvalue(matrix: Array) -> float:
 
 def _norm(matrix: Array) -> float:
     """The largest sum of absolute values in a column."""
-    return float(np.max(np.sum(np.abs(matrix), axis=0)))
+    return float(np.abs(matrix).sum(axis=0).max())

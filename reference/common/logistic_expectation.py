@@ -50,10 +50,10 @@ def expect_log_sigmoid(latent_mean: Array, latent_var: Array) -> LogSigmoidMomen
     even = low[:, None] + (_REACH - low)[:, None] * np.linspace(0.0, 1.0, 25)
     bend = np.clip((_BEND - mean[:, None]) / safe[:, None], low[:, None], _REACH)
     edges = np.sort(np.concatenate([even, bend], axis=1), axis=1)  # (n, panels + 1); empty panels weigh nothing
-    half = 0.5 * np.diff(edges, axis=1)[:, :, None]
-    t = edges[:, :-1, None] + half * (1.0 + _NODES)
+    half_width = 0.5 * np.diff(edges, axis=1)[:, :, None]
+    t = edges[:, :-1, None] + half_width * (1.0 + _NODES)
     z = mean[:, None, None] + sd[:, None, None] * t
-    density = half * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
+    density = half_width * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
     value = log_sigmoid(z)
     first = np.exp(value - z)  # σ(-z) = e^(-z) σ(z)
     return LogSigmoidMoments(*(np.sum(density * part, axis=(1, 2)) for part in (value, first, -np.exp(value) * first)))

@@ -154,6 +154,10 @@ METHODS: dict[str, dict[str, Option]] = {
         learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", gradients=True,
         callback=None,
     ),
+    "laplace-binary": _row(
+        {"learn": replace(OPTIONS["learn"], choices=_PRIOR)}, tolerance=1e-10, max_iterations=100, gradients=True,
+        learn=(), learning_iterations=200, callback=None,
+    ),
     "laplace-tkp": _row(
         _CLASSES, tolerance=1e-10, max_iterations=None, prediction_nodes=None, learn=(),
         learn_tolerance=1e-05, optimizer="lbfgs", sits_on="field", map_density="value", gradients=True,
@@ -251,15 +255,15 @@ def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], C
     row = {**OPTIONS, **METHODS[method]}
 
     def record(name: str, default: Any) -> Option | None:
-        found = row.get(renamed.get(name, name))
-        return None if found is None else replace(found, name=name, default=default)
+        result = row.get(renamed.get(name, name))
+        return None if result is None else replace(result, name=name, default=default)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
         records = {
-            name: found
+            name: result
             for name, parameter in signature.parameters.items()
-            if parameter.default is not parameter.empty and (found := record(name, parameter.default)) is not None
+            if parameter.default is not parameter.empty and (result := record(name, parameter.default)) is not None
         }
 
         @wraps(function)
@@ -282,7 +286,7 @@ def _fields(options: Any, record: Callable[[str, Any], Option | None]) -> Any:
     """Settings in a named tuple, each field checked."""
     changed = {}
     for name, default in options._field_defaults.items():
-        found = record(name, default)
-        if found is not None:
-            changed[name] = found.check(getattr(options, name))
+        result = record(name, default)
+        if result is not None:
+            changed[name] = result.check(getattr(options, name))
     return options._replace(**changed)

@@ -68,10 +68,10 @@ def expect_log_phi(latent_mean: Array, latent_var: Array) -> LogPhiMoments:
     safe = np.maximum(sd, 1e-150)[:, None]
     bend = np.clip((_BEND - mean[:, None]) / safe, low[:, None], _REACH)
     edges = np.sort(np.concatenate([even, bend], axis=1), axis=1)  # (n, panels + 1); empty panels weigh nothing
-    half = 0.5 * np.diff(edges, axis=1)[:, :, None]
-    t = edges[:, :-1, None] + half * (1.0 + _NODES)
+    half_width = 0.5 * np.diff(edges, axis=1)[:, :, None]
+    t = edges[:, :-1, None] + half_width * (1.0 + _NODES)
     z = mean[:, None, None] + sd[:, None, None] * t
-    density = half * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
+    density = half_width * _WEIGHTS * np.exp(-0.5 * t**2) / np.sqrt(2.0 * np.pi)
     first, second = mills_slope(z)
     return LogPhiMoments(*(np.sum(density * part, axis=(1, 2)) for part in (log_ndtr(z), first, second)))
 

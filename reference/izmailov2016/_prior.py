@@ -129,31 +129,31 @@ def through_kernel(slopes: Slopes, X: Array, hyper: Prior, fields: Sequence[str]
     inputs = support(X, hyper)
     kernel = _kernel(hyper)
     full = hyper.Z is None
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if "variance" in fields:
         unit = (1.0, *kernel[1:])
-        found["variance"] = float(
+        results["variance"] = float(
             np.sum(slopes.by_mm * covariance(inputs, inputs, *unit))
             + np.sum(slopes.by_nm * covariance(X, inputs, *unit))
             + np.sum(slopes.by_diagonal)
         )
     if "lengthscales" in fields:
         dK_ZZ, dK_XZ = covariance_slopes(inputs, inputs, *kernel), covariance_slopes(X, inputs, *kernel)
-        found["lengthscales"] = np.array(
+        results["lengthscales"] = np.array(
             [np.sum(slopes.by_mm * a) + np.sum(slopes.by_nm * b) for a, b in zip(dK_ZZ, dK_XZ, strict=True)]
         )
     if "noise" in fields:
         on_matrices = float(np.trace(slopes.by_mm) + np.trace(slopes.by_nm)) if full else 0.0
-        found["noise"] = float(np.sum(slopes.by_diagonal)) + on_matrices
+        results["noise"] = float(np.sum(slopes.by_diagonal)) + on_matrices
     if "Z" in fields and not full:
         dK_ZZ, dK_XZ = covariance_input_slopes(inputs, inputs, *kernel), covariance_input_slopes(X, inputs, *kernel)
         # z_p moves column p of K_nm, and column and row p of K_mm
         both = slopes.by_mm + slopes.by_mm.T
-        found["Z"] = np.stack(
+        results["Z"] = np.stack(
             [np.sum(both * a, axis=0) + np.sum(slopes.by_nm * b, axis=0) for a, b in zip(dK_ZZ, dK_XZ, strict=True)],
             axis=1,
         )
-    return found
+    return results
 
 
 class Inputs(NamedTuple):

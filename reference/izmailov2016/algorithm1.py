@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._iteration import change
+from reference.common._search import REACH, Limits, maximise
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Matrices, Prior
-from reference.izmailov2016._search import REACH, maximise
 from reference.izmailov2016.bound import kl_gaussian
 from reference.izmailov2016.jaakkola_jordan import (
     jj_collapsed_bound,
@@ -227,9 +227,9 @@ def vi_jj_stage_two(
         return Adapted(hyper, xi, jj_collapsed_bound(xi, y_sign, *_prior.matrices(X, hyper)), 1)
     start = np.concatenate([_prior.coordinates(hyper, names), xi if joint else np.zeros(0)])
     reach = np.concatenate([np.full(size, REACH), np.full(len(start) - size, np.inf)])
-    found = maximise(objective, start, reach, n_fun)
-    new_xi = found.where[size:] if joint else xi
-    return Adapted(_prior.moved(hyper, names, found.where[:size]), new_xi, found.value, found.evaluations)
+    optimum = maximise(objective, start, Limits(evaluations=n_fun), reach)
+    new_xi = optimum.where[size:] if joint else xi
+    return Adapted(_prior.moved(hyper, names, optimum.where[:size]), new_xi, optimum.value, optimum.evaluations)
 
 
 def _jj_objective(
@@ -432,17 +432,23 @@ def vi_jj_full(
     logs = _prior.coordinates(hyper, names)
     reach = np.concatenate([np.full(len(logs), REACH), np.full(len(start_xi), np.inf)])
     objective = _jj_objective(X, y_sign, hyper, start_xi, names, joint=True)
-    found = maximise(objective, np.concatenate([logs, start_xi]), reach, None, max_iterations, tolerance)
-    xi = found.where[len(logs) :]
-    hyper = _prior.moved(hyper, names, found.where[: len(logs)])
+    optimum = maximise(
+        objective, np.concatenate([logs, start_xi]), Limits(rise=tolerance, iterations=max_iterations), reach
+    )
+    xi = optimum.where[len(logs) :]
+    hyper = _prior.moved(hyper, names, optimum.where[: len(logs)])
     K = _prior.matrices(X, hyper)
     q = Variational(jj_optimal_mean(xi, y_sign, K.K_ZZ, K.K_XZ), jj_optimal_covariance(xi, K.K_ZZ, K.K_XZ), xi)
-    trace = found.trace if len(found.trace) else np.array([found.value])
+    trace = optimum.trace if len(optimum.trace) else np.array([optimum.value])
     if callback is not None:
-        callback(AlternationState(found.iterations, found.value, found.slope, hyper, q.inducing_mean, q.inducing_cov))
+        callback(
+            AlternationState(
+                optimum.iterations, optimum.value, optimum.residual, hyper, q.inducing_mean, q.inducing_cov
+            )
+        )
     last = abs(trace[-1] - trace[-2]) / max(1.0, abs(trace[-1])) if len(trace) > 1 else 0.0
-    converged = found.iterations < max_iterations
-    return Alternation(hyper, q, trace, float(last), converged, found.iterations)
+    converged = optimum.iterations < max_iterations
+    return Alternation(hyper, q, trace, float(last), converged, optimum.iterations)
 
 
 @equation("izmailov2016", "vi-taylor")
@@ -495,8 +501,8 @@ def vi_taylor(
             return taylor_collapsed_bound(xi, y_sign, *K, likelihood), gradient
 
         start = _prior.coordinates(at, names)
-        found = maximise(objective, start, np.full(len(start), REACH), n_fun)
-        return Adapted(_prior.moved(at, names, found.where), xi, found.value, found.evaluations)
+        optimum = maximise(objective, start, Limits(evaluations=n_fun), REACH)
+        return Adapted(_prior.moved(at, names, optimum.where), xi, optimum.value, optimum.evaluations)
 
     return alternate(
         X,

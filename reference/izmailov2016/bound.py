@@ -52,8 +52,8 @@ def expectations(latent_mean: Array, latent_var: Array, y_sign: Array, likelihoo
     # S_i² is >= 0, but for rounding where u fixes f_i
     var = np.maximum(latent_var, 0.0)
     expect = expect_log_sigmoid if likelihood == "logit" else expect_log_phi
-    found = expect(y_sign * latent_mean, var)
-    return Expectation(found.value, y_sign * found.first, 0.5 * found.second)
+    result = expect(y_sign * latent_mean, var)
+    return Expectation(result.value, y_sign * result.first, 0.5 * result.second)
 
 
 @equation("izmailov2016", "u3.1-ell-sum")

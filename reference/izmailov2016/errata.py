@@ -6,11 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gamma, kv
 
+from reference.common._search import REACH, Limits, maximise
 from reference.common.ledger import equation
 from reference.common.logistic import log_sigmoid
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Prior
-from reference.izmailov2016._search import REACH, maximise
 from reference.izmailov2016.algorithm1 import Adapted, Variational
 from reference.izmailov2016.jaakkola_jordan import (
     QuadraticBound,
@@ -128,8 +128,8 @@ def vi_jj_stage_two_as_printed(
         return -jj_collapsed_bound(xi, y_sign, *K), -_prior.log_slopes(there, names, slopes)
 
     start = _prior.coordinates(hyper, names)
-    found = maximise(objective, start, np.full(len(start), REACH), n_fun)
-    return Adapted(_prior.moved(hyper, names, found.where), xi, -found.value, found.evaluations)
+    optimum = maximise(objective, start, Limits(evaluations=n_fun), REACH)
+    return Adapted(_prior.moved(hyper, names, optimum.where), xi, -optimum.value, optimum.evaluations)
 
 
 @equation("izmailov2016", "u4.2-xi", as_printed=True)

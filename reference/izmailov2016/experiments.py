@@ -29,13 +29,6 @@ class Prepared(NamedTuple):
     y_test: Array
 
 
-class Optimised(NamedTuple):
-    """How a method optimises each variable."""
-
-    numerically: dict[str, bool]
-    analytically: dict[str, bool]
-
-
 @equation("izmailov2016", "u5.1-learning-rate")
 def select_learning_rate(
     function: Callable[[float], Array], threshold: float, spacing: float = 0.1, count: int = 10
@@ -218,27 +211,3 @@ def prepare_dataset(
     mean, sd = np.mean(X, axis=0), np.std(X, axis=0)
     scale = np.where(sd > 0.0, sd, 1.0)
     return Prepared((X - mean) / scale, y_sign, (X_test - mean) / scale, y_test)
-
-
-@equation("izmailov2016", "u5.1-table1")
-def methods_outline() -> dict[str, Optimised]:
-    """Which variables are optimised numerically, and which analytically: izmailov2016, table 1.
-
-    Returns
-    -------
-    {method: Optimised}, each of its two mappings from "theta", "mu", "Sigma", "xi" to a flag; svi has no xi
-    """
-
-    def row(numerically: tuple[str, ...], analytically: tuple[str, ...]) -> Optimised:
-        variables = ("theta", "mu", "Sigma", "xi")
-        return Optimised(
-            {name: name in numerically for name in variables}, {name: name in analytically for name in variables}
-        )
-
-    return {
-        "svi": row(("theta", "mu", "Sigma"), ()),
-        "vi-jj": row(("theta",), ("mu", "Sigma", "xi")),
-        "vi-taylor": row(("theta",), ("mu", "Sigma", "xi")),
-        "vi-jj-hybrid": row(("theta", "xi"), ("mu", "Sigma", "xi")),
-        "vi-jj-full": row(("theta", "xi"), ("mu", "Sigma")),
-    }

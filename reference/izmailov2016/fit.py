@@ -1,13 +1,13 @@
 """Loops: fixed points of the five methods, hyper-parameters, predictions and gradients. No equation lives here."""
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._batches import planned_batches
 from reference.common._iteration import Arrival, change
 from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
@@ -201,8 +201,8 @@ def _settle(
         return vi_jj_stage_one(q.inducing_mean, q.inducing_cov, y_sign, *K, 1), 1.0
 
     pair = _svi_update(K, y_sign, likelihood) if method == "svi" else (update, value)
-    found = _fixed_point(K, start, *pair, tolerance, max_iterations, callback, moves)
-    mu, Sigma, xi = found.q
+    result = _fixed_point(K, start, *pair, tolerance, max_iterations, callback, moves)
+    mu, Sigma, xi = result.q
     if method == "svi":
         bound = elbo(mu, Sigma, y_sign, *K, likelihood)
     elif method == "vi-taylor":
@@ -215,10 +215,10 @@ def _settle(
         None if method == "svi" else xi,
         *marginal_moments(mu, Sigma, *K),
         bound,
-        found.trace,
-        found.residual,
-        found.converged,
-        found.iterations,
+        result.trace,
+        result.residual,
+        result.converged,
+        result.iterations,
         hyper,
     )
     if method != "svi":
@@ -245,19 +245,19 @@ def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit:
     sd = float(np.sqrt(hyper.variance + hyper.noise))
 
     def answers(there: Prior) -> dict[str, Answer]:
-        found = fit
+        value = fit
         if there is not hyper:
-            found = _settle(method, Inputs(X, y_sign, there), likelihood, tolerance, 10_000, None, start)
-        slopes = gradients(method, found, X, y_sign, likelihood)
-        answer = {"elbo": Answer(found.elbo, 1.0)} | moment_answers(
+            value = _settle(method, Inputs(X, y_sign, there), likelihood, tolerance, 10_000, None, start)
+        slopes = gradients(method, value, X, y_sign, likelihood)
+        answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
             sd,
-            inducing_mean=found.inducing_mean,
-            inducing_cov=found.inducing_cov,
-            latent_mean=found.latent_mean,
-            latent_cov=found.latent_var,
+            inducing_mean=value.inducing_mean,
+            inducing_cov=value.inducing_cov,
+            latent_mean=value.latent_mean,
+            latent_cov=value.latent_var,
         )
         if X_test is not None and len(X_test):
-            latent = predict(found, X, X_test, likelihood)
+            latent = predict(value, X, X_test, likelihood)
             answer |= moment_answers(sd, test_latent_mean=latent.latent_mean, test_latent_cov=latent.latent_var)
         return answer | slope_answers(slopes, hyper, fit.elbo)
 
@@ -352,20 +352,20 @@ def fit_vi(
         fit = _settle(name, given, likelihood, *stopping, callback)
         return _certain(name, given, likelihood, tolerance, fit, X_test)
     if not names:
-        found = algorithm()
-        rounds = 0 if name == "vi-jj-full" else found.iterations  # steps of a search are no rounds
+        result = algorithm()
+        rounds = 0 if name == "vi-jj-full" else result.iterations  # steps of a search are no rounds
         later, left = _later(callback, rounds), max(max_iterations - rounds, 0)
-        fit = _settle(name, given, likelihood, tolerance, left, later, found.q, found.moves)
+        fit = _settle(name, given, likelihood, tolerance, left, later, result.q, result.moves)
         fit = _certain(name, given, likelihood, tolerance, fit, X_test)
-        trace = np.append(found.trace[:rounds], fit.trace)
+        trace = np.append(result.trace[:rounds], fit.trace)
         return fit._replace(trace=trace, iterations=rounds + fit.iterations)
     if name == "svi":
         search = svi_lbfgs(*given, names, likelihood, *stopping)
         learned, trace, iterations = search.parameters.hyper, search.trace, search.iterations
         arrived = search.iterations < max_iterations
     else:
-        found = algorithm()
-        learned, trace, iterations, arrived = found.hyper, found.trace, found.iterations, found.converged
+        result = algorithm()
+        learned, trace, iterations, arrived = result.hyper, result.trace, result.iterations, result.converged
     given = given._replace(hyper=learned)
     fit = _settle(name, given, likelihood, tolerance, 10_000, None)
     fit = _certain(name, given, likelihood, tolerance, fit, X_test)
@@ -426,18 +426,7 @@ def fit_svi_batches(
     given = _prior.checked(X, y_sign, hyper)
     names = _prior.check_learn(learn, given.hyper)
     rate = _check.scalar(rate, "rate", zero_allowed=False)
-    n = len(given.X)
-    if batches is None:
-        size = min(_check.count(batch_size, "batch_size"), n)
-        steps = 1000 if n_steps is None else _check.count(n_steps, "n_steps")
-        rng = np.random.default_rng(seed)
-        plan = [rng.choice(n, size, replace=False) for _ in range(steps)]
-    else:
-        plan = [_check_batch(batch, n, f"batches[{t}]") for t, batch in enumerate(batches)]
-        steps = len(plan) if n_steps is None else _check.count(n_steps, "n_steps")
-        if not 0 < steps <= len(plan):
-            raise ValueError(f"n_steps: found {steps}, expected at most {len(plan)}, the number of batches, and one")
-        plan = list(islice(plan, steps))
+    plan = planned_batches(len(given.X), batches, batch_size, n_steps, seed, steps=1000)
     last: list[Any] = []
 
     def watch(state: StepState) -> None:
@@ -457,19 +446,6 @@ def fit_svi_batches(
     moments = marginal_moments(mu, Sigma, *K)
     value = elbo(mu, Sigma, given.y_sign, *K, likelihood)
     return VIFit(mu, Sigma, None, *moments, value, run.trace, residual, False, len(plan), learned)
-
-
-def _check_batch(batch: Any, n: int, name: str) -> NDArray[np.intp]:
-    """Indices into n data, at least one."""
-    found = np.asarray(batch)
-    if found.ndim != 1 or len(found) == 0:
-        raise ValueError(f"{name}: found shape {found.shape}, expected a list of at least one index")
-    if found.dtype.kind not in "iu":
-        raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
-    if np.min(found) < 0 or np.max(found) >= n:
-        outside = found[(found < 0) | (found >= n)][0]
-        raise ValueError(f"{name}: found index {outside}, expected 0 to {n - 1}")
-    return found.astype(np.intp)
 
 
 def predict(fit: VIFit, X: Array, X_test: Array, likelihood: str = "logit") -> VIPrediction:
@@ -513,9 +489,9 @@ def predict(fit: VIFit, X: Array, X_test: Array, likelihood: str = "logit") -> V
         columns = probit_probability(*latent)
         mass = np.sum(columns, axis=1)
         return VIPrediction(*latent, columns / mass[:, None], mass)
-    found = predictive_probability(*latent)
-    columns = np.stack([1.0 - found.probability, found.probability], axis=1)
-    return VIPrediction(*latent, columns, found.probability_mass)
+    prediction = predictive_probability(*latent)
+    columns = np.stack([1.0 - prediction.probability, prediction.probability], axis=1)
+    return VIPrediction(*latent, columns, prediction.probability_mass)
 
 
 def gradients(

@@ -295,8 +295,8 @@ def jj_collapsed_gradient(xi: Array, y_sign: Array, K_ZZ: Array, K_XZ: Array, k_
     NotPositiveDefiniteError  if K_ZZ is singular
     """
     Sigma = jj_optimal_covariance(xi, K_ZZ, K_XZ)
-    found = collapsed(Sigma, lambda_matrix(xi), 0.5 * y_sign, K_ZZ, K_XZ, k_xx)
-    return CollapsedGradient(found.slopes, jj_lambda_slope(xi) * (xi**2 - found.second_moment))
+    result = collapsed(Sigma, lambda_matrix(xi), 0.5 * y_sign, K_ZZ, K_XZ, k_xx)
+    return CollapsedGradient(result.slopes, jj_lambda_slope(xi) * (xi**2 - result.second_moment))
 
 
 @equation("izmailov2016", "15")

@@ -108,10 +108,10 @@ def _log_bessel(nu: float, s: Array) -> Array:
     """log K_ν(s); where K_ν(s) is above 1e308, from leading terms at 0 (s < 1e-3) or for large ν."""
     scaled = kve(nu, s)
     over = np.isinf(scaled)
-    found = np.log(np.where(over, 1.0, scaled)) - s
+    value = np.log(np.where(over, 1.0, scaled)) - s
     if np.any(over):
-        found = np.where(over, _log_bessel_large(nu, s), found)
-    return found
+        value = np.where(over, _log_bessel_large(nu, s), value)
+    return value
 
 
 def _log_bessel_large(nu: float, s: Array) -> Array:
@@ -132,11 +132,11 @@ def _log_bessel_large(nu: float, s: Array) -> Array:
 
 def _debye(count: int) -> list[Polynomial]:
     """U_0 = 1, U_(k+1)(p) = ½ p²(1 - p²) U_k'(p) + ⅛ ∫_0^p (1 - 5t²) U_k(t) dt."""
-    found = [Polynomial([1.0])]
+    results = [Polynomial([1.0])]
     for _ in range(count):
-        last = found[-1]
-        found.append(Polynomial([0, 0, 0.5, 0, -0.5]) * last.deriv() + (Polynomial([1, 0, -5]) * last).integ() / 8.0)
-    return found
+        last = results[-1]
+        results.append(Polynomial([0, 0, 0.5, 0, -0.5]) * last.deriv() + (Polynomial([1, 0, -5]) * last).integ() / 8.0)
+    return results
 
 
 def _profile(X1: Array, X2: Array, lengthscales: Array, smoothness: float) -> Profile:

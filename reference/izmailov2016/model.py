@@ -224,13 +224,14 @@ def log_evidence(y_sign: Array, K_XX: Array) -> float:
     """
     L = cholesky(K_XX, "K_XX", REMEDY_X)
     width = np.pi / float(np.max(np.sum(np.abs(L), axis=1)))
-    half = int(np.ceil(9.0 / min(0.5, 2.0 * np.pi * width / 33.0)))
+    half_width = int(np.ceil(9.0 / min(0.5, 2.0 * np.pi * width / 33.0)))
     n = len(y_sign)
-    if (2 * half + 1) ** n > _MOST_POINTS:
+    if (2 * half_width + 1) ** n > _MOST_POINTS:
         raise ValueError(
-            f"y_sign: found {n} labels, whose grid has {2 * half + 1:.3g}^{n} points, expected at most {_MOST_POINTS:g}"
+            f"y_sign: found {n} labels, whose grid has {2 * half_width + 1:.3g}^{n} points, "
+            f"expected at most {_MOST_POINTS:g}"
         )
-    z = np.linspace(-9.0, 9.0, 2 * half + 1)
+    z = np.linspace(-9.0, 9.0, 2 * half_width + 1)
     log_weight = -0.5 * z**2
     grid = np.stack(np.meshgrid(*[z] * n, indexing="ij"), axis=-1).reshape(-1, n)
     log_density = np.sum(np.stack(np.meshgrid(*[log_weight] * n, indexing="ij"), axis=-1).reshape(-1, n), axis=1)

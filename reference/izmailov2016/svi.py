@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._search import REACH, Limits, maximise
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Prior
-from reference.izmailov2016._search import REACH, maximise
 from reference.izmailov2016.bound import elbo_gradient, expected_log_likelihood, kl_gaussian
 from reference.izmailov2016.sparse import marginal_moments
 
@@ -149,17 +149,17 @@ def batch_gradient(
     weight = len(y_sign) / len(batch)
     if hyper.Z is None:  # u = f: rows of K_nn are data
         K = _prior.matrices(X, hyper)
-        found = elbo_gradient(mu, L, y_sign[batch], K.K_ZZ, K.K_XZ[batch], K.k_xx[batch], weight, likelihood)
+        gradients = elbo_gradient(mu, L, y_sign[batch], K.K_ZZ, K.K_XZ[batch], K.k_xx[batch], weight, likelihood)
         by_nm, by_diagonal = np.zeros_like(K.K_XZ), np.zeros(len(X))
-        np.add.at(by_nm, batch, found.slopes.by_nm)
-        np.add.at(by_diagonal, batch, found.slopes.by_diagonal)
-        theta = _prior.through_kernel(found.slopes._replace(by_nm=by_nm, by_diagonal=by_diagonal), X, hyper, learn)
+        np.add.at(by_nm, batch, gradients.slopes.by_nm)
+        np.add.at(by_diagonal, batch, gradients.slopes.by_diagonal)
+        theta = _prior.through_kernel(gradients.slopes._replace(by_nm=by_nm, by_diagonal=by_diagonal), X, hyper, learn)
     else:
         K = _prior.matrices(X[batch], hyper)
-        found = elbo_gradient(mu, L, y_sign[batch], *K, weight, likelihood)
-        theta = _prior.through_kernel(found.slopes, X[batch], hyper, learn)
-    lower = found.inducing_chol[np.tril_indices(m)]
-    return np.concatenate([found.inducing_mean, lower, _prior.log_slopes(hyper, learn, theta)])
+        gradients = elbo_gradient(mu, L, y_sign[batch], *K, weight, likelihood)
+        theta = _prior.through_kernel(gradients.slopes, X[batch], hyper, learn)
+    lower = gradients.inducing_chol[np.tril_indices(m)]
+    return np.concatenate([gradients.inducing_mean, lower, _prior.log_slopes(hyper, learn, theta)])
 
 
 @equation("izmailov2016", "u3.2-svi")
@@ -273,9 +273,9 @@ def svi_adadelta(
         nonlocal memory
         if not np.all(np.isfinite(gradient)):
             raise ValueError(f"rate: found {rate:.6g} and a gradient that is not finite, expected a smaller one")
-        found = adadelta_step(gradient, memory, rate)
-        memory = found.memory
-        return found.step
+        result = adadelta_step(gradient, memory, rate)
+        memory = result.memory
+        return result.step
 
     for count, batch in enumerate(batches, start=1):
         try:
@@ -337,6 +337,6 @@ def svi_lbfgs(
         return batch_bound(there, X, y_sign, everything, likelihood), gradient
 
     reach = np.concatenate([np.full(free, np.inf), np.full(len(start) - free, REACH)])
-    found = maximise(objective, start, reach, None, max_iterations, tolerance)
-    ended = from_vector(found.where, first, learn)
-    return BoundSearch(ended, found.value, found.slope, found.trace, found.iterations)
+    optimum = maximise(objective, start, Limits(rise=tolerance, iterations=max_iterations), reach)
+    ended = from_vector(optimum.where, first, learn)
+    return BoundSearch(ended, optimum.value, optimum.residual, optimum.trace, optimum.iterations)

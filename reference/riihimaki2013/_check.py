@@ -48,15 +48,15 @@ def data(X: Any, y: Any, n_classes: Any, prior: Any) -> tuple[Array, NDArray[np.
     shapes = {"variance": (n_classes,), "lengthscales": (n_classes, d), "noise": (n_classes,), "jitter": (n_classes,)}
     checked = []
     for name, value in zip(shapes, prior, strict=True):
-        found = array(value, name, len(shapes[name]))
-        if found.shape != shapes[name]:
-            raise ValueError(f"{name}: found shape {found.shape}, expected {shapes[name]}")
+        result = array(value, name, len(shapes[name]))
+        if result.shape != shapes[name]:
+            raise ValueError(f"{name}: found shape {result.shape}, expected {shapes[name]}")
         zero_allowed = name in ("noise", "jitter")
-        if np.any(found < 0.0) or (not zero_allowed and np.any(found == 0.0)):
-            raise ValueError(f"{name}: found {np.min(found):.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
+        if np.any(result < 0.0) or (not zero_allowed and np.any(result == 0.0)):
+            raise ValueError(f"{name}: found {np.min(result):.6g}, expected {'>= 0' if zero_allowed else '> 0'}")
         if not zero_allowed:
-            within_range(found, name)
-        if name != "lengthscales" and np.max(found) > _LARGEST:
-            raise ValueError(f"{name}: found {np.max(found):.6g}, expected at most {_LARGEST:g}")
-        checked.append(found)
+            within_range(result, name)
+        if name != "lengthscales" and np.max(result) > _LARGEST:
+            raise ValueError(f"{name}: found {np.max(result):.6g}, expected at most {_LARGEST:g}")
+        checked.append(result)
     return X, labels.astype(np.int64), type(prior)(*checked)

@@ -26,7 +26,7 @@ def complexity_table(method: str, n: int, n_classes: int, n_in: int, nodes: int,
     n_classes : int           c
     n_in : int                inner iterations of nested EP
     nodes : int               cost n_q of a one-dimensional quadrature
-    n_s : int                 cost of one draw from a cone
+    n_s : int                 cost of one draw from a region
 
     Raises
     ------

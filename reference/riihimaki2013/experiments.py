@@ -37,10 +37,10 @@ class Differences(NamedTuple):
 def tilted_by_inner_ep(left: Moments, y_i: int) -> Tilted:
     """Tilted moments by the inner algorithm from zero sites; left is the cavity, y_i the label."""
     start = np.zeros(len(left.mean) - 1)
-    found = inner_ep(left.mean, left.cov, y_i, start, start)
+    result = inner_ep(left.mean, left.cov, y_i, start, start)
     w = augmented_tilted(left.mean, left.cov, y_i)
-    norm = float(np.exp(inner_log_normaliser(w, found.alpha, found.beta)))
-    return Tilted(norm, found.mean[:-1], found.cov[:-1, :-1])
+    norm = float(np.exp(inner_log_normaliser(w, result.alpha, result.beta)))
+    return Tilted(norm, result.mean[:-1], result.cov[:-1, :-1])
 
 
 def tilted_by_differences(left: Moments, y_i: int, nodes: int, diagonal: bool) -> Tilted:
@@ -99,14 +99,14 @@ def compare_tilted_moments(
             right = tilted_multinomial_probit(left.mean, left.cov, label, nodes)
         else:
             right = tilted_moments_full_quadrature(left.mean, left.cov, label, 10 if nodes is None else nodes)
-        found = {
+        results = {
             "inner-ep": tilted_by_inner_ep(left, label),
             "Q5": tilted_by_differences(left, label, 5, False),
             "Q10": tilted_by_differences(left, label, 10, False),
             "QD5": tilted_by_differences(left, label, 5, True),
             "QD10": tilted_by_differences(left, label, 10, True),
         }
-        for name, one in found.items():
+        for name, one in results.items():
             gap = float(np.log(one.norm) - np.log(right.norm))
             rows.setdefault(name, []).append((gap, one.mean - right.mean, one.cov - right.cov))
     return {

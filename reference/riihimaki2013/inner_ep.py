@@ -222,6 +222,11 @@ def inner_ep(
     damping : float           δ of step 3
     tolerance : float         change of a sweep at which the run ends
     max_iterations : int      sweeps after which it gives up and says so
+
+    Notes
+    -----
+    A damped step leaves at least 1 - 2δ of the way where the undamped one converges. With a δ so small that
+    max_iterations of them leave half of it, the run gives up after its first sweep.
     """
     w = augmented_tilted(cavity_mean, cavity_cov, y_i)
     alpha, beta = alpha.copy(), beta.copy()
@@ -249,6 +254,8 @@ def inner_ep(
         n_improper += skipped
         if change <= tolerance and skipped == 0:
             return Inner(alpha, beta, mean, cov, change, True, n_improper)
+        if (1.0 - min(2.0 * damping, 1.0)) ** max_iterations > 0.5:
+            break
     return Inner(alpha, beta, mean, cov, change, inner == "incremental", n_improper)
 
 

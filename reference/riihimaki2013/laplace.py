@@ -137,8 +137,8 @@ def laplace_posterior(K: Array, y: Labels, tolerance: float = 1e-10, max_iterati
     tolerance : float         largest entry of f - K∇log p(y|f), relative to max(1, |f|)
     max_iterations : int      Newton steps after which it gives up and says so
     """
-    found = _laplace_mode(K, y, tolerance, max_iterations)
-    return found._replace(cov=_newton(found.mode, K, y).cov)
+    result = _laplace_mode(K, y, tolerance, max_iterations)
+    return result._replace(cov=_newton(result.mode, K, y).cov)
 
 
 def _laplace_mode(K: Array, y: Labels, tolerance: float, max_iterations: int) -> Mode:
@@ -203,17 +203,17 @@ def fit_laplace(
     _check.tolerance(tolerance)
     _check.count(max_iterations, "max_iterations")
     K = prior_covariance(X, *prior)
-    found = laplace_posterior(K, y, tolerance, max_iterations)
-    latent = marginals(found.mode, found.cov, len(y))
+    result = laplace_posterior(K, y, tolerance, max_iterations)
+    latent = marginals(result.mode, result.cov, len(y))
     return LaplaceFit(
-        found.mode,
+        result.mode,
         latent.mean,
         latent.cov,
-        softmax_table(found.mode, len(y)),
-        laplace_log_marginal(found.mode, K, y),
-        found.residual,
-        found.converged,
-        found.iterations,
+        softmax_table(result.mode, len(y)),
+        laplace_log_marginal(result.mode, K, y),
+        result.residual,
+        result.converged,
+        result.iterations,
     )
 
 

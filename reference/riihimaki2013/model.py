@@ -12,7 +12,6 @@ from reference.common._options import shown
 from reference.common._probit_line import probit_line
 from reference.common._product import product_rule
 from reference.common.errors import factorise
-from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
 
 Array = NDArray[np.float64]
@@ -32,7 +31,8 @@ def kernel_se_ard(X1: Array, X2: Array, variance: float, lengthscales: Array) ->
     variance : float          σ²
     lengthscales : (d,)       l
     """
-    return squared_exponential(X1, X2, variance, lengthscales)
+    scaled = (X1[:, None, :] - X2[None, :, :]) / lengthscales
+    return variance * np.exp(-0.5 * np.sum(scaled**2, axis=2))
 
 
 def prior_covariance(X: Array, variance: Array, lengthscales: Array, noise: Array, jitter: Array) -> Array:
@@ -98,7 +98,7 @@ def multinomial_probit_likelihood(f_i: Array, y_i: int) -> float:
 
 
 @equation("riihimaki2013", "24")
-def multinomial_probit_cone(f_i: Array, y_i: int) -> float:
+def multinomial_probit_region(f_i: Array, y_i: int) -> float:
     """p(y_i|f_i) = ∫ ψ(v_y > v_k for all k ≠ y) Π_j N(v_j|f_j, 1) dv: (24) of riihimaki2013.
 
     Given v_y the others are below it independently, each with probability Φ(v_y - f_k): v_y alone is left, on the line.

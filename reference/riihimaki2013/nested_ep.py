@@ -140,10 +140,10 @@ class NestedEP:
         if left is None:
             return None
         y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
-        found = self.options.run(left.mean, left.cov, y, alpha, beta)
+        result = self.options.run(left.mean, left.cov, y, alpha, beta)
         w = augmented_tilted(left.mean, left.cov, y)
-        change = largest_change(w, alpha, beta, found.alpha - alpha, found.beta - beta)
-        self.alpha[i], self.beta[i] = damp_inner_sites(alpha, beta, found.alpha, found.beta, self.damping)
+        change = largest_change(w, alpha, beta, result.alpha - alpha, result.beta - beta)
+        self.alpha[i], self.beta[i] = damp_inner_sites(alpha, beta, result.alpha, result.beta, self.damping)
         return Step(self.site(i), change)
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
@@ -198,13 +198,13 @@ class NestedIEP:
         if left is None:
             return None
         y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
-        found = self.options.run(left.mean, left.cov, y, alpha, beta)
+        result = self.options.run(left.mean, left.cov, y, alpha, beta)
         change = 0.0
         if self.options.inner == "incremental":
             w = augmented_tilted(left.mean, left.cov, y)
-            change = largest_change(w, alpha, beta, found.alpha - alpha, found.beta - beta)
-        self.alpha[i], self.beta[i] = found.alpha, found.beta
-        proposal = iep_site_update(found.mean[:-1], found.cov[:-1, :-1], left.mean, left.cov)
+            change = largest_change(w, alpha, beta, result.alpha - alpha, result.beta - beta)
+        self.alpha[i], self.beta[i] = result.alpha, result.beta
+        proposal = iep_site_update(result.mean[:-1], result.cov[:-1, :-1], left.mean, left.cov)
         return damped_diagonal(self, i, mean, cov, np.maximum(proposal.precision, 0.0), proposal.location, change)
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:

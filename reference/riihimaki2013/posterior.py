@@ -55,9 +55,9 @@ def _roots_and_factor(K: Array, site_precision: Array) -> tuple[Array, Array, Ar
     values, vectors = eigenvectors(site_precision, "Π")
     # what lies below zero is the rounding of a null direction
     roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    half = _root_times(roots, K)
-    inner = _root_times(roots, half.T)  # S'KS is its own transpose
-    return roots, half, cholesky(np.eye(len(K)) + 0.5 * (inner + inner.T), "I + S'KS", _A)
+    whitened = _root_times(roots, K)
+    inner = _root_times(roots, whitened.T)  # S'KS is its own transpose
+    return roots, whitened, cholesky(np.eye(len(K)) + 0.5 * (inner + inner.T), "I + S'KS", _A)
 
 
 def m_matrix(K: Array, site_precision: Array) -> Array:
@@ -69,15 +69,15 @@ def m_matrix(K: Array, site_precision: Array) -> Array:
     site_precision : (n, c, c)    Π_i, positive semidefinite
     """
     roots, _, factor = _roots_and_factor(K, site_precision)
-    half = solve_triangular(factor, _root_times(roots, np.eye(len(K))), lower=True)
-    return half.T @ half
+    whitened = solve_triangular(factor, _root_times(roots, np.eye(len(K))), lower=True)
+    return whitened.T @ whitened
 
 
 def _covariance_times(K: Array, site_precision: Array, vector: Array) -> Array:
     """(K⁻¹ + T)⁻¹v = Kv - KSA⁻¹S'Kv (cn,), A = I + S'KS: (4)'s covariance times v, never formed."""
-    _, half, factor = _roots_and_factor(K, site_precision)
-    inner = solve_triangular(factor, solve_triangular(factor, half @ vector, lower=True), lower=True, trans="T")
-    return np.asarray(K @ vector - half.T @ inner)
+    _, whitened, factor = _roots_and_factor(K, site_precision)
+    inner = solve_triangular(factor, solve_triangular(factor, whitened @ vector, lower=True), lower=True, trans="T")
+    return np.asarray(K @ vector - whitened.T @ inner)
 
 
 def _log_det(K: Array, site_precision: Array) -> float:
@@ -102,8 +102,8 @@ def ep_posterior(K: Array, site_precision: Array, site_location: Array) -> Poste
     ------
     NotPositiveDefiniteError  if the sites are not positive semidefinite
     """
-    _, half, factor = _roots_and_factor(K, site_precision)
-    V = solve_triangular(factor, half, lower=True)
+    _, whitened, factor = _roots_and_factor(K, site_precision)
+    V = solve_triangular(factor, whitened, lower=True)
     cov = K - V.T @ V
     return Posterior(cov @ site_location.T.ravel(), cov, 2.0 * float(np.sum(np.log(np.diag(factor)))))
 
@@ -180,8 +180,8 @@ def class_blocks(pi: Array, K: Array) -> ClassBlocks:
         root = np.sqrt(pi[:, k])  # D^½
         block = K[k * n : (k + 1) * n, k * n : (k + 1) * n]
         factor = cholesky(np.eye(n) + root[:, None] * block * root, f"A, class {k}", _A)  # LL' = A
-        half = solve_triangular(factor, np.diag(root), lower=True)  # L⁻¹D^½
-        B[k] = half.T @ half
+        whitened = solve_triangular(factor, np.diag(root), lower=True)  # L⁻¹D^½
+        B[k] = whitened.T @ whitened
         log_det_a += 2.0 * float(np.sum(np.log(np.diag(factor))))
     return ClassBlocks(B, log_det_a)
 
@@ -206,8 +206,8 @@ def posterior_m_matrix(pi: Array, K: Array) -> Array:
     n, c = pi.shape
     B = class_blocks(pi, K).B
     P = cholesky(np.sum(B, axis=0), "P", _A)  # R'BR
-    half = solve_triangular(P, B.reshape(c * n, n).T, lower=True)  # R'B
-    return independent_m_matrix(B) - half.T @ half
+    whitened = solve_triangular(P, B.reshape(c * n, n).T, lower=True)  # R'B
+    return independent_m_matrix(B) - whitened.T @ whitened
 
 
 def independent_m_matrix(blocks: Array) -> Array:

@@ -82,8 +82,8 @@ def predict_class_probabilities(mean: Array, cov: Array) -> Array:
     raw = np.empty(c)
     for k in range(c):
         start = np.zeros(c - 1)
-        found = inner_ep(mean, cov, k, start, start)
-        raw[k] = np.exp(inner_log_normaliser(augmented_tilted(mean, cov, k), found.alpha, found.beta))
+        result = inner_ep(mean, cov, k, start, start)
+        raw[k] = np.exp(inner_log_normaliser(augmented_tilted(mean, cov, k), result.alpha, result.beta))
     return raw
 
 

@@ -195,8 +195,8 @@ def tilted_multinomial_probit(cavity_mean: Array, cavity_cov: Array, y_i: int, n
     mean_g, cov_g = w.B_tilde.T @ w.mu_w, w.B_tilde.T @ w.Sigma_w @ w.B_tilde
     if nodes is None:
         cov_g = cov_g + np.eye(len(mean_g))  # of h
-        found = truncated_gaussian(mean_g, cov_g)
-        hat = Tilted(float(np.exp(found.log_norm)), found.mean, found.cov)
+        result = truncated_gaussian(mean_g, cov_g)
+        hat = Tilted(float(np.exp(result.log_norm)), result.mean, result.cov)
     else:
         hat = tilted_moments_quadrature(mean_g, cov_g, nodes)
     gain = solution(cov_g, w.B_tilde.T @ w.Sigma_w, "Σ_g")[:, : len(cavity_mean)].T

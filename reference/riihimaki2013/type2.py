@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from reference.common._options import shown
-from reference.common.errors import NotPositiveDefiniteError, factorise
+from reference.common._search import REACH, Limits, maximise
+from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.riihimaki2013 import _check
@@ -20,7 +20,6 @@ from reference.riihimaki2013.variational import Factors, fit_vb, vb_hyper_object
 Array = NDArray[np.float64]
 
 FIELDS = ("variance", "lengthscales", "noise")
-_REACH = np.log(1e4)  # how far the search may move a logarithm
 
 Evidence = Callable[[Prior], tuple[float, Gradients]]
 
@@ -173,31 +172,14 @@ def _ascend(
     max_iterations: int,
     tolerance: float,
 ) -> Found:
-    start = pack(prior, learn, shared)
-    first = objective(prior)[0]
-    trace: list[float] = []
-
-    def loss(where: Array) -> tuple[float, Array]:
-        try:
-            value, slope = objective(unpack(where, prior, learn, shared))
-        except NotPositiveDefiniteError:  # far worse than the start: the line search turns back
-            return -first + 1e3 * (1.0 + abs(first)), where - start
-        return -value, -slope
-
-    low, high = start - _REACH, start + _REACH
-    found = minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=list(zip(low, high, strict=True)),
-        callback=lambda intermediate_result: trace.append(-float(intermediate_result.fun)),
-        options={"maxiter": max_iterations, "gtol": 0.1 * tolerance, "ftol": 1e-14, "maxcor": 20},
+    top = maximise(
+        lambda where: objective(unpack(where, prior, learn, shared)),
+        pack(prior, learn, shared),
+        Limits(0.1 * tolerance, 1e-14, max_iterations),
+        REACH,
     )
-    inside = np.clip(found.x - np.asarray(found.jac), low, high) - found.x
-    residual = float(np.max(np.abs(inside)))
-    at = unpack(np.asarray(found.x), prior, learn, shared)
-    return Found(at, -float(found.fun), residual, residual <= tolerance, int(found.nit), np.array(trace))
+    at = unpack(top.where, prior, learn, shared)
+    return Found(at, top.value, top.residual, top.residual <= tolerance, top.iterations, top.trace)
 
 
 @equation("riihimaki2013", "u4.3-vb-hyper")

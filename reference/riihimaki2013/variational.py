@@ -30,8 +30,8 @@ _PATIENCE = 300  # sweeps within which the residual must halve: plain ones contr
 Labels = NDArray[np.int64]
 
 
-class Cone(NamedTuple):
-    """Moments of N(v|m_i, I) cut to the cone of the label."""
+class Region(NamedTuple):
+    """Moments of N(v|m_i, I) cut to the region of the label."""
 
     log_norm: Array  # (n,)
     mean: Array  # (n, c)
@@ -39,7 +39,7 @@ class Cone(NamedTuple):
 
 
 @equation("riihimaki2013", "u4.3-vb-expectation")
-def cone_moments(means: Array, y: Labels) -> Cone:
+def region_moments(means: Array, y: Labels) -> Region:
     """Moments of the conic truncations q(v_i): given v_y = s the others are independent normals cut at s.
 
     Parameters
@@ -60,7 +60,7 @@ def cone_moments(means: Array, y: Labels) -> Cone:
         cov[i] = (off.T * line.weights) @ off
         cov[i][others, others] += line.weights @ (1.0 + second)  # Var[v_j|s] = 1 + (log Φ)''
         log_norm[i] = line.log_norm
-    return Cone(log_norm, mean, cov)
+    return Region(log_norm, mean, cov)
 
 
 @equation("riihimaki2013", "u4.3-vb-expectation")
@@ -74,7 +74,7 @@ def vb_expected_auxiliary(means: Array, y: Labels) -> Array:
     means : (n, c)            m_i
     y : (n,)                  labels
     """
-    return cone_moments(means, y).mean
+    return region_moments(means, y).mean
 
 
 def vb_sweep(means: Array, y: Labels, K: Array) -> tuple[Array, Array]:
@@ -138,9 +138,9 @@ def vb_posterior(
 
 def _vb_newton(m: Array, swept: Array, b_swept: Array, y: Labels, K: Array) -> tuple[Array, Array]:
     """A Newton step if it raises the bound, with its weights; else the plain sweep, which always does."""
-    cone = cone_moments(m, y)
-    W = np.eye(m.shape[1]) - cone.cov
-    shift = np.einsum("nkl,nl->nk", W, m) + cone.mean - m
+    region = region_moments(m, y)
+    W = np.eye(m.shape[1]) - region.cov
+    shift = np.einsum("nkl,nl->nk", W, m) + region.mean - m
     new = ep_posterior(K, W, shift).mean.reshape(m.shape[1], len(y)).T
     b = (shift - np.einsum("nkl,nl->nk", W, new)).T.ravel()
     gain = _fit_terms(new, b, y) - _fit_terms(swept, b_swept, y)
@@ -149,7 +149,7 @@ def _vb_newton(m: Array, swept: Array, b_swept: Array, y: Labels, K: Array) -> t
 
 def _fit_terms(means: Array, weights: Array, y: Labels) -> float:
     """What the bound has of the means: Σ_i log Z_i - ½m'K⁻¹m."""
-    return float(np.sum(cone_moments(means, y).log_norm) - 0.5 * means.T.ravel() @ weights)
+    return float(np.sum(region_moments(means, y).log_norm) - 0.5 * means.T.ravel() @ weights)
 
 
 @equation("riihimaki2013", "u4.3-vb-bound")
@@ -212,11 +212,13 @@ def fit_vb(
     _check.tolerance(tolerance)
     _check.count(max_iterations, "max_iterations")
     K = prior_covariance(X, *prior)
-    found = vb_posterior(K, y, tolerance, max_iterations, accelerate)
-    cone = cone_moments(found.mean, y)
-    latent = marginals(found.mean.T.ravel(), found.cov, len(y))
-    bound = vb_bound(found.mean, found.weights, K, y)
-    return VBFit(latent.mean, latent.cov, cone.mean, found, bound, found.residual, found.converged, found.iterations)
+    result = vb_posterior(K, y, tolerance, max_iterations, accelerate)
+    region = region_moments(result.mean, y)
+    latent = marginals(result.mean.T.ravel(), result.cov, len(y))
+    bound = vb_bound(result.mean, result.weights, K, y)
+    return VBFit(
+        latent.mean, latent.cov, region.mean, result, bound, result.residual, result.converged, result.iterations
+    )
 
 
 def vb_gradients(fit: VBFit, X: Array, prior: Prior) -> Gradients:
@@ -251,9 +253,9 @@ def predict_vb(fit: VBFit, X: Array, X_test: Array, prior: Prior) -> Prediction:
     factor = cholesky(np.eye(len(K)) + K, "I + K", REMEDY)
     mean, cov, raw = np.empty((len(X_test), c)), np.empty((len(X_test), c, c)), np.empty((len(X_test), c))
     for s, K_star in enumerate(cross_covariance(X_test, X, prior)):
-        half = solve_triangular(factor, K_star.T, lower=True)
+        whitened = solve_triangular(factor, K_star.T, lower=True)
         mean[s] = K_star @ b
-        cov[s] = np.diag(prior.variance + prior.noise) - half.T @ half
+        cov[s] = np.diag(prior.variance + prior.noise) - whitened.T @ whitened
         raw[s] = independent_class_probabilities(mean[s], np.diag(cov[s]))
     mass = np.sum(raw, axis=1)
     return Prediction(mean, cov, raw / mass[:, None], mass)

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 _POINT = 1e-10  # a point mass is widened to this part of the widest Gaussian: 5e-21 of the result
-_APART = 40.0  # widths between two walls at which the lower has no part
+_APART = 40.0  # widths between two constraints at which the lower has no part
 _NEGLIGIBLE = 1e-30  # weights of nodes that no digit of a moment sees
 _FAR = -10.0  # log Z_i; squared slopes are below 20 in units of the curvature: two digits are lost
 
@@ -57,7 +57,7 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
 
     Notes
     -----
-    Without a variance f_j = w, the largest of those, is a wall: Z is the mass beyond it, and with g(t) the logarithm of
+    Without a variance f_j = w, the largest one, bounds f_i: Z is the mass beyond it, and with g(t) the logarithm of
     N(t | mean_y, var_y) Π_k Φ(z_k) over the other classes, h = exp(g(w))/Z, means over t > w,
 
         slope_j = -h,    curvature_j = h (g'(w) + h),    slope_y = h + Σ_k E r(z_k)/√var_k
@@ -69,14 +69,14 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
     points = np.flatnonzero((sd < _POINT * np.max(sd)) & (np.arange(len(mean)) != y_i))
     sd = np.maximum(sd, _POINT * np.max(sd))
     if points.size and sd[y_i] > _POINT * np.max(sd):
-        wall = points[np.argmax(mean[points])]
-        if np.all(mean[wall] - mean[points[points != wall]] > _APART * sd[wall]):
-            return _beyond_wall(mean, sd, y_i, int(wall), points)
+        constraint = points[np.argmax(mean[points])]
+        if np.all(mean[constraint] - mean[points[points != constraint]] > _APART * sd[constraint]):
+            return _beyond_constraint(mean, sd, y_i, int(constraint), points)
     others = np.delete(np.arange(len(mean)), y_i)
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
-    seen = line.weights > _NEGLIGIBLE
-    weights = line.weights[seen]
-    first, second = mills_slope(line.z[seen])
+    observed = line.weights > _NEGLIGIBLE
+    weights = line.weights[observed]
+    first, second = mills_slope(line.z[observed])
     scaled = first / sd[others]
     total = np.sum(scaled, axis=1)
     centre = weights @ scaled
@@ -89,26 +89,26 @@ def datum_tilted(mean: Array, var: Array, y_i: int) -> Tilted:
     return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
 
 
-def _beyond_wall(mean: Array, sd: Array, y_i: int, wall: int, points: NDArray[np.intp]) -> Tilted:
-    """`datum_tilted` where the classes `points` have no variance; wall: that with the largest mean."""
+def _beyond_constraint(mean: Array, sd: Array, y_i: int, constraint: int, points: NDArray[np.intp]) -> Tilted:
+    """`datum_tilted` where the classes `points` have no variance; constraint: that with the largest mean."""
     behind = np.setdiff1d(np.arange(len(mean)), [y_i, *points])
-    others = np.append(behind, wall)
+    others = np.append(behind, constraint)
     line = probit_line(float(mean[y_i]), float(sd[y_i] ** 2), mean[others], sd[others])
-    seen = line.weights > _NEGLIGIBLE
-    weights, z = line.weights[seen], line.z[seen][:, :-1]
+    observed = line.weights > _NEGLIGIBLE
+    weights, z = line.weights[observed], line.z[observed][:, :-1]
     slope, curvature = np.zeros(len(mean)), np.zeros(len(mean))
-    away = (mean[wall] - mean[y_i]) / sd[y_i]
-    at_wall = (mean[wall] - mean[behind]) / sd[behind]
-    log_height = -0.5 * away * away - 0.5 * np.log(2.0 * np.pi) - np.log(sd[y_i]) + np.sum(log_ndtr(at_wall))
+    away = (mean[constraint] - mean[y_i]) / sd[y_i]
+    at_constraint = (mean[constraint] - mean[behind]) / sd[behind]
+    log_height = -0.5 * away * away - 0.5 * np.log(2.0 * np.pi) - np.log(sd[y_i]) + np.sum(log_ndtr(at_constraint))
     h = np.exp(log_height - line.log_norm)
-    rise = -away / sd[y_i] + np.sum(mills_slope(at_wall)[0] / sd[behind])  # g'(w)
-    slope[wall], curvature[wall] = -h, h * (rise + h)
+    rise = -away / sd[y_i] + np.sum(mills_slope(at_constraint)[0] / sd[behind])  # g'(w)
+    slope[constraint], curvature[constraint] = -h, h * (rise + h)
     first, second = mills_slope(z)
     scaled = first / sd[behind]
     centre = weights @ scaled
     slope[behind], slope[y_i] = -centre, h + np.sum(centre)
     curvature[behind] = -(weights @ (second / sd[behind] ** 2)) - weights @ (scaled - centre) ** 2
-    t = line.s[seen] / sd[y_i] ** 2
+    t = line.s[observed] / sd[y_i] ** 2
     joint = weights @ ((scaled - centre) * (t - weights @ t)[:, None])
     curvature[y_i] = h * (slope[y_i] - away / sd[y_i]) - np.sum(joint)
     return Tilted(np.array(line.log_norm), slope, np.maximum(curvature, 0.0))
@@ -127,8 +127,8 @@ def tilted_of_data(cavities: Cavities, y: Labels, cond_var: Array) -> Tilted:
     cond_var : (C, n)         s_i^k
     """
     var = cavities.var + cond_var.T
-    found = largest(cavities.mean, var, y)
-    log_norm, slope, curvature = found.log_p, found.first.copy(), np.maximum(-found.curvature, 0.0)
+    result = largest(cavities.mean, var, y)
+    log_norm, slope, curvature = result.log_p, result.first.copy(), np.maximum(-result.curvature, 0.0)
     for i in np.flatnonzero(log_norm < _FAR):
         log_norm[i], slope[i], curvature[i] = datum_tilted(cavities.mean[i], var[i], int(y[i]))
     return Tilted(log_norm, slope, curvature)
@@ -169,9 +169,9 @@ def refine_datum_sites(
     proper = np.all(cavities.left > 0.0, axis=1)
     new, log_norm = DatumSites(*(part.copy() for part in sites)), np.zeros(len(y))
     if np.any(proper):
-        seen = Cavities(*(part[proper] for part in cavities))
-        tilted = tilted_of_data(seen, y[proper], cond_var[:, proper])
-        new.site_precision[proper], new.site_shift[proper] = site_of(tilted.slope, tilted.curvature, seen)
+        observed = Cavities(*(part[proper] for part in cavities))
+        tilted = tilted_of_data(observed, y[proper], cond_var[:, proper])
+        new.site_precision[proper], new.site_shift[proper] = site_of(tilted.slope, tilted.curvature, observed)
         log_norm[proper] = tilted.log_norm
     return RefinedDatum(new, log_norm, int(np.sum(~proper)))
 

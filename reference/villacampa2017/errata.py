@@ -19,9 +19,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior
 from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
-from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.posterior import Gaussians, Natural
 from reference.villacampa2017.tied import TiedEP
 from reference.villacampa2017.training import log_evidence_gradients
@@ -120,8 +121,8 @@ def factor_log_scale_from_moments_as_printed(log_tilted_norm: float, cavity: Cav
     log_tilted_norm : float   log Z_{i,k}
     cavity : Cavity           moments of the label's class without the factor
     """
-    half = 0.5 * float(np.linalg.slogdet(cavity.cov)[1] + cavity.mean @ np.linalg.solve(cavity.cov, cavity.mean))
-    return log_tilted_norm + half - half
+    whitened = 0.5 * float(np.linalg.slogdet(cavity.cov)[1] + cavity.mean @ np.linalg.solve(cavity.cov, cavity.mean))
+    return log_tilted_norm + whitened - whitened
 
 
 @equation("villacampa2017", "10", as_printed=True)
@@ -153,5 +154,5 @@ def sep_log_evidence_gradient_as_printed(
     method = TiedEP(y, len(prior.Z), 1.0, count)
     K = prior_matrices(X, prior)
     tied = list(sites)
-    found = log_evidence_gradients(method, tied, method.posterior(tied, K), X, prior, K)
-    return {} if found is None else found
+    gradients = log_evidence_gradients(method, tied, method.posterior(tied, K), X, prior, K)
+    return {} if gradients is None else gradients

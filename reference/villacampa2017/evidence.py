@@ -147,9 +147,9 @@ def factor_log_scale_rank_one(
     ------
     ValueError                    if a cavity is no distribution
     """
-    found = log_tilted_norm.copy()
+    result = log_tilted_norm.copy()
     for i, label in enumerate(y):
-        for k in range(found.shape[1]):
+        for k in range(result.shape[1]):
             if k == label:
                 continue
             for j, c1, c2 in (
@@ -162,5 +162,5 @@ def factor_log_scale_rank_one(
                     raise ValueError(
                         f"coefficients: found the precision {c1:.6g} of datum {i}, expected < {1.0 / q:.6g}"
                     )
-                found[i, k] += -0.5 * np.log(left) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / left
-    return found
+                result[i, k] += -0.5 * np.log(left) + 0.5 * (c1 * p**2 - 2.0 * c2 * p + c2**2 * q) / left
+    return result

@@ -410,14 +410,14 @@ def ep_refine_factors(
                 n_improper += 1
                 continue
             pair = [y_i, k]
-            found = matched_factor(                                                                # (33) to (53)
+            result = matched_factor(                                                                # (33) to (53)
                 cavities, upsilon[pair, i], k_xx[pair, i], K_XZ[pair, i], K_ZZ[pair])
-            for part, value in zip(new, found.coefficients, strict=True):
+            for part, value in zip(new, result.coefficients, strict=True):
                 part[i, k] = value
-            log_norm[i, k] = found.log_norm
+            log_norm[i, k] = result.log_norm
             mismatch = max(mismatch, *(
                 moment_mismatch(q.mean[j], q.cov[j], tilted, upsilon[j, i])
-                for j, tilted in zip(pair, found.tilted, strict=True)))
+                for j, tilted in zip(pair, result.tilted, strict=True)))
     # fmt: on
     return Refined(new, log_norm, n_improper, mismatch)
 

@@ -6,27 +6,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._sweeps import Sweeps
-from reference.common.errors import NotPositiveDefiniteError
+from reference.common import _sweeps
+from reference.common._classes import Prior
+from reference.common._sweeps import Run, Step, Sweeps
 from reference.common.kernels import squared_exponential
 from reference.villacampa2017.model import add_latent_noise, inducing_covariances, projection_vectors
-from reference.villacampa2017.posterior import Gaussians
 
 if TYPE_CHECKING:  # the methods need the matrices that are defined here
     from reference.villacampa2017.methods import Method
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
-
-
-class Prior(NamedTuple):
-    """Hyper-parameters of all classes."""
-
-    variance: Array  # (C,)
-    lengthscales: Array  # (C, d)
-    noise: Array  # (C,)
-    jitter: Array  # (C,)
-    Z: Array  # (C, m, d)
 
 
 class Matrices(NamedTuple):
@@ -41,17 +31,6 @@ class Matrices(NamedTuple):
     def rows(self, batch: NDArray[np.intp]) -> "Matrices":
         """The same of the data of a batch (b,)."""
         return Matrices(self.K_ZZ, *(part[:, batch] for part in self[1:]))
-
-
-class Run(NamedTuple):
-    """Where a loop over all data ended."""
-
-    sites: Any
-    posterior: Gaussians
-    residual: float  # largest undamped change of a factor in its own standardised coordinate, in the last sweep
-    converged: bool
-    n_improper: int
-    iterations: int
 
 
 def prior_matrices(X: Array, prior: Prior) -> Matrices:
@@ -81,7 +60,7 @@ def to_fixed_point(
     K: Matrices,
     tolerance: float,
     max_iterations: int,
-    monitor: Callable[[Any, float, int], None] | None = None,
+    monitor: Callable[[Step], None] | None = None,
 ) -> Run:
     """Sweeps over all data until no factor wants to move: villacampa2017, 2.2.
 
@@ -94,24 +73,14 @@ def to_fixed_point(
                               no distribution
     max_iterations : int      sweeps after which it gives up, as it does if 300 do not halve the residual; `converged`
                               is then False
-    monitor : callable        told sites, residual and improper cavities after every sweep
+    monitor : callable        told the outcome of every sweep
     """
     everything = np.arange(K.upsilon.shape[1])
-    q = method.posterior(sites, K)
-    n_improper, iterations, sweeps = 0, 0, Sweeps(method.damping, tolerance)
-    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
-        step = method.step(sites, q, K, everything)
-        sites = step.sites
-        q = method.posterior(sites, K) if step.posterior is None else step.posterior
-        n_improper += step.n_improper
-        iterations += 1
-        if monitor is not None:
-            monitor(sites, step.residual, step.n_improper)
-        back = sweeps.see(sites, step.residual, step.n_improper)
-        leap = sweeps.propose(sites) if back is None else back
-        if leap is not None:
-            try:
-                sites, q = leap, method.posterior(leap, K)
-            except NotPositiveDefiniteError:
-                sites = sweeps.refuse()
-    return Run(sites, q, sweeps.change, sweeps.converged, n_improper, iterations)
+    return _sweeps.to_fixed_point(
+        lambda at, q: method.step(at, q, K, everything),
+        lambda at: method.posterior(at, K),
+        sites,
+        Sweeps(method.damping, tolerance),
+        max_iterations,
+        monitor,
+    )

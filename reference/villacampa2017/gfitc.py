@@ -13,19 +13,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._classes import Prior, checked_input, class_gradients, fields_to_learn, search
 from reference.common._forms import chosen_form
 from reference.common._learning import FIELDS, Slope
 from reference.common._neighbours import condition
 from reference.common._options import shown
-from reference.common._sweeps import Sweeps
+from reference.common._sweeps import Step, Sweeps, to_fixed_point
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2017.factors import Refined, damped_update
-from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.gfitc_printed import latent_matrices, printed_gfitc_gradients
-from reference.villacampa2017.gfitc_search import checked_input, class_gradients, fields_to_learn, search
-from reference.villacampa2017.methods import Step, Value, standardised_change
+from reference.villacampa2017.methods import Value, standardised_change
 from reference.villacampa2017.posterior import (
     Coefficients,
     Gaussians,
@@ -331,26 +331,19 @@ def _expectation_propagation(
     K_XX = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
     form = gfitc_form(form, K_XX)
     method = (_Printed if form == "printed" else _Projected)(K_XX, y, damping)
-    sites, q = start, method.posterior(start)
     values: list[float] = []
-    n_improper, iterations, sweeps = 0, 0, Sweeps(damping, tolerance)
-    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
-        step = method.step(sites, q)
-        sites = step.sites
-        q = method.posterior(sites) if step.posterior is None else step.posterior
-        iterations += 1
-        n_improper += step.n_improper
-        if trace and (value := method.value(sites).log_evidence) is not None:
+    count, improper = 0, 0
+
+    def monitor(step: Step) -> None:
+        nonlocal count, improper
+        count, improper = count + 1, improper + step.n_improper
+        if trace and (value := method.value(step.sites).log_evidence) is not None:
             values.append(value)
         if callback is not None:
-            callback(State(iterations, step.residual, n_improper))
-        back = sweeps.see(sites, step.residual, step.n_improper)
-        leap = sweeps.propose(sites) if back is None else back
-        if leap is not None:
-            try:
-                sites, q = leap, method.posterior(leap)
-            except NotPositiveDefiniteError:
-                sites = sweeps.refuse()
+            callback(State(count, step.residual, improper))
+
+    run = to_fixed_point(method.step, method.posterior, start, Sweeps(damping, tolerance), max_iterations, monitor)
+    sites, q = run.sites, run.posterior
     log_evidence, log_norm = method.value(sites)
     delta, mu_tilde = site_sums(sites, y)
     open_part = 1.0 + K.cond_var * delta  # a site on f is a wider one on its mean given the inducing values
@@ -362,10 +355,10 @@ def _expectation_propagation(
         log_norm,
         log_evidence,
         np.array(values),
-        sweeps.change,
-        sweeps.converged,
-        n_improper,
-        iterations,
+        run.residual,
+        run.converged,
+        run.n_improper,
+        run.iterations,
         prior,
         form,
     )
@@ -443,11 +436,11 @@ def gfitc_baseline(
 
     if not learned:
         return run(prior, trace)
-    found = search(evidence, prior, learned, shared, steps, learning_tolerance)
-    fit = run(found.prior, False)
+    optimum = search(evidence, prior, learned, shared, steps, learning_tolerance)
+    fit = run(optimum.prior, False)
     return fit._replace(
-        trace=found.trace,
-        residual=found.residual,
-        converged=found.converged and fit.converged,
-        iterations=found.iterations,
+        trace=optimum.trace,
+        residual=optimum.residual,
+        converged=optimum.converged and fit.converged,
+        iterations=optimum.iterations,
     )

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior
 from reference.common._learning import FIELDS
-from reference.villacampa2017.fit import Matrices, Prior
+from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.gradients import Direction, ep_log_evidence_gradient, hyper_directions
 from reference.villacampa2017.model import projection_vectors
 from reference.villacampa2017.posterior import Coefficients, Gaussians
@@ -49,7 +50,7 @@ def fitc_directions(X: Array, prior: Prior, K: Matrices, learn: Sequence[str] = 
     learn : names             the fields
     """
     directions = hyper_directions(X, prior.Z, prior.variance, prior.lengthscales, learn)
-    found = {}
+    results = {}
     for name, along in directions.items():
         by_P = []
         for dK_ZZ, dK_XZ, dk in along:
@@ -57,8 +58,8 @@ def fitc_directions(X: Array, prior: Prior, K: Matrices, learn: Sequence[str] = 
             dQ = crossed + crossed.transpose(0, 2, 1) - K.upsilon @ dK_ZZ @ K.upsilon.transpose(0, 2, 1)
             by_P.append(dQ + np.stack([np.diag(new - np.diag(old)) for new, old in zip(dk, dQ, strict=True)]))
         dP = np.stack(by_P)
-        found[name] = Direction(dP, dP, np.einsum("hkii->hki", dP))
-    return found
+        results[name] = Direction(dP, dP, np.einsum("hkii->hki", dP))
+    return results
 
 
 def printed_gfitc_gradients(

@@ -77,8 +77,8 @@ def prior_term_gradient(matrix: Array, dK: Array) -> Array:
     -------
     (...)                     a number for each ξ
     """
-    found: Array = -0.5 * np.sum(matrix * dK, axis=(-2, -1))
-    return found
+    value: Array = -0.5 * np.sum(matrix * dK, axis=(-2, -1))
+    return value
 
 
 @equation("villacampa2017", "u27-trace-rotation")
@@ -125,8 +125,8 @@ def direct_dlogz_dhyper(
     d_a = [du @ c.mean for du, c in zip(d_upsilon, cavities, strict=True)]
     d_b = [ds + 2.0 * du @ (c.cov @ u) for u, du, ds, c in zip(upsilon, d_upsilon, d_cond_var, cavities, strict=True)]
     b_sum = sum(b)
-    found: Array = beta / np.sqrt(b_sum) * (d_a[0] - d_a[1]) - 0.5 * beta * alpha / b_sum * (d_b[0] + d_b[1])
-    return found
+    value: Array = beta / np.sqrt(b_sum) * (d_a[0] - d_a[1]) - 0.5 * beta * alpha / b_sum * (d_b[0] + d_b[1])
+    return value
 
 
 @equation("villacampa2017", "u18-minibatch-ratio")
@@ -284,26 +284,26 @@ def hyper_directions(
     def still() -> Direction:
         return Direction(np.zeros((C, m, m)), np.zeros((C, n, m)), np.zeros((C, n)))
 
-    found: dict[str, list[Direction]] = {name: [] for name in learn}
+    results: dict[str, list[Direction]] = {name: [] for name in learn}
     for k in range(C):
         kernel = float(variance[k]), lengthscales[k]
-        if "variance" in found:
+        if "variance" in results:
             at = still()
             at.K_ZZ[k] = derivative_variance(Z[k], Z[k], *kernel)
             at.K_XZ[k] = derivative_variance(X, Z[k], *kernel)
             at.k_xx[k] = 1.0
-            found["variance"].append(at)
-        if "noise" in found:
+            results["variance"].append(at)
+        if "noise" in results:
             at = still()
             at.k_xx[k] = 1.0
-            found["noise"].append(at)
-        if "lengthscales" in found:
+            results["noise"].append(at)
+        if "lengthscales" in results:
             by_ZZ, by_XZ = (derivative_lengthscales(A, Z[k], *kernel) for A in (Z[k], X))
             for j in range(d):
                 at = still()
                 at.K_ZZ[k], at.K_XZ[k] = by_ZZ[j], by_XZ[j]
-                found["lengthscales"].append(at)
-        if "Z" in found:
+                results["lengthscales"].append(at)
+        if "Z" in results:
             by_ZZ, by_XZ = (derivative_inputs(A, Z[k], *kernel) for A in (Z[k], X))
             for p in range(m):  # z_pj moves column p of K_XZ, and row and column p of K_ZZ
                 for j in range(d):
@@ -311,8 +311,8 @@ def hyper_directions(
                     at.K_XZ[k][:, p] = by_XZ[j][:, p]
                     at.K_ZZ[k][:, p] = by_ZZ[j][:, p]
                     at.K_ZZ[k][p, :] += by_ZZ[j][:, p]
-                    found["Z"].append(at)
-    return found
+                    results["Z"].append(at)
+    return results
 
 
 @equation("villacampa2017", "u28-adaptive-learning-rate")

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._sweeps import Step
 from reference.villacampa2017.cavity import cavity
 from reference.villacampa2017.datum import (
     DatumSites,
@@ -46,15 +47,6 @@ from reference.villacampa2017.scalar import (
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
-
-
-class Step(NamedTuple):
-    """Factors after one sweep over some data."""
-
-    sites: Any
-    residual: float  # largest undamped change of a factor, standardised
-    n_improper: int
-    posterior: Gaussians | None = None  # q after it, where it was made
 
 
 class Value(NamedTuple):
@@ -109,8 +101,8 @@ def at_labels(projected: Projected, y: Labels) -> Projected:
 
 def marginals(posterior: Gaussians, K: Matrices) -> Projected:
     """(66) and (67) of villacampa2017 at the data of K, under the posterior q, each (n, C)."""
-    seen = projections(posterior, K.upsilon)
-    return Projected(seen.mean, seen.var + K.cond_var.T)
+    projected = projections(posterior, K.upsilon)
+    return Projected(projected.mean, projected.var + K.cond_var.T)
 
 
 class _Running:
@@ -156,10 +148,10 @@ class PairwiseEP:
         for after, target, before in zip(new, refined.coefficients, old, strict=True):
             after[batch] = damped_update(target, before, self.damping)
         change = [target - before for target, before in zip(refined.coefficients, old, strict=True)]
-        seen = projections(posterior, here.upsilon)
+        projected = projections(posterior, here.upsilon)
         residual = max(
-            standardised_change(change[0], change[1], at_labels(seen, y)),
-            standardised_change(change[2], change[3], seen),
+            standardised_change(change[0], change[1], at_labels(projected, y)),
+            standardised_change(change[2], change[3], projected),
         )
         return Step(new, residual, refined.n_improper)
 
@@ -171,16 +163,16 @@ class PairwiseEP:
             for k in range(self.n_classes):
                 if k == label:
                     continue
-                seen, row = running.at(i), self.y[i : i + 1]
+                observed, row = running.at(i), self.y[i : i + 1]
                 old = Coefficients(*(part[i : i + 1].copy() for part in sites))
-                of_label, other = pair_cavities(old, seen, row)
+                of_label, other = pair_cavities(old, observed, row)
                 if not (of_label.left[0, k] > 0.0 and other.left[0, k] > 0.0):
                     n_improper += 1
                     continue
                 target, _ = refined_pairs(of_label, other, row, K.cond_var[:, i : i + 1])
                 change = [float(new[0, k] - was[0, k]) for new, was in zip(target, old, strict=True)]
                 for j, d_c1, d_c2 in ((label, change[0], change[1]), (k, change[2], change[3])):
-                    one = Projected(seen.mean[0, j], seen.var[0, j])
+                    one = Projected(observed.mean[0, j], observed.var[0, j])
                     residual = max(residual, standardised_change(np.array(d_c1), np.array(d_c2), one))
                     running.add(j, i, self.damping * d_c1, self.damping * d_c2)
                 for part, moved in zip(sites, change, strict=True):
@@ -203,14 +195,14 @@ class PairwiseEP:
         self, sites: Coefficients, posterior: Gaussians, K: Matrices, weights: Array, exact: bool
     ) -> list[Pull] | None:
         """(10), or the exact gradient, from sites, posterior and K; weights (n,) of the data's terms."""
-        seen = projections(posterior, K.upsilon)
-        of_label, other = pair_cavities(sites, seen, self.y)
+        projected = projections(posterior, K.upsilon)
+        of_label, other = pair_cavities(sites, projected, self.y)
         if np.any((np.minimum(of_label.left, other.left) <= 0.0) & ~own_columns(self.y, self.n_classes)):
             return None
         _, tilted = refined_pairs(of_label, other, self.y, K.cond_var)
         rule = total_weights if exact else held_cavity_weights
-        label_part = rule(tilted.slope, tilted.curvature, at_labels(seen, self.y), sites.c1_label, sites.c2_label)
-        other_part = rule(-tilted.slope, tilted.curvature, seen, sites.c1_other, sites.c2_other)
+        label_part = rule(tilted.slope, tilted.curvature, at_labels(projected, self.y), sites.c1_label, sites.c2_label)
+        other_part = rule(-tilted.slope, tilted.curvature, projected, sites.c1_other, sites.c2_other)
         by_class = Weights(*(weights * per_class(a, b, self.y) for a, b in zip(label_part, other_part, strict=True)))
         delta = per_class(sites.c1_label, sites.c1_other, self.y)
         mu_tilde = per_class(sites.c2_label, sites.c2_other, self.y)
@@ -220,12 +212,12 @@ class PairwiseEP:
 def _factorised_pulls(
     weights: Weights, delta: Array, mu_tilde: Array, posterior: Gaussians, K: Matrices, exact: bool
 ) -> list[Pull]:
-    found = []
+    results = []
     for k, K_ZZ in enumerate(K.K_ZZ):
         own = Weights(*(part[k] for part in weights))
         law = posterior.mean[k], posterior.cov[k], K.upsilon[k], K_ZZ
-        found.append(total_pull(own, delta[k], mu_tilde[k], *law) if exact else held_pull(own, *law))
-    return found
+        results.append(total_pull(own, delta[k], mu_tilde[k], *law) if exact else held_pull(own, *law))
+    return results
 
 
 class DatumEP:
@@ -299,6 +291,6 @@ class DatumEP:
         if tilted is None:
             return None
         rule = total_weights if exact else held_cavity_weights
-        found = rule(tilted.slope, tilted.curvature, projections(posterior, K.upsilon), *sites)
-        by_class = Weights(*(weights * part.T for part in found))
+        result = rule(tilted.slope, tilted.curvature, projections(posterior, K.upsilon), *sites)
+        by_class = Weights(*(weights * part.T for part in result))
         return _factorised_pulls(by_class, sites.site_precision.T, sites.site_shift.T, posterior, K, exact)

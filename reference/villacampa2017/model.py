@@ -89,13 +89,16 @@ def ard_gaussian_kernel(X1: Array, X2: Array | None, amplitude: float, lengthsca
 def gp_prior(X: Array, variance: Array, lengthscales: Array) -> Array:
     """Covariances (C, n, n) of f^k ~ GP(0, c(·, ·; ξ^k)) at X, independent over classes: section 2.1 of villacampa2017.
 
+        c(x, x'; ξ^k) = variance_k exp{-½ Σ_j (x_j - x'_j)²/lengthscales_kj²}
+
     Parameters
     ----------
     X : (n, d)                inputs
     variance : (C,)           of each class
     lengthscales : (C, d)     of each class
     """
-    return np.stack([squared_exponential(X, X, v, ell) for v, ell in zip(variance, lengthscales, strict=True)])
+    apart = (X[:, None, :] - X[None, :, :])[None] / lengthscales[:, None, None, :]  # (C, n, n, d)
+    return variance[:, None, None] * np.exp(-0.5 * np.sum(apart**2, axis=3))
 
 
 @equation("villacampa2017", "u4-inducing-points")

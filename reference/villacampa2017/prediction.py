@@ -5,10 +5,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common import _check
+from reference.common._classes import Prior
 from reference.common._largest import log_largest
 from reference.common.errors import factorise
+from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
-from reference.villacampa2017.model import REMEDY
+from reference.villacampa2017.model import REMEDY, add_latent_noise, inducing_covariances
 from reference.villacampa2017.posterior import Gaussians
 
 Array = NDArray[np.float64]
@@ -26,6 +29,15 @@ class Prediction(NamedTuple):
 
     probability: Array  # (t, C), rows sum to one
     probability_mass: Array  # (t,) sums before normalising
+
+
+class BaselinePrediction(NamedTuple):
+    """At new inputs."""
+
+    latent_mean: Array  # (t, C)
+    latent_var: Array  # (t, C)  noise included
+    probability: Array  # (t, C)  rows sum to one
+    probability_mass: Array  # (t,)  their sums before
 
 
 @equation("villacampa2017", "66")
@@ -121,3 +133,34 @@ def predictive_distribution(posterior: Gaussians, k_tt: Array, K_TZ: Array, K_ZZ
     raw = predictive_class_probability(*predictive_latent_distribution(posterior, k_tt, K_TZ, K_ZZ))
     mass = np.sum(raw, axis=1)
     return Prediction(raw / mass[:, None], mass)
+
+
+def predict(posterior: Gaussians, X_test: Array, prior: Prior, epsilon: float = 0.0) -> BaselinePrediction:
+    """Latent values by (65) to (67) and labels by (11) of villacampa2017 at new inputs, normalised.
+
+    With labelling errors labels are (68), of which each sum keeps 1 - ε.
+
+    Parameters
+    ----------
+    posterior : Gaussians     q of the inducing values
+    X_test : (t, d)           new inputs, perhaps none
+    prior : Prior             hyper-parameters of all classes, as learned
+    epsilon : float           probability of a label drawn at random: each sum gets its share of it, as in (13)
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if one of K_ZZ is singular
+    """
+    X_test = _check.points(X_test, "X_test", prior.Z.shape[2], allow_empty=True)
+    K_ZZ = inducing_covariances(prior.Z, prior.variance, prior.lengthscales, prior.jitter)
+    K_TZ = np.stack(
+        [squared_exponential(X_test, prior.Z[k], prior.variance[k], prior.lengthscales[k]) for k in range(len(K_ZZ))]
+    )
+    k_tt = add_latent_noise(np.repeat(prior.variance[:, None], len(X_test), axis=1), prior.noise)
+    latents = predictive_latent_distribution(posterior, k_tt, K_TZ, K_ZZ)  # (65) to (67)
+    if epsilon == 0.0:
+        prediction = predictive_distribution(posterior, k_tt, K_TZ, K_ZZ)  # (11)
+        return BaselinePrediction(latents.mean, latents.var, prediction.probability, prediction.probability_mass)
+    raw = (1.0 - epsilon) * predictive_class_probability(*latents) + epsilon / len(K_ZZ)
+    mass = np.sum(raw, axis=1)
+    return BaselinePrediction(latents.mean, latents.var, raw / mass[:, None], mass)

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior
 from reference.common._forms import chosen_form
 from reference.common._options import shown
+from reference.common._sweeps import Step
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.evidence import ep_log_evidence, factor_log_scale
@@ -24,7 +26,7 @@ from reference.villacampa2017.factors import (
     parallel_ep_sweep,
     posterior_of,
 )
-from reference.villacampa2017.fit import Matrices, Prior
+from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.gradients import (
     Direction,
     Laws,
@@ -33,7 +35,7 @@ from reference.villacampa2017.gradients import (
     laws_of,
     minibatch_log_evidence_gradient,
 )
-from reference.villacampa2017.methods import PairwiseEP, Step, Value
+from reference.villacampa2017.methods import PairwiseEP, Value
 from reference.villacampa2017.model import REMEDY, fitc_conditional, projection_vectors
 from reference.villacampa2017.posterior import (
     Coefficients,
@@ -135,12 +137,12 @@ class PrintedEP(_PrintedLatents, PairwiseEP):
                     n_improper += 1
                     continue
                 pair = [y_i, k]
-                found = matched_factor(                                                            # (33) to (53)
+                result = matched_factor(                                                            # (33) to (53)
                     cavities, upsilon[pair, i], K.k_xx[pair, i], K.K_XZ[pair, i], K.K_ZZ[pair])
                 mismatch = max(mismatch, *(
                     moment_mismatch(q.mean[j], q.cov[j], tilted, upsilon[j, i])
-                    for j, tilted in zip(pair, found.tilted, strict=True)))
-                for part, after in zip(new, found.coefficients, strict=True):
+                    for j, tilted in zip(pair, result.tilted, strict=True)))
+                for part, after in zip(new, result.coefficients, strict=True):
                     part[i, k] = damped_update(np.array(after), part[i, k], self.damping)          # appendix E
                 q = posterior_of(new, self.y, upsilon, K.K_ZZ)                                     # (25) to (27)
         return Step(new, mismatch, n_improper, q)
@@ -197,11 +199,11 @@ class PrintedSEP(_PrintedLatents, TiedEP):
                 if k == y_i:
                     continue
                 pair = [y_i, k]
-                found = matched_factor(                                                            # (33) to (53)
+                result = matched_factor(                                                            # (33) to (53)
                     (without[y_i], without[k]), upsilon[pair, i], K.k_xx[pair, i], K.K_XZ[pair, i], K.K_ZZ[pair])
-                for part, after in zip(new, found.coefficients, strict=True):
+                for part, after in zip(new, result.coefficients, strict=True):
                     part[i, k] = after
-                log_norm[i, k] = found.log_norm
+                log_norm[i, k] = result.log_norm
         return new, log_norm
         # fmt: on
 
@@ -251,7 +253,7 @@ def printed_gradients(
         raise
     except ValueError:
         return None
-    y, found = method.y, {}
+    y, results = method.y, {}
     directions = hyper_directions(X, prior.Z, prior.variance, prior.lengthscales, learn)
     for name, along in directions.items():
         xi = Direction(*(np.stack(parts) for parts in zip(*along, strict=True)))                   # every ξ of a field
@@ -259,6 +261,6 @@ def printed_gradients(
             slopes = ep_log_evidence_gradient(laws, y, K.K_ZZ, xi)                                 # (10), (62)
         else:
             slopes = minibatch_log_evidence_gradient(laws, y, K.K_ZZ, xi, batch)                   # (12)
-        found[name] = slopes.reshape(getattr(prior, name).shape)
-    return found
+        results[name] = slopes.reshape(getattr(prior, name).shape)
+    return results
     # fmt: on

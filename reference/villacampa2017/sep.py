@@ -94,9 +94,9 @@ def sep_cavity(posterior: Sequence[Natural], sites: Sequence[Natural], counts: A
     ------
     NotPositiveDefiniteError  if what remains is no distribution
     """
-    found = []
+    results = []
     for q, tied, n in zip(posterior, sites, counts, strict=True):
         left = Natural(q.precision - tied.precision / n, q.shift - tied.shift / n)
         factorise(left.precision, "cavity precision", "lower damping")
-        found.append(left)
-    return found
+        results.append(left)
+    return results

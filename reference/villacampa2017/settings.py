@@ -1,21 +1,19 @@
 """What a run is asked for: options that EP and SEP share, their defaults, and mini-batches."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._classes import Prior, fields_to_learn
 from reference.common._options import shown
-from reference.villacampa2017.fit import Prior
-from reference.villacampa2017.gfitc_search import fields_to_learn
 
 Batch = NDArray[np.intp]
 
 SCHEMES = ("outer", "inner-approximate", "inner-exact")
 RULES = ("10", "exact")
-STEPS = 250  # updates of the hyper-parameters in Figure 1
 
 
 class Seen(NamedTuple):
@@ -51,48 +49,6 @@ def check_choice(value: Any, names: Sequence[str], name: str) -> None:
     """Refuse a value that is none of names, calling it by its name."""
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(names)}")
-
-
-def planned_batches(
-    n: int, batches: Sequence[Any] | None, batch_size: int | None, n_steps: int | None, seed: int
-) -> tuple[Iterator[Batch], int] | None:
-    """Mini-batches of villacampa2017 and their number, each index once and ascending; None for all data at a time.
-
-    Parameters
-    ----------
-    n : int                   number of data
-    batches : index lists     one a step
-    batch_size : int          or: so many indices drawn for each step
-    n_steps : int             steps, at most as many as lists are given; default: all of them, or 250
-    seed : int                of the draws
-
-    Raises
-    ------
-    ValueError                for bad lists or numbers
-    """
-    if batches is None and batch_size is None:
-        return None
-    if batches is None:
-        size = min(_check.count(batch_size, "batch_size"), n)
-        steps = STEPS if n_steps is None else _check.count(n_steps, "n_steps")
-        rng = np.random.default_rng(seed)
-        return (np.unique(rng.choice(n, size, replace=False)).astype(np.intp) for _ in range(steps)), steps
-    if batch_size is not None:
-        raise ValueError(f"batch_size: found {shown(batch_size)} with batches, expected one of the two")
-    found = []
-    for place, batch in enumerate(batches):
-        rows = np.asarray(batch)
-        if rows.ndim != 1 or len(rows) == 0 or rows.dtype.kind not in "iu":
-            raise ValueError(f"batches[{place}]: found shape {rows.shape}, expected a list of at least one index")
-        if np.min(rows) < 0 or np.max(rows) >= n:
-            raise ValueError(f"batches[{place}]: found {np.min(rows)} to {np.max(rows)}, expected 0 to {n - 1}")
-        found.append(np.unique(rows).astype(np.intp))
-    if not found:
-        raise ValueError("batches: found an empty list, expected at least one mini-batch")
-    steps = len(found) if n_steps is None else _check.count(n_steps, "n_steps")
-    if steps > len(found):
-        raise ValueError(f"n_steps: found {steps}, expected at most {len(found)}, the number of batches")
-    return iter(found[:steps]), steps
 
 
 def check_options(options: Options, prior: Prior, tied: bool) -> Options:

@@ -3,13 +3,14 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._sweeps import Step
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.derivatives import Pull, Weights, tied_pull
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, gaussian_log_normaliser
 from reference.villacampa2017.fit import Matrices
-from reference.villacampa2017.methods import Step, Value, at_labels, marginals
+from reference.villacampa2017.methods import Value, at_labels, marginals
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural, natural_parameter_sum, per_class
 from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections, refined_pairs
@@ -35,9 +36,9 @@ def sep_refine_factors(cavities: Gaussians, y: Labels, upsilon: Array, cond_var:
     upsilon : (C, n, m)       υ_i^k
     cond_var : (C, n)         s_i^k
     """
-    seen = projections(cavities, upsilon)
-    of_label = at_labels(seen, y)
-    other = Cavities(*seen, np.ones_like(seen.mean))
+    projected = projections(cavities, upsilon)
+    of_label = at_labels(projected, y)
+    other = Cavities(*projected, np.ones_like(projected.mean))
     return refined_pairs(Cavities(*of_label, np.ones_like(of_label.mean)), other, y, cond_var)
 
 

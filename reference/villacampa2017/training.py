@@ -7,33 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._batches import ascending_batches
+from reference.common._classes import Prior, checked_input, class_gradients, every_row, first_row, row_gradients, search
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
 from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
+from reference.common._sweeps import Step
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2017.derivatives import kernel_slope
-from reference.villacampa2017.fit import Matrices, Prior, prior_matrices, to_fixed_point
-from reference.villacampa2017.gfitc_search import (
-    checked_input,
-    class_gradients,
-    every_row,
-    first_row,
-    row_gradients,
-    search,
-)
+from reference.villacampa2017.fit import Matrices, prior_matrices, to_fixed_point
 from reference.villacampa2017.gradients import AdamState, adam_step, adaptive_learning_rate, minibatch_scale
 from reference.villacampa2017.methods import DatumEP, Method, PairwiseEP
 from reference.villacampa2017.posterior import Gaussians
 from reference.villacampa2017.printed import PrintedEP, PrintedSEP, ep_form, printed_gradients, sep_form
 from reference.villacampa2017.settings import (
     SCHEMES,
-    STEPS,
     Options,
     Seen,
     check_choice,
     check_options,
-    planned_batches,
 )
 from reference.villacampa2017.tied import TiedEP
 
@@ -169,11 +162,13 @@ def _after_hyper_step(
     method: Method, X: Array, state: State, batch: Batch | None, exact: bool, learn: Sequence[str], shared: bool
 ) -> State:
     """One step of the hyper-parameters with the factors' numbers held; everything of the prior made anew, and q."""
-    found = log_evidence_gradients(method, state.sites, state.posterior, X, state.prior, state.K, batch, exact, learn)
-    if found is None:  # no gradient where a cavity is no distribution: the hyper-parameters wait
+    gradients = log_evidence_gradients(
+        method, state.sites, state.posterior, X, state.prior, state.K, batch, exact, learn
+    )
+    if gradients is None:  # no gradient where a cavity is no distribution: the hyper-parameters wait
         return state
     row: Any = first_row(state.prior, shared)
-    slope = log_slopes(row, learn, row_gradients(found, shared))
+    slope = log_slopes(row, learn, row_gradients(gradients, shared))
     where, ascent = _ascended(coordinates(row, learn), slope, state.ascent)
     prior = every_row(cast(Prior, moved(row, learn, where)), state.prior)
     K = prior_matrices(X, prior)
@@ -201,18 +196,14 @@ def minibatch_training_step(
     NotPositiveDefiniteError  if the step leads where K_ZZ is singular
     ValueError                if it leads out of the range of numbers
     """
-    state = _after_factors(method, state, batch)
-    return _after_hyper_step(method, X, state, batch, exact, learn, shared) if len(learn) else state
-
-
-def _after_factors(method: Method, state: State, batch: Batch) -> State:
     step = method.step(state.sites, state.posterior, state.K, batch)
-    return state._replace(
+    state = state._replace(
         sites=step.sites,
         posterior=method.posterior(step.sites, state.K) if step.posterior is None else step.posterior,
         residual=step.residual,
         n_improper=state.n_improper + step.n_improper,
     )
+    return _after_hyper_step(method, X, state, batch, exact, learn, shared) if len(learn) else state
 
 
 def fit(method: Method, X: Array, prior: Prior, shared: bool, options: Options) -> Fit:
@@ -229,29 +220,26 @@ def fit(method: Method, X: Array, prior: Prior, shared: bool, options: Options) 
     trace: list[float] = []
     count, improper = 0, 0
 
-    def monitor(sites: Any, K: Matrices, residual: float, n_improper: int) -> None:
+    def monitor(step: Step, K: Matrices) -> None:
         nonlocal count, improper
-        count, improper = count + 1, improper + n_improper
+        count, improper = count + 1, improper + step.n_improper
         if options.trace:
-            value = method.value(sites, method.posterior(sites, K), K).log_evidence
+            value = method.value(step.sites, method.posterior(step.sites, K), K).log_evidence
             if value is not None:
                 trace.append(value)
         if options.callback is not None:
-            options.callback(Seen(count, residual, improper))
+            options.callback(Seen(count, step.residual, improper))
 
-    plan = planned_batches(len(X), options.batches, options.batch_size, options.n_steps, options.seed)
+    plan = ascending_batches(len(X), options.batches, options.batch_size, options.n_steps, options.seed)
+    in_parts = options.batches is not None or options.batch_size is not None
     K = prior_matrices(X, prior)
     sites = method.start(K)
     if len(options.learn) and options.optimizer == "lbfgs":
         return _by_search(method, X, prior, shared, options)
-    if plan is None and not len(options.learn):
-        run = to_fixed_point(
-            method, sites, K, options.tolerance, options.max_iterations, lambda s, r, w: monitor(s, K, r, w)
-        )
+    if not in_parts and not len(options.learn):
+        run = to_fixed_point(method, sites, K, options.tolerance, options.max_iterations, lambda step: monitor(step, K))
         end = run.residual, run.converged, run.n_improper, run.iterations
         return _fit(method, X, run.sites, run.posterior, prior, K, np.array(trace), end, options)
-    everything = np.arange(len(X), dtype=np.intp)
-    steps = (STEPS if options.n_steps is None else options.n_steps) if plan is None else plan[1]
     size = len(coordinates(cast(Any, first_row(prior, shared)), options.learn))
     rate = cast(float, options.rate)
     ascent = Ascent(
@@ -262,21 +250,20 @@ def fit(method: Method, X: Array, prior: Prior, shared: bool, options: Options) 
         AdamState(np.zeros(size), np.zeros(size), 0),
     )
     state = State(sites, prior, K, method.posterior(sites, K), ascent, np.inf, 0)
-    for move in training_schedule(cast(str, options.scheme), steps):
-        rows = everything if plan is None else next(plan[0])
+    for move, rows in zip(training_schedule(cast(str, options.scheme), len(plan)), plan, strict=True):
         if move.until_converged:
             run = to_fixed_point(method, state.sites, state.K, options.tolerance, options.max_iterations)
             n_improper = state.n_improper + run.n_improper
             state = state._replace(
                 sites=run.sites, posterior=run.posterior, residual=run.residual, n_improper=n_improper
             )
-            monitor(state.sites, state.K, state.residual, run.n_improper)
+            monitor(Step(state.sites, state.residual, run.n_improper), state.K)
             state = _after_hyper_step(method, X, state, None, move.exact, options.learn, shared)
             continue
         old = state
         state = minibatch_training_step(method, X, state, rows, move.exact, options.learn, shared)
-        monitor(state.sites, old.K, state.residual, state.n_improper - old.n_improper)
-    end = state.residual, False, state.n_improper, steps
+        monitor(Step(state.sites, state.residual, state.n_improper - old.n_improper), old.K)
+    end = state.residual, False, state.n_improper, len(plan)
     return _fit(method, X, state.sites, state.posterior, state.prior, state.K, np.array(trace), end, options)
 
 
@@ -292,18 +279,18 @@ def _by_search(method: Method, X: Array, prior: Prior, shared: bool, options: Op
         run = to_fixed_point(method, start, K, options.tolerance, options.max_iterations)
         sites, n_improper = run.sites, n_improper + run.n_improper
         value = method.value(run.sites, run.posterior, K).log_evidence
-        found = log_evidence_gradients(method, run.sites, run.posterior, X, there, K, learn=options.learn)
-        if value is None or found is None:
+        gradients = log_evidence_gradients(method, run.sites, run.posterior, X, there, K, learn=options.learn)
+        if value is None or gradients is None:
             raise ValueError("damping: found cavities that are no distributions, expected a smaller one to avoid them")
-        return value, found
+        return value, gradients
 
     steps = 200 if options.n_steps is None else options.n_steps
-    found = search(evidence, prior, options.learn, shared, steps, options.learn_tolerance)
-    K = prior_matrices(X, found.prior)
+    gradients = search(evidence, prior, options.learn, shared, steps, options.learn_tolerance)
+    K = prior_matrices(X, gradients.prior)
     run = to_fixed_point(method, sites, K, options.tolerance, options.max_iterations)
-    end = found.residual, found.converged and run.converged, n_improper + run.n_improper, found.iterations
-    trace = found.trace if options.trace else np.zeros(0)
-    return _fit(method, X, run.sites, run.posterior, found.prior, K, trace, end, options)
+    end = gradients.residual, gradients.converged and run.converged, n_improper + run.n_improper, gradients.iterations
+    trace = gradients.trace if options.trace else np.zeros(0)
+    return _fit(method, X, run.sites, run.posterior, gradients.prior, K, trace, end, options)
 
 
 def _fit(
@@ -411,8 +398,8 @@ def fit_ep(
     checked = check_options(Options() if options is None else options, prior, tied=False)
     form = ep_form(checked.form, factors, len(X), len(prior.Z))
     kind = PrintedEP if form == "printed" else PairwiseEP if factors == "pairwise" else DatumEP
-    found = fit(kind(y, len(prior.Z), _damping(damping), schedule), X, prior, shared, checked)
-    return found._replace(form=form)
+    posterior = fit(kind(y, len(prior.Z), _damping(damping), schedule), X, prior, shared, checked)
+    return posterior._replace(form=form)
 
 
 @checked_options("sep")

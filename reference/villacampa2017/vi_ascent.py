@@ -6,9 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common.algebra import least_squares
+from reference.common._classes import Prior
+from reference.common._mixing import Mixing
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
-from reference.villacampa2017.fit import Matrices, Prior, prior_matrices
+from reference.villacampa2017.fit import Matrices, prior_matrices
 from reference.villacampa2017.posterior import Gaussians, Natural
 from reference.villacampa2017.vi import kl_to_prior, variational_elbo, vi_latent_marginal
 from reference.villacampa2017.vi_gradients import Expected, expected_terms, latent_moments, natural_target
@@ -137,44 +138,21 @@ def result(data: Data, K: Matrices, prior: Prior, posterior: Gaussians) -> VIFit
     expected = data.expected(posterior, K)
     elbo = data.bound(posterior, K, expected)
     moments = data.marginals(posterior, K)
-    found = VIFit(posterior, *moments, expected.probability, elbo, np.zeros(0), np.inf, False, 0, prior)
-    return found._replace(form=data.form)
+    outcome = VIFit(posterior, *moments, expected.probability, elbo, np.zeros(0), np.inf, False, 0, prior)
+    return outcome._replace(form=data.form)
 
 
-class _Memory:
-    """Anderson's extrapolation of η: the combination of the last moves that makes the next one smallest.
+def _lengths(theta: Sequence[Natural], q: Gaussians) -> Callable[[Array], Array]:
+    """Changes of η in the metric of q: with S = LLᵀ a change (dT, dt) is Lᵀ dT L/√2 and Lᵀ(dt - dT m)."""
+    roots = [cholesky(S, "inducing_cov", "lower rate") for S in q.cov]
 
-    Lengths are in the metric of the present q: with S = LLᵀ a change (dT, dt) is Lᵀ dT L/√2 and Lᵀ(dt - dT m).
-    """
+    def white(change: Array) -> Array:
+        parts = []
+        for L, m, part in zip(roots, q.mean, _unflat(change, theta), strict=True):
+            parts += [(L.T @ part.precision @ L).ravel() / np.sqrt(2.0), L.T @ (part.shift - part.precision @ m)]
+        return np.concatenate(parts)
 
-    def __init__(self) -> None:
-        self.past: list[tuple[Array, Array]] = []  # η and target - η
-
-    def forget(self) -> None:
-        """Start again: what was seen is no guide."""
-        self.past.clear()
-
-    def propose(
-        self, theta: Sequence[Natural], target: Sequence[Natural], q: Gaussians, rate: float
-    ) -> list[Natural] | None:
-        """Where the extrapolation leads; None while there is nothing to extrapolate from."""
-        here = _flat(theta)
-        self.past.append((here, _flat(target) - here))
-        del self.past[: -_DEPTH - 1]
-        if len(self.past) < 2:
-            return None
-        where, moves = (np.array(part) for part in zip(*self.past, strict=True))
-        d_where, d_moves = np.diff(where, axis=0), np.diff(moves, axis=0)
-        roots = [cholesky(S, "inducing_cov", "lower rate") for S in q.cov]
-
-        def white(change: Array) -> Array:
-            parts = []
-            for L, m, part in zip(roots, q.mean, _unflat(change, theta), strict=True):
-                parts += [(L.T @ part.precision @ L).ravel() / np.sqrt(2.0), L.T @ (part.shift - part.precision @ m)]
-            return np.concatenate(parts)
-
-        weights = least_squares(np.array([white(d) for d in d_moves]).T, white(moves[-1]), 1e-8, "differences of moves")
-        return _unflat(where[-1] + rate * moves[-1] - weights @ (d_where + rate * d_moves), theta)
+    return white
 
 
 def _flat(theta: Sequence[Natural]) -> Array:
@@ -217,7 +195,7 @@ def ascend(
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ) if start is None else start
     theta, expected = naturals_of(q), data.expected(q, K)
     elbo = data.bound(q, K, expected)
-    memory = _Memory()
+    mixing = Mixing(_DEPTH + 1, 1e-8)
     values: list[float] = []
     rate, ceiling, length, residual = 1.0, 1.0, np.inf, np.inf
     iterations, converged, extrapolated = 0, False, False
@@ -238,22 +216,25 @@ def ascend(
         before = length
         residual, length = step_size(theta, target, q)
         if residual < _NEAR and length > before:
-            memory.forget()
+            mixing.forget()
             if not extrapolated:
                 ceiling = max(0.5 * ceiling, _LEAST_CEILING)
         rate = min(rate, ceiling)
-        found, tried = None, None
+        outcome, tried = None, None
         if residual < _SMOOTH:
-            tried = memory.propose(theta, target, q, rate)
-            found = None if tried is None else arrive(tried)
-        extrapolated = found is not None
-        while found is None and rate >= SMALLEST_RATE:
+            here = _flat(theta)
+            mixing.learn(here, _flat(target) - here)
+            mixed = mixing.propose(rate, _lengths(theta, q))
+            tried = None if mixed is None else _unflat(mixed, theta)
+            outcome = None if tried is None else arrive(tried)
+        extrapolated = outcome is not None
+        while outcome is None and rate >= SMALLEST_RATE:
             tried = natural_step(theta, target, rate)
-            found = arrive(tried)
-            rate *= 1.0 if found is not None else 0.5
-        if found is None or tried is None:
+            outcome = arrive(tried)
+            rate *= 1.0 if outcome is not None else 0.5
+        if outcome is None or tried is None:
             break  # no step along the gradient leads up
-        theta, (q, expected, elbo) = tried, found
+        theta, (q, expected, elbo) = tried, outcome
         iterations += 1
         converged = residual <= tolerance
         if trace:

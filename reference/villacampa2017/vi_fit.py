@@ -1,31 +1,22 @@
 """Section 3, baseline VI: the bound (15) maximised over q, hyper-parameters and inducing inputs, by (mini-)batches."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._batches import ascending_batches
+from reference.common._classes import Prior, checked_input, every_row, fields_to_learn, first_row, row_gradients, search
 from reference.common._forms import chosen_form
 from reference.common._learning import FIELDS, coordinates, log_slopes, moved
 from reference.common._neighbours import Answer, moment_answers, pushed, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common.ledger import equation
 from reference.common.options import checked_options
-from reference.villacampa2017.fit import Prior
-from reference.villacampa2017.gfitc_search import (
-    checked_input,
-    every_row,
-    fields_to_learn,
-    first_row,
-    row_gradients,
-    search,
-)
 from reference.villacampa2017.gradients import AdamState, adam_step
 from reference.villacampa2017.posterior import Gaussians
-from reference.villacampa2017.training import planned_batches
 from reference.villacampa2017.vi_ascent import (
     Data,
     VIFit,
@@ -43,7 +34,6 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
 
-_STEPS = 250
 # (16) and (17) take 0.1 ms a datum and class, and an ascent with its gradients some 70 of them
 MARGINAL = 0.007
 _AGAIN = 200  # steps of an ascent that starts beside the maximum
@@ -52,7 +42,7 @@ _AGAIN = 200  # steps of an ascent that starts beside the maximum
 def _stochastic(
     data: Data,
     prior: Prior,
-    plan: Iterator[Batch],
+    plan: Sequence[Batch],
     rate: float,
     learn: tuple[str, ...],
     shared: bool,
@@ -104,20 +94,20 @@ def _certain(data: Data, fit: VIFit, tolerance: float) -> VIFit:
     sd = np.sqrt(np.max(prior.variance + prior.noise))
 
     def answers(there: Prior) -> dict[str, Answer]:
-        found = fit
+        value = fit
         if there is not prior:
-            found = ascend(data, there, Gaussians(*pushed(*fit.posterior)), tolerance, _AGAIN, False, None)
-            if not found.converged:
-                raise ValueError(f"residual: found {found.residual:.1e} again, expected at most {tolerance:.1e}")
-        answer = {"elbo": Answer(found.elbo, 1.0)} | moment_answers(
+            value = ascend(data, there, Gaussians(*pushed(*fit.posterior)), tolerance, _AGAIN, False, None)
+            if not value.converged:
+                raise ValueError(f"residual: found {value.residual:.1e} again, expected at most {tolerance:.1e}")
+        answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
             sd,
-            inducing_mean=found.posterior.mean,
-            inducing_cov=found.posterior.cov,
-            latent_mean=found.latent_mean,
-            latent_cov=found.latent_var,
-            probability=found.probability,
+            inducing_mean=value.posterior.mean,
+            inducing_cov=value.posterior.cov,
+            latent_mean=value.latent_mean,
+            latent_cov=value.latent_var,
+            probability=value.probability,
         )
-        slopes = vi_gradients(*data[:2], there, found.posterior, data.epsilon, None, FIELDS)
+        slopes = vi_gradients(*data[:2], there, value.posterior, data.epsilon, None, FIELDS)
         return answer | slope_answers(slopes, prior, fit.elbo)
 
     reason = rounding_doubt(answers, prior, list(data.matrices(prior).K_ZZ), beside=True, tolerance=tolerance)
@@ -201,13 +191,7 @@ def vi_baseline(
         raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected mini-batches or fields to learn")
     data = Data(X, y, float(epsilon), chosen_form(form, seconds=MARGINAL * len(X) * len(prior.Z)))
     if in_parts or (learned and (optimizer == "adam" or (optimizer is None and n_steps is not None))):
-        planned = planned_batches(len(X), batches, batch_size, n_steps, seed)
-        if planned is None:  # all data in each step
-            plan: Iterator[Batch] = repeat(
-                np.arange(len(X)), _STEPS if n_steps is None else _check.count(n_steps, "n_steps")
-            )
-        else:
-            plan = planned[0]
+        plan = ascending_batches(len(X), batches, batch_size, n_steps, seed)
         return _stochastic(data, prior, plan, rate, learned, shared, learning_rate, trace, callback)
     ascent = tolerance, max_iterations
     if not learned:
@@ -224,11 +208,11 @@ def vi_baseline(
         return fit.elbo, vi_gradients(X, y, there, fit.posterior, data.epsilon, None, learned)
 
     steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
-    found = search(evidence, prior, learned, shared, steps, learning_tolerance)
-    fit = _certain(data, fit_at(found.prior), tolerance)
+    optimum = search(evidence, prior, learned, shared, steps, learning_tolerance)
+    fit = _certain(data, fit_at(optimum.prior), tolerance)
     return fit._replace(
-        trace=found.trace,
-        residual=found.residual,
-        converged=found.converged and fit.converged,
-        iterations=found.iterations,
+        trace=optimum.trace,
+        residual=optimum.residual,
+        converged=optimum.converged and fit.converged,
+        iterations=optimum.iterations,
     )

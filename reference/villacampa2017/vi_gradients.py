@@ -6,11 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior, class_gradients
 from reference.common._largest import largest
 from reference.common._learning import FIELDS, Slope
 from reference.common.errors import factorise
-from reference.villacampa2017.fit import Matrices, Prior, prior_matrices
-from reference.villacampa2017.gfitc_search import class_gradients
+from reference.villacampa2017.fit import Matrices, prior_matrices
 from reference.villacampa2017.gradients import prior_term_gradient, prior_term_matrix
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.posterior import Gaussians, Natural
@@ -40,9 +40,9 @@ def label_probability(latent_mean: Array, latent_var: Array, y: Labels) -> Label
     latent_var : (n, C)       ŝ
     y : (n,)                  labels, 0..C-1
     """
-    found = largest(latent_mean, latent_var, y)
-    value = np.exp(found.log_p)
-    return LabelProbability(value, value[:, None] * found.first, 0.5 * value[:, None] * found.second)
+    result = largest(latent_mean, latent_var, y)
+    value = np.exp(result.log_p)
+    return LabelProbability(value, value[:, None] * result.first, 0.5 * value[:, None] * result.second)
 
 
 def latent_moments(posterior: Gaussians, upsilon: Array, cond_var: Array) -> tuple[Array, Array]:
@@ -54,8 +54,8 @@ def latent_moments(posterior: Gaussians, upsilon: Array, cond_var: Array) -> tup
     upsilon : (C, n, m)       υ_i^k
     cond_var : (C, n)         s_i^k
     """
-    seen = projections(posterior, upsilon)
-    return seen.mean, cond_var.T + seen.var
+    projected = projections(posterior, upsilon)
+    return projected.mean, cond_var.T + projected.var
 
 
 class Expected(NamedTuple):
@@ -80,11 +80,11 @@ def expected_terms(posterior: Gaussians, K: Matrices, y: Labels, epsilon: float,
     """
     C = len(K.K_ZZ)
     scale = len(y) / len(rows)
-    found = label_probability(*latent_moments(posterior, K.upsilon[:, rows], K.cond_var[:, rows]), y[rows])
+    result = label_probability(*latent_moments(posterior, K.upsilon[:, rows], K.cond_var[:, rows]), y[rows])
     low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     gap = scale * (high - low)
-    value = scale * float(np.sum(low + (high - low) * found.value))
-    return Expected(value, gap * found.by_mean, gap * found.by_var, found.value)
+    value = scale * float(np.sum(low + (high - low) * result.value))
+    return Expected(value, gap * result.by_mean, gap * result.by_var, result.value)
 
 
 def natural_target(posterior: Gaussians, K: Matrices, expected: Expected, rows: Batch) -> list[Natural]:
@@ -100,13 +100,15 @@ def natural_target(posterior: Gaussians, K: Matrices, expected: Expected, rows: 
     expected : Expected       data term at q, of the rows
     rows : (b,)               indices
     """
-    found = []
+    results = []
     for k in range(len(K.K_ZZ)):
         upsilon, by_var = K.upsilon[k, rows], expected.by_var[:, k]
         precision = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse - 2.0 * (upsilon.T * by_var) @ upsilon
         p = upsilon @ posterior.mean[k]
-        found.append(Natural(0.5 * (precision + precision.T), upsilon.T @ (expected.by_mean[:, k] - 2.0 * by_var * p)))
-    return found
+        results.append(
+            Natural(0.5 * (precision + precision.T), upsilon.T @ (expected.by_mean[:, k] - 2.0 * by_var * p))
+        )
+    return results
 
 
 def vi_gradients(

@@ -42,12 +42,12 @@ class Tilted(NamedTuple):
 
 def _adaptive(function: Density, edges: Array) -> tuple[float, Array]:
     """Adaptive quadrature on panels, and the panels that it came to."""
-    total, found = 0.0, [edges]
+    total, results = 0.0, [edges]
     for a, b in pairwise(edges):
         value, _, info = quad(function, a, b, epsabs=0.0, epsrel=1e-11, limit=200, full_output=1)[:3]
         total += value
-        found += [info["alist"][: info["last"]], info["blist"][: info["last"]]]
-    return float(total), np.unique(np.concatenate(found))
+        results += [info["alist"][: info["last"]], info["blist"][: info["last"]]]
+    return float(total), np.unique(np.concatenate(results))
 
 
 def _panels(lower: float, upper: float) -> Array:
@@ -66,13 +66,13 @@ def _seen(lower: float, upper: float, **log_densities: Density) -> Array:
     """
     edges = [_panels(lower, upper)]
     for name, log_density in log_densities.items():
-        mass, found = _adaptive(lambda x, log_density=log_density: float(np.exp(log_density(x))), edges[0])  # type: ignore[misc]
+        mass, result = _adaptive(lambda x, log_density=log_density: float(np.exp(log_density(x))), edges[0])  # type: ignore[misc]
         if not abs(mass - 1.0) <= _MASS:
             raise ValueError(
                 f"{name}: found mass {mass:.9g} on [{lower:g}, {upper:g}], expected 1; choose lower and upper to hold "
                 "all of it, and not many thousand times as far apart as it is wide"
             )
-        edges.append(found)
+        edges.append(result)
     return np.unique(np.concatenate(edges))
 
 

@@ -162,8 +162,8 @@ def site_log_normaliser_from_moments_as_printed(log_ratio: float, cavity_mean: A
     cavity_mean : (m,)        m\ of the label's class
     cavity_cov : (m, m)       V\ of the label's class
     """
-    half = 0.5 * float(np.linalg.slogdet(cavity_cov)[1] + cavity_mean @ np.linalg.solve(cavity_cov, cavity_mean))
-    return log_ratio + half - half
+    whitened = 0.5 * float(np.linalg.slogdet(cavity_cov)[1] + cavity_mean @ np.linalg.solve(cavity_cov, cavity_mean))
+    return log_ratio + whitened - whitened
 
 
 @equation("villacampa2020", "u30-efficient-scale", as_printed=True)

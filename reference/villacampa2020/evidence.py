@@ -143,23 +143,6 @@ def site_log_normaliser_rank_one(
     ------
     ValueError                    if a cavity is no distribution
     """
-    return log_tilted_norm + alpha * removed_normalisers(coefficients, posterior, upsilon, alpha)
-
-
-def removed_normalisers(coefficients: Coefficients, posterior: Gaussians, upsilon: Array, alpha: float) -> Array:
-    r"""(1/α)[g(θ\) - g(θ)] of all data, (n,); its limit ½ C¹q + ½ C¹p² - C²p summed over classes at α = 0.
-
-    Parameters
-    ----------
-    coefficients : Coefficients   of all factors of villacampa2020, each (n, C)
-    posterior : Gaussians         q(f̄)
-    upsilon : (C, n, m)           υ_i^k
-    alpha : float                 α in [0, 1]
-
-    Raises
-    ------
-    ValueError                    if a cavity is no distribution
-    """
     c1, c2 = coefficients
     p = np.einsum("kim,km->ik", upsilon, posterior.mean)
     q = np.einsum("kim,kml,kil->ik", upsilon, posterior.cov, upsilon)
@@ -169,5 +152,32 @@ def removed_normalisers(coefficients: Coefficients, posterior: Gaussians, upsilo
         raise ValueError(
             f"coefficients: found C¹ {c1[i, k]:.6g} of datum {i}, expected < {1.0 / (alpha * q[i, k]):.6g}"
         )
-    log_det = np.log1p(-alpha * c1 * q) / alpha if alpha > 0.0 else -c1 * q
-    return np.sum(-0.5 * log_det + 0.5 * (c1 * p**2 - 2.0 * c2 * p + alpha * c2**2 * q) / left, axis=1)
+    log_det = np.log1p(-alpha * c1 * q) / alpha
+    each = np.sum(-0.5 * log_det + 0.5 * (c1 * p**2 - 2.0 * c2 * p + alpha * c2**2 * q) / left, axis=1)
+    return log_tilted_norm + alpha * each
+
+
+def pep_log_evidence_limit(
+    posterior: Gaussians, K_ZZ: Array, log_tilted_norm: Array, coefficients: Coefficients, upsilon: Array
+) -> float:
+    """lim_{α→0} log Z_q = g(θ) - g(θ_prior) + Σ_i E_q[log p(y_i|f_i) - log φ̃_i], the bound (5): section 3.1.
+
+    φ̃_i of scale one, -E_q[log φ̃_i] = Σ_k {½ C¹(υᵀVυ + (υᵀm)²) - C² υᵀm}; villacampa2020 has it in words, below (8).
+
+    Parameters
+    ----------
+    posterior : Gaussians         q(f̄), the moments that belong to the factors
+    K_ZZ : (C, m, m)              prior covariances K_k
+    log_tilted_norm : (n,)        E_q[log p(y_i|f_i)], the limit of (1/α) log E_q\\[p(y_i|f_i)^α]
+    coefficients : Coefficients   of all factors, each (n, C)
+    upsilon : (C, n, m)           υ_i^k
+
+    Raises
+    ------
+    NotPositiveDefiniteError      if one of the matrices is no covariance
+    """
+    c1, c2 = coefficients
+    p = np.einsum("kim,km->ik", upsilon, posterior.mean)
+    q = np.einsum("kim,kml,kil->ik", upsilon, posterior.cov, upsilon)
+    each = log_tilted_norm + np.sum(0.5 * c1 * (q + p**2) - c2 * p, axis=1)
+    return _prior_part(posterior, K_ZZ) + float(np.sum(each))

@@ -1,34 +1,12 @@
-"""Sections 5, 5.6 and B: the kernel, which point to ask for, and the table of data sets."""
-
-from typing import NamedTuple
+"""Sections 5 and 5.6: the kernel, and which point to ask for."""
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._options import shown
 from reference.common.kernels import squared_exponential
 from reference.common.ledger import equation
 
 Array = NDArray[np.float64]
-
-_TABLE = {
-    "glass": (214, 9, 6),
-    "new-thyroid": (215, 5, 3),
-    "satellite": (6435, 36, 6),
-    "svmguide2": (391, 20, 3),
-    "vehicle": (846, 18, 4),
-    "vowel": (540, 10, 6),
-    "waveform": (1000, 21, 3),
-    "wine": (178, 13, 3),
-}
-
-
-class Sizes(NamedTuple):
-    """One row of Table B.2."""
-
-    instances: int
-    attributes: int
-    classes: int
 
 
 @equation("villacampa2020", "u35-kernel")
@@ -60,20 +38,3 @@ def select_by_entropy(probability: Array) -> int:
     """
     log_p = np.log(np.where(probability > 0.0, probability, 1.0))  # 0 log 0 = 0
     return int(np.argmax(-np.sum(probability * log_p, axis=1)))
-
-
-@equation("villacampa2020", "u45-table-b2")
-def uci_dataset_table(name: str) -> Sizes:
-    """Instances, attributes and classes of a data set: Table B.2 of villacampa2020.
-
-    Parameters
-    ----------
-    name : str                glass, new-thyroid, satellite, svmguide2, vehicle, vowel, waveform or wine
-
-    Raises
-    ------
-    ValueError                for another name
-    """
-    if not isinstance(name, str) or name not in _TABLE:
-        raise ValueError(f"name: found {shown(name)}, expected one of {', '.join(_TABLE)}")
-    return Sizes(*_TABLE[name])

@@ -5,10 +5,21 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from reference.common import _check
+from reference.common._batches import ascending_batches
+from reference.common._classes import (
+    Prior,
+    checked_input,
+    class_gradients,
+    every_row,
+    fields_to_learn,
+    first_row,
+    row_gradients,
+    search,
+)
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._mixing import Mixing
 from reference.common._neighbours import (
     Answer,
     largest_change,
@@ -19,27 +30,14 @@ from reference.common._neighbours import (
     slope_answers,
 )
 from reference.common._options import shown
-from reference.common.algebra import eigenvalues, inverted, least_squares, solution
+from reference.common._search import Limits, maximise
+from reference.common.algebra import eigenvalues, inverted, solution
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
 from reference.common.options import checked_options
 from reference.villacampa2020.energies import Energy, energy, printed_energy
 from reference.villacampa2020.forms import form_of
 from reference.villacampa2020.gradients import AdamState, adam_step, prior_term_gradient, prior_term_matrix
-from reference.villacampa2020.hyper import (
-    Batch,
-    Matrices,
-    Prior,
-    batch_plan,
-    checked_input,
-    class_gradients,
-    every_row,
-    fields_to_learn,
-    first_row,
-    inducing_covariances,
-    prior_matrices,
-    row_gradients,
-    search,
-)
+from reference.villacampa2020.hyper import Batch, Matrices, inducing_covariances, prior_matrices
 from reference.villacampa2020.posterior import (
     REMEDY,
     Gaussians,
@@ -201,42 +199,25 @@ def _result(data: Data, prior: Prior, q: Gaussians) -> EnergyFit:
     return EnergyFit(q, at.value, at.data.log_norm, NOT_REACHED, np.zeros(0), residual, False, 0, prior, data.form)
 
 
-class _Mixer:
-    """Anderson's mixing: the combination of the last steps that would have moved least, in the prior's units."""
+class _Units:
+    """Natural parameters as one vector, in the prior's units."""
 
     def __init__(self, K_ZZ: Array) -> None:
-        """Nothing seen yet."""
+        """Those of the prior with covariances K_ZZ."""
         self.roots = np.stack([cholesky(K, "K_ZZ", REMEDY) for K in K_ZZ])
-        self.places: list[Array] = []
-        self.moves: list[Array] = []
 
-    def _flat(self, theta: Natural) -> Array:
+    def vector(self, theta: Natural) -> Array:
+        """Numbers of θ, or of a change of it."""
         back = np.transpose(self.roots, (0, 2, 1))
         return np.concatenate([np.ravel(back @ theta.precision @ self.roots), np.ravel(back @ theta.shift[:, :, None])])
 
-    def see(self, theta: Natural, direction: Natural) -> None:
-        """Take in one more place and the natural gradient there."""
-        self.places.append(self._flat(theta))
-        self.moves.append(self._flat(direction))
-        del self.places[:-_MEMORY], self.moves[:-_MEMORY]
-
-    def forget(self) -> None:
-        """Keep the last place alone."""
-        del self.places[:-1], self.moves[:-1]
-
-    def propose(self) -> Natural | None:
-        """Where the combination leads; None with one place only."""
-        if len(self.moves) < 2:
-            return None
-        differences = np.diff(np.array(self.moves), axis=0).T
-        weights = least_squares(differences, self.moves[-1], 1e-12, "differences of moves")
-        found = self.places[-1] + self.moves[-1]
-        found = found - (np.diff(np.array(self.places), axis=0).T + differences) @ weights
+    def natural(self, vector: Array) -> Natural:
+        """The θ of a vector."""
         C, m = self.roots.shape[:2]
         cut = C * m * m
         inverse = inverted(self.roots, "chol Σ")
-        precision = np.transpose(inverse, (0, 2, 1)) @ found[:cut].reshape(C, m, m) @ inverse
-        shift = np.transpose(inverse, (0, 2, 1)) @ found[cut:].reshape(C, m, 1)
+        precision = np.transpose(inverse, (0, 2, 1)) @ vector[:cut].reshape(C, m, m) @ inverse
+        shift = np.transpose(inverse, (0, 2, 1)) @ vector[cut:].reshape(C, m, 1)
         return Natural(0.5 * (precision + np.transpose(precision, (0, 2, 1))), shift[:, :, 0])
 
 
@@ -289,10 +270,10 @@ def _certain(data: Data, fit: EnergyFit, tolerance: float) -> EnergyFit:
     def answers(there: Prior) -> dict[str, Answer]:
         q = fit.posterior
         if there is not prior:
-            found = _ascend(data, there, Gaussians(*pushed(*q)), tolerance, 2 * _PATIENCE, None)
-            if not found.converged:
-                raise ValueError(f"residual: found {found.residual:.1e} again, expected at most {tolerance:.1e}")
-            q = found.posterior
+            optimum = _ascend(data, there, Gaussians(*pushed(*q)), tolerance, 2 * _PATIENCE, None)
+            if not optimum.converged:
+                raise ValueError(f"residual: found {optimum.residual:.1e} again, expected at most {tolerance:.1e}")
+            q = optimum.posterior
         return _answer(data, there, q, prior)
 
     matrices = list(prior_matrices(data.X, prior).K_ZZ)
@@ -335,15 +316,15 @@ def _another_optimum(data: Data, fit: EnergyFit, tolerance: float) -> str:
     there = data._replace(form="projected")  # the same energy, contracted: a third of the time
     start = Gaussians(np.zeros_like(fit.posterior.mean), K.K_ZZ)
     q = _quasi_newton(there, K, start, _SEARCH, lambda value, residual: None)
-    found = _ascend(there, fit.prior, q, tolerance, 2 * _PATIENCE, None)
-    if not found.converged:
+    optimum = _ascend(there, fit.prior, q, tolerance, 2 * _PATIENCE, None)
+    if not optimum.converged:
         return ""
-    here, other = (_answer(data, fit.prior, each.posterior, fit.prior) for each in (fit, found))
+    here, other = (_answer(data, fit.prior, each.posterior, fit.prior) for each in (fit, optimum))
     change, name = largest_change(here, other)
     if change <= left_open(list(K.K_ZZ), tolerance):
         return ""
     return (
-        f"two maxima of the energy, {fit.value:.6g} by natural gradients and {found.value:.6g} by L-BFGS, both from "
+        f"two maxima of the energy, {fit.value:.6g} by natural gradients and {optimum.value:.6g} by L-BFGS, both from "
         f"the prior: {name} changes by {change:.1e}"
     )
 
@@ -367,26 +348,26 @@ def _mixed_steps(
     """
     theta, at = natural_parameters(q), data.at(q, K)
     _, length = direction_length(at.direction, q)
-    mixer = _Mixer(K.K_ZZ)
+    units, mixing = _Units(K.K_ZZ), Mixing(_MEMORY, 1e-12)
     rate, ceiling = 1.0, 1.0
 
     def tried(there: Natural) -> tuple[Natural, Gaussians, Energy] | None:
         """The energy there, None if it is lower than here."""
         try:
             new = moments_of(there, "precision of q")
-            found = data.at(new, K)
+            result = data.at(new, K)
         except NotPositiveDefiniteError:
             return None
-        return (there, new, found) if found.value >= at.value - 1e-12 * (1.0 + abs(at.value)) else None
+        return (there, new, result) if result.value >= at.value - 1e-12 * (1.0 + abs(at.value)) else None
 
     for _ in range(max_iterations):
         if _ended(at, q, K, tolerance):
             break
-        mixer.see(theta, at.direction)
-        mixed = mixer.propose()
-        step = None if mixed is None else tried(mixed)
+        mixing.learn(units.vector(theta), units.vector(at.direction))
+        mixed = mixing.propose()
+        step = None if mixed is None else tried(units.natural(mixed))
         if step is None:
-            mixer.forget()
+            mixing.forget(kept=1)
             while step is None and rate >= _SMALLEST_RATE:
                 step = tried(along(theta, at.direction, rate))
                 rate *= 1.0 if step else 0.5
@@ -414,30 +395,19 @@ def _quasi_newton(
         white, factors = _unpack(where, C, m)
         return _moved(white, roots), factors
 
-    def loss(where: Array) -> tuple[float, Array]:
+    def objective(where: Array) -> tuple[float, Array]:
         here, factors = law(where)
-        try:
-            at = data.at(here, K)
-        except NotPositiveDefiniteError:  # too far for float64: the line search turns back
-            return 1e300, np.zeros_like(where)
+        at = data.at(here, K)
         by_mean = np.einsum("kji,kj->ki", roots, at.by_mean)
         by_cov = np.transpose(roots, (0, 2, 1)) @ at.by_cov @ roots
-        return -at.value, -_slopes(at._replace(by_mean=by_mean, by_cov=by_cov), factors)
+        return at.value, _slopes(at._replace(by_mean=by_mean, by_cov=by_cov), factors)
 
-    def watch(intermediate_result: Any) -> None:
-        saw(-float(intermediate_result.fun), float("nan"))
-        if unbounded(law(intermediate_result.x)[0], K.K_ZZ) is not None:
-            raise StopIteration
+    def runs_away(where: Array, value: float) -> bool:
+        saw(value, float("nan"))
+        return unbounded(law(where)[0], K.K_ZZ) is not None
 
-    found = minimize(
-        loss,
-        _pack(_moved(q, inverses)),
-        jac=True,
-        method="L-BFGS-B",
-        callback=watch,
-        options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "maxcor": 50, "gtol": 1e-9, "ftol": 1e-16},
-    )
-    return law(found.x)[0]
+    limits = Limits(1e-9, 1e-16, max_iterations, 20 * max_iterations, memory=50)
+    return law(maximise(objective, _pack(_moved(q, inverses)), limits, after=runs_away).where)[0]
 
 
 def _moved(q: Gaussians, maps: Array) -> Gaussians:
@@ -508,8 +478,8 @@ def _stochastic(
             slopes, where = [_slopes(at, roots)], [of_q]
             row = cast(Any, first_row(prior, shared))
             if learn:
-                found = row_gradients(energy_gradients(data.X, prior, at, q, rows, learn), shared)
-                slopes.append(log_slopes(row, learn, found))
+                gradients = row_gradients(energy_gradients(data.X, prior, at, q, rows, learn), shared)
+                slopes.append(log_slopes(row, learn, gradients))
                 where.append(coordinates(row, learn))
             places = [*places[-1:], (of_q, prior)]
             new, adam = adam_step(np.concatenate(where), np.concatenate(slopes), adam, learning_rate)
@@ -620,7 +590,7 @@ def fit_energy(
     form = form_of(form, len(X), inducing_covariances(prior), float(alpha), searched)
     data = Data(X, y, method, float(epsilon), float(alpha), form)
     if optimizer == "adam":
-        plan = batch_plan(len(X), batches, batch_size, n_steps, seed)
+        plan = ascending_batches(len(X), batches, batch_size, n_steps, seed)
         return _stochastic(data, prior, plan, learned, shared, learning_rate, trace, callback)
     fit = _ascend(data, prior, None, tolerance, max_iterations, callback)
     if not learned or fit.optimum.startswith("none"):
@@ -628,16 +598,16 @@ def fit_energy(
     last = [fit.posterior]  # where the search was before is near where it is now
 
     def fit_at(there: Prior) -> EnergyFit:
-        found = _ascend(data, there, last[0], tolerance, max_iterations, callback)
-        if found.optimum.startswith("none"):  # for the search: a place where there is no answer
-            raise NotPositiveDefiniteError(f"inducing_cov: found {found.optimum}, expected alpha lower")
-        last[:] = [found.posterior]
-        return found
+        optimum = _ascend(data, there, last[0], tolerance, max_iterations, callback)
+        if optimum.optimum.startswith("none"):  # for the search: a place where there is no answer
+            raise NotPositiveDefiniteError(f"inducing_cov: found {optimum.optimum}, expected alpha lower")
+        last[:] = [optimum.posterior]
+        return optimum
 
     def evidence(there: Prior) -> tuple[float, dict[str, Any]]:
-        found = fit_at(there)
-        at = data.at(found.posterior, prior_matrices(X, there))
-        return found.value, energy_gradients(X, there, at, found.posterior, None, learned)
+        optimum = fit_at(there)
+        at = data.at(optimum.posterior, prior_matrices(X, there))
+        return optimum.value, energy_gradients(X, there, at, optimum.posterior, None, learned)
 
     steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
     ended = search(evidence, prior, learned, shared, steps, learning_tolerance)

@@ -6,13 +6,14 @@ one, R loses rank and the maximum is on the boundary.
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
+from reference.common._classes import Prior
+from reference.common._search import Limits, maximise
 from reference.common.algebra import inverted
 from reference.common.errors import cholesky
 from reference.villacampa2020.energies import Energy
 from reference.villacampa2020.fit_energies import FINITE, NOT_REACHED, Data, EnergyFit
-from reference.villacampa2020.hyper import Prior, prior_matrices
+from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.posterior import REMEDY, Gaussians, Natural, moments_of
 
 Array = NDArray[np.float64]
@@ -63,26 +64,18 @@ def fit_gaussian_factor(data: Data, prior: Prior, max_iterations: int = 10_000) 
     inverses = np.stack([inverted(cholesky(each, "K_ZZ", REMEDY), "chol K_ZZ") for each in K.K_ZZ])
     C, m, _ = inverses.shape
     start = np.tile(np.concatenate([np.zeros(m), _START * np.eye(m)[np.tril_indices(m)]]), C)
-    trace: list[float] = []
 
-    def loss(where: Array) -> tuple[float, Array]:
+    def objective(where: Array) -> tuple[float, Array]:
         q, roots, _ = _law(where, inverses)
         at = data.at(q, K)
-        return -at.value, -_slopes(at, q, roots, inverses)
+        return at.value, _slopes(at, q, roots, inverses)
 
-    found = minimize(
-        loss,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        callback=lambda intermediate_result: trace.append(-float(intermediate_result.fun)),
-        options={"maxiter": max_iterations, "maxfun": 20 * max_iterations, "gtol": 1e-9, "ftol": 1e-15, "maxcor": 30},
-    )
-    q, roots, _ = _law(found.x, inverses)
+    limits = Limits(1e-9, 1e-15, max_iterations, 20 * max_iterations, memory=30)
+    top = maximise(objective, start, limits)
+    q = _law(top.where, inverses)[0]
     at = data.at(q, K)
-    residual = float(np.max(np.abs(_slopes(at, q, roots, inverses))))
-    converged = residual <= CONVERGED
+    converged = top.residual <= CONVERGED
     optimum = FINITE if converged else NOT_REACHED
     return EnergyFit(
-        q, at.value, at.data.log_norm, optimum, np.array(trace), residual, converged, int(found.nit), prior, data.form
+        q, at.value, at.data.log_norm, optimum, top.trace, top.residual, converged, top.iterations, prior, data.form
     )

@@ -6,17 +6,28 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _check
+from reference.common import _check, _sweeps
+from reference.common._batches import ascending_batches
+from reference.common._classes import (
+    Prior,
+    checked_input,
+    class_gradients,
+    every_row,
+    fields_to_learn,
+    first_row,
+    row_gradients,
+    search,
+)
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
 from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
-from reference.common._sweeps import Sweeps
+from reference.common._sweeps import Run, Step, Sweeps
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2020.evidence import (
     pep_log_evidence_from_moments,
-    removed_normalisers,
+    pep_log_evidence_limit,
     site_log_normaliser_from_moments,
     site_log_normaliser_rank_one,
 )
@@ -31,21 +42,7 @@ from reference.villacampa2020.gradients import (
     kernel_slope,
     pep_log_evidence_gradient,
 )
-from reference.villacampa2020.hyper import (
-    Batch,
-    Matrices,
-    Prior,
-    batch_plan,
-    checked_input,
-    class_gradients,
-    every_row,
-    fields_to_learn,
-    first_row,
-    inducing_covariances,
-    prior_matrices,
-    row_gradients,
-    search,
-)
+from reference.villacampa2020.hyper import Batch, Matrices, inducing_covariances, prior_matrices
 from reference.villacampa2020.pep import (
     TiltedLaw,
     parallel_pep_sweep,
@@ -107,26 +104,6 @@ class Seen(NamedTuple):
     n_improper: int  # so far
 
 
-class Swept(NamedTuple):
-    """After one sweep."""
-
-    coefficients: Coefficients
-    posterior: Gaussians
-    residual: float  # largest undamped change of a factor in its own standardised coordinate
-    n_improper: int  # cavities that were no distribution, and halvings of the step
-
-
-class Run(NamedTuple):
-    """Where a loop over all data ended."""
-
-    coefficients: Coefficients
-    posterior: Gaussians
-    residual: float
-    converged: bool
-    n_improper: int
-    iterations: int
-
-
 class Ascent(NamedTuple):
     """Memory of a rule for steps."""
 
@@ -185,7 +162,7 @@ def pep_residual(new: Coefficients, old: Coefficients, latent_mean: Array, laten
 
 def damped_sweep(
     coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task, batch: Batch | None = None
-) -> Swept:
+) -> Step:
     """Refine the factors of a batch from one q, move them by the damping, rebuild q: appendix A.5 of villacampa2020.
 
     C¹ may be negative when ε > 0. If the new q is no distribution the damping is halved until it is.
@@ -217,18 +194,18 @@ def damped_sweep(
 
 def _printed_sweep(
     coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task, damping: float, batch: Batch | None
-) -> Swept:
+) -> Step:
     """The paper's sweep; how far it would have gone without damping, in the factors' own coordinates."""
     rows = np.arange(len(task.y)) if batch is None else batch
     new = parallel_pep_sweep(coefficients, task.y, K, task.epsilon, task.alpha, damping, batch)
     old, wanted = (Coefficients(*(part[rows] for part in each)) for each in (coefficients, new.coefficients))
     at = latent_marginal(posterior, K.upsilon[:, rows], np.zeros_like(K.cond_var[:, rows]))  # of υᵀf̄
-    return Swept(new.coefficients, new.posterior, pep_residual(wanted, old, *at) / damping, new.n_improper)
+    return Step(new.coefficients, pep_residual(wanted, old, *at) / damping, new.n_improper, new.posterior)
 
 
 def _projected_sweep(
     coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task, damping: float, batch: Batch | None
-) -> Swept:
+) -> Step:
     """The same along υ alone: (A.8) to (A.20) contracted, see `projected`."""
     rows = np.arange(len(task.y)) if batch is None else batch
     old = Coefficients(*(part[rows] for part in coefficients))
@@ -238,7 +215,7 @@ def _projected_sweep(
     for after, proposed, before in zip(new, wanted, old, strict=True):
         after[rows] = damped_update(proposed, before, damping)
     q = posterior_moments(*new, K.upsilon, K.K_ZZ)
-    return Swept(new, q, pep_residual(wanted, old, at.p, at.q), int(np.sum(~at.proper)))
+    return Step(new, pep_residual(wanted, old, at.p, at.q), int(np.sum(~at.proper)), q)
 
 
 def to_fixed_point(
@@ -247,7 +224,7 @@ def to_fixed_point(
     task: Task,
     tolerance: float,
     max_iterations: int,
-    monitor: Callable[[Swept], None] | None = None,
+    monitor: Callable[[Step], None] | None = None,
 ) -> Run:
     """Sweeps over all data until no factor wants to move: section 3.1 of villacampa2020.
 
@@ -262,23 +239,14 @@ def to_fixed_point(
                                   `converged` is then False
     monitor : callable            told the outcome of every sweep
     """
-    q = posterior_moments(*coefficients, K.upsilon, K.K_ZZ)
-    n_improper, iterations, sweeps = 0, 0, Sweeps(task.damping, tolerance)
-    while not sweeps.converged and not sweeps.stalled and iterations < max_iterations:
-        swept = damped_sweep(coefficients, q, K, task)
-        coefficients, q = swept.coefficients, swept.posterior
-        n_improper += swept.n_improper
-        iterations += 1
-        if monitor is not None:
-            monitor(swept)
-        back = sweeps.see(coefficients, swept.residual, swept.n_improper)
-        leap = sweeps.propose(coefficients) if back is None else back
-        if leap is not None:
-            try:
-                coefficients, q = leap, posterior_moments(leap.c1, leap.c2, K.upsilon, K.K_ZZ)
-            except NotPositiveDefiniteError:
-                coefficients = sweeps.refuse()
-    return Run(coefficients, q, sweeps.change, sweeps.converged, n_improper, iterations)
+    return _sweeps.to_fixed_point(
+        lambda at, q: damped_sweep(at, q, K, task),
+        lambda at: posterior_moments(at.c1, at.c2, K.upsilon, K.K_ZZ),
+        coefficients,
+        Sweeps(task.damping, tolerance),
+        max_iterations,
+        monitor,
+    )
 
 
 def log_evidence_of(
@@ -312,8 +280,7 @@ def log_evidence_of(
             task.alpha * log_norm, coefficients, posterior, K.upsilon, task.alpha
         )  # below (A.27)
         return pep_log_evidence_from_moments(posterior, K.K_ZZ, each, task.alpha), log_norm  # (A.26)
-    each = log_norm + removed_normalisers(coefficients, posterior, K.upsilon, 0.0)
-    return pep_log_evidence_from_moments(posterior, K.K_ZZ, each, 1.0), log_norm
+    return pep_log_evidence_limit(posterior, K.K_ZZ, log_norm, coefficients, K.upsilon), log_norm
 
 
 def _traced(coefficients: Coefficients, posterior: Gaussians, K: Matrices, task: Task) -> float | None:
@@ -420,7 +387,7 @@ def training_step(
     """
     swept = damped_sweep(state.coefficients, state.posterior, state.K, task, batch)
     state = state._replace(
-        coefficients=swept.coefficients,
+        coefficients=swept.sites,
         posterior=swept.posterior,
         residual=swept.residual,
         n_improper=state.n_improper + swept.n_improper,
@@ -448,13 +415,17 @@ def hyper_step(
     NotPositiveDefiniteError  if the step leads where K_ZZ is singular
     ValueError                if it leads out of the range of numbers
     """
-    found = log_evidence_gradients(
+    gradients = log_evidence_gradients(
         state.coefficients, state.posterior, X, state.prior, state.K, task, gradient_rule, batch, learn
     )
-    if found is None:
+    if gradients is None:
         return state
     row: Any = first_row(state.prior, shared)
-    slope, where, ascent = log_slopes(row, learn, row_gradients(found, shared)), coordinates(row, learn), state.ascent
+    slope, where, ascent = (
+        log_slopes(row, learn, row_gradients(gradients, shared)),
+        coordinates(row, learn),
+        state.ascent,
+    )
     if ascent.adaptive:
         rates = ascent.rates
         if ascent.previous is not None:
@@ -566,25 +537,27 @@ def fit_pep(
     if len(chosen.learn) and chosen.optimizer == "lbfgs":
         return _by_search(X, prior, task, shared, chosen)
     trace: list[float] = []
-    seen, improper = 0, 0
+    count, improper = 0, 0
 
     def monitor(coefficients: Coefficients, posterior: Gaussians, K: Matrices, residual: float, more: int) -> None:
-        nonlocal seen, improper
-        seen, improper = seen + 1, improper + more
+        nonlocal count, improper
+        count, improper = count + 1, improper + more
         if chosen.trace:
             value = _traced(coefficients, posterior, K, task)
             trace.extend([] if value is None else [value])
         if chosen.callback is not None:
-            chosen.callback(Seen(seen, residual, improper))
+            chosen.callback(Seen(count, residual, improper))
 
     K = prior_matrices(X, prior)
     start = Coefficients(np.zeros((len(X), len(prior.Z))), np.zeros((len(X), len(prior.Z))))
     limits = chosen.tolerance, chosen.max_iterations
     if chosen.batches is None and chosen.batch_size is None and not len(chosen.learn):
-        run = to_fixed_point(start, K, task, *limits, lambda s: monitor(s[0], s[1], K, s.residual, s.n_improper))
+        run = to_fixed_point(
+            start, K, task, *limits, lambda s: monitor(s.sites, s.posterior, K, s.residual, s.n_improper)
+        )
         end = run.residual, run.converged, run.n_improper, run.iterations
-        return _fit(X, run.coefficients, run.posterior, prior, K, task, np.array(trace), end, chosen)
-    plan = batch_plan(len(X), chosen.batches, chosen.batch_size, chosen.n_steps, chosen.seed)
+        return _fit(X, run.sites, run.posterior, prior, K, task, np.array(trace), end, chosen)
+    plan = ascending_batches(len(X), chosen.batches, chosen.batch_size, chosen.n_steps, chosen.seed)
     size = len(coordinates(cast(Any, first_row(prior, shared)), chosen.learn))
     rate = cast(float, chosen.rate)
     memory = AdamState(np.zeros(size), np.zeros(size), 0)
@@ -595,7 +568,7 @@ def fit_pep(
         if chosen.scheme == "outer":
             run = to_fixed_point(state.coefficients, state.K, task, *limits)
             state = state._replace(
-                coefficients=run.coefficients,
+                coefficients=run.sites,
                 posterior=run.posterior,
                 residual=run.residual,
                 n_improper=state.n_improper + run.n_improper,
@@ -622,20 +595,22 @@ def _by_search(X: Array, prior: Prior, task: Task, shared: bool, options: Option
         nonlocal at, n_improper
         K = prior_matrices(X, there)
         run = to_fixed_point(at, K, task, *limits)
-        at, n_improper = run.coefficients, n_improper + run.n_improper
+        at, n_improper = run.sites, n_improper + run.n_improper
         value, _ = log_evidence_of(at, run.posterior, K, task)
-        found = log_evidence_gradients(at, run.posterior, X, there, K, task, options.gradient_rule, None, options.learn)
-        if value is None or found is None:
+        gradients = log_evidence_gradients(
+            at, run.posterior, X, there, K, task, options.gradient_rule, None, options.learn
+        )
+        if value is None or gradients is None:
             raise ValueError("damping: found cavities that are no distributions, expected a smaller one to avoid them")
-        return value, found
+        return value, gradients
 
     steps = 200 if options.n_steps is None else options.n_steps
-    found = search(evidence, prior, options.learn, shared, steps, options.learn_tolerance)
-    K = prior_matrices(X, found.prior)
+    gradients = search(evidence, prior, options.learn, shared, steps, options.learn_tolerance)
+    K = prior_matrices(X, gradients.prior)
     run = to_fixed_point(at, K, task, *limits)
-    end = found.residual, found.converged and run.converged, n_improper + run.n_improper, found.iterations
-    trace = found.trace if options.trace else np.zeros(0)
-    return _fit(X, run.coefficients, run.posterior, found.prior, K, task, trace, end, options)
+    end = gradients.residual, gradients.converged and run.converged, n_improper + run.n_improper, gradients.iterations
+    trace = gradients.trace if options.trace else np.zeros(0)
+    return _fit(X, run.sites, run.posterior, gradients.prior, K, task, trace, end, options)
 
 
 def _fit(

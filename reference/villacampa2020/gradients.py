@@ -146,7 +146,7 @@ def held_matrices_pulls(
     if not np.all(at.proper):
         return None
     w = coefficients.c1 * at.p - coefficients.c2
-    found = []
+    results = []
     for k, (m, V) in enumerate(zip(posterior.mean, posterior.cov, strict=True)):
         rows, left, c1 = K.upsilon[k] @ V, at.left[:, k], coefficients.c1[:, k]
         g, by_var = at.likelihood.d_mean[:, k], at.likelihood.d_var[:, k]
@@ -158,8 +158,8 @@ def held_matrices_pulls(
         moved = (rows.T * second) @ rows + np.outer(A, m) + np.outer(m, A)
         inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
         by_K = 0.5 * inverse @ moved @ inverse - 0.5 * prior_term_matrix(m, V, K.K_ZZ[k])
-        found.append(Pull(by_upsilon, weights * by_var, by_K))
-    return found
+        results.append(Pull(by_upsilon, weights * by_var, by_K))
+    return results
 
 
 def held_numbers_pulls(
@@ -197,7 +197,7 @@ def held_numbers_pulls(
     if not np.all(at.proper):
         return None
     w = coefficients.c1 * at.p - coefficients.c2
-    found = []
+    results = []
     for k, (m, V) in enumerate(zip(posterior.mean, posterior.cov, strict=True)):
         upsilon, left, away = K.upsilon[k], at.left[:, k], w[:, k]
         c1, c2 = coefficients.c1[:, k], coefficients.c2[:, k]
@@ -215,8 +215,8 @@ def held_numbers_pulls(
         )
         inverse = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse
         by_K = inverse @ S @ inverse - 0.5 * prior_term_matrix(m, V, K.K_ZZ[k])
-        found.append(Pull(by_upsilon, weights * by_var, by_K))
-    return found
+        results.append(Pull(by_upsilon, weights * by_var, by_K))
+    return results
 
 
 @equation("villacampa2020", "A.28")

@@ -12,6 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._classes import (
+    Prior,
+    checked_input,
+    class_gradients,
+    every_row,
+    fields_to_learn,
+    first_row,
+    row_gradients,
+    search,
+)
 from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
 from reference.common._neighbours import neighbours
 from reference.common._options import shown
@@ -19,18 +29,7 @@ from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.villacampa2020.gradients import adaptive_learning_rate
-from reference.villacampa2020.hyper import (
-    Matrices,
-    Prior,
-    checked_input,
-    class_gradients,
-    every_row,
-    fields_to_learn,
-    first_row,
-    prior_matrices,
-    row_gradients,
-    search,
-)
+from reference.villacampa2020.hyper import Matrices, prior_matrices
 from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
 from reference.villacampa2020.sparse import Marginal, fitc_covariance, latent_marginal
 
@@ -234,10 +233,10 @@ def label_regression_baseline(
         return regression_log_evidence(y, K), regression_gradients(y, X, there, K, chosen.learn)
 
     steps = 200 if chosen.n_steps is None else chosen.n_steps
-    found = search(evidence, prior, chosen.learn, shared, steps, chosen.learn_tolerance)
-    trace = found.trace if chosen.trace else np.zeros(0)
-    certain = found.converged and regression_rounding(X, y, found.prior) <= CERTAIN
-    return _fit(X, y, found.prior, trace, (found.residual, certain, found.iterations), chosen.gradients)
+    optimum = search(evidence, prior, chosen.learn, shared, steps, chosen.learn_tolerance)
+    trace = optimum.trace if chosen.trace else np.zeros(0)
+    certain = optimum.converged and regression_rounding(X, y, optimum.prior) <= CERTAIN
+    return _fit(X, y, optimum.prior, trace, (optimum.residual, certain, optimum.iterations), chosen.gradients)
 
 
 def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options: RegressionOptions) -> RegressionFit:
@@ -252,9 +251,9 @@ def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options:
             trace.append(regression_log_evidence(y, K))
         if options.callback is not None:
             options.callback(RegressionStep(step + 1, 0.0, 0))
-        found = regression_gradients(y, X, prior, K, options.learn)
+        gradients = regression_gradients(y, X, prior, K, options.learn)
         row: Any = first_row(prior, shared)
-        slope = log_slopes(row, options.learn, row_gradients(found, shared))
+        slope = log_slopes(row, options.learn, row_gradients(gradients, shared))
         if previous is None:
             rates = np.full(len(slope), options.rate)
         else:

@@ -12,19 +12,13 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import log_softmax, softmax
 
 from reference.common import _check
+from reference.common._classes import Prior, checked_input
 from reference.common._neighbours import Answer, moment_answers, rounding_doubt
 from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
 from reference.common.options import checked_options
-from reference.villacampa2020.hyper import (
-    Matrices,
-    Prior,
-    checked_input,
-    cross_covariances,
-    inducing_covariances,
-    prior_matrices,
-)
+from reference.villacampa2020.hyper import Matrices, cross_covariances, inducing_covariances, prior_matrices
 from reference.villacampa2020.posterior import Gaussians
 from reference.villacampa2020.sparse import fitc_covariance, projection_vectors
 
@@ -126,8 +120,8 @@ def laplace_weight(latent_values: Array, K: Array) -> tuple[Array, float]:
     """
     S = softmax_curvature_root(latent_values)
     factor = cholesky(np.eye(len(K)) + S.T @ K @ S, "I + S'KS", "raise jitter or noise")
-    half = solve_triangular(factor, S.T, lower=True)
-    return half.T @ half, 2.0 * float(np.sum(np.log(np.diag(factor))))
+    whitened = solve_triangular(factor, S.T, lower=True)
+    return whitened.T @ whitened, 2.0 * float(np.sum(np.log(np.diag(factor))))
 
 
 def laplace_mode(K: Array, y: Labels, n_classes: int, tolerance: float = 1e-10, max_iterations: int = 100) -> Mode:
@@ -213,14 +207,14 @@ def laplace_baseline(
     sd = np.sqrt(np.max(prior.variance + prior.noise))
 
     def answers(there: Prior) -> dict[str, Answer]:
-        found = fit if there is prior else _at_the_mode(X, y, there, tolerance, max_iterations)
-        return {"log_evidence": Answer(found.log_evidence, 1.0)} | moment_answers(
+        value = fit if there is prior else _at_the_mode(X, y, there, tolerance, max_iterations)
+        return {"log_evidence": Answer(value.log_evidence, 1.0)} | moment_answers(
             sd,
-            latent_mean=found.mode.latent_values,
-            latent_cov=found.latent_cov,
-            inducing_mean=found.inducing.mean,
-            inducing_cov=found.inducing.cov,
-            pi=found.pi,
+            latent_mean=value.mode.latent_values,
+            latent_cov=value.latent_cov,
+            inducing_mean=value.inducing.mean,
+            inducing_cov=value.inducing.cov,
+            pi=value.pi,
         )
 
     reason = rounding_doubt(answers, prior, list(prior_matrices(X, prior).K_ZZ), tolerance=tolerance)

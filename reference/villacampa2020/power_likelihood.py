@@ -78,7 +78,11 @@ def expected_power_likelihood(latent_mean: Array, latent_var: Array, y_i: int, e
     ------
     ValueError                as `check_power`, and for variances below zero or numbers that are not finite
     """
-    return float(np.exp(log_expected_power(latent_mean, latent_var, y_i, epsilon, alpha).log_expectation))
+    check_power(alpha, epsilon)
+    log_p, _ = log_largest_probability(*_single(latent_mean, latent_var, y_i))
+    C = np.size(latent_mean)
+    inside, outside = (1.0 - epsilon + epsilon / C) ** alpha, (epsilon / C) ** alpha
+    return float(outside + (inside - outside) * np.exp(log_p[0]))
 
 
 def log_expected_power(latent_mean: Array, latent_var: Array, y_i: int, epsilon: float, alpha: float) -> ExpectedPower:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.posterior import REMEDY, Gaussians
-from reference.villacampa2020.power_likelihood import log_expected_powers
+from reference.villacampa2020.power_likelihood import check_power, log_largest_probability
 from reference.villacampa2020.sparse import Marginal, conditional_variances
 
 Array = NDArray[np.float64]
@@ -88,12 +88,10 @@ def predictive_class_probability_robust(latent_mean: Array, latent_var: Array, e
     latent_var : (t, C)       v*
     epsilon : float           label-error probability
     """
+    check_power(1.0, epsilon)
     t, C = latent_mean.shape
-    raw = [
-        np.exp(log_expected_powers(latent_mean, latent_var, np.full(t, c), epsilon, 1.0).log_expectation)
-        for c in range(C)
-    ]
-    return np.array(raw).reshape(C, t).T
+    log_p = [log_largest_probability(latent_mean, latent_var, np.full(t, c))[0] for c in range(C)]
+    return (1.0 - epsilon) * np.exp(np.array(log_p).reshape(C, t).T) + epsilon / C
 
 
 def predict(posterior: Gaussians, k_tt: Array, K_TZ: Array, K_ZZ: Array, epsilon: float) -> Prediction:

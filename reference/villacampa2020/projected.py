@@ -56,9 +56,9 @@ def project(
     proper = np.all(left > 0.0, axis=1)
     safe = np.where(proper[:, None], left, 1.0)
     mean, var = (p - alpha * c2 * q) / safe, q / safe
-    found = scaled_log_expected_powers(mean[proper], cond_var.T[proper] + var[proper], y[proper], epsilon, alpha)
+    result = scaled_log_expected_powers(mean[proper], cond_var.T[proper] + var[proper], y[proper], epsilon, alpha)
     parts = []
-    for part in found:
+    for part in result:
         filled = np.zeros((len(y), *part.shape[1:]))
         filled[proper] = part
         parts.append(filled)

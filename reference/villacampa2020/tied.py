@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._options import shown
 from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
@@ -44,14 +43,6 @@ class Moved(NamedTuple):
     by_cov: Array  # (C, m) diagonal part of A⁻¹(V' - V)A⁻ᵀ/t
 
 
-class Flags(NamedTuple):
-    """A column of table 1."""
-
-    standard_optimisation: bool
-    memory_efficient: bool
-    free_gaussian: bool
-
-
 class DataTerm(NamedTuple):
     r"""Σ_i (1/α) log E_{q\}[p(y_i|f_i)^α] and its derivatives, weighted for a mini-batch."""
 
@@ -59,34 +50,6 @@ class DataTerm(NamedTuple):
     log_norm: Array  # (b,) each datum's, not weighted
     d_mean: Array  # (b, C) by the means of the latent values
     d_var: Array  # (b, C) by their variances
-
-
-@equation("villacampa2020", "u25-table1")
-def method_summary_table(method: str) -> Flags:
-    """Table 1 of villacampa2020.
-
-    APEP has no free Gaussian there: q is the prior times a tied factor that is a proper Gaussian. `fit_gaussian_factor`
-    keeps to that. `fit_energy`, the default, lets the factor be indefinite, which is not the literal reading: on eight
-    data of three classes with four inducing points each, ε = 0 and α = 0.5, its objective is 5.3e-3 nat higher and
-    variances are up to 13 % larger.
-
-    Parameters
-    ----------
-    method : str              "pep", "apep", "arpep" or "rpapep"
-
-    Raises
-    ------
-    ValueError                for another name
-    """
-    table = {
-        "pep": Flags(False, False, False),
-        "apep": Flags(True, True, False),
-        "arpep": Flags(True, True, True),
-        "rpapep": Flags(True, True, True),
-    }
-    if not isinstance(method, str) or method not in table:
-        raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(table)}")
-    return table[method]
 
 
 @equation("villacampa2020", "u26-bb-alpha-parameters")
@@ -221,9 +184,9 @@ def data_term(
     alpha : float             α in [0, 1]
     weight : float            N/b
     """
-    found = scaled_log_expected_powers(*latent_marginal(cavity, upsilon, cond_var), y, epsilon, alpha)
-    value = weight * float(np.sum(found.log_expectation))
-    return DataTerm(value, found.log_expectation, weight * found.d_mean, weight * found.d_var)
+    result = scaled_log_expected_powers(*latent_marginal(cavity, upsilon, cond_var), y, epsilon, alpha)
+    value = weight * float(np.sum(result.log_expectation))
+    return DataTerm(value, result.log_expectation, weight * result.d_mean, weight * result.d_var)
 
 
 def second_moments(law: Gaussians) -> Array:

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.posterior import REMEDY, Gaussians
-from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
+from reference.villacampa2020.power_likelihood import check_power, log_largest_probability, scaled_log_expected_powers
 from reference.villacampa2020.sparse import latent_marginal
 
 Array = NDArray[np.float64]
@@ -40,6 +40,8 @@ def kl_to_prior(posterior: Gaussians, K_ZZ: Array) -> float:
 def vb_inner_bound(cond_mean: Array, cond_var: Array, y: Labels, epsilon: float) -> float:
     """E_{p(f|f̄)}[log p(y|f)] <= log p(y|f̄), independent latent values given f̄: (3) of villacampa2020.
 
+    With P_i the probability that f_y is the largest, Σ_i {P_i log(1 - ε + ε/C) + (1 - P_i) log(ε/C)}.
+
     Parameters
     ----------
     cond_mean : (n, C)        υᵀf̄, means of the latent values given f̄
@@ -47,7 +49,11 @@ def vb_inner_bound(cond_mean: Array, cond_var: Array, y: Labels, epsilon: float)
     y : (n,)                  labels, 0..C-1
     epsilon : float           ε > 0; the bound is minus infinity without it
     """
-    return float(np.sum(scaled_log_expected_powers(cond_mean, cond_var, y, epsilon, 0.0).log_expectation))
+    check_power(0.0, epsilon)
+    log_p, log_q = log_largest_probability(cond_mean, cond_var, y)
+    C = cond_mean.shape[1]
+    inside, outside = np.log(1.0 - epsilon + epsilon / C), np.log(epsilon / C)
+    return float(np.sum(inside * np.exp(log_p) + outside * np.exp(log_q)))
 
 
 @equation("villacampa2020", "4")

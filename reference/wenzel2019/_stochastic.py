@@ -1,13 +1,13 @@
 """The loop over mini-batches that x-gpc and svgpc share: rates, learning, stopping, and what is refused."""
 
-from collections.abc import Callable, Iterator, Sequence
-from itertools import chain, islice
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._batches import check_batch, planned_batches
 from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_slopes, moved
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError
@@ -61,7 +61,7 @@ class SVIState(NamedTuple):
 class Options(NamedTuple):
     """Checked settings of a run."""
 
-    batches: Iterator[Batch]
+    batches: Sequence[Batch]
     init_batches: Sequence[Batch]
     rate: Any
     learn: tuple[str, ...]
@@ -70,19 +70,6 @@ class Options(NamedTuple):
     stop: float | None
     trace: bool
     callback: Callable[[SVIState], None] | None
-
-
-def check_batch(batch: Any, n: int, name: str) -> Batch:
-    """Indices into n data, at least one."""
-    found = np.asarray(batch)
-    if found.ndim != 1 or len(found) == 0:
-        raise ValueError(f"{name}: found shape {found.shape}, expected a list of at least one index")
-    if found.dtype.kind not in "iu":
-        raise ValueError(f"{name}: found dtype {found.dtype}, expected whole numbers")
-    if np.min(found) < 0 or np.max(found) >= n:
-        outside = found[(found < 0) | (found >= n)][0]
-        raise ValueError(f"{name}: found index {outside}, expected 0 to {n - 1}")
-    return found.astype(np.intp)
 
 
 def check_rate(rate: Any) -> Any:
@@ -109,28 +96,15 @@ def check_rate(rate: Any) -> Any:
 
 def plan_batches(
     n: int, batches: Any, batch_size: Any, n_steps: Any, init_batches: Any, seed: Any
-) -> tuple[Iterator[Batch], Sequence[Batch]]:
+) -> tuple[Sequence[Batch], Sequence[Batch]]:
     """The mini-batches of each step, and those that start the adaptive rate: the first ten unless given."""
-    if batches is None:
-        size = min(_check.count(batch_size, "batch_size"), n)
-        steps = 1000 if n_steps is None else _check.count(n_steps, "n_steps")
-        rng = np.random.default_rng(seed)
-        source: Iterator[Batch] = (rng.choice(n, size, replace=False) for _ in range(steps))
-    else:
-        given = [check_batch(batch, n, f"batches[{t}]") for t, batch in enumerate(batches)]
-        if not given:
-            raise ValueError("batches: found an empty list, expected at least one mini-batch")
-        steps = len(given) if n_steps is None else _check.count(n_steps, "n_steps")
-        if steps > len(given):
-            raise ValueError(f"n_steps: found {steps}, expected at most {len(given)}, the number of batches")
-        source = iter(given[:steps])
+    plan = planned_batches(n, batches, batch_size, n_steps, seed, steps=1000)
     if init_batches is not None:
         first = [check_batch(batch, n, f"init_batches[{t}]") for t, batch in enumerate(init_batches)]
         if not first:
             raise ValueError("init_batches: found an empty list, expected at least one mini-batch")
-        return source, first
-    first = list(islice(source, 10))
-    return chain(first, source), first
+        return plan, first
+    return plan, plan[:10]
 
 
 def check_options(
@@ -228,12 +202,12 @@ def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
         if options.trace:
             trace.append(method.bound(*q, batch, y_sign, K.K_ZZ, K.upsilon, K.cond_var))
         if options.learn:
-            found = method.kernel_gradients(X, y_sign, hyper, *q, batch, options.learn)
-            hyper, K = adam.ascend(X, hyper, found)
+            gradients = method.kernel_gradients(X, y_sign, hyper, *q, batch, options.learn)
+            hyper, K = adam.ascend(X, hyper, gradients)
         check = converged_parameters(changes, options.window, options.stop or 0.0)
         if options.callback is not None:
-            seen = trace[-1] if trace else None
-            options.callback(SVIState(len(rates), seen, rate, check.change, *q, hyper))
+            observed = trace[-1] if trace else None
+            options.callback(SVIState(len(rates), observed, rate, check.change, *q, hyper))
         if check.converged:
             break
     elbo = method.bound(*q, np.arange(len(X)), y_sign, K.K_ZZ, K.upsilon, K.cond_var)

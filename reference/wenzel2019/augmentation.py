@@ -69,10 +69,10 @@ def pg_mean(b: ArrayLike, c: ArrayLike) -> Array:
     b : () or (n,)            shape parameter
     c : (n,)                  tilt; its sign does not matter
     """
-    half = 0.5 * np.abs(np.asarray(c, dtype=float))
-    at_zero = half == 0.0
+    half_c = 0.5 * np.abs(np.asarray(c, dtype=float))
+    at_zero = half_c == 0.0
     # tanh(x)/x is accurate to rounding for every x > 0, however small; only 0/0 needs its limit
-    ratio = np.where(at_zero, 1.0, np.tanh(half) / np.where(at_zero, 1.0, half))
+    ratio = np.where(at_zero, 1.0, np.tanh(half_c) / np.where(at_zero, 1.0, half_c))
     return 0.25 * np.asarray(b, dtype=float) * ratio
 
 

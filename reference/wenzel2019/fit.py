@@ -287,5 +287,5 @@ def bound_gradients(
         raise ValueError(f"fit: found theta of shape {theta.shape}, expected {given.y_sign.shape}")
     weights = _prior.Weights(0.5 * given.y_sign - theta * (K.upsilon @ mu), -0.5 * theta, -0.5 * theta)
     prior_part = _prior.prior_part_of_sites(K, Sigma, theta, weights.mean)
-    found = _prior.gradients(given.X, given.hyper, K, mu, Sigma, weights, prior_part)
-    return XGPCGradients(found["variance"], found["lengthscales"], found["noise"], found.get("Z"))
+    gradients = _prior.gradients(given.X, given.hyper, K, mu, Sigma, weights, prior_part)
+    return XGPCGradients(gradients["variance"], gradients["lengthscales"], gradients["noise"], gradients.get("Z"))

@@ -185,13 +185,13 @@ def fit_epgpc(
         last[:] = [Sites(fit.site_precision, fit.site_shift)]
         return fit.log_evidence, epgpc_gradients(given.X, given.y_sign, hyper, *last[-1], everything, learned)
 
-    found = maximise(objective, given.hyper, learned, 200)
-    fit = _propagate(given._replace(hyper=found.hyper), tolerance, max_iterations, damping, None, callback)
+    optimum = maximise(objective, given.hyper, learned, 200)
+    fit = _propagate(given._replace(hyper=optimum.hyper), tolerance, max_iterations, damping, None, callback)
     return fit._replace(
-        trace=found.trace,
-        residual=found.residual,
-        converged=found.converged and fit.converged,
-        iterations=found.iterations,
+        trace=optimum.trace,
+        residual=optimum.residual,
+        converged=optimum.converged and fit.converged,
+        iterations=optimum.iterations,
     )
 
 
@@ -273,8 +273,8 @@ def fit_epgpc_batches(
         if trace:
             values.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var, once))
         if learned:
-            found = epgpc_gradients(given.X, given.y_sign, given.hyper, *sites, once, learned)
-            hyper, K = adam.ascend(given.X, given.hyper, found)
+            gradients = epgpc_gradients(given.X, given.y_sign, given.hyper, *sites, once, learned)
+            hyper, K = adam.ascend(given.X, given.hyper, gradients)
             given = given._replace(hyper=hyper)
         if callback is not None:
             callback(EPState(steps, values[-1] if values else None, residual, sites, given.hyper))

@@ -146,13 +146,13 @@ def fit_svgpc(
         q = fit.inducing_mean, fit.inducing_cov
         return fit.elbo, svgpc_gradients(given.X, given.y_sign, hyper, *q, everything, learned)
 
-    found = maximise(objective, given.hyper, learned, 200)
-    fit = _ascend(given._replace(hyper=found.hyper), tolerance, max_iterations, None)
+    optimum = maximise(objective, given.hyper, learned, 200)
+    fit = _ascend(given._replace(hyper=optimum.hyper), tolerance, max_iterations, None)
     return fit._replace(
-        trace=found.trace,
-        residual=found.residual,
-        converged=found.converged and fit.converged,
-        iterations=found.iterations,
+        trace=optimum.trace,
+        residual=optimum.residual,
+        converged=optimum.converged and fit.converged,
+        iterations=optimum.iterations,
     )
 
 

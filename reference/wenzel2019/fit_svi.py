@@ -155,5 +155,7 @@ def optimise_hyperparameters(
         fit = fitted(hyper)
         return fit.elbo, bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
 
-    found = maximise(objective, given.hyper, learned, max_iterations)
-    return LearnedFit(found.hyper, fitted(found.hyper), found.trace, found.residual, found.converged, found.iterations)
+    optimum = maximise(objective, given.hyper, learned, max_iterations)
+    return LearnedFit(
+        optimum.hyper, fitted(optimum.hyper), optimum.trace, optimum.residual, optimum.converged, optimum.iterations
+    )

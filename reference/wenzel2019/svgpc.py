@@ -43,8 +43,8 @@ def probit_data_terms(
     spread = np.sum((upsilon @ inducing_cov) * upsilon, axis=1)
     # K̃_ii + κ_i Σ κ_iᵀ >= 0, but for rounding
     moments = expect_log_phi(y_sign * (upsilon @ inducing_mean), np.maximum(cond_var + spread, 0.0))
-    half = 0.5 * moments.second
-    return DataTerms(float(np.sum(moments.value)), _prior.Weights(y_sign * moments.first, half, half))
+    halved = 0.5 * moments.second
+    return DataTerms(float(np.sum(moments.value)), _prior.Weights(y_sign * moments.first, halved, halved))
 
 
 def svgpc_bound(

@@ -43,10 +43,10 @@ def test_probability_and_complement_sum_to_one_at_any_widths(C):
     var = 10.0 ** rng.uniform(-8, 8, (n, C))
     scale = np.sqrt(np.take_along_axis(var, rng.integers(C, size=(n, 1)), axis=1))
     mean, y = 6.0 * scale * rng.normal(size=(n, C)), rng.integers(C, size=n)
-    found, rest = largest(mean, var, y), log_not_largest(mean, var, y)
+    result, rest = largest(mean, var, y), log_not_largest(mean, var, y)
     # integrals of their own: the second is a sum of C - 1 with other signs
-    np.testing.assert_allclose(np.exp(found.log_p) + np.exp(rest), 1.0, rtol=0.0, atol=1e-13)
-    for part in found[1:]:
+    np.testing.assert_allclose(np.exp(result.log_p) + np.exp(rest), 1.0, rtol=0.0, atol=1e-13)
+    for part in result[1:]:
         assert np.all(np.isfinite(part))
 
 

@@ -19,7 +19,7 @@ def test_markers_accumulate_in_one_wrapper_and_are_printed_in_order():
 
 
 def test_the_hook_sees_the_public_function_once_and_replaces_its_output(monkeypatch):
-    seen = []
+    visited = []
 
     @equation("paper-a", "1")
     @equation("paper-b", "7")
@@ -27,12 +27,12 @@ def test_the_hook_sees_the_public_function_once_and_replaces_its_output(monkeypa
         return 2 * x
 
     def hook(function, output):
-        seen.append((function, output))
+        visited.append((function, output))
         return output + 1
 
     monkeypatch.setattr(ledger, "hook", hook)
     assert double(4) == 9
-    assert seen == [(double, 8)]
+    assert visited == [(double, 8)]
 
 
 def test_a_marker_without_an_id_is_refused():

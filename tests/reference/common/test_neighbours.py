@@ -42,11 +42,11 @@ def test_what_is_claimed_grows_with_the_condition_between_two_ends():
 def test_an_answer_that_multiplies_last_digits_beyond_the_claim_is_doubted_by_name():
     # 16 units in the last place of a variance of 2 are 7.1e-15
     assert rounding_doubt(amplified(1e5), PRIOR, diagonal(1e4)) == ""
-    found = rounding_doubt(amplified(1e7), PRIOR, diagonal(1e4))
-    assert found.startswith(
+    result = rounding_doubt(amplified(1e7), PRIOR, diagonal(1e4))
+    assert result.startswith(
         "last digits of variance and lengthscales change made up by 7.1e-08, expected at most 5.0e-09"
     )
-    assert "raise jitter or noise" in found
+    assert "raise jitter or noise" in result
 
 
 def test_gradients_may_be_ten_times_as_far_off_and_small_numbers_are_measured_by_their_floor():

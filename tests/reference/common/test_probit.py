@@ -67,12 +67,12 @@ def test_what_is_no_variance_is_refused():
 def test_probabilities_are_means_of_phi():
     got = probit_probability(np.array([0.7, -40.0]), np.array([0.4, 3.0]))
     with mpmath.workdps(30):
-        half = mpmath.quad(
+        halved = mpmath.quad(
             lambda f: mpmath.ncdf(f) * mpmath.npdf(f, mpmath.mpf("0.7"), mpmath.sqrt(mpmath.mpf("0.4"))),
             [-6, 0, 0.7, 2, 7],
         )
         tail = float(mpmath.ncdf(-20))
     # the quadrature in mpmath covers ten standard deviations
-    assert got[0, 1] == pytest.approx(float(half), rel=1e-12, abs=0)
+    assert got[0, 1] == pytest.approx(float(halved), rel=1e-12, abs=0)
     assert got[1, 1] == pytest.approx(tail, rel=1e-12, abs=0)
     np.testing.assert_allclose(np.sum(got, axis=1), 1.0, rtol=1e-15, atol=0)

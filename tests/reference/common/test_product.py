@@ -145,12 +145,12 @@ def test_probabilities_of_1e_minus_350_have_logarithms():
 def test_the_measure_stands_on_the_orthant(rng):
     root = rng.normal(size=(4, 4))
     mean, cov = rng.normal(size=4), root @ root.T + 0.1 * np.eye(4)
-    found = orthant_rule(mean, cov, sobol_points(8, 3))
-    h = mean[:3] + found.z @ found.root[:3, :3].T
+    result = orthant_rule(mean, cov, sobol_points(8, 3))
+    h = mean[:3] + result.z @ result.root[:3, :3].T
     assert np.min(h) > 0.0
-    np.testing.assert_allclose(found.root @ found.root.T, cov, rtol=1e-12, atol=1e-12)
-    last = mean[3] + found.z @ found.root[3, :3]
-    np.testing.assert_allclose(found.b, last / found.root[3, 3], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(result.root @ result.root.T, cov, rtol=1e-12, atol=1e-12)
+    last = mean[3] + result.z @ result.root[3, :3]
+    np.testing.assert_allclose(result.b, last / result.root[3, 3], rtol=1e-12, atol=1e-12)
     with pytest.raises(NotPositiveDefiniteError, match="covariance of the differences"):
         orthant_rule(np.zeros(2), np.ones((2, 2)), sobol_points(3, 1))
 

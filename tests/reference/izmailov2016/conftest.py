@@ -81,11 +81,11 @@ def slopes_of():
 
     def differences(function, where, h=6e-6):
         where = np.asarray(where, dtype=float)
-        found = np.empty(where.shape)
+        values = np.empty(where.shape)
         for place in np.ndindex(where.shape):
             move = np.zeros(where.shape)
             move[place] = h
-            found[place] = (function(where + move) - function(where - move)) / (2 * h)
-        return found
+            values[place] = (function(where + move) - function(where - move)) / (2 * h)
+        return values
 
     return differences

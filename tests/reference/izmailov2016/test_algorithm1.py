@@ -41,8 +41,8 @@ def test_the_first_stage_climbs_to_where_the_compact_bound_is_flat_and_the_print
         mu = 0.5 * Sigma @ s.kappa.T @ s.y
     got = vi_jj_stage_one(*vi_jj_init(s.m), s.y, *s.K, 3)
     # conditions below 1e4
-    for found, wanted in zip(got, (mu, Sigma, xi), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-11)
+    for value, wanted in zip(got, (mu, Sigma, xi), strict=True):
+        np.testing.assert_allclose(value, wanted, rtol=0, atol=1e-11)
     bounds = []
     q = (*vi_jj_init(s.m), None)
     for _ in range(60):
@@ -67,11 +67,11 @@ def test_the_second_stage_maximises_the_bound_and_the_printed_one_minimises_it(p
         return -jj_collapsed_bound(xi, p.y, *_prior.matrices(p.X, _prior.moved(p.hyper, LEARN, where)))
 
     start = _prior.coordinates(p.hyper, LEARN)
-    found = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-12, "maxiter": 400})
+    optimum = minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-7, "fatol": 1e-12, "maxiter": 400})
     got = vi_jj_stage_two(p.X, p.y, p.hyper, xi, LEARN, 60)
     # a maximum is flat: 1e-12 in the bound leaves 1e-6 in its place
-    np.testing.assert_allclose(_prior.coordinates(got.hyper, LEARN), found.x, rtol=0, atol=2e-5)
-    assert got.bound == pytest.approx(-found.fun, rel=1e-9, abs=0)
+    np.testing.assert_allclose(_prior.coordinates(got.hyper, LEARN), optimum.x, rtol=0, atol=2e-5)
+    assert got.bound == pytest.approx(-optimum.fun, rel=1e-9, abs=0)
     np.testing.assert_array_equal(got.xi, xi)
     few = vi_jj_stage_two(p.X, p.y, p.hyper, xi, LEARN, 5)
     assert few.evaluations == 5
@@ -86,8 +86,8 @@ def flat(p, got):
     """Largest slope of (14) in logarithms of θ at ξ of a separate fixed point, and that fixed point."""
     fit = fit_vi("vi-jj", p.X, p.y, got.hyper)
     slopes = jj_collapsed_gradient(fit.xi, p.y, *_prior.matrices(p.X, got.hyper)).slopes
-    found = _prior.through_kernel(slopes, p.X, got.hyper, LEARN)
-    return np.max(np.abs(_prior.log_slopes(got.hyper, LEARN, found))), fit
+    result = _prior.through_kernel(slopes, p.X, got.hyper, LEARN)
+    return np.max(np.abs(_prior.log_slopes(got.hyper, LEARN, result))), fit
 
 
 def check(p, got, level):
@@ -129,8 +129,8 @@ def test_the_joint_search_ends_at_the_same_maximum(problem):
 
 
 def test_callbacks_see_every_iteration(problem):
-    seen = []
-    got = vi_jj(problem.X, problem.y, problem.hyper, LEARN, max_iterations=3, tolerance=1e-14, callback=seen.append)
-    assert [state.iteration for state in seen] == [1, 2, 3]
-    np.testing.assert_array_equal([state.elbo for state in seen], got.trace)
+    visited = []
+    got = vi_jj(problem.X, problem.y, problem.hyper, LEARN, max_iterations=3, tolerance=1e-14, callback=visited.append)
+    assert [state.iteration for state in visited] == [1, 2, 3]
+    np.testing.assert_array_equal([state.elbo for state in visited], got.trace)
     assert not got.converged

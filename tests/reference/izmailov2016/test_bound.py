@@ -119,22 +119,22 @@ def test_the_gradient_is_that_of_the_bound(model, slopes_of, likelihood, weight)
 
     def even(function, where):
         """Differences along symmetric moves of a matrix."""
-        found = np.empty(where.shape)
+        values = np.empty(where.shape)
         for i, j in np.ndindex(where.shape):
             move = np.zeros(where.shape)
             move[i, j] = move[j, i] = 6e-6
             # a pair of entries moves off the diagonal
-            found[i, j] = (function(where + move) - function(where - move)) / 12e-6 / (1.0 if i == j else 2.0)
-        return found
+            values[i, j] = (function(where + move) - function(where - move)) / 12e-6 / (1.0 if i == j else 2.0)
+        return values
 
     wanted = (
         slopes_of(lambda mu: value(mu=mu), s.mu),
         even(lambda Sigma: value(Sigma=Sigma), s.Sigma),
         np.tril(slopes_of(lambda L: value(Sigma=np.tril(L) @ np.tril(L).T), s.L)),
     )
-    for found, right in zip(got[:3], wanted, strict=True):
+    for values, right in zip(got[:3], wanted, strict=True):
         # step² times third derivatives of size 100, and rounding of 1e-12 over the step
-        np.testing.assert_allclose(found, right, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(values, right, rtol=0, atol=1e-6)
     by_mm = 0.5 * (got.slopes.by_mm + got.slopes.by_mm.T)
     np.testing.assert_allclose(by_mm, even(lambda K: value(K_ZZ=K), s.K_ZZ), rtol=0, atol=1e-5)
     np.testing.assert_allclose(got.slopes.by_nm, slopes_of(lambda K: value(K_XZ=K), s.K_XZ), rtol=0, atol=1e-6)

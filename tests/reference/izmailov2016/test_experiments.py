@@ -8,7 +8,6 @@ from reference.izmailov2016.experiments import (
     default_schedule,
     kernel_se_with_noise,
     kmeans_inducing_points,
-    methods_outline,
     prepare_dataset,
     select_learning_rate,
 )
@@ -93,19 +92,3 @@ def test_features_are_scaled_by_the_training_part_and_a_fifth_is_kept_aside(rng)
     np.testing.assert_array_equal(kept.y_test, y[:5])
     with pytest.raises(ValueError, match=r"y_test: found a test set without"):
         prepare_dataset(X, y, X_test=X[:5])
-
-
-@pytest.mark.verifies("izmailov2016", "u5.1-table1", route="the printed table, cell by cell")
-def test_the_outline_is_table_1():
-    printed = {
-        "svi": ("theta mu Sigma", ""),
-        "vi-jj": ("theta", "mu Sigma xi"),
-        "vi-taylor": ("theta", "mu Sigma xi"),
-        "vi-jj-hybrid": ("theta xi", "mu Sigma xi"),
-        "vi-jj-full": ("theta xi", "mu Sigma"),
-    }
-    got = methods_outline()
-    assert set(got) == set(printed)
-    for method, columns in printed.items():
-        for column, names in zip(got[method], columns, strict=True):
-            assert {name for name, flag in column.items() if flag} == set(names.split())

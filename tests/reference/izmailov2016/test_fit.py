@@ -44,13 +44,13 @@ def test_the_bound_of_what_is_returned_is_the_compact_one_at_its_local_parameter
 def test_with_held_parameters_the_algorithm_comes_first_and_its_iterations_count(model, name, n_upd):
     s = model
     algorithm = vi_jj if name == "vi-jj" else vi_taylor
-    seen = []
-    fit = fit_vi(name, s.X, s.y, s.hyper, n_upd=n_upd, callback=lambda state: seen.append(state.iteration))
+    visited = []
+    fit = fit_vi(name, s.X, s.y, s.hyper, n_upd=n_upd, callback=lambda state: visited.append(state.iteration))
     alone = algorithm(s.X, s.y, s.hyper, (), n_upd=n_upd)
     assert alone.converged
     assert alone.hyper == s.hyper
     np.testing.assert_array_equal(fit.trace[: alone.iterations], alone.trace)
-    assert seen == list(range(1, fit.iterations + 1))
+    assert visited == list(range(1, fit.iterations + 1))
     assert fit.iterations == len(fit.trace) > alone.iterations
     # an iteration is n_upd rounds of the first stage: the bound after one is that after as many iterations of one round
     single = algorithm(s.X, s.y, s.hyper, (), n_upd=1, max_iterations=n_upd)

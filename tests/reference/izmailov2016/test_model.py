@@ -74,11 +74,11 @@ def test_the_joint_density_is_prior_times_sigmoids(model):
 def test_prediction_through_the_posterior_is_prediction_from_the_data(rng, model):
     K, target = model.K_XX, rng.normal(size=model.n)
     K_TX, k_tt = 0.5 * model.K_XZ.T, np.full(model.m, 1.8)
-    seen = np.linalg.inv(K + np.diag(rng.uniform(0.1, 2.0, size=model.n)))
-    got = latent_predictive(K @ seen @ target, K - K @ seen @ K, K, K_TX, k_tt)
+    observed = np.linalg.inv(K + np.diag(rng.uniform(0.1, 2.0, size=model.n)))
+    got = latent_predictive(K @ observed @ target, K - K @ observed @ K, K, K_TX, k_tt)
     # condition of K below 1e3
-    np.testing.assert_allclose(got.latent_mean, K_TX @ seen @ target, rtol=0, atol=1e-12)
-    np.testing.assert_allclose(got.latent_var, k_tt - np.sum(K_TX @ seen * K_TX, axis=1), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(got.latent_mean, K_TX @ observed @ target, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(got.latent_var, k_tt - np.sum(K_TX @ observed * K_TX, axis=1), rtol=0, atol=1e-12)
 
 
 @pytest.mark.verifies("izmailov2016", "5", route="adaptive quadrature in the latent value")

@@ -42,8 +42,8 @@ def derivatives(log_p, xi, y):
 @pytest.mark.parametrize(("likelihood", "log_p", "exact"), LIKELIHOODS)
 def test_the_expansion_is_taylors(model, likelihood, log_p, exact):
     s = model
-    first, half = derivatives(exact, s.xi, s.y)
-    wanted = log_p(s.y * s.xi) + first * (s.f - s.xi) - half * (s.f - s.xi) ** 2
+    first, halved = derivatives(exact, s.xi, s.y)
+    wanted = log_p(s.y * s.xi) + first * (s.f - s.xi) - halved * (s.f - s.xi) ** 2
     # sums of three terms
     np.testing.assert_allclose(taylor_log_likelihood(s.f, s.xi, s.y, likelihood), wanted, rtol=1e-12, atol=1e-13)
 
@@ -54,10 +54,10 @@ def test_the_expansion_is_taylors(model, likelihood, log_p, exact):
 def test_phi_psi_and_v_are_derivatives_and_what_they_make(model):
     s = model
     xi = np.concatenate([s.xi[:3], [0.0, 25.0, -25.0]])
-    first, half = derivatives(LIKELIHOODS[0][2], xi, s.y)
+    first, halved = derivatives(LIKELIHOODS[0][2], xi, s.y)
     phi, psi = taylor_phi(xi, s.y), taylor_psi(xi, s.y)
     np.testing.assert_allclose(phi, first, rtol=1e-12, atol=0)
-    np.testing.assert_allclose(psi, half, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(psi, halved, rtol=1e-12, atol=0)
     # f² and f terms of g + g'(f - ξ) + ½ g''(f - ξ)²: -ψ f² + (g' + 2ψξ) f
     zero, one = (taylor_log_likelihood(np.full(6, f), xi, s.y) for f in (0.0, 1.0))
     minus = taylor_log_likelihood(np.full(6, -1.0), xi, s.y)
@@ -139,9 +139,9 @@ def test_the_fixed_point_is_the_mode_of_the_projected_posterior(model, slopes_of
     def height(u):
         return -np.sum(log_p(s.y * (kappa @ u))) + 0.5 * u @ np.linalg.solve(K, u)
 
-    found = minimize(height, np.zeros(len(K)), method="BFGS", options={"gtol": 1e-7})
+    optimum = minimize(height, np.zeros(len(K)), method="BFGS", options={"gtol": 1e-7})
     # the optimiser's own differences leave 1e-6
-    np.testing.assert_allclose(fit.inducing_mean, found.x, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(fit.inducing_mean, optimum.x, rtol=0, atol=1e-5)
     np.testing.assert_allclose(slopes_of(height, fit.inducing_mean), 0.0, rtol=0, atol=1e-8)
     rows = [slopes_of(lambda u, e=e: slopes_of(height, u, 1e-4) @ e, fit.inducing_mean, 1e-4) for e in np.eye(len(K))]
     # second differences: 1e-14 over step², and step² times fourth derivatives

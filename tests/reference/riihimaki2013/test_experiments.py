@@ -23,11 +23,11 @@ def test_tilted_study(rng):
     truth = tilted_multinomial_probit(left.mean, left.cov, 1)
     inner = inner_ep(left.mean, left.cov, 1, np.zeros(2), np.zeros(2))
     log_norm = inner_log_normaliser(augmented_tilted(left.mean, left.cov, 1), inner.alpha, inner.beta)
-    found = got["inner-ep"]
+    actual = got["inner-ep"]
     # the same arithmetic in another order; differences of numbers of order one
-    assert found.log_norm[4] == pytest.approx(log_norm - np.log(truth.norm), rel=0, abs=1e-11)
-    np.testing.assert_allclose(found.mean[4], inner.mean[:3] - truth.mean, rtol=0, atol=1e-11)
-    np.testing.assert_allclose(found.cov[4], inner.cov[:3, :3] - truth.cov, rtol=0, atol=1e-11)
+    assert actual.log_norm[4] == pytest.approx(log_norm - np.log(truth.norm), rel=0, abs=1e-11)
+    np.testing.assert_allclose(actual.mean[4], inner.mean[:3] - truth.mean, rtol=0, atol=1e-11)
+    np.testing.assert_allclose(actual.cov[4], inner.cov[:3, :3] - truth.cov, rtol=0, atol=1e-11)
     # full Λ and ξ give back the mean and covariance of f that the rule over g implies
     rule = tilted_multinomial_probit(left.mean, left.cov, 1, 10)
     np.testing.assert_allclose(got["Q10"].mean[4], rule.mean - truth.mean, rtol=0, atol=1e-10)
@@ -37,9 +37,9 @@ def test_tilted_study(rng):
     np.testing.assert_allclose(got["QD10"].mean, got["Q10"].mean, rtol=0, atol=1e-9)
     assert np.max(np.abs(got["QD10"].cov - got["Q10"].cov)) > 1e-6
     # Figure 1: means and covariances agree, the normaliser has a small bias
-    assert np.max(np.abs(found.mean)) < 0.05
-    assert np.max(np.abs(found.cov)) < 0.1
-    assert 1e-5 < np.max(np.abs(found.log_norm)) < 0.02
+    assert np.max(np.abs(actual.mean)) < 0.05
+    assert np.max(np.abs(actual.cov)) < 0.1
+    assert 1e-5 < np.max(np.abs(actual.log_norm)) < 0.02
     assert np.max(np.abs(got["Q10"].log_norm)) < np.max(np.abs(got["Q5"].log_norm)) < 0.1  # 0.057 here
     paper = compare_tilted_moments(X, y, 3, prior, "augmented")["inner-ep"].log_norm[4]
     right = tilted_moments_full_quadrature(left.mean, left.cov, 1, 10).norm

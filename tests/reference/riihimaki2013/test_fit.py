@@ -242,10 +242,10 @@ def test_probabilities_by_default_are_orthants_and_the_mass_says_how_good(model,
     np.testing.assert_allclose(got.probability_mass, 1.0, rtol=0, atol=3e-5)
     assert np.all(got.probability_mass != 1.0)
     np.testing.assert_allclose(np.sum(got.probability, axis=1), 1.0, rtol=1e-14)
-    for m, S, found in zip(got.latent_mean, got.latent_cov, got.probability, strict=True):
+    for m, S, value in zip(got.latent_mean, got.latent_cov, got.probability, strict=True):
         B = np.eye(3)[0] - np.eye(3)[1:]
         wanted = multivariate_normal.cdf(B @ m, np.zeros(2), B @ S @ B.T + 1.0 + np.eye(2))
-        assert found[0] == pytest.approx(wanted, rel=0, abs=2e-5)
+        assert value[0] == pytest.approx(wanted, rel=0, abs=2e-5)
     by_rule = predict_ep(fit, s.X, X_test, s.prior, "quadrature", nodes=60)
     np.testing.assert_allclose(by_rule.probability, got.probability, rtol=0, atol=1e-3)  # 60 nodes
     assert np.max(np.abs(by_rule.probability - got.probability)) > 1e-10

@@ -6,6 +6,7 @@ from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
 from reference.riihimaki2013._phi import log_phi, mills
+from reference.riihimaki2013.fit import Prior, fit_ep
 from reference.riihimaki2013.inner_ep import (
     incremental_inner_update,
     inner_cavity,
@@ -81,8 +82,8 @@ def test_scalar_site_change():
     var = 1.0 / (1.0 / left.var + a + d_alpha)
     assert var == pytest.approx(hat.var, rel=1e-12, abs=0)
     assert var * (left.mean / left.var + b + d_beta) == pytest.approx(hat.mean, rel=1e-12, abs=0)
-    half = inner_site_change(hat.mean, hat.var, m, v, 0.5)
-    assert half == pytest.approx((0.5 * d_alpha, 0.5 * d_beta), rel=1e-14, abs=0)
+    halved = inner_site_change(hat.mean, hat.var, m, v, 0.5)
+    assert halved == pytest.approx((0.5 * d_alpha, 0.5 * d_beta), rel=1e-14, abs=0)
 
 
 @pytest.mark.verifies("riihimaki2013", "A-step4", "A-parallel", route="sum of natural parameters, inverted")
@@ -91,9 +92,9 @@ def test_refreshes(model, w):
     mean, cov = dense(w, alpha, beta)
     changed = alpha + np.array([0.0, 0.25]), beta + np.array([0.0, -0.6])
     got = inner_rank_one_update(mean, cov, w.B_tilde[:, 1], 0.25, -0.6)
-    for found in (got, inner_parallel_update(*w, *changed)):
-        np.testing.assert_allclose(found.mean, dense(w, *changed)[0], **TIGHT)
-        np.testing.assert_allclose(found.cov, dense(w, *changed)[1], **TIGHT)
+    for value in (got, inner_parallel_update(*w, *changed)):
+        np.testing.assert_allclose(value.mean, dense(w, *changed)[0], **TIGHT)
+        np.testing.assert_allclose(value.cov, dense(w, *changed)[1], **TIGHT)
 
 
 @pytest.mark.parametrize("c", [2, 3, 5])
@@ -130,26 +131,26 @@ def test_log_normaliser(rng, c):
 def test_two_classes_are_exact(rng):
     root = rng.normal(size=(2, 2))
     mean, cov = rng.normal(size=2), root @ root.T + 0.3 * np.eye(2)
-    found = inner_ep(mean, cov, 0, np.zeros(1), np.zeros(1))
+    result = inner_ep(mean, cov, 0, np.zeros(1), np.zeros(1))
     truth = tilted_multinomial_probit(mean, cov, 0)
-    assert found.converged
-    np.testing.assert_allclose(found.mean[:2], truth.mean, rtol=1e-7, atol=0)  # sites to 1e-12 of their own scale
-    np.testing.assert_allclose(found.cov[:2, :2], truth.cov, rtol=1e-7, atol=0)
-    log_norm = inner_log_normaliser(augmented_tilted(mean, cov, 0), found.alpha, found.beta)
+    assert result.converged
+    np.testing.assert_allclose(result.mean[:2], truth.mean, rtol=1e-7, atol=0)  # sites to 1e-12 of their own scale
+    np.testing.assert_allclose(result.cov[:2, :2], truth.cov, rtol=1e-7, atol=0)
+    log_norm = inner_log_normaliser(augmented_tilted(mean, cov, 0), result.alpha, result.beta)
     assert log_norm == pytest.approx(np.log(truth.norm), rel=1e-7, abs=0)
 
 
 def test_three_classes_are_close_and_the_normaliser_is_a_little_low(model):
     biases = []
     for y in range(3):
-        found = inner_ep(model.cavity_mean, model.cavity_cov, y, np.zeros(2), np.zeros(2))
+        result = inner_ep(model.cavity_mean, model.cavity_cov, y, np.zeros(2), np.zeros(2))
         truth = tilted_multinomial_probit(model.cavity_mean, model.cavity_cov, y)
         sd = np.sqrt(np.diag(model.cavity_cov))
         # EP matches means and variances well: 0.024 of the cavity's deviations at most here
-        assert np.max(np.abs(found.mean[:3] - truth.mean) / sd) < 0.03
-        assert np.max(np.abs(found.cov[:3, :3] - truth.cov) / np.outer(sd, sd)) < 0.03
+        assert np.max(np.abs(result.mean[:3] - truth.mean) / sd) < 0.03
+        assert np.max(np.abs(result.cov[:3, :3] - truth.cov) / np.outer(sd, sd)) < 0.03
         w = augmented_tilted(model.cavity_mean, model.cavity_cov, y)
-        biases.append(inner_log_normaliser(w, found.alpha, found.beta) - np.log(truth.norm))
+        biases.append(inner_log_normaliser(w, result.alpha, result.beta) - np.log(truth.norm))
     # section 5.1: "a small bias in the normalization term"
     assert np.all(np.abs(biases) < 0.03)
     assert np.max(np.abs(biases)) > 1e-5
@@ -163,6 +164,24 @@ def test_the_schedules_share_their_fixed_point(model):
     assert two.converged
     np.testing.assert_allclose(one.alpha, two.alpha, rtol=1e-10, atol=1e-11)  # both to 1e-12 of their own scale
     np.testing.assert_allclose(one.beta, two.beta, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize(("damping", "reached"), [(1e-8, False), (3e-4, False), (0.05, True), (1.0, True)])
+def test_a_damping_that_no_thousand_sweeps_make_up_for_gives_up_and_says_so(model, damping, reached):
+    result = inner_ep(model.cavity_mean, model.cavity_cov, Y, np.zeros(2), np.zeros(2), damping=damping)
+    assert result.converged == reached
+    if not reached:
+        first = inner_ep(
+            model.cavity_mean, model.cavity_cov, Y, np.zeros(2), np.zeros(2), inner="incremental", damping=damping
+        )
+        np.testing.assert_array_equal(result.alpha, first.alpha)
+        np.testing.assert_array_equal(result.mean, first.mean)
+
+
+def test_an_inner_damping_of_nearly_nothing_ends_without_a_claim():
+    X, y = np.array([[-1.0], [0.2]]), np.array([0, 2])
+    prior = Prior(np.ones(3), np.ones((3, 1)), np.full(3, 0.1), np.zeros(3))
+    assert not fit_ep("nested-iep", X, y, 3, prior, inner_damping=1e-8).converged
 
 
 @pytest.mark.verifies("riihimaki2013", "u3.2.3-incremental", route="steps 1 to 4 once for each class, in natural form")

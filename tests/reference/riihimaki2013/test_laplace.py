@@ -57,10 +57,10 @@ def test_newton_step(model, rng):
 
 @pytest.mark.verifies("riihimaki2013", "u4.1-laplace", route="maximum of the log joint by BFGS, inverse Hessian")
 def test_mode_and_covariance(model):
-    found = minimize(lambda f: -log_joint(f, model.K, model.y), np.zeros(15), method="BFGS", options={"gtol": 1e-7})
+    optimum = minimize(lambda f: -log_joint(f, model.K, model.y), np.zeros(15), method="BFGS", options={"gtol": 1e-7})
     got = laplace_posterior(model.K, model.y)
     assert got.converged
-    np.testing.assert_allclose(got.mode, found.x, rtol=0, atol=1e-5)  # BFGS with differences
+    np.testing.assert_allclose(got.mode, optimum.x, rtol=0, atol=1e-5)  # BFGS with differences
     wanted = np.linalg.inv(np.linalg.inv(model.K) + hessian_of_likelihood(got.mode, model.y))
     np.testing.assert_allclose(got.cov, wanted, rtol=1e-6, atol=1e-8)
 
@@ -123,9 +123,9 @@ def test_la_tkp(model):
     K = extended_covariance(X, x_star, s.prior)
 
     def evidence(K, y):
-        found = minimize(lambda f: -log_joint(f, K, y), np.zeros(len(K)), method="BFGS", options={"gtol": 1e-6})
-        precision = np.linalg.inv(K) + hessian_of_likelihood(found.x, y)
-        return -found.fun + 0.5 * len(K) * np.log(2.0 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
+        optimum = minimize(lambda f: -log_joint(f, K, y), np.zeros(len(K)), method="BFGS", options={"gtol": 1e-6})
+        precision = np.linalg.inv(K) + hessian_of_likelihood(optimum.x, y)
+        return -optimum.fun + 0.5 * len(K) * np.log(2.0 * np.pi) - 0.5 * np.linalg.slogdet(precision)[1]
 
     kept = [0, 1, 2, 4, 5, 6, 8, 9, 10]
     before = evidence(K[np.ix_(kept, kept)], y)

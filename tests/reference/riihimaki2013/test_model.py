@@ -11,8 +11,8 @@ from reference.riihimaki2013.model import (
     log_marginal_likelihood,
     log_posterior,
     log_prior_latent,
-    multinomial_probit_cone,
     multinomial_probit_likelihood,
+    multinomial_probit_region,
     prior_covariance,
     softmax_likelihood,
 )
@@ -65,8 +65,8 @@ def test_cone(rng):
         others = np.delete(F, k)
         cov = np.eye(2) + 1.0
         wanted = multivariate_normal.cdf(F[k] - others, np.zeros(2), cov)
-        assert multinomial_probit_cone(F, k) == pytest.approx(wanted, rel=1e-9, abs=0)  # the bivariate normal's
-    two = multinomial_probit_cone(np.array([0.3, -0.5]), 0)
+        assert multinomial_probit_region(F, k) == pytest.approx(wanted, rel=1e-9, abs=0)  # the bivariate normal's
+    two = multinomial_probit_region(np.array([0.3, -0.5]), 0)
     assert two == pytest.approx(ndtr(0.8 / np.sqrt(2.0)), rel=1e-13, abs=0)  # one bend: exact to rounding
 
 

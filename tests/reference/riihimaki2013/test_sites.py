@@ -182,11 +182,11 @@ def test_site_precision_in_three_forms(rng, c):
         np.testing.assert_allclose(form.precision, wanted, **TIGHT)
         np.testing.assert_array_equal(form.A, np.eye(c) - np.outer(np.eye(c)[y], np.ones(c)))
         np.testing.assert_array_equal(form.pi, [*alpha[:y], 1.0, *alpha[y:]])
-        found = site_precision(alpha, y)
-        np.testing.assert_allclose(found.precision, wanted, **TIGHT)
-        np.testing.assert_array_equal(found.pi, [*alpha[:y], 1.0, *alpha[y:]])
-        np.testing.assert_allclose(found.precision @ np.ones(c), 0.0, rtol=0, atol=1e-14)  # null vector
-        assert np.linalg.eigvalsh(found.precision)[0] > -1e-14  # positive semidefinite up to rounding
+        result = site_precision(alpha, y)
+        np.testing.assert_allclose(result.precision, wanted, **TIGHT)
+        np.testing.assert_array_equal(result.pi, [*alpha[:y], 1.0, *alpha[y:]])
+        np.testing.assert_allclose(result.precision @ np.ones(c), 0.0, rtol=0, atol=1e-14)  # null vector
+        assert np.linalg.eigvalsh(result.precision)[0] > -1e-14  # positive semidefinite up to rounding
 
 
 @pytest.mark.verifies("riihimaki2013", "13", route="conditioning w on its scalar sites one after another")
@@ -215,12 +215,12 @@ def test_two_forms_of_the_tilted_mean(model):
 def test_site_location(rng, c):
     alpha, beta = rng.uniform(0.1, 0.9, size=c - 1), rng.normal(size=c - 1)
     for y in range(c):
-        found = site_location(alpha, beta, y)
-        np.testing.assert_allclose(found.location, site_by_brute_force(alpha, beta, y, c)[1], **TIGHT)
-        assert found.a == pytest.approx(np.sum(beta) / (1.0 + np.sum(alpha)), rel=1e-14, abs=0)
-        assert np.sum(found.location) == pytest.approx(0.0, rel=0, abs=1e-14)  # orthogonal to 1
+        result = site_location(alpha, beta, y)
+        np.testing.assert_allclose(result.location, site_by_brute_force(alpha, beta, y, c)[1], **TIGHT)
+        assert result.a == pytest.approx(np.sum(beta) / (1.0 + np.sum(alpha)), rel=1e-14, abs=0)
+        assert np.sum(result.location) == pytest.approx(0.0, rel=0, abs=1e-14)  # orthogonal to 1
         B = difference_matrix(c, y)
-        np.testing.assert_allclose(found.location, B @ (beta - alpha * found.a), **TIGHT)  # the first form of (15)
+        np.testing.assert_allclose(result.location, B @ (beta - alpha * result.a), **TIGHT)  # the first form of (15)
 
 
 @pytest.mark.verifies("riihimaki2013", "u3.2.2-iep", route="product of independent normals has the matched moments")
@@ -257,5 +257,5 @@ def test_damping_is_a_convex_combination():
 
 
 def test_the_log_normaliser_of_one_factor_is_what_quadrature_says():
-    found = quad(lambda g: norm.pdf(g, 0.3, 1.1) * ndtr(g), -12, 12, epsabs=0, epsrel=1e-12)[0]
-    assert found == pytest.approx(ndtr(0.3 / np.sqrt(1.0 + 1.21)), rel=1e-10, abs=0)
+    actual = quad(lambda g: norm.pdf(g, 0.3, 1.1) * ndtr(g), -12, 12, epsabs=0, epsrel=1e-12)[0]
+    assert actual == pytest.approx(ndtr(0.3 / np.sqrt(1.0 + 1.21)), rel=1e-10, abs=0)

@@ -1,4 +1,4 @@
-"""Section 4.3: expectations over cones, the bound from its definition, its maximum, and the update of θ."""
+"""Section 4.3: expectations over regions, the bound from its definition, its maximum, and the update of θ."""
 
 import numpy as np
 import pytest
@@ -10,9 +10,9 @@ from reference.riihimaki2013.fit import Prior
 from reference.riihimaki2013.model import log_marginal_likelihood, prior_covariance
 from reference.riihimaki2013.type2 import vb_alternate, vb_update_hyperparameters
 from reference.riihimaki2013.variational import (
-    cone_moments,
     fit_vb,
     predict_vb,
+    region_moments,
     vb_bound,
     vb_expected_auxiliary,
     vb_gradients,
@@ -20,7 +20,7 @@ from reference.riihimaki2013.variational import (
 )
 
 
-def cone_probability(m, y):
+def region_probability(m, y):
     """Orthant probability of v_y - v_k by scipy's bivariate normal."""
     return multivariate_normal.cdf(m[y] - np.delete(m, y), np.zeros(len(m) - 1), np.eye(len(m) - 1) + 1.0)
 
@@ -45,17 +45,17 @@ def test_expected_auxiliary(model, rng):
         assert got[i, y] == pytest.approx(means[i, y] + np.sum(shifts), rel=1e-9, abs=1e-10)
 
 
-def test_moments_of_the_cone_by_differences(model, rng):
+def test_moments_of_the_region_by_differences(model, rng):
     m = rng.normal(size=3)
-    cone = cone_moments(m[None], np.array([1]))
+    region = region_moments(m[None], np.array([1]))
     e = np.eye(3)
-    log_z = lambda at: cone_moments(at[None], np.array([1])).log_norm[0]  # noqa: E731
-    assert cone.log_norm[0] == pytest.approx(np.log(cone_probability(m, 1)), rel=1e-8, abs=0)
+    log_z = lambda at: region_moments(at[None], np.array([1])).log_norm[0]  # noqa: E731
+    assert region.log_norm[0] == pytest.approx(np.log(region_probability(m, 1)), rel=1e-8, abs=0)
     slope = [(log_z(m + 1e-5 * d) - log_z(m - 1e-5 * d)) / 2e-5 for d in e]
-    np.testing.assert_allclose(cone.mean[0] - m, slope, rtol=0, atol=1e-9)  # step 1e-5
-    mean = lambda at: cone_moments(at[None], np.array([1])).mean[0]  # noqa: E731
+    np.testing.assert_allclose(region.mean[0] - m, slope, rtol=0, atol=1e-9)  # step 1e-5
+    mean = lambda at: region_moments(at[None], np.array([1])).mean[0]  # noqa: E731
     jacobian = [(mean(m + 1e-5 * d) - mean(m - 1e-5 * d)) / 2e-5 for d in e]
-    np.testing.assert_allclose(cone.cov[0], jacobian, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(region.cov[0], jacobian, rtol=0, atol=1e-9)
 
 
 @pytest.mark.verifies("riihimaki2013", "u4.3-vb-bound", route="E_q[log p(f)] + entropy + auxiliary part, by definition")
@@ -66,8 +66,8 @@ def test_bound_from_its_definition(model, rng):
     S = np.linalg.inv(np.linalg.inv(s.K) + np.eye(15))
     log_prior = multivariate_normal.logpdf(m, np.zeros(15), s.K) - 0.5 * np.trace(np.linalg.solve(s.K, S))
     entropy = 0.5 * np.linalg.slogdet(2.0 * np.pi * np.e * S)[1]
-    # E_q[log p(v|f)] + entropy of q(v): log of the cone's mass, less half the variances of f
-    auxiliary = sum(np.log(cone_probability(means[i], s.y[i])) for i in range(5)) - 0.5 * np.trace(S)
+    # E_q[log p(v|f)] + entropy of q(v): log of the region's mass, less half the variances of f
+    auxiliary = sum(np.log(region_probability(means[i], s.y[i])) for i in range(5)) - 0.5 * np.trace(S)
     assert vb_bound(means, np.linalg.solve(s.K, m), s.K, s.y) == pytest.approx(
         log_prior + entropy + auxiliary, rel=1e-8, abs=0
     )
@@ -88,12 +88,12 @@ def test_factors_at_the_maximum(model):
 
     def loss(x):
         means = (root @ x).reshape(3, 5).T
-        return 0.5 * x @ x - sum(np.log(cone_probability(means[i], s.y[i])) for i in range(5))
+        return 0.5 * x @ x - sum(np.log(region_probability(means[i], s.y[i])) for i in range(5))
 
-    found = minimize(loss, np.zeros(15), method="BFGS", options={"gtol": 1e-6})
+    optimum = minimize(loss, np.zeros(15), method="BFGS", options={"gtol": 1e-6})
     got = vb_posterior(s.K, s.y)
     assert got.converged
-    np.testing.assert_allclose(got.mean, (root @ found.x).reshape(3, 5).T, rtol=0, atol=1e-4)  # BFGS by differences
+    np.testing.assert_allclose(got.mean, (root @ optimum.x).reshape(3, 5).T, rtol=0, atol=1e-4)  # BFGS by differences
     np.testing.assert_allclose(got.cov, np.linalg.inv(np.linalg.inv(s.K) + np.eye(15)), rtol=1e-8, atol=1e-10)
     slow = vb_posterior(s.K, s.y, accelerate=False)
     assert slow.converged
@@ -139,8 +139,8 @@ def test_update_of_the_magnitude(model):
 def test_alternation_raises_the_bound(model):
     s = model
     prior = Prior(np.full(3, 1.2), np.ones((3, 2)), np.full(3, 0.1), np.zeros(3))
-    found = vb_alternate(s.X, s.y, 3, prior, ("variance",), True, max_iterations=4)
-    assert np.all(np.diff(found.trace) > -1e-9)
+    result = vb_alternate(s.X, s.y, 3, prior, ("variance",), True, max_iterations=4)
+    assert np.all(np.diff(result.trace) > -1e-9)
 
 
 def test_predictions_have_mass_one(model, rng):

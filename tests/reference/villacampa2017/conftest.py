@@ -41,10 +41,10 @@ def model(rng):
     s.c2_label = keep * rng.uniform(0.1, 0.8, size=(s.n, s.C))
     s.c2_other = -1.0 * keep * rng.uniform(0.1, 0.8, size=(s.n, s.C))
     s.mean = rng.normal(size=s.m)
-    half = rng.normal(size=(s.m, s.m))
-    s.cov = half @ half.T + 0.5 * np.eye(s.m)
-    half = rng.normal(size=(s.m, s.m))
-    s.mean_other, s.cov_other = rng.normal(size=s.m), half @ half.T + 0.5 * np.eye(s.m)
+    root = rng.normal(size=(s.m, s.m))
+    s.cov = root @ root.T + 0.5 * np.eye(s.m)
+    root = rng.normal(size=(s.m, s.m))
+    s.mean_other, s.cov_other = rng.normal(size=s.m), root @ root.T + 0.5 * np.eye(s.m)
     return s
 
 

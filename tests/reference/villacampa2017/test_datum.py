@@ -7,8 +7,8 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
+from reference.common._classes import Prior
 from reference.villacampa2017.datum import datum_tilted, tilted_of_data
-from reference.villacampa2017.fit import Prior
 from reference.villacampa2017.scalar import Cavities
 from reference.villacampa2017.settings import Options
 from reference.villacampa2017.training import fit_ep
@@ -60,14 +60,14 @@ def test_the_probability_and_its_derivatives():
         ([0.3, -0.5, 0.2], [1.0, 1.0, 0.0]), ([-3.0, -0.5, 0.2, 0.4], [0.5, 0.0, 0.0, 0.7]), ([0.3, -0.7], [2.0, 0.0]),
     ],
 )  # fmt: skip
-def test_classes_without_variance_are_walls(mean, var):
-    wall = max(m for m, v in zip(mean, var, strict=True) if v == 0.0)
+def test_classes_without_variance_are_constraints(mean, var):
+    constraint = max(m for m, v in zip(mean, var, strict=True) if v == 0.0)
     smooth = [k for k in range(1, len(mean)) if var[k] > 0.0]
     got = datum_tilted(np.array(mean), np.array(var), 0)
     with mpmath.workdps(40):
 
         def log_norm(*moved):
-            at, low = moved, moved[mean.index(wall)]
+            at, low = moved, moved[mean.index(constraint)]
             sd = mpmath.sqrt(var[0])
 
             def density(t):
@@ -81,12 +81,12 @@ def test_classes_without_variance_are_walls(mean, var):
         at = [mpmath.mpf(m) for m in mean]
         # working digits of 40, quadrature to 1e-30: what is left is the rounding of the function itself
         assert got.log_norm == pytest.approx(float(log_norm(*at)), rel=0, abs=1e-13)
-        for k in [0, mean.index(wall), *smooth]:
+        for k in [0, mean.index(constraint), *smooth]:
             order = tuple(int(j == k) for j in range(len(mean)))
             assert got.slope[k] == pytest.approx(float(mpmath.diff(log_norm, at, order)), rel=1e-12, abs=0)
             second = mpmath.diff(log_norm, at, tuple(2 * one for one in order))
             assert got.curvature[k] == pytest.approx(-float(second), rel=1e-11, abs=0)
-    lower = [k for k in range(1, len(mean)) if var[k] == 0.0 and mean[k] < wall]
+    lower = [k for k in range(1, len(mean)) if var[k] == 0.0 and mean[k] < constraint]
     assert not np.any(got.slope[lower])
     assert not np.any(got.curvature[lower])
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.errata import update_c2_other_as_printed
 from reference.villacampa2017.evidence import factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors
-from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.sep import factor_counts
 from reference.villacampa2017.settings import Options
 from reference.villacampa2017.training import fit_ep, fit_sep

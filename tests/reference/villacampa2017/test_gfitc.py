@@ -5,14 +5,14 @@ import pytest
 from scipy.integrate import dblquad
 from scipy.stats import multivariate_normal
 
+from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep
-from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.gfitc import fitc_covariance, gfitc_baseline, gfitc_gradients, latent_posterior
-from reference.villacampa2017.gfitc_search import predict
 from reference.villacampa2017.posterior import Coefficients, Gaussians
-from reference.villacampa2017.prediction import predictive_distribution
+from reference.villacampa2017.prediction import predict, predictive_distribution
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
 
@@ -49,11 +49,11 @@ def test_with_two_classes_gfitc_is_the_scalable_method():
     np.testing.assert_allclose(got.inducing.cov, q.cov, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(got.log_norm, log_norm, rtol=1e-8, atol=1e-10)
     T = X[:3] + 0.1
-    found = predict(got.inducing, T, prior)
+    prediction = predict(got.inducing, T, prior)
     K_TZ = prior_matrices(T, prior).upsilon @ K.K_ZZ
     k_tt = np.repeat((prior.variance + prior.noise)[:, None], 3, axis=1)
     wanted = predictive_distribution(q, k_tt, K_TZ, K.K_ZZ)
-    np.testing.assert_allclose(found.probability, wanted.probability, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(prediction.probability, wanted.probability, rtol=0, atol=1e-9)
 
 
 def step_moments(mean, var):
@@ -161,7 +161,7 @@ def test_weight_and_determinant_of_the_latent_posterior():
 def test_the_gradient_is_that_of_the_evidence_of_ep_run_again():
     X, y, prior = problem(n=4, C=3, m=2, d=1)
     fit = gfitc_baseline(X, y, prior, tolerance=1e-12)
-    found = gfitc_gradients(fit.sites, X, y, prior)
+    gradients = gfitc_gradients(fit.sites, X, y, prior)
     for name in FIELDS:
         value = getattr(prior, name)
         for at in np.ndindex(value.shape):
@@ -171,7 +171,7 @@ def test_the_gradient_is_that_of_the_evidence_of_ep_run_again():
                 moved[at] += side
                 ends.append(gfitc_baseline(X, y, prior._replace(**{name: moved}), 0.8, 1e-12).log_evidence)
             # differences of 1e-5: truncation 1e-10, rounding of log Z 1e-15/1e-5
-            assert found[name][at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8), (name, at)
+            assert gradients[name][at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8), (name, at)
 
 
 def test_learning_leaves_no_slope_and_shared_classes_stay_alike():
@@ -193,11 +193,11 @@ def test_learning_leaves_no_slope_and_shared_classes_stay_alike():
 
 def test_a_whole_step_and_a_half_step_from_the_start():
     X, y, prior = problem()
-    half, whole = (gfitc_baseline(X, y, prior, damping=rho, max_iterations=1) for rho in (0.5, 1.0))
-    for a, b in zip(half.sites, whole.sites, strict=True):
+    halved, whole = (gfitc_baseline(X, y, prior, damping=rho, max_iterations=1) for rho in (0.5, 1.0))
+    for a, b in zip(halved.sites, whole.sites, strict=True):
         np.testing.assert_allclose(2.0 * a, b, rtol=1e-14, atol=0)
-    assert not half.converged
-    assert half.residual == whole.residual  # of the undamped move
+    assert not halved.converged
+    assert halved.residual == whole.residual  # of the undamped move
 
 
 def test_trace_and_callback_follow_the_sweeps():

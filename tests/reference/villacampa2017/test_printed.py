@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from reference.common._classes import Prior
 from reference.common._forms import DIGITS, SECONDS
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.factors import ep_refine_factors, moment_mismatch, posterior_of
-from reference.villacampa2017.fit import Prior, prior_matrices
+from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.gfitc import gfitc_form
 from reference.villacampa2017.methods import PairwiseEP, standardised_change
 from reference.villacampa2017.posterior import Coefficients

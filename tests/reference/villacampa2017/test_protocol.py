@@ -50,8 +50,8 @@ def test_inducing_inputs_are_drawn_from_the_inputs(rng):
     assert prior.Z.shape == (3, 8, 2)
     for Z in prior.Z:
         where = [np.flatnonzero(np.all(z == X, axis=1)) for z in Z]
-        assert all(len(found) == 1 for found in where)
-        assert len({int(found[0]) for found in where}) == 8
+        assert all(len(value) == 1 for value in where)
+        assert len({int(value[0]) for value in where}) == 8
     np.testing.assert_array_equal(make(1).Z, prior.Z)
     assert np.any(make(2).Z != prior.Z)
     assert np.any(prior.Z[0] != prior.Z[1])
@@ -62,8 +62,8 @@ def test_inducing_inputs_are_drawn_from_the_inputs(rng):
 @pytest.mark.verifies("villacampa2017", "u34-optimisers", route="sentence of section 4.1")
 def test_the_optimiser_of_each_method():
     for method, name in (("gfitc", "lbfgs"), ("vi-robust", "lbfgs"), ("ep", "adaptive"), ("sep", "adaptive")):
-        found = batch_optimiser_choice(method)
-        assert found == (name, 250, name == "lbfgs")
+        result = batch_optimiser_choice(method)
+        assert result == (name, 250, name == "lbfgs")
     with pytest.raises(ValueError, match="method"):
         batch_optimiser_choice("laplace")
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from reference.common._classes import Prior
 from reference.villacampa2017.cavity import Cavity, cavity
 from reference.villacampa2017.errata import sep_log_evidence_gradient_as_printed
 from reference.villacampa2017.factors import (
@@ -13,7 +14,7 @@ from reference.villacampa2017.factors import (
     update_c2_label,
     update_c2_other,
 )
-from reference.villacampa2017.fit import Prior, prior_matrices, to_fixed_point
+from reference.villacampa2017.fit import prior_matrices, to_fixed_point
 from reference.villacampa2017.gradients import (
     AdamState,
     direct_dlogz_dhyper,
@@ -85,7 +86,7 @@ def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior,
         return method.value(run.sites, method.posterior(run.sites, K), K).log_evidence
 
     wanted = np.array([difference(held, prior, *at) for at in ENTRIES])
-    got, other = (np.array([found[field].flat[entry] for field, entry in ENTRIES]) for found in (exact, rule))
+    got, other = (np.array([value[field].flat[entry] for field, entry in ENTRIES]) for value in (exact, rule))
     np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-8)
     assert np.max(np.abs(other - wanted)) > 1e-4  # (10) needs convergence
     # terms of the data scale with a mini-batch, the prior's do not: the mean over all single data is the whole
@@ -94,7 +95,7 @@ def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior,
         for i in range(s.n)
     ]
     for field in FIELDS:
-        mean = np.mean([found[field] for found in single], axis=0)
+        mean = np.mean([value[field] for value in single], axis=0)
         np.testing.assert_allclose(mean, exact[field], rtol=1e-9, atol=1e-12)
 
 
@@ -103,11 +104,11 @@ def test_at_a_fixed_point_of_ep_both_gradients_are_that_of_the_evidence(model, p
     s, method = model, METHODS[kind](model)
     K, run = started(method, s, prior, 500)
     assert run.converged
-    found = [
+    results = [
         log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=exact) for exact in (False, True)
     ]
     for field in FIELDS:
-        np.testing.assert_allclose(found[0][field], found[1][field], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(results[0][field], results[1][field], rtol=0, atol=1e-9)
 
     def anew(there):
         K = prior_matrices(s.X, there)
@@ -116,7 +117,7 @@ def test_at_a_fixed_point_of_ep_both_gradients_are_that_of_the_evidence(model, p
 
     for field, entry in ENTRIES[::2]:
         wanted = difference(anew, prior, field, entry)
-        assert found[0][field].flat[entry] == pytest.approx(wanted, rel=1e-6, abs=1e-8)
+        assert results[0][field].flat[entry] == pytest.approx(wanted, rel=1e-6, abs=1e-8)
 
 
 def test_all_derivatives_at_once_are_those_of_the_printed_formulas_one_by_one(model, prior):
@@ -275,8 +276,8 @@ def test_adaptive_steps_are_those_of_the_rule(model, prior):
         K = prior_matrices(s.X, there)
         sites = method.start(K) if sites is None else sites
         sites = method.step(sites, method.posterior(sites, K), K, np.arange(s.n)).sites
-        found = log_evidence_gradients(method, sites, method.posterior(sites, K), s.X, there, K, exact=True)
-        slope = np.concatenate([found["variance"] * there.variance, found["noise"] * there.noise])
+        gradients = log_evidence_gradients(method, sites, method.posterior(sites, K), s.X, there, K, exact=True)
+        slope = np.concatenate([gradients["variance"] * there.variance, gradients["noise"] * there.noise])
         if before is not None:
             rates = rates * np.where(np.sign(slope) == np.sign(before), 1.02, 0.5)
         before, step = slope, rates * slope

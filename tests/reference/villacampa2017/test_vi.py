@@ -87,11 +87,11 @@ def test_the_inner_bound_is_below_the_likelihood_given_inducing_values(rng):
     right, wrong = 1.0 - EPSILON / 2.0, EPSILON / 2.0
     expected = np.sum(wins * np.log(right) + (1.0 - wins) * np.log(wrong))
     k_xx = np.full((2, 2), 1.7 + noise)
-    found = vi_inner_bound(values, y, k_xx, K_XZ, K_ZZ, EPSILON)
-    assert found == pytest.approx(expected, rel=1e-10, abs=0)  # quadratures to 1e-11
+    result = vi_inner_bound(values, y, k_xx, K_XZ, K_ZZ, EPSILON)
+    assert result == pytest.approx(expected, rel=1e-10, abs=0)  # quadratures to 1e-11
     both = multivariate_normal(cov=np.outer(signs, signs) * cov).cdf(signs * mean)
     likelihood = right**2 * both + right * wrong * (wins.sum() - 2.0 * both) + wrong**2 * (1.0 - wins.sum() + both)
-    assert found < np.log(likelihood) - 0.1
+    assert result < np.log(likelihood) - 0.1
     # latent values that are inducing values: nothing is left to integrate
     same = np.stack([k(X, X)] * 2)
     exact = sum(np.log(robust_likelihood(values[:, i], int(y[i]), EPSILON)) for i in range(2))

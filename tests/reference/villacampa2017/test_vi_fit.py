@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
+from reference.common._classes import Prior
 from reference.common._largest import log_largest
-from reference.villacampa2017.fit import Prior, prior_matrices
-from reference.villacampa2017.gfitc_search import predict
+from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.posterior import Gaussians
+from reference.villacampa2017.prediction import predict
 from reference.villacampa2017.vi import variational_elbo, vi_latent_marginal
 from reference.villacampa2017.vi_ascent import gaussians_of, natural_step, naturals_of, step_size
 from reference.villacampa2017.vi_fit import vi_baseline
@@ -34,8 +35,8 @@ def problem(n=6, C=2, m=2, d=1, seed=4):
 def law(C, m, seed=1):
     """A q of no special kind."""
     rng = np.random.default_rng(seed)
-    half = rng.normal(size=(C, m, m))
-    return Gaussians(rng.normal(size=(C, m)), half @ half.transpose(0, 2, 1) + 0.3 * np.eye(m))
+    root = rng.normal(size=(C, m, m))
+    return Gaussians(rng.normal(size=(C, m)), root @ root.transpose(0, 2, 1) + 0.3 * np.eye(m))
 
 
 def bound_at(X, y, prior, q, epsilon=EPSILON):
@@ -205,10 +206,10 @@ def test_a_larger_set_of_inducing_inputs_gives_no_lower_bound():
 def test_the_gradient_is_that_of_the_bound_with_q_held():
     X, y, prior = problem(n=5, C=3, d=2)
     q = law(3, 2)
-    found = vi_gradients(X, y, prior, q, EPSILON)
+    gradients = vi_gradients(X, y, prior, q, EPSILON)
     for name in FIELDS:
         value = getattr(prior, name)
-        assert found[name].shape == value.shape
+        assert gradients[name].shape == value.shape
         for at in np.ndindex(value.shape):
             ends = []
             for side in (1e-5, -1e-5):
@@ -216,7 +217,7 @@ def test_the_gradient_is_that_of_the_bound_with_q_held():
                 moved[at] += side
                 ends.append(bound_at(X, y, prior._replace(**{name: moved}), q))
             # values of size 100 good to 1e-14 of that, over 1e-5
-            assert found[name][at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=2e-7), (name, at)
+            assert gradients[name][at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=2e-7), (name, at)
 
 
 def test_a_mini_batch_gradient_is_that_of_its_own_estimate_and_batches_average_to_the_whole():

@@ -370,10 +370,10 @@ def test_recovered_factors_are_powers_of_density_ratios(model, rng):
             - multivariate_normal.logpdf(u[k], cavity.mean[k], cavity.cov[k]) for k in range(s.C)
         )  # fmt: skip
 
-    found, printed = pep_update(included(s, cavity, I), new, s.alpha), pep_update_as_printed(new, cavity, s.alpha)
-    site = found.site
-    np.testing.assert_allclose(site.precision, natural_factor(found.c1, found.c2, s.upsilon[:, I])[0], **TIGHT)
-    np.testing.assert_allclose(found.c2[:, None] * s.upsilon[:, I], site.shift, **TIGHT)
+    result, printed = pep_update(included(s, cavity, I), new, s.alpha), pep_update_as_printed(new, cavity, s.alpha)
+    site = result.site
+    np.testing.assert_allclose(site.precision, natural_factor(result.c1, result.c2, s.upsilon[:, I])[0], **TIGHT)
+    np.testing.assert_allclose(result.c2[:, None] * s.upsilon[:, I], site.shift, **TIGHT)
     assert abs(log_z) > 0.1
     for _ in range(4):
         u = rng.normal(size=(s.C, s.m))

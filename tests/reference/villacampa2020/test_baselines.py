@@ -7,7 +7,8 @@ from scipy.linalg import block_diag
 from scipy.optimize import approx_fprime, minimize
 from scipy.stats import multivariate_normal, norm
 
-from reference.villacampa2020.hyper import Prior, prior_matrices
+from reference.common._classes import Prior
+from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.label_regression import (
     RegressionOptions,
     label_regression_baseline,
@@ -41,10 +42,10 @@ def joint(s, k, X_new):
     return np.block([[s.K_ZZ[k], cross.T], [cross, low]])
 
 
-def given(cov, seen, wanted, value):
+def given(cov, observed, wanted, value):
     """Moments of a block of a joint Gaussian of mean zero given another."""
-    gain = np.linalg.solve(cov[np.ix_(seen, seen)], cov[np.ix_(seen, wanted)]).T
-    return gain @ value, cov[np.ix_(wanted, wanted)] - gain @ cov[np.ix_(seen, wanted)]
+    gain = np.linalg.solve(cov[np.ix_(observed, observed)], cov[np.ix_(observed, wanted)]).T
+    return gain @ value, cov[np.ix_(wanted, wanted)] - gain @ cov[np.ix_(observed, wanted)]
 
 
 @pytest.mark.verifies("villacampa2020", "u46-label-regression", route="conditioning of the joint Gaussian")
@@ -54,18 +55,18 @@ def test_regression_on_labels_is_conditioning(model, prior):
     assert fit.converged
     assert fit.residual < 1e-8
     assert fit.iterations == 0
-    seen, inducing, total = np.arange(s.m, s.m + s.n), np.arange(s.m), 0.0
+    observed, inducing, total = np.arange(s.m, s.m + s.n), np.arange(s.m), 0.0
     for k in range(s.C):
         t = np.where(s.y == k, 1.0, -1.0)
         cov = joint(s, k, np.zeros((0, s.d)))
-        mean, covariance = given(cov, seen, inducing, t)
+        mean, covariance = given(cov, observed, inducing, t)
         # matrices of 7 x 7 with conditions below 1e4
         np.testing.assert_allclose(fit.posterior.mean[k], mean, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(fit.posterior.cov[k], covariance, rtol=1e-8, atol=1e-11)
         A = s.upsilon[k]
         np.testing.assert_allclose(fit.latents.mean[:, k], A @ mean, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(fit.latents.var[:, k], s.cond_var[k] + np.diag(A @ covariance @ A.T), rtol=1e-9)
-        total += multivariate_normal.logpdf(t, np.zeros(s.n), cov[np.ix_(seen, seen)])
+        total += multivariate_normal.logpdf(t, np.zeros(s.n), cov[np.ix_(observed, observed)])
     assert fit.log_evidence == pytest.approx(total, rel=1e-11, abs=0)
 
 
@@ -209,12 +210,12 @@ def test_laplace_finds_the_mode_and_its_curvature(model, prior):
     s, fit = model, laplace_baseline(model.X, model.y, prior)
     K = dense(s)
     inverse = np.linalg.inv(K)
-    found = minimize(
+    optimum = minimize(
         softmax_energy, np.ones(s.C * s.n), (inverse, s.y, s.C), jac=energy_slope, method="BFGS", options={"gtol": 1e-9}
     )
     assert fit.mode.converged
     # BFGS stops at a slope of 1e-9 (or where the values are rounding), K has norms of order one
-    np.testing.assert_allclose(fit.mode.latent_values, found.x.reshape(s.C, s.n).T, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(fit.mode.latent_values, optimum.x.reshape(s.C, s.n).T, rtol=1e-5, atol=1e-6)
     f = fit.mode.latent_values.T.ravel()
     np.testing.assert_allclose(energy_slope(f, inverse, s.y, s.C), 0.0, atol=1e-9)  # K⁻¹ f with conditions of 1e3
     np.testing.assert_allclose(fit.mode.slope.T.ravel(), inverse @ f, rtol=1e-7, atol=1e-9)
@@ -242,8 +243,8 @@ def test_laplace_carries_latents_over_to_other_values_by_conditioning(model, pri
     size = s.m + len(X_test)
     for k in range(s.C):
         J = joint(s, k, X_test)
-        seen, wanted = np.arange(s.m, s.m + s.n), np.r_[0 : s.m, s.m + s.n : len(J)]
-        mean, rest = given(J, seen, wanted, np.eye(s.n))
+        observed, wanted = np.arange(s.m, s.m + s.n), np.r_[0 : s.m, s.m + s.n : len(J)]
+        mean, rest = given(J, observed, wanted, np.eye(s.n))
         gains.append(mean)
         left.append(rest)
     gain = block_diag(*gains)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from reference.common._classes import Prior
 from reference.villacampa2020.energies import apep_objective, energy
 from reference.villacampa2020.fit_energies import (
     FINITE,
@@ -13,7 +14,7 @@ from reference.villacampa2020.fit_energies import (
     unbounded,
 )
 from reference.villacampa2020.fit_gaussian_factor import fit_gaussian_factor
-from reference.villacampa2020.hyper import Prior, prior_matrices
+from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.posterior import Gaussians, Natural, moments_of, natural_parameters, natural_prior
 from reference.villacampa2020.power_likelihood import log_expected_power
 from reference.villacampa2020.tied import METHODS, apep_cavity, rpapep_cavity, second_moments
@@ -142,16 +143,16 @@ def test_a_rate_that_is_too_large_ends_diverged_at_the_last_energy_that_was_a_nu
     model, prior, method, batch_size, rate
 ):
     s = model
-    found = fit_energy(
+    posterior = fit_energy(
         s.X, s.y, prior, method, 0.05, 0.5, optimizer="adam", learn="variance", n_steps=60, batch_size=batch_size,
         learning_rate=rate,
     )  # fmt: skip
-    assert not found.converged
-    assert np.isfinite(found.value)
-    if found.iterations < 60:
-        assert "diverged at step" in found.reason
+    assert not posterior.converged
+    assert np.isfinite(posterior.value)
+    if posterior.iterations < 60:
+        assert "diverged at step" in posterior.reason
     if rate == 30.0:  # the variance moves by e^30 a step
-        assert found.iterations < 60
+        assert posterior.iterations < 60
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
+from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2020 import fit_pep as module
 from reference.villacampa2020.fit_pep import (
@@ -19,7 +20,7 @@ from reference.villacampa2020.fit_pep import (
     training_step,
 )
 from reference.villacampa2020.gradients import AdamState
-from reference.villacampa2020.hyper import Prior, prior_matrices
+from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.pep import parallel_pep_sweep
 from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
 
@@ -47,7 +48,7 @@ def test_a_sweep_along_upsilon_is_the_sweep_with_matrices(model, prior):
     K, at = prior_matrices(s.X, prior), Coefficients(s.c1, s.c2)
     got = damped_sweep(at, posterior_moments(*at, K.upsilon, K.K_ZZ), K, Task(s.y, s.epsilon, s.alpha, 0.4))
     wanted, q, _ = parallel_pep_sweep(at, s.y, K, s.epsilon, s.alpha, 0.4)
-    np.testing.assert_allclose(got.coefficients, wanted, rtol=1e-9, atol=1e-12)  # the same formulae in another order
+    np.testing.assert_allclose(got.sites, wanted, rtol=1e-9, atol=1e-12)  # the same formulae in another order
     np.testing.assert_allclose(got.posterior.mean, q.mean, rtol=1e-8, atol=1e-11)
 
 
@@ -77,12 +78,12 @@ def test_log_evidence_is_stationary_in_the_sites_at_a_fixed_point(model, prior, 
             step = [np.zeros((s.n, s.C)), np.zeros((s.n, s.C))]
             step[part][place] = h
             up, down = (
-                value(Coefficients(*(c + sign * d for c, d in zip(run.coefficients, step, strict=True))))
+                value(Coefficients(*(c + sign * d for c, d in zip(run.sites, step, strict=True))))
                 for sign in (1.0, -1.0)
             )
             # the second derivative is of order one: a slope of 1e-6 would be seen; differences round to 1e-10
             assert abs(up - down) / (2 * h) < 1e-7
-            far = [c + 0.3 for c in run.coefficients]
+            far = [c + 0.3 for c in run.sites]
             moved = [value(Coefficients(*(c + sign * d for c, d in zip(far, step, strict=True)))) for sign in (1, -1)]
             assert abs(moved[0] - moved[1]) / (2 * h) > 1e-5
 
@@ -91,16 +92,14 @@ def test_log_evidence_is_stationary_in_the_sites_at_a_fixed_point(model, prior, 
 def test_gradients_are_those_of_the_log_evidence_found_anew(model, prior, epsilon, alpha):
     s, h = model, 1e-4
     K, task, run = fixed_point(s, prior, epsilon, alpha)
-    got = [
-        log_evidence_gradients(run.coefficients, run.posterior, s.X, prior, K, task, rule) for rule in ("28", "exact")
-    ]
+    got = [log_evidence_gradients(run.sites, run.posterior, s.X, prior, K, task, rule) for rule in ("28", "exact")]
     for name, place in (("variance", 1), ("lengthscales", (2, 0)), ("noise", 0), ("Z", (1, 0, 1))):
         values = []
         for sign in (1.0, -1.0):
             moved = np.array(getattr(prior, name))
             moved[place] += sign * h
             there = fixed_point(s, prior._replace(**{name: moved}), epsilon, alpha)
-            values.append(log_evidence_of(there[2].coefficients, there[2].posterior, there[0], task)[0])
+            values.append(log_evidence_of(there[2].sites, there[2].posterior, there[0], task)[0])
         for gradients in got:  # central differences: h² times third derivatives
             assert gradients[name][place] == pytest.approx((values[0] - values[1]) / (2 * h), rel=1e-5, abs=1e-6)
 
@@ -198,8 +197,8 @@ def test_a_training_step_is_a_sweep_and_a_step_uphill(model, prior):
 def test_learning_raises_the_log_evidence(model, prior):
     s = model
     start = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=Options(gradients=False)).log_evidence
-    found = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=Options(learn=("variance",), n_steps=4, optimizer="lbfgs"))
-    assert found.log_evidence > start + 1e-3
+    posterior = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=Options(learn=("variance",), n_steps=4, optimizer="lbfgs"))
+    assert posterior.log_evidence > start + 1e-3
     for settings in ({"optimizer": "adaptive"}, {"optimizer": "adam", "rate": 0.05}, {"batches": [[0, 1], [2, 3, 4]]},
                      {"batch_size": 3}, {"scheme": "outer", "optimizer": "adaptive"}):  # fmt: skip
         steps = 2
@@ -224,7 +223,7 @@ def test_impossible_cavities_and_steps_are_counted(model, prior):
     task = Task(s.y, 0.0, 1.0, 0.5)
     got = damped_sweep(at, q, K, task)
     assert got.n_improper == 1
-    np.testing.assert_array_equal(got.coefficients.c1[0], at.c1[0])
+    np.testing.assert_array_equal(got.sites.c1[0], at.c1[0])
     assert log_evidence_of(at, q, K, task)[0] is None
     assert log_evidence_gradients(at, q, s.X, prior, K, task) is None
 
@@ -253,7 +252,7 @@ def test_a_step_out_of_the_distributions_is_halved(model, prior, monkeypatch):
     monkeypatch.setattr(module, "proposals", lambda *_: far)
     got = damped_sweep(at, q, K, Task(s.y, 0.1, 0.5, 1.0))
     assert got.n_improper == 2  # whole and half leave no distribution, a quarter does
-    np.testing.assert_allclose(got.coefficients.c1, 0.25 * far.c1, rtol=1e-14)
+    np.testing.assert_allclose(got.sites.c1, 0.25 * far.c1, rtol=1e-14)
     endless = Coefficients(1e30 * far.c1, far.c2)
     monkeypatch.setattr(module, "proposals", lambda *_: endless)
     with pytest.raises(NotPositiveDefiniteError, match="posterior precision"):
@@ -288,15 +287,15 @@ def test_bad_settings_are_refused_by_name(model, prior, name, settings, options)
 
 
 def test_a_run_that_is_cut_short_says_so(model, prior):
-    seen = []
+    visited = []
     got = fit_pep(
-        model.X, model.y, prior, 0.07, 0.5, options=Options(max_iterations=3, trace=True, callback=seen.append)
+        model.X, model.y, prior, 0.07, 0.5, options=Options(max_iterations=3, trace=True, callback=visited.append)
     )
     assert not got.converged
     assert len(got.trace) == got.iterations == 3
-    assert [s.iteration for s in seen] == [1, 2, 3]
+    assert [s.iteration for s in visited] == [1, 2, 3]
     assert got.trace[-1] == pytest.approx(got.log_evidence, rel=1e-12, abs=0)
-    assert seen[-1].residual == got.residual > 1e-10
+    assert visited[-1].residual == got.residual > 1e-10
 
 
 def test_probabilities_follow_the_posterior_of_brute_force():

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from reference.common._classes import Prior
 from reference.common._forms import DIGITS, SECONDS
 from reference.villacampa2020.fit_energies import fit_energy
 from reference.villacampa2020.fit_pep import Options, fit_pep
 from reference.villacampa2020.forms import UNIT, form_of
-from reference.villacampa2020.hyper import Prior
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}  # both stop within 1e-10 of one fixed point
 METHODS = ("apep", "arpep", "rpapep", "bb-alpha")

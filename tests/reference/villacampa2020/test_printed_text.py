@@ -6,6 +6,7 @@ The solvers work with scalars along υ (`projected`) and with a basis of q and p
 import numpy as np
 import pytest
 
+from reference.common._classes import Prior
 from reference.villacampa2020.cavity import power_cavity, power_cavity_covariance, power_cavity_mean
 from reference.villacampa2020.energies import (
     apep_objective,
@@ -23,7 +24,6 @@ from reference.villacampa2020.evidence import (
 )
 from reference.villacampa2020.fit_energies import FINITE, fit_energy
 from reference.villacampa2020.fit_pep import Options, fit_pep
-from reference.villacampa2020.hyper import Prior
 from reference.villacampa2020.pep import parallel_pep_sweep, pep_log_evidence
 from reference.villacampa2020.posterior import (
     Gaussians,
@@ -121,8 +121,8 @@ def test_the_printed_refinement_moves_no_site_of_the_solver_and_its_evidence_is_
     whole = pep_log_evidence(fit.coefficients, q, s.y, s.matrices, s.epsilon, alpha)
     assert whole == pytest.approx(fit.log_evidence, rel=1e-9, abs=0)
     for each in (*log_norms, rank_one):
-        found = pep_log_evidence_from_moments(q, s.K_ZZ, each, alpha)
-        assert found == pytest.approx(fit.log_evidence, rel=1e-9, abs=0)
+        estimate = pep_log_evidence_from_moments(q, s.K_ZZ, each, alpha)
+        assert estimate == pytest.approx(fit.log_evidence, rel=1e-9, abs=0)
 
 
 def printed_energy(s, method, q):

@@ -9,7 +9,6 @@ from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2020.experiments import (
     ard_gaussian_kernel,
     select_by_entropy,
-    uci_dataset_table,
 )
 from reference.villacampa2020.posterior import Coefficients, Gaussians, Site
 from reference.villacampa2020.prediction import (
@@ -53,6 +52,17 @@ def test_the_conditional_of_one_latent_value(model):
             assert got.var[k, i] == pytest.approx(1.0 / precision[0, 0], rel=1e-9, abs=0)
             mean = -precision[0, 1:] @ s.inducing_values[k] / precision[0, 0]
             assert got.mean[k, i] == pytest.approx(mean, rel=1e-9, abs=1e-12)
+
+
+def test_projection_vectors_are_the_weights_of_the_regression_on_inducing_values(model):
+    s = model
+    got = projection_vectors(s.K_XZ, s.K_ZZ)
+    for k in range(s.C):
+        for i in range(s.n):
+            joint = np.block([[s.k_xx[k, i], s.K_XZ[k, i]], [s.K_XZ[k, i][:, None], s.K_ZZ[k]]])
+            precision = np.linalg.inv(joint)
+            # conditions of the joint covariances below 1e4
+            np.testing.assert_allclose(got[k, i], -precision[0, 1:] / precision[0, 0], rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.verifies("villacampa2020", "u4-likelihood-factor", route="adaptive quadrature")
@@ -135,9 +145,9 @@ def test_marginals_of_latent_values(model):
     for k in range(s.C):
         A = np.linalg.solve(s.K_ZZ[k], s.K_XZ[k].T).T
         mean, cov = A @ s.mean[k], A @ s.cov[k] @ A.T + np.diag(s.k_xx[k]) - A @ s.K_ZZ[k] @ A.T
-        for found in (at, new):
-            np.testing.assert_allclose(found.mean[:, k], mean, rtol=1e-9, atol=1e-12)
-            np.testing.assert_allclose(found.var[:, k], np.diag(cov), rtol=1e-9)
+        for value in (at, new):
+            np.testing.assert_allclose(value.mean[:, k], mean, rtol=1e-9, atol=1e-12)
+            np.testing.assert_allclose(value.var[:, k], np.diag(cov), rtol=1e-9)
         one = predictive_latent_mean(s.K_XZ[k], s.K_ZZ[k], s.mean[k])
         np.testing.assert_allclose(one, mean, rtol=1e-9, atol=1e-12)
         one = predictive_latent_variance(s.k_xx[k], s.K_XZ[k], s.K_ZZ[k], s.cov[k])
@@ -208,25 +218,3 @@ def test_the_least_certain_candidate_is_asked_for():
     assert select_by_entropy(np.array([sure, torn, sure])) == 1
     assert select_by_entropy(np.array([torn, sure, flat])) == 2
     assert select_by_entropy(np.array([flat, flat, torn])) == 0
-
-
-PRINTED_TABLE = """
-    Glass        214   9  6
-    New-thyroid  215   5  3
-    Satellite    6435  36 6
-    Svmguide2    391   20 3
-    Vehicle      846   18 4
-    Vowel        540   10 6
-    Waveform     1000  21 3
-    Wine         178   13 3
-"""
-
-
-@pytest.mark.verifies("villacampa2020", "u45-table-b2", route="row by row against the printed table")
-def test_the_table_of_data_sets():
-    rows = [line.split() for line in PRINTED_TABLE.split("\n") if line.strip()]
-    assert len(rows) == 8
-    for name, *sizes in rows:
-        assert uci_dataset_table(name.lower()) == tuple(int(size) for size in sizes)
-    with pytest.raises(ValueError, match="name"):
-        uci_dataset_table("iris")

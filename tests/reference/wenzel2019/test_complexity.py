@@ -29,7 +29,7 @@ def test_costs_are_those_of_the_operations(model, multiplications, rows):
     multiplications.total = 0
     var = (k @ multiplications.count(bent)) @ k
     assert multiplications.total == counts.variance
-    found = predict_latent(s.mu, s.Sigma, s.K_XZ[:1], s.K_XX[:1, 0], s.K_ZZ)
-    assert at.value == pytest.approx(found[0][0], rel=1e-9)
-    assert var.value + s.K_XX[0, 0] == pytest.approx(found[1][0], rel=1e-9)
+    prediction = predict_latent(s.mu, s.Sigma, s.K_XZ[:1], s.K_XX[:1, 0], s.K_ZZ)
+    assert at.value == pytest.approx(prediction[0][0], rel=1e-9)
+    assert var.value + s.K_XX[0, 0] == pytest.approx(prediction[1][0], rel=1e-9)
     assert complexity_table(4, 2).iteration < complexity_table(4, 3).iteration

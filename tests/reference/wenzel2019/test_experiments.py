@@ -89,16 +89,16 @@ def test_seeding_never_takes_a_point_twice(rng):
 def test_the_second_centre_is_drawn_by_squared_distance(rng):
     X = np.array([[0.0], [1.0], [3.0]])
     draws = 4000
-    seen = np.zeros((3, 3))
+    counts = np.zeros((3, 3))
     for _ in range(draws):
         a, b = kmeanspp_inducing_points(rng, X, 2)[:, 0]
-        seen[list(X[:, 0]).index(a), list(X[:, 0]).index(b)] += 1
+        counts[list(X[:, 0]).index(a), list(X[:, 0]).index(b)] += 1
     law = np.array([[0, 1, 9], [1, 0, 4], [9, 4, 0]]) / np.array([[10], [5], [13]]) / 3
     off = law > 0
-    z = (seen[off] - draws * law[off]) / np.sqrt(draws * law[off] * (1 - law[off]))
+    z = (counts[off] - draws * law[off]) / np.sqrt(draws * law[off] * (1 - law[off]))
     # six frequencies, two-sided at 1e-4 in all: 4.3 standard errors each
     assert np.max(np.abs(z)) < 4.3
-    assert np.all(seen[~off] == 0)
+    assert np.all(counts[~off] == 0)
 
 
 def test_sweeps_of_lloyd_end_at_means_of_clusters(rng):

@@ -90,10 +90,10 @@ def test_no_other_gaussian_and_no_other_tilts_have_a_higher_bound(rng, sparse):
         return -xgpc_bound(free[:m], root @ root.T, free[m + len(lower[0]) :], y, K_ZZ, kappa, cond_var)
 
     start = np.concatenate([np.zeros(m), np.linalg.cholesky(K_ZZ)[lower], np.full(6, 0.5)])
-    found = minimize(loss, start, method="BFGS", options={"gtol": 1e-7, "maxiter": 2000})
+    optimum = minimize(loss, start, method="BFGS", options={"gtol": 1e-7, "maxiter": 2000})
     # a maximum is found to rounding divided by the finite-difference step of the optimiser
-    assert -found.fun == pytest.approx(fit.elbo, rel=0, abs=1e-7)
-    assert -found.fun <= fit.elbo + 1e-9
+    assert -optimum.fun == pytest.approx(fit.elbo, rel=0, abs=1e-7)
+    assert -optimum.fun <= fit.elbo + 1e-9
 
 
 @pytest.mark.parametrize("sparse", [False, True])
@@ -220,12 +220,12 @@ def test_an_empty_test_set_gives_empty_predictions(rng):
 
 def test_running_out_of_sweeps_is_said_and_the_callback_sees_each_one(rng):
     X, y = data(rng)
-    seen = []
-    fit = fit_xgpc(X, y, 50.0, LENGTHSCALES, 0.1, 0.0, max_iterations=4, callback=seen.append)
+    visited = []
+    fit = fit_xgpc(X, y, 50.0, LENGTHSCALES, 0.1, 0.0, max_iterations=4, callback=visited.append)
     assert (fit.converged, fit.iterations, fit.trace.shape) == (False, 4, (4,))
-    assert [state.iteration for state in seen] == [1, 2, 3, 4]
-    assert [state.elbo for state in seen] == list(fit.trace)
-    assert seen[-1].residual == fit.residual
+    assert [state.iteration for state in visited] == [1, 2, 3, 4]
+    assert [state.elbo for state in visited] == list(fit.trace)
+    assert visited[-1].residual == fit.residual
 
 
 def test_a_condition_beyond_rounding_ends_unconverged_instead_of_running_on(rng):

@@ -114,11 +114,11 @@ def test_no_other_gaussian_has_a_higher_bound(rng):
         root[lower] = free[4:]
         return -svgpc_bound(free[:4], root @ root.T, np.arange(4), y, K, np.eye(4), np.zeros(4))
 
-    found = minimize(
+    optimum = minimize(
         loss, np.concatenate([np.zeros(4), np.linalg.cholesky(K)[lower]]), method="BFGS", options={"gtol": 1e-6}
     )
     # a maximum is found to rounding divided by the finite-difference step of the optimiser
-    assert -found.fun == pytest.approx(fit.elbo, rel=0, abs=1e-7)
+    assert -optimum.fun == pytest.approx(fit.elbo, rel=0, abs=1e-7)
     assert np.all(np.diff(fit.trace) > -1e-9)
 
 
@@ -132,10 +132,10 @@ def test_the_ascent_settles_where_steps_of_rate_one_would_circle_around_the_maxi
     K = covariance(X, *hyper[:4])
     eta = np.linalg.solve(fit.inducing_cov, fit.inducing_mean), -0.5 * np.linalg.inv(fit.inducing_cov)
     inverse = np.linalg.inv(K)
-    found = svgpc_natural_gradient(*eta, np.arange(12), y, np.eye(12), np.zeros(12), inverse)
+    gradients = svgpc_natural_gradient(*eta, np.arange(12), y, np.eye(12), np.zeros(12), inverse)
     # a change of 1e-10, and the rounding of inverses of a condition of 1e4
-    assert np.max(np.abs(found.eta_1)) < 1e-8 * np.max(np.abs(eta[0]))
-    assert np.max(np.abs(found.eta_2)) < 1e-8 * np.max(np.abs(eta[1]))
+    assert np.max(np.abs(gradients.eta_1)) < 1e-8 * np.max(np.abs(eta[0]))
+    assert np.max(np.abs(gradients.eta_2)) < 1e-8 * np.max(np.abs(eta[1]))
 
 
 def test_inducing_points_at_the_data_are_the_full_process(rng):

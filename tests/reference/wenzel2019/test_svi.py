@@ -168,18 +168,18 @@ def test_the_search_ends_where_a_search_without_gradients_does(rng):
         return -fit_xgpc(X, y, np.exp(logs[0]), np.ones(2), 0.3, 1e-4, Z, tolerance=1e-9).elbo
 
     one = optimise_hyperparameters(X, y, 1.0, np.ones(2), 0.3, 1e-4, Z, learn=("variance",))
-    found = minimize(loss, [0.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12})
+    optimum = minimize(loss, [0.0], method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-12})
     # a maximum without gradients is found to the square root of the bound's rounding
-    assert np.log(one.hyper.variance) == pytest.approx(found.x[0], rel=0, abs=2e-5)
-    assert one.fit.elbo == pytest.approx(-found.fun, rel=0, abs=1e-9)
+    assert np.log(one.hyper.variance) == pytest.approx(optimum.x[0], rel=0, abs=2e-5)
+    assert one.fit.elbo == pytest.approx(-optimum.fun, rel=0, abs=1e-9)
 
 
 def test_the_first_adam_step_moves_every_logarithm_by_the_rate(rng):
     X, y = data(rng)
     Z = X[:5] + 0.1
-    seen = []
+    visited = []
     fields = ("variance", "lengthscales", "noise", "Z")
-    got = fit_xgpc_svi(X, y, *PRIOR, Z, batches=[np.arange(9)], rate=0.5, learn=fields, callback=seen.append)
+    got = fit_xgpc_svi(X, y, *PRIOR, Z, batches=[np.arange(9)], rate=0.5, learn=fields, callback=visited.append)
     still = fit_xgpc_svi(X, y, *PRIOR, Z, batches=[np.arange(9)], rate=0.5)
     signs = batch_bound_gradients(X, y, Hyper(*PRIOR, Z), still.inducing_mean, still.inducing_cov, np.arange(9))
     # g/(|g| + 1e-8) is the sign up to 1e-8/|g|
@@ -189,7 +189,7 @@ def test_the_first_adam_step_moves_every_logarithm_by_the_rate(rng):
     )
     np.testing.assert_allclose(got.hyper.Z - Z, 0.01 * np.sign(signs["Z"]), rtol=1e-4)
     np.testing.assert_array_equal(got.inducing_mean, still.inducing_mean)
-    assert seen[0].hyper == got.hyper or seen[0].hyper.variance == got.hyper.variance
+    assert visited[0].hyper == got.hyper or visited[0].hyper.variance == got.hyper.variance
 
 
 def test_drawn_batches_stop_by_the_rule_and_repeat_with_the_seed(rng):

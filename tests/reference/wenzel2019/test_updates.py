@@ -98,9 +98,9 @@ def test_the_local_update_maximises_the_bound(model):
             c[i] = tilt
             return -bound_at(model, c=c)
 
-        found = minimize_scalar(loss, bounds=(1e-3, 20.0), method="bounded", options={"xatol": 1e-10})
+        optimum = minimize_scalar(loss, bounds=(1e-3, 20.0), method="bounded", options={"xatol": 1e-10})
         # a maximum is found to the square root of the bound's rounding, 1e-7
-        np.testing.assert_allclose(got[i], found.x, rtol=1e-5, atol=0)
+        np.testing.assert_allclose(got[i], optimum.x, rtol=1e-5, atol=0)
 
 
 @pytest.mark.verifies("wenzel2019", "11", route="second moment of q(f_i) by quadrature")
