@@ -137,8 +137,8 @@ class Workers:
             added = self.client.submit(add, left, other, workers=[home], allow_other_workers=True, pure=False)
             return added, n_left + n_other
 
-        found: Sums = root(self.plan, 0)[0].result()
-        return found
+        result: Sums = root(self.plan, 0)[0].result()
+        return result
 
 
 def _on_cluster(client: Any, rows: Rows) -> list[tuple[int, int, Any, Any]]:

@@ -34,7 +34,7 @@ from fast.likelihood.quadratic_bounds import Quadratic
 from fast.methods.vi_jj import Bound
 from fast.one_latent.predict import Prediction, logit_prediction, sparse_latent
 from fast.one_latent.prior import Whitened, whiten
-from fast.one_latent.quadratic_sweep import Collapsed, Standin, block_moments, optimum, spread_of
+from fast.one_latent.quadratic_sweep import Collapsed, LocalQuadratic, block_moments, optimum, spread_of
 from fast.one_latent.quadratic_sweep import Spread as Given
 
 _TILE = 1024  # rows that are projected at a time
@@ -55,7 +55,7 @@ class PolyaGamma:
         return update_local(latent_mean, latent_var)
 
 
-METHODS: dict[str, Callable[[], Standin]] = {"x-gpc": PolyaGamma, "vi-jj": Bound}
+METHODS: dict[str, Callable[[], LocalQuadratic]] = {"x-gpc": PolyaGamma, "vi-jj": Bound}
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,26 +126,26 @@ def given_of(state: State) -> Given:
     return Given(unpacked(state.packed, state.half_mean.size), state.half_mean, False)
 
 
-def leaf_sums(seen: Seen, given: Given) -> Sums:
+def leaf_sums(leaf_data: Seen, given: Given) -> Sums:
     """The sums of one leaf. Time 2 b m^2 and the kernel, memory O(m^2 + a tile).
 
     Parameters
     ----------
-    seen     the leaf
+    leaf_data    the leaf
     given    q before
     """
-    points, standin = seen.points, METHODS[seen.method]()
+    points, local_quadratic = leaf_data.points, METHODS[leaf_data.method]()
     m = points.Z.shape[0]
-    buffer = np.empty((padded(min(_TILE, seen.leaf.size)), m))
+    buffer = np.empty((padded(min(_TILE, leaf_data.leaf.size)), m))
     B, natural = np.zeros((m, m), order="F"), np.zeros(m)
     constant = 0.0
-    for start, stop in block_edges(seen.leaf.size, _TILE):
-        part = points.whiten(inputs.finite_rows("X", seen.X[start:stop], seen.leaf.first + start))
-        xi = standin.local(*block_moments(given, part, buffer))
+    for start, stop in block_edges(leaf_data.leaf.size, _TILE):
+        part = points.whiten(inputs.finite_rows("X", leaf_data.X[start:stop], leaf_data.leaf.first + start))
+        xi = local_quadratic.local(*block_moments(given, part, buffer))
         if not np.isfinite(xi).all():
-            row = seen.leaf.first + start + int(np.argmin(np.isfinite(xi)))
+            row = leaf_data.leaf.first + start + int(np.argmin(np.isfinite(xi)))
             raise ValueError(f"xi: found {xi[~np.isfinite(xi)][0]} at row {row}, expected a number; rescale variance")
-        quadratic = standin.at(seen.y_sign[start:stop], xi)
+        quadratic = local_quadratic.at(leaf_data.y_sign[start:stop], xi)
         constant += float(quadratic.constant.sum()) - 0.5 * float(quadratic.precision @ part.cond_var)
         natural += quadratic.shift @ part.rows
         scaled = np.multiply(part.rows, np.sqrt(quadratic.precision)[:, None], out=buffer[: stop - start])
@@ -203,8 +203,8 @@ class BlockwisePosterior:
     @property
     def inducing_cov(self) -> FloatArray:
         """Sigma: (m, m)."""
-        half = solve_rows(self.end.factor, np.array(self.points.chol_K, order="C"))
-        return half @ half.T
+        whitened = solve_rows(self.end.factor, np.array(self.points.chol_K, order="C"))
+        return whitened @ whitened.T
 
 
 @dataclass(frozen=True)

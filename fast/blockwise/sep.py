@@ -92,15 +92,15 @@ def look(leaf: Leaf, *, points: InducingClasses, count: str) -> Seen:
     return Seen(leaf, X, codes, points, count)
 
 
-def count_labels(seen: Seen, ready: object) -> Sums:
+def count_labels(leaf_data: Seen, ready: object) -> Sums:
     """Data of each class in a leaf: (C,).
 
     Parameters
     ----------
-    seen     the leaf
+    leaf_data    the leaf
     ready    nothing is needed
     """
-    return (np.bincount(seen.y, minlength=seen.points.n_classes).astype(np.float64),)
+    return (np.bincount(leaf_data.y, minlength=leaf_data.points.n_classes).astype(np.float64),)
 
 
 def nothing(state: object) -> None:
@@ -125,21 +125,21 @@ def distribution_of(state: State) -> tuple[ClassDistribution, StandsFor]:
     return ClassDistribution.of(precision, state.shift), StandsFor(state.counts, int(state.counts.sum()))
 
 
-def leaf_sums(seen: Seen, ready: tuple[ClassDistribution, StandsFor]) -> Sums:
+def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, StandsFor]) -> Sums:
     """What the factors of a leaf add to P and w, and their log Z. Time 2 C b m^2 and the kernels.
 
     Parameters
     ----------
-    seen     the leaf
+    leaf_data    the leaf
     ready    q before, and the data that the factors stand for
     """
     q, stands_for = ready
-    factors = TiedFactors(stands_for, seen.points, seen.rule, q)
+    factors = TiedFactors(stands_for, leaf_data.points, leaf_data.rule, q)
     added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
     norm = 0.0
-    for start, stop in block_edges(seen.leaf.size, _TILE):
-        view = seen.points.view(inputs.finite_rows("X", seen.X[start:stop], seen.leaf.first + start))
-        y = seen.y[start:stop]
+    for start, stop in block_edges(leaf_data.leaf.size, _TILE):
+        view = leaf_data.points.view(inputs.finite_rows("X", leaf_data.X[start:stop], leaf_data.leaf.first + start))
+        y = leaf_data.y[start:stop]
         tilt, sides = factors.tilt(view, y)
         add_projected(added, shift, view, *pair_totals(y, pair_sites(tilt, *sides)))
         norm += float(tilt.log_norm.sum())

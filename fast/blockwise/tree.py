@@ -59,15 +59,15 @@ def plan(start: int, stop: int, depth: int) -> Plan:
     return [plan(start, cut, depth - 1), plan(cut, stop, depth - 1)]
 
 
-def parts(found: Plan) -> Iterator[tuple[int, int]]:
-    """The parts at the bottom of a plan, from left to right.
+def parts(tree: Plan) -> Iterator[tuple[int, int]]:
+    """The parts at the bottom of a tree, from left to right.
 
     Parameters
     ----------
-    found    from `plan`
+    tree     from `plan`
     """
-    if isinstance(found, list):
-        for side in found:
+    if isinstance(tree, list):
+        for side in tree:
             yield from parts(side)
     else:
-        yield found
+        yield tree

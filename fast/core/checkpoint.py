@@ -84,14 +84,14 @@ def digest(array: Any) -> str:
     ----------
     array : (n, ...)    or a number
     """
-    found = Digest()
+    result = Digest()
     given = array if isinstance(array, np.ndarray) else np.asarray(array)
     if given.ndim == 0:
         given = given[None]
     rows = max(1, _BLOCK_BYTES // max(1, given[:1].nbytes))
     for start in range(0, given.shape[0], rows):
-        found.add(given[start : start + rows])
-    return str(found)
+        result.add(given[start : start + rows])
+    return str(result)
 
 
 def lists_digest(lists: Iterable[Any]) -> str:
@@ -168,8 +168,8 @@ def load(
             members = _members(archive, file)
             text = _text(archive, members, "schema")
             if text != SCHEMA:
-                found = "no schema" if text is None else f"schema {text[:40]!r}"
-                raise _ForeignError(f"with {found}, expected {SCHEMA!r}; remove the file to start anew")
+                value = "no schema" if text is None else f"schema {text[:40]!r}"
+                raise _ForeignError(f"with {value}, expected {SCHEMA!r}; remove the file to start anew")
             _same_run(str(_text(archive, members, "mark")), mark)
             if like is not None:
                 _same_arrays(members, like, set(growing), set(optional))
@@ -257,11 +257,11 @@ def _text(archive: zipfile.ZipFile, members: Mapping[str, _Member], name: str) -
     return str(_read(archive, member))
 
 
-def _same_run(found: str, expected: str) -> None:
+def _same_run(actual: str, expected: str) -> None:
     """Refuse another run by the names of what differs."""
-    if found == expected:
+    if actual == expected:
         return
-    here, there = _parsed(expected), _parsed(found)
+    here, there = _parsed(expected), _parsed(actual)
     if here is None or there is None:
         raise _ForeignError("of another run, expected the same; remove the file to start anew")
     other = [name for name in _names(here, there, "arrays") if _differs(here, there, "arrays", name)]

@@ -71,12 +71,12 @@ class Option:
             return _index_lists(self, value, n)
         if self.kind == "path":
             return _path(self, value)
-        found = {"names": _names, "rate": _rate, "integer": _number, "number": _number}.get(self.kind, _other)(
+        result = {"names": _names, "rate": _rate, "integer": _number, "number": _number}.get(self.kind, _other)(
             self, value
         )
-        if found is None:
+        if result is None:
             raise ValueError(f"{self.name}: found {shown(value)}, expected {self.expected}")
-        return found
+        return result
 
 
 def shown(value: Any) -> str:

@@ -41,14 +41,14 @@ class Options:
     @cache
     def declared(cls) -> dict[str, Option]:
         """Name to declaration, default included, in the order of the fields."""
-        found = {}
+        results = {}
         for one in fields(cls):
             owners = (vars(base).get("__dataclass_fields__", {}).get(one.name) for base in cls.__mro__)
             record = next(
                 owner.metadata[_RECORD] for owner in owners if owner is not None and _RECORD in owner.metadata
             )
-            found[one.name] = replace(record, name=one.name, default=one.default)
-        return found
+            results[one.name] = replace(record, name=one.name, default=one.default)
+        return results
 
     @classmethod
     def of(cls: type[T], values: Mapping[str, Any]) -> T:

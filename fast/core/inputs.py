@@ -270,8 +270,8 @@ def hyper(variance: Any, lengthscales: Any, noise: Any, jitter: Any, n_columns: 
             f"smoothness: found {shown(checked.smoothness)}, expected {_SMOOTHNESS[0]:g} to {_SMOOTHNESS[1]:g}"
         )
     if checked.variance < _SMALLEST_PRIOR_VARIANCE:
-        found = shown(checked.variance)
-        raise ValueError(f"variance: found {found}, expected at least {_SMALLEST_PRIOR_VARIANCE:g}")
+        result = shown(checked.variance)
+        raise ValueError(f"variance: found {result}, expected at least {_SMALLEST_PRIOR_VARIANCE:g}")
     for name in ("variance", "noise", "jitter"):
         if getattr(checked, name) > _LARGEST_PRIOR_VARIANCE:
             raise ValueError(

@@ -317,10 +317,10 @@ def spectrum(matrices: FloatArray, name: str) -> Spectrum:
     """
     _check_finite(matrices, name)
     try:
-        found = np.linalg.eigh(matrices)
+        result = np.linalg.eigh(matrices)
     except np.linalg.LinAlgError:
         raise _unsettled(matrices, name) from None
-    return Spectrum(*found)
+    return Spectrum(*result)
 
 
 def eigenvalues(matrices: FloatArray, name: str) -> FloatArray:

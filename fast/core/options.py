@@ -20,11 +20,13 @@ import numpy as np
 
 from fast.core.checks import Option
 from fast.core.declare import Options, option
+from fast.core.hyperprior import Hyperprior
+from fast.core.learned import LEARNABLE
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_PRIOR = ("variance", "lengthscales", "noise")
-_HYPERPRIORS = ("half-student-t", "half-student-t-absolute")
+_PRIOR = LEARNABLE[:-1]
+_HYPERPRIORS = ("weak", "half-student-t", "half-student-t-absolute")
 _POSITIVE, _COUNT = "(0, inf)", "[1, inf)"
 # changes are differences of successive points: a share s leaves them eps / s of relative rounding, which must stay
 # below the s that an estimate of the contraction, a rate of 1 - s, resolves: s is at least the root of eps
@@ -139,7 +141,8 @@ class Stopping(Options):
 class Learning(Options):
     """What is learned besides q."""
 
-    learn: Sequence[str] = option("names", "what of the prior is learned", choices=(*_PRIOR, "Z"), default=())
+    learn: Sequence[str] = option("names", "what of the prior is learned", choices=LEARNABLE, default=())
+    hyperprior: Hyperprior | None = option("data", "density of what is learned; None: flat", default=None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -360,20 +363,15 @@ ESTIMATORS: dict[str, Option] = {
         *(OPTIONS[name] for name in ("n_fun", "n_upd", "shared")),
         replace(_STEP, name="rate"),
         Option("hyperparameters", "choice", "whether the prior is learned", choices=("map", "fixed")),
-        Option(
-            "hyperprior",
-            "laws",
-            "density of the prior's parameters; None: flat",
-            choices=_HYPERPRIORS,
-            optional=True,
-        ),
         Option("inducing_points", "data", "(m, d) or (C, m, d); None: chosen among the rows"),
         Option("jitter", "number", "on the diagonal of K_ZZ", "[0, inf)"),
         replace(OPTIONS["learn"], kind="names"),
         Option("lengthscales", "data", "'median', a number or one of each input"),
         Option("max_iter", "integer", "steps or iterations of the training", _COUNT),
+        Option("max_time", "number", "seconds of training after which it ends with what it has", _POSITIVE),
         Option("n_inducing", "integer", "number of inducing points; None: full GP", _COUNT, ("auto",), optional=True),
         Option("noise", "number", "added to the variance of every latent value", "[0, inf)"),
+        Option("prior", "laws", "density of what is learned; None: flat", choices=_HYPERPRIORS, optional=True),
         Option("random_state", "data", "seed or generator"),
         Option("smoothness", "number", "order of a Matern kernel; None: squared exponential", _POSITIVE, optional=True),
         Option("tol", "number", "change at which training has arrived", _POSITIVE),

@@ -11,7 +11,7 @@ import time
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -22,10 +22,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from fast.core import inputs
 from fast.core.checks import shown
+from fast.core.ending import ending
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.options import check_parameters
 from fast.core.threads import _blas_threads
 from fast.core.types import FloatArray, IntArray
+from fast.estimators._hyper import Fitted, HyperLearning, Predicted, Start
 from fast.kernel.defaults import default_lengthscales
 
 _SAMPLE = 20_000  # rows that k-means++ looks at: choosing m centres among more costs time and changes nothing
@@ -33,48 +35,9 @@ _MOST_IN_ONE = 2000  # rows up to which training="auto" takes all of them in eve
 _ESCALATIONS = 3
 _RELATIVE_JITTER = 1e-10
 _LARGEST = 1e50
+_SWEEP = 1e8  # multiplications of a sweep that inducing points may cost: some ten milliseconds of one core
+_WORTH = 2e-4  # nats a row that three iterations of a search have to gain: held-out scores are not known that well
 _NO_NOISE = 1e-3  # where the logarithm of a noise that is to be learned starts
-
-
-class Predicted(Protocol):
-    """Predictions at t points."""
-
-    @property
-    def latent_mean(self) -> FloatArray:
-        """(t,) or (t, L)."""
-
-    @property
-    def latent_var(self) -> FloatArray:
-        """(t,) or (t, L), noise included."""
-
-    @property
-    def probabilities(self) -> FloatArray:
-        """(t, C), rows sum to one."""
-
-
-class Start(NamedTuple):
-    """Where training starts: what was given, or a default."""
-
-    variance: float
-    lengthscales: FloatArray  # (d,)
-    noise: float
-    jitter: float
-    Z: FloatArray | None  # (m, d); None: full GP
-
-
-class Fitted(NamedTuple):
-    """What training leaves behind."""
-
-    predict: Callable[[Any], Predicted]
-    posterior: Any  # of the method
-    variance: Any  # float; (C,) of each class where they may differ, and (C, d), (C,), (C, m, d) for the next three
-    lengthscales: FloatArray
-    noise: Any
-    Z: FloatArray | None
-    log_evidence: float  # bound or estimate of log p(y); of the last epoch's batches if trained on mini-batches
-    n_iter: int
-    converged: bool
-    reason: str  # why training stopped
 
 
 def _distinct(classes: Any) -> np.ndarray[Any, Any]:
@@ -98,15 +61,15 @@ def _suited_threads(method: Callable[..., Any]) -> Callable[..., Any]:
                 f"sample_weight: found it in {type(self).__name__}.{method.__name__}, expected None: rows weigh alike"
             )
         with _blas_threads(*self._sizes(X)) as threads:
-            found = method(self, X, *args, **kwargs)
-        if found is self:
+            result = method(self, X, *args, **kwargs)
+        if result is self:
             self.blas_threads_ = threads
-        return found
+        return result
 
     return suited
 
 
-class GPClassifier(ClassifierMixin, BaseEstimator):
+class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
     """Base of the classifiers; see its subclasses.
 
     Linear algebra has one thread where the matrices of a step are small, and as many as the process has elsewhere;
@@ -121,7 +84,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
     lengthscales: Any
     noise: float
     jitter: float
-    learn: Any
+    max_time: float | None
 
     _multi_class = False
     _most_inducing = 100  # of n_inducing="auto"
@@ -139,6 +102,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
         X may be a numpy.memmap of float32 or float64; it is read in blocks when training uses mini-batches.
         callback(self) is called after each step of training; predictions with the state so far work inside it.
+        Ctrl-C ends training with the best state so far, which predicts, and is raised again; a second one at once.
 
         Raises ValueError for bad input, by name, and for one class only.
         """
@@ -151,9 +115,12 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         if hasattr(self, "_online"):  # fit starts anew, whatever partial_fit had seen
             del self._online
         self._fit_rows = X.shape[0]
-        fitted = self._with_jitter(X, codes, rng, callback)
+        with ending(self.max_time, self._say if self.verbose else None, _WORTH * self._fit_rows) as end:
+            fitted = self._with_jitter(X, codes, rng, callback)
         self._keep(fitted)
         self._say(f"{fitted.n_iter} steps in {time.perf_counter() - started:.2f} s: {fitted.reason}")
+        if end.interrupted:
+            raise KeyboardInterrupt
         return self
 
     def predict_proba(self, X: Any) -> FloatArray:
@@ -175,22 +142,21 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
     def latent_mean_and_variance(self, X: Any) -> tuple[FloatArray, FloatArray]:
         """Mean and variance, noise included, of the latent functions at X (t, d): each (t,), or (t, L)."""
-        found = self._predicted(X)
-        return found.latent_mean, found.latent_var
+        result = self._predicted(X)
+        return result.latent_mean, result.latent_var
 
     # -- training --------------------------------------------------------------------------------------------------
-
-    def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        raise NotImplementedError
 
     def _start(self, X: Any, rng: np.random.RandomState) -> Start:
         """Where training starts: what was given, checked, or the defaults."""
         d = X.shape[1]
+        self._set_stage(X)
         lengths = self._first_lengthscales(X, rng)
         noise = inputs.scalar("noise", self.noise, positive=False)
         if noise == 0.0 and "noise" in self._learned(X):
             noise = _NO_NOISE
         hyper = inputs.hyper(self.variance, lengths, noise, self.jitter, d, getattr(self, "smoothness", None))
+        self._density = self._density_of(X, hyper.lengthscales)
         Z = self._inducing(X, hyper.lengthscales, rng)
         return Start(hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, Z)
 
@@ -211,24 +177,25 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"lengthscales: found {lengths}, expected {1.0 / _LARGEST:g} to {_LARGEST:g}")
         return lengths
 
-    def _learned(self, X: Any) -> tuple[str, ...]:
-        """Names of what training learns."""
-        return inputs.names("learn", self.learn)
+    def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
+        """Where training starts after a quicker classifier of the same model has looked, for those that have one."""
+        return start
 
     def _with_jitter(self, X: Any, codes: IntArray, rng: np.random.RandomState, callback: Any) -> Fitted:
         """Train; where K_ZZ has no Cholesky factor, raise the jitter tenfold, three times at most, and say so."""
-        start = self._start(X, rng)
+        start = self._guided(X, codes, self._start(X, rng), rng)
         seed = rng.randint(np.iinfo(np.int32).max)
         jitter = start.jitter
         for attempt in range(_ESCALATIONS + 1):
             try:
                 # one seed for every attempt: only the jitter differs
-                fitted = self._train(X, codes, start._replace(jitter=jitter), np.random.RandomState(seed), callback)
+                fitted = self._in_stages(X, codes, start._replace(jitter=jitter), np.random.RandomState(seed), callback)
             except NotPositiveDefiniteError:
                 if attempt == _ESCALATIONS:
                     raise
-                size = "n" if start.Z is None else f"{start.Z.shape[0]}"
-                jitter = max(10.0 * jitter, _RELATIVE_JITTER * start.variance)
+                size = "n" if start.Z is None else f"{start.Z.shape[-2]}"
+                largest = float(np.max(start.variance))  # EP finds one of each class
+                jitter = max(10.0 * jitter, _RELATIVE_JITTER * largest)
                 warnings.warn(
                     f"K_ZZ ({size}, {size}) has no Cholesky factor: jitter raised to {jitter:.3g}",
                     RuntimeWarning,
@@ -245,6 +212,8 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         self.variance_: Any = fitted.variance
         self.lengthscales_ = fitted.lengthscales
         self.noise_: Any = fitted.noise
+        self.hyper_ = self._by_class(fitted)
+        self.log_hyperprior_ = self._log_prior(fitted)
         self.inducing_points_ = fitted.Z
         self.log_evidence_ = fitted.log_evidence
         self.n_iter_ = max(1, fitted.n_iter)
@@ -320,7 +289,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
 
     def _sizes(self, X: Any) -> tuple[int, int | None]:
         """Rows that a step works on and inducing points (None: a full GP), as far as they show before any check."""
-        n = _length(X)
+        rows = n = _length(X)
         training, batch = getattr(self, "training", "minibatch"), getattr(self, "batch_size", None)
         if not isinstance(training, str):  # refused later; a table would compare entry by entry
             training = "batch"
@@ -331,7 +300,15 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
             return n, _length(given, axis=-2)
         if wanted is None:
             return max(n, _length(getattr(getattr(self, "posterior_", None), "latent_mean", ()))), None
-        return n, min(n, wanted if isinstance(wanted, int) else self._most_inducing)
+        return n, min(rows, wanted if isinstance(wanted, int) else self._enough_inducing(rows))
+
+    def _enough_inducing(self, n: int) -> int:
+        """How many inducing points n rows are given: in batch what a sweep of C n m^2 can afford, all of few rows."""
+        training = getattr(self, "training", "minibatch" if hasattr(self, "batch_size") else "batch")
+        if not (training == "batch" or (training == "auto" and n <= _MOST_IN_ONE)):
+            return self._most_inducing
+        functions = len(getattr(self, "classes_", (0, 1))) if self._multi_class else 1
+        return max(self._most_inducing, int((_SWEEP / (functions * max(n, 1))) ** 0.5))
 
     def _rng(self) -> np.random.RandomState:
         try:
@@ -351,6 +328,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
     def _say(self, text: str) -> None:
         if self.verbose:
             sys.stdout.write(f"{type(self).__name__}: {text}\n")
+            sys.stdout.flush()
 
     # -- inducing points -------------------------------------------------------------------------------------------
 
@@ -371,7 +349,7 @@ class GPClassifier(ClassifierMixin, BaseEstimator):
         rows = X if X.shape[0] <= _SAMPLE else _some_rows(X, rng)
         distinct = np.unique(np.asarray(rows, dtype=np.float64), axis=0)
         if isinstance(wanted, str) and wanted == "auto":
-            wanted = min(self._most_inducing, len(distinct))
+            wanted = min(self._enough_inducing(X.shape[0]), len(distinct))
         elif isinstance(wanted, (bool, np.bool_)) or not isinstance(wanted, (int, np.integer)) or wanted < 1:
             raise ValueError(f"n_inducing: found {shown(wanted)}, expected 'auto', None or an integer >= 1")
         if wanted > len(distinct):

@@ -11,24 +11,27 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.declare import Options
+from fast.core.ending import ENOUGH, ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.estimators._guide import parameters_by_ep
 from fast.estimators.binary import _LARGEST_BATCH, _Predictor
 from fast.sparse_classes.training import Trained
 
 _TOLERANCE = 1e-8  # of the iteration on q where nothing is learned
+_AT_EP = 1e-4  # of it at parameters that EP found
 # At every step of a search q is brought this near its optimum, from where the best step so far has left it. Where
 # labels are easy to tell apart q has far to go, slowly, and gains little: it gets so many steps at a time.
 _LEARNING_TOLERANCE, _LEARNING_ITERATIONS = 1e-2, 25
 _SLOPE_TOLERANCE = 1e-2  # of the slope in log parameters: far below what the data resolve
 _SEARCH_STEPS = 30
-_ROWS_EACH = 20  # with fewer the evidence finds lengthscales that new rows do not confirm
 
 POINTS = """
-    n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": min(50, distinct rows); None: one
-                                         at every distinct row. More than there are distinct rows: that many are used,
-                                         with a warning
+    n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": on mini-batches 50, in batch
+                                         sqrt(1e8/(C n)) if that is more, at most every distinct row: with 3 classes all
+                                         of 320 rows, 150 of 1500; None: one at every distinct row. More than there are
+                                         distinct rows: that many are used, with a warning
     inducing_points : (m, d), (C, m, d) or None    these instead
     variance : float                     of the squared exponential kernels, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
@@ -37,8 +40,16 @@ POINTS = """
     jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
                                          up to three times, with a warning: `jitter_spent_` says by how much
     shared : bool                        one kernel and one Z for all classes, or one of each for every class
-    learn : "auto" or tuple of str       what is learned out of "variance", "lengthscales", "noise", "Z"; () for none;
-                                         "auto": variance and noise, and the lengthscales if each has 20 rows to it"""
+    learn : "auto" or tuple of str       names out of "variance", "lengthscales", "noise", "Z"; () for none;
+                                         "scale" instead of "lengthscales": one factor of all of them.
+                                         "auto": variance, noise and lengthscales, under the prior "weak"
+                                         by one factor first, then, in batch, each if that pays; in batch EP learns
+                                         them for SEP, RobustVI, PEP and the energies, which have its model, from 400
+                                         rows at most, and they are held
+    prior : str, None or mapping         density of what is learned. "weak": see docs/classifiers.md; None: flat, the
+                                         evidence alone decides; "half-student-t", "half-student-t-absolute": those of
+                                         riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
+                                         field -> (family, df, scale), lengthscales in the units of X"""
 TRAINING = """
     training : str                       {batch}; "minibatch": `batch_size` rows a step; "auto": batch up to 2000 rows
     batch_size : int                     rows of a mini-batch
@@ -47,14 +58,20 @@ TRAINING = """
 STEPS = """iterations of L-BFGS-B, or of the method where nothing is learned, or steps; None: 30,
                                          or 10 000, or 10 epochs and at least 1000"""
 ENDING = """
+    max_time : float or None             seconds after which training ends with the best state that it has, which
+                                         `stop_reason_` says; None: no limit
     random_state : int, RandomState, None    of inducing points and of the order of the rows
-    verbose : int                        1: a line when training ends; 2: lines along the way as well
+    verbose : int                        1: how far training is, at times that grow apart, and how it ended; 2: lines
+                                         after so many steps as well
 
     Attributes
     ----------
     classes_ : (C,)                      labels
     inducing_points_ : (C, m, d)         of each class, as used or learned
     variance_, noise_ : (C,)             of each class, as learned
+    hyper_ : dict                        label to what was learned of its latent function: variance,
+                                         lengthscales in the units of X, noise
+    log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
     lengthscales_ : (C, d)               of each class, as learned
     log_evidence_ : float                {evidence}; NaN where it has no value
     n_iter_, converged_, stop_reason_    how training ended
@@ -66,11 +83,14 @@ ENDING = """
 def _end_of_search(trained: Trained, tolerance: float, n_steps: int) -> str:
     """Why L-BFGS-B stopped, from what it left behind: its own message knows neither the tolerance on the slope at the
     best parameters nor whether q converged there."""
+    if trained.converged and trained.residual > tolerance:
+        return ENOUGH
     if trained.converged:
         return f"slope of the evidence below {tolerance:g}"
-    if trained.residual <= tolerance:
+    if trained.residual <= tolerance and not ended():
         return "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
-    end = "iteration limit reached" if trained.iterations >= n_steps else "no step raises the evidence"
+    limit = "iteration limit reached" if trained.iterations >= n_steps else "no step raises the evidence"
+    end = ended() or limit
     return f"{end} with a slope of {trained.residual:.2g}"
 
 
@@ -92,11 +112,15 @@ class ClassesClassifier(GPClassifier):
     jitter: float = 1e-6
     shared: bool = False
     learn: Any = "auto"
+    prior: Any = "weak"
     max_iter: int | None = None
+    max_time: float | None = None
     random_state: Any = None
     verbose: int = 0
 
-    _multi_class, _most_inducing = True, 50
+    _multi_class, _most_inducing, _by_rows = True, 50, True
+    _link, _auto = "threshold", ("variance", "noise", "lengthscales")
+    _by_ep: ClassVar[bool] = False  # learn="auto" in batch: parameters are those that EP finds
     _module: ClassVar[ModuleType]
     _asked: ClassVar[Callable[..., Options]]  # the class of the method's options
 
@@ -116,12 +140,29 @@ class ClassesClassifier(GPClassifier):
 
     # -- training --------------------------------------------------------------------------------------------------
 
+    def _functions(self) -> int:
+        return 1 if self.shared else len(self.classes_)
+
+    def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
+        gradient: FloatArray = posterior.run.gradient().lengthscales
+        return gradient
+
+    def _asks_ep(self, n: int) -> bool:
+        """Whether EP finds the parameters, which are then held."""
+        return self._by_ep and isinstance(self.learn, str) and self.learn == "auto" and not self._on_batches(n)
+
+    def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
+        return parameters_by_ep(self, X, codes, start, rng) if self._asks_ep(X.shape[0]) else start
+
     def _learned(self, X: Any) -> tuple[str, ...]:
-        if not (isinstance(self.learn, str) and self.learn == "auto"):
-            return super()._learned(X)
-        n, d = X.shape
-        lengthscales = d if self.shared else d * len(self.classes_)
-        return ("variance", "noise", "lengthscales") if n >= _ROWS_EACH * lengthscales else ("variance", "noise")
+        return () if self._asks_ep(X.shape[0]) else self._named(X)
+
+    def _counted(self) -> tuple[str, ...]:
+        return self._auto if self._asks_ep(self._fit_rows) else self._moved
+
+    def _named(self, X: Any) -> tuple[str, ...]:
+        """What is learned, whoever learns it."""
+        return super()._learned(X)
 
     def _options(self) -> dict[str, Any]:
         """Of the method, whatever the training."""
@@ -131,7 +172,8 @@ class ClassesClassifier(GPClassifier):
         """Of training on all rows: a fixed point, or L-BFGS-B around fixed points."""
         given = None if self.max_iter is None else inputs.count("max_iter", self.max_iter)
         if not learn:
-            return {"tolerance": _TOLERANCE, "max_iterations": given or 10_000}
+            held = not (isinstance(self.learn, str) and self.learn == "auto")
+            return {"tolerance": _TOLERANCE if held else _AT_EP, "max_iterations": given or 10_000}
         steps = given or _SEARCH_STEPS
         return {
             "tolerance": _LEARNING_TOLERANCE,
@@ -141,19 +183,16 @@ class ClassesClassifier(GPClassifier):
             "optimizer": "lbfgs",
         }
 
-    def _stochastic(self, n: int) -> bool:
-        """Whether training sees mini-batches."""
-        return False
-
     def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:
         """Of training on mini-batches."""
         raise NotImplementedError
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        stochastic = self._stochastic(X.shape[0])
+        stochastic = self._on_batches(X.shape[0])
         learn = self._learned(X)
         options = self._steps(X.shape[0], rng) if stochastic else self._whole(learn)
-        asked = self._asked(learn=learn, callback=self._watch(callback), **self._options(), **options)
+        rules = self._options() | options
+        asked = self._asked(learn=learn, hyperprior=self._density, callback=self._watch(callback), **rules)
         data, prior = Data(X, codes, len(self.classes_)), Prior(*start, shared=self.shared)
         posterior = self._module.fit(data, prior, asked)
         trained = posterior.trained
@@ -200,7 +239,7 @@ class SteppingClassifier(ClassesClassifier):
     batch_size: int = 100
     learning_rate: float = 0.01
 
-    def _stochastic(self, n: int) -> bool:
+    def _on_batches(self, n: int) -> bool:
         return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
 
     def _steps(self, n: int, rng: np.random.RandomState) -> dict[str, Any]:

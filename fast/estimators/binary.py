@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from fast.core import inputs
+from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
@@ -20,9 +21,10 @@ _LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in e
 _PARAMETERS = """
     Parameters
     ----------
-    n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": min(100, distinct rows); None: a
-                                         full GP (trained in batch). More than there are distinct rows: that many are
-                                         used, with a warning
+    n_inducing : "auto", int or None     inducing points, placed by k-means++; "auto": on mini-batches 100, in batch
+                                         sqrt(1e8/n) if that is more, at most every distinct row: all of 460 rows, 250
+                                         of 1600; None: a full GP (trained in batch). More than there are distinct rows:
+                                         that many are used, with a warning
     inducing_points : (m, d) or None     these instead
     variance : float                     of the squared exponential kernel, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
@@ -30,20 +32,33 @@ _PARAMETERS = """
                                          0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
                                          up to three times, with a warning: `jitter_spent_` says by how much
-    learn : tuple of str                 learned parameters out of "variance", "lengthscales", "noise", "Z"; () for none
+    learn : "auto" or tuple of str       names out of "variance", "lengthscales", "noise", "Z"; () for none;
+                                         "scale" instead of "lengthscales": one factor of all of them.
+                                         "auto": variance and lengthscales, under the prior "weak"
+                                         by one factor first, then, in batch, each if that pays
+    prior : str, None or mapping         density of what is learned. "weak": see docs/classifiers.md; None: flat, the
+                                         evidence alone decides; "half-student-t", "half-student-t-absolute": those of
+                                         riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
+                                         field -> (family, df, scale), lengthscales in the units of X
     training : str                       "batch": all rows in every step, parameters by L-BFGS-B; "minibatch":
                                          `batch_size` rows, parameters by Adam; "auto": batch up to 2000 rows
     batch_size : int                     rows of a mini-batch
     max_iter : int or None               iterations of L-BFGS-B, or steps on mini-batches; None: 100, or 10 epochs and
                                          at least 1000 steps
     learning_rate : float                of Adam
+    max_time : float or None             seconds after which training ends with the best state that it has, which
+                                         `stop_reason_` says; None: no limit
     random_state : int, RandomState, None    of inducing points and of the order of the rows
-    verbose : int                        1: a line when training ends; 2: lines along the way as well
+    verbose : int                        1: how far training is, at times that grow apart, and how it ended; 2: lines
+                                         after so many steps as well
 
     Attributes
     ----------
     classes_ : (2,)                      labels; `decision_function` is positive where the second is more probable
     variance_, lengthscales_, noise_     parameters as learned
+    hyper_ : dict                        label to what was learned of its latent function (the second label): variance,
+                                         lengthscales in the units of X, noise
+    log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
     inducing_points_ : (m, d) or None    as used, or learned
     log_evidence_ : float                {evidence}
     n_iter_, converged_, stop_reason_    how training ended
@@ -70,11 +85,13 @@ class _BinaryClassifier(GPClassifier):
         lengthscales: Any = "median",
         noise: float = 0.0,
         jitter: float = 1e-6,
-        learn: Any = ("variance", "lengthscales"),
+        learn: Any = "auto",
+        prior: Any = "weak",
         training: str = "auto",
         batch_size: int = 100,
         max_iter: int | None = None,
         learning_rate: float = 0.01,
+        max_time: float | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -85,15 +102,24 @@ class _BinaryClassifier(GPClassifier):
         self.noise = noise
         self.jitter = jitter
         self.learn = learn
+        self.prior = prior
         self.training = training
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
+        self.max_time = max_time
         self.random_state = random_state
         self.verbose = verbose
 
+    def _on_batches(self, n: int) -> bool:
+        return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
+
+    def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
+        gradient: FloatArray = self._batch.gradients(posterior).lengthscales
+        return gradient
+
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        stochastic = self.training == "minibatch" or (self.training == "auto" and X.shape[0] > _LARGEST_BATCH)
+        stochastic = self._on_batches(X.shape[0])
         if stochastic and start.Z is None:
             raise ValueError("n_inducing: found None with training on mini-batches, expected inducing points")
         train = self._train_on_batches if stochastic else self._train_on_all
@@ -104,13 +130,13 @@ class _BinaryClassifier(GPClassifier):
         learn = self._learned(X)
         if learn:
             iterations = 100 if self.max_iter is None else inputs.count("max_iter", self.max_iter)
-            options = self._learning(learn=learn, learning_iterations=iterations)
+            options = self._learning(learn=learn, hyperprior=self._density, learning_iterations=iterations)
             posterior, learned = module.fit_learning(Data(X, codes), Prior(*start), options)
             n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
         else:
             posterior = module.fit(Data(X, codes), Prior(*start), module.DEFAULTS)
             n_iter, converged = posterior.iterations, posterior.converged
-            reason = "fixed point reached" if converged else "iteration limit reached"
+            reason = "fixed point reached" if converged else ended() or "iteration limit reached"
         prior = posterior.prior
         Z = None if start.Z is None else prior.Z
         fitted = Fitted(
@@ -132,7 +158,8 @@ class _BinaryClassifier(GPClassifier):
         return self._steps(
             batch_size=self.batch_size,
             n_steps=self._n_steps(X.shape[0]),
-            learn=self.learn,
+            learn=self._learned(X),
+            hyperprior=self._density,
             learning_rate=self.learning_rate,
             seed=int(rng.randint(np.iinfo(np.int32).max)),
             **own,
@@ -246,9 +273,9 @@ class _NaturalGradientClassifier(_BinaryClassifier):
 
     def _at(self, start: Start, factor: FloatArray | None, weights: FloatArray | None) -> Online:
         return Online(
-            self._likelihood(), *start, learn=inputs.names("learn", self.learn), learning_rate=self.learning_rate,
+            self._likelihood(), *start, learn=self._moved, learning_rate=self.learning_rate,
             factor=factor, weights=weights, known=self._fit_rows,
-        )  # fmt: skip
+        ).under(self._density)  # fmt: skip
 
     def _whitened(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
         """R and p of q(v), from a posterior of either module."""
@@ -267,7 +294,7 @@ class XGPClassifier(_NaturalGradientClassifier):
     Batch training runs coordinate ascent to its fixed point, mini-batches take natural gradients in closed form with an
     adaptive rate.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
-    _batch, _stochastic, _evidence, _rate = x_gpc, x_gpc_svi, "elbo", "adaptive"
+    _batch, _stochastic, _evidence, _rate, _link = x_gpc, x_gpc_svi, "elbo", "adaptive", "logit"
     _learning, _steps = x_gpc.XGPCLearning, x_gpc_svi.XGPCSteps
 
     def _likelihood(self) -> Any:
@@ -277,7 +304,7 @@ class XGPClassifier(_NaturalGradientClassifier):
 class SVGPClassifier(_NaturalGradientClassifier):
     __doc__ = f"""Binary variational GP classification with the probit link and natural gradients: svgpc of wenzel2019.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
-    _batch, _stochastic, _evidence, _rate = svgpc, svgpc_svi, "elbo", 0.1
+    _batch, _stochastic, _evidence, _rate, _link = svgpc, svgpc_svi, "elbo", 0.1, "probit"
     _learning, _steps = svgpc.SVGPCLearning, svgpc_svi.SVGPCSteps
 
     def _likelihood(self) -> Any:
@@ -289,7 +316,7 @@ class EPGPClassifier(_BinaryClassifier):
 
     A site for each row is kept, so there is no `partial_fit`.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y) under the FITC prior")}"""
-    _batch, _stochastic, _evidence = epgpc, epgpc_svi, "log_evidence"
+    _batch, _stochastic, _evidence, _link = epgpc, epgpc_svi, "log_evidence", "probit"
     _learning, _steps = epgpc.EPGPCLearning, epgpc_svi.EPGPCSteps
 
     def _train_on_batches(

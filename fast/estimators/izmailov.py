@@ -7,18 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from fast.core import inputs
+from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start, cluster_centres
-from fast.estimators.binary import _Predictor
+from fast.estimators.binary import _LARGEST_BATCH, _Predictor
 from fast.methods import svi, vi_jj, vi_taylor
 
 _PARAMETERS = """
     Parameters
     ----------
-    n_inducing : "auto", int or None     inducing points, centres of k-means; "auto": min(100, distinct rows); None: a
-                                         full GP. More than there are distinct rows: that many are used, with a warning
+    n_inducing : "auto", int or None     inducing points, centres of k-means; "auto": on mini-batches 100, in batch
+                                         sqrt(1e8/n) if that is more, at most every distinct row: all of 460 rows, 250
+                                         of 1600; None: a full GP. More than there are distinct rows: that many are
+                                         used, with a warning
     inducing_points : (m, d) or None     these instead
     variance : float                     of the kernel, > 0: a start if learned
     lengthscales : "median", float, (d,) > 0; "median": median distance of two rows, per input
@@ -27,16 +29,28 @@ _PARAMETERS = """
                                          0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_ZZ; where K_ZZ has no Cholesky factor it is raised tenfold
                                          up to three times, with a warning: `jitter_spent_` says by how much
-    learn : tuple of str                 learned parameters out of "variance", "lengthscales", "noise"; () for none{own}
+    learn : "auto" or tuple of str       names out of "variance", "lengthscales", "noise"; () for none;
+                                         "scale" instead of "lengthscales": one factor of all of them.
+                                         "auto": variance and lengthscales, under the prior "weak"
+                                         by one factor first, then, in batch, each if that pays
+    prior : str, None or mapping         density of what is learned. "weak": see docs/classifiers.md; None: flat, the
+                                         evidence alone decides; "half-student-t", "half-student-t-absolute": those of
+                                         riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
+                                         field -> (family, df, scale), lengthscales in the units of X{own}
     tol : float                          relative change of the objective at which learning stops
     max_iter : int                       iterations of learning
+    max_time : float or None             seconds after which training ends with the best state that it has, which
+                                         `stop_reason_` says; None: no limit
     random_state : int, RandomState, None    of inducing points and of the order of the rows
-    verbose : int                        1: a line when training ends
+    verbose : int                        1: how far training is, at times that grow apart, and how it ended
 
     Attributes
     ----------
     classes_ : (2,)                      labels; `decision_function` is positive where the second is more probable
     variance_, lengthscales_, noise_     parameters as learned
+    hyper_ : dict                        label to what was learned of its latent function (the second label): variance,
+                                         lengthscales in the units of X, noise
+    log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
     inducing_points_ : (m, d) or None    as used
     log_evidence_ : float                {evidence}
     n_iter_, converged_, stop_reason_    how training ended
@@ -47,6 +61,8 @@ _STAGES = """
     n_upd : int                          closed updates before each search
     n_fun : int                          evaluations of each search"""
 _BATCHES = """
+    training : str                       "batch": all rows, to the maximum of the bound; "minibatch": `batch_size` rows
+                                         a step; "auto": batch up to 2000 rows
     batch_size : int                     rows of a mini-batch
     rate : float                         factor on AdaDelta's steps"""
 _BOUND = "lower bound on log p(y), every constant in it"
@@ -64,6 +80,8 @@ class _Classifier(GPClassifier):
     learn: Any
     tol: float
     max_iter: int
+
+    _link = "logit"
 
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray | None:
         spread = super()._inducing(X, lengthscales, rng)
@@ -90,22 +108,24 @@ class _QuadraticClassifier(_Classifier):
     _fit: Callable[..., Any]
     _predict_with: Callable[..., Any]
     _settings: Any  # class of the options of the fit
+    _gradients: Callable[..., Any] = staticmethod(vi_jj.gradients)
+
+    def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
+        gradient: FloatArray = type(self)._gradients(posterior).lengthscales
+        return gradient
 
     def _options(self) -> Any:
         own = {name: getattr(self, name) for name in ("n_upd", "n_fun") if hasattr(self, name)}
-        return self._settings(learn=self.learn, tolerance=self.tol, max_iterations=self.max_iter, **own)
+        learn, density = self._moved, self._density
+        return self._settings(learn=learn, hyperprior=density, tolerance=self.tol, max_iterations=self.max_iter, **own)
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
         cls = type(self)
         posterior = cls._fit(Data(X, codes), self._prior(start), self._options())
         hyper = posterior.prior.hyper
         learning = posterior.learning
-        ends = ("fixed point reached", "iteration limit reached")
-        reason = (
-            learning.reason
-            if learning is not None and inputs.names("learn", self.learn)
-            else ends[not posterior.converged]
-        )
+        ends = ("fixed point reached", ended() or "iteration limit reached")
+        reason = learning.reason if learning is not None and self._moved else ends[not posterior.converged]
         fitted = Fitted(
             _Predictor(cls._predict_with, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
             start.Z, posterior.elbo, posterior.iterations, posterior.converged, reason,
@@ -126,11 +146,13 @@ class _StagedClassifier(_QuadraticClassifier):
         smoothness: float | None = None,
         noise: float = 0.0,
         jitter: float = 1e-6,
-        learn: Any = ("variance", "lengthscales"),
+        learn: Any = "auto",
+        prior: Any = "weak",
         n_upd: int = 3,
         n_fun: int = 5,
         tol: float = 1e-5,
         max_iter: int = 100,
+        max_time: float | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -142,10 +164,12 @@ class _StagedClassifier(_QuadraticClassifier):
         self.noise = noise
         self.jitter = jitter
         self.learn = learn
+        self.prior = prior
         self.n_upd = n_upd
         self.n_fun = n_fun
         self.tol = tol
         self.max_iter = max_iter
+        self.max_time = max_time
         self.random_state = random_state
         self.verbose = verbose
 
@@ -167,7 +191,7 @@ class TaylorClassifier(_StagedClassifier):
     __doc__ = f"""Binary GP classification by a second-order expansion at the mode: vi-taylor of izmailov2016.
     {_PARAMETERS.format(own=_STAGES, evidence="estimate of log p(y), every constant in it")}"""
     _fit, _predict_with = staticmethod(vi_taylor.fit), staticmethod(vi_taylor.predict)
-    _settings = vi_taylor.TaylorOptions
+    _settings, _gradients = vi_taylor.TaylorOptions, staticmethod(vi_taylor.gradients)
 
 
 class JJFullClassifier(_QuadraticClassifier):
@@ -186,9 +210,11 @@ class JJFullClassifier(_QuadraticClassifier):
         smoothness: float | None = None,
         noise: float = 0.0,
         jitter: float = 1e-6,
-        learn: Any = ("variance", "lengthscales"),
+        learn: Any = "auto",
+        prior: Any = "weak",
         tol: float = 1e-7,
         max_iter: int = 500,
+        max_time: float | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -200,14 +226,18 @@ class JJFullClassifier(_QuadraticClassifier):
         self.noise = noise
         self.jitter = jitter
         self.learn = learn
+        self.prior = prior
         self.tol = tol
         self.max_iter = max_iter
+        self.max_time = max_time
         self.random_state = random_state
         self.verbose = verbose
 
 
 class SVIClassifier(_Classifier):
-    __doc__ = f"""Binary GP classification by AdaDelta on mini-batches of the variational bound: svi of izmailov2016.
+    __doc__ = f"""Binary GP classification by the variational bound of the logit link: svi of izmailov2016.
+
+    Batch training goes to the maximum of the bound, mini-batches take steps of AdaDelta towards it.
     {_STEPS}"""
 
     def __init__(
@@ -220,10 +250,13 @@ class SVIClassifier(_Classifier):
         smoothness: float | None = None,
         noise: float = 0.0,
         jitter: float = 1e-3,
-        learn: Any = ("variance", "lengthscales"),
+        learn: Any = "auto",
+        prior: Any = "weak",
+        training: str = "auto",
         batch_size: int = 50,
         rate: float = 1.0,
         max_iter: int = 1000,
+        max_time: float | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -235,13 +268,21 @@ class SVIClassifier(_Classifier):
         self.noise = noise
         self.jitter = jitter
         self.learn = learn
+        self.prior = prior
+        self.training = training
         self.batch_size = batch_size
         self.rate = rate
         self.max_iter = max_iter
+        self.max_time = max_time
         self.random_state = random_state
         self.verbose = verbose
 
+    def _on_batches(self, n: int) -> bool:
+        return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
+
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
+        if not self._on_batches(X.shape[0]):
+            return self._train_on_all(X, codes, start, callback)
         if start.Z is None:
             raise ValueError("n_inducing: found None with training on mini-batches, expected inducing points")
 
@@ -250,7 +291,8 @@ class SVIClassifier(_Classifier):
             callback(self)
 
         options = svi.SVISteps(
-            learn=self.learn,
+            learn=self._moved,
+            hyperprior=self._density,
             batch_size=self.batch_size,
             rate=self.rate,
             n_steps=self.max_iter,
@@ -258,11 +300,32 @@ class SVIClassifier(_Classifier):
             callback=None if callback is None else after_step,
         )
         run = svi.fit_stochastic(Data(X, codes), self._prior(start), options)
-        return self._fitted(run, start.Z, svi.bound(run, X, codes), f"{run.iterations} steps made")
+        why = f"{ended()}, " if ended() else ""
+        return self._fitted(run, start.Z, svi.bound(run, X, codes), f"{why}{run.iterations} steps made")
+
+    def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
+        return svi.gradients(posterior).lengthscales
+
+    def _train_on_all(self, X: Any, codes: IntArray, start: Start, callback: Any) -> Fitted:
+        data, prior = Data(X, codes), self._prior(start)
+        options = svi.SVIOptions(learn=self._moved, hyperprior=self._density, max_iterations=self.max_iter)
+        if self._moved:
+            posterior, learned = svi.fit_learning(data, prior, options)
+            n_iter, converged, reason = learned.trace.size, learned.converged, learned.reason
+        else:
+            posterior, _ = svi.fit(data, prior, options)
+            n_iter, converged = posterior.iterations, posterior.converged
+            reason = "fixed point reached" if converged else ended() or "iteration limit reached"
+        hyper = posterior.prior.hyper
+        fitted = Fitted(
+            _Predictor(svi.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise, start.Z,
+            posterior.elbo, n_iter, converged, reason,
+        )  # fmt: skip
+        return self._finish(fitted, callback)
 
     def _fitted(self, run: Any, Z: FloatArray | None, log_evidence: float, reason: str) -> Fitted:
         hyper = run.hyper
         return Fitted(
             _Predictor(svi.predict_run, run), run, hyper.variance, hyper.lengthscales, hyper.noise, Z, log_evidence,
-            run.iterations, True, reason,
+            run.iterations, not ended(), reason,
         )  # fmt: skip

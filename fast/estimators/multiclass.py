@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 
 from fast.core import inputs
+from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start
-from fast.full_classes.learning import ClassSearch, checked_hyperprior, half_t_scale, search
+from fast.full_classes.learning import ClassSearch, search
 from fast.full_classes.prior import prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
 
 _TOLERANCE = 1e-8  # of the inner iteration
+_LEARNING_INNER = 1e-4  # of it on the way to the best parameters: the evidence errs by its square, slopes by as much
 _LEARNING_TOLERANCE = 1e-3  # of the slope in log parameters: far below what the data resolve
-_DF = 4.0  # degrees of freedom: riihimaki2013, section 5.5
-#: hyperprior by name -> whether lengthscales are divided by their start before the density sees them
-_UNITS = {"half-student-t": True, "half-student-t-absolute": False}
 
 _PARAMETERS = """
     Full GPs: time C n^3 an iteration, memory C n^2.
@@ -36,23 +35,27 @@ _PARAMETERS = """
                                          0.001 stands for 0, which has no logarithm
     jitter : float                       on the diagonal of K_XX
     hyperparameters : str                "map": maximise evidence times prior; "fixed": as given
-    learn : tuple of str                 which ones "map" moves, out of "variance", "lengthscales", "noise"; () holds
-                                         all, as "fixed" does
-    hyperprior : str, None or mapping    prior of what is learned. "half-student-t": half-Student-t with 4 degrees of
-                                         freedom and scale 10 on variance, noise and lengthscales divided by their
-                                         start, so that the units of X do not count; "half-student-t-absolute": on
-                                         lengthscales in the units of X, which suits inputs of size one; None: flat;
-                                         or field -> (family, df, scale), lengthscales in the units of X, their scale a
-                                         number or (d,). 10 is the root of the "variance equal to one hundred" of
-                                         section 5.5; `fast.full_classes.learning.half_t_scale` has the other readings
+    learn : "auto" or tuple of str       names out of "variance", "lengthscales", "noise"; () for none, as "fixed";
+                                         "scale" instead of "lengthscales": one factor of all of them.
+                                         "auto": variance and lengthscales, under the prior "weak"
+                                         by one factor first, then, in batch, each if that pays
+    prior : str, None or mapping         density of what is learned. "weak": see docs/classifiers.md; None: flat, the
+                                         evidence alone decides; "half-student-t", "half-student-t-absolute": those of
+                                         riihimaki2013, section 5.5, lengthscales in units of their start or of X; or
+                                         field -> (family, df, scale), lengthscales in the units of X
     max_iter : int                       iterations of L-BFGS-B, or of the method where nothing is learned
+    max_time : float or None             seconds after which training ends with the best state that it has, which
+                                         `stop_reason_` says; None: no limit
     random_state : int, RandomState, None    of the subsample that the median distance is taken of
-    verbose : int                        1: a line when training ends
+    verbose : int                        1: how far training is, at times that grow apart, and how it ended
 
     Attributes
     ----------
     classes_ : (C,)                      labels
     variance_, lengthscales_, noise_     parameters as learned
+    hyper_ : dict                        label to what was learned of its latent function: variance,
+                                         lengthscales in the units of X, noise
+    log_hyperprior_ : float              log density of what was learned, 0 without a prior; not in log_evidence_
     log_evidence_ : float                {evidence}
     n_iter_, converged_, stop_reason_    how training ended
     jitter_spent_ : float                jitter added beyond `jitter`
@@ -75,7 +78,7 @@ class _MulticlassClassifier(GPClassifier):
 
     _multi_class = True
     _module: ModuleType
-    _evidence = "log_evidence"
+    _evidence, _link = "log_evidence", "probit"
 
     def __init__(
         self,
@@ -85,9 +88,10 @@ class _MulticlassClassifier(GPClassifier):
         noise: float = 0.0,
         jitter: float = 1e-6,
         hyperparameters: str = "map",
-        learn: Any = ("variance", "lengthscales"),
-        hyperprior: Any = "half-student-t",
+        learn: Any = "auto",
+        prior: Any = "weak",
         max_iter: int = 100,
+        max_time: float | None = None,
         random_state: Any = None,
         verbose: int = 0,
     ) -> None:
@@ -97,15 +101,11 @@ class _MulticlassClassifier(GPClassifier):
         self.jitter = jitter
         self.hyperparameters = hyperparameters
         self.learn = learn
-        self.hyperprior = hyperprior
+        self.prior = prior
         self.max_iter = max_iter
+        self.max_time = max_time
         self.random_state = random_state
         self.verbose = verbose
-
-    def _start(self, X: Any, rng: np.random.RandomState) -> Start:
-        if not isinstance(self.hyperprior, str):  # fields and scales, used or not
-            checked_hyperprior(self.hyperprior, X.shape[1])
-        return super()._start(X, rng)
 
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> None:
         return None
@@ -114,14 +114,9 @@ class _MulticlassClassifier(GPClassifier):
         named = super()._learned(X)
         return named if self.hyperparameters == "map" else ()
 
-    def _laws(self, start: Start) -> Any:
-        """Priors of what is learned; under the default one lengthscales count in units of their start."""
-        if not isinstance(self.hyperprior, str):
-            return self.hyperprior
-        scale = half_t_scale()
-        law = ("half-student-t", _DF, scale)
-        units = start.lengthscales if _UNITS[self.hyperprior] else 1.0
-        return {"variance": law, "lengthscales": ("half-student-t", _DF, scale * units), "noise": law}
+    def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
+        gradient: FloatArray = self._module.gradients(posterior).lengthscales[0]
+        return gradient
 
     def _warm(self, posterior: Any) -> Any:
         """Where the next run of the method starts."""
@@ -131,28 +126,34 @@ class _MulticlassClassifier(GPClassifier):
         prior = prepare(Data(X, codes, len(self.classes_)), Prior(*start, shared=True))
         max_iter = inputs.count("max_iter", self.max_iter)
         module, evidence = self._module, self._evidence
-        learn, own = self._learned(X), type(module.DEFAULTS)
+        learn, own, density = self._learned(X), type(module.DEFAULTS), self._density
         if learn:
-            found = search(
+            optimum = search(
                 prior,
-                lambda here, warm: module.converge(here, own(tolerance=_TOLERANCE), start=warm),
+                lambda here, warm: module.converge(here, own(tolerance=_LEARNING_INNER), start=warm),
                 lambda at: (getattr(at, evidence), module.gradients(at)),
                 ClassSearch(
                     learn=learn,
-                    hyperprior=self._laws(start),
+                    hyperprior=None if density is None else density.laws,
+                    map_density="value" if density is None else density.map_density,
                     max_iterations=max_iter,
                     learning_tolerance=_LEARNING_TOLERANCE,
                 ),
                 warm_start=self._warm,
             )
-            posterior, reason = found.posterior, found.reason
-            n_iter, converged = found.trace.size, found.converged and posterior.converged
+            reason = optimum.reason
+            posterior = module.converge(
+                optimum.posterior.prior, own(tolerance=_TOLERANCE), start=self._warm(optimum.posterior)
+            )
+            n_iter, converged = optimum.trace.size, optimum.converged and posterior.converged
             if not posterior.converged:
-                reason = f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
+                reason = (
+                    ended() or f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
+                )
         else:
             posterior = module.converge(prior, own(tolerance=_TOLERANCE, max_iterations=max_iter))
             n_iter, converged = posterior.iterations, posterior.converged
-            reason = "fixed point reached" if converged else "iteration limit reached"
+            reason = "fixed point reached" if converged else ended() or "iteration limit reached"
         hyper = posterior.prior.hyper.of(0)
         value = getattr(posterior, evidence)
         fitted = Fitted(
@@ -186,7 +187,7 @@ class NestedIEPClassifier(_MulticlassClassifier):
 class LaplaceClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by Laplace's approximation of the softmax model: riihimaki2013, section 4.1.
     {_PARAMETERS.format(evidence="Laplace's estimate of log p(y)")}"""
-    _module = laplace
+    _module, _link = laplace, "softmax"
 
     def _warm(self, posterior: Any) -> Any:
         return posterior.mode.slope

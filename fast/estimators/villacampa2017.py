@@ -63,6 +63,7 @@ class SEPClassifier(SteppingClassifier):
     damping : float                      of tied factors, in [1e-8, 1]{_BY_ADAM}{ENDING.format(evidence="log Z_q")}"""
     _module: ClassVar[ModuleType] = sep
     _asked: ClassVar[Callable[..., Options]] = sep.SEPOptions
+    _by_ep: ClassVar[bool] = True
     count: str = "all"
     damping: float = 0.5
 
@@ -77,7 +78,7 @@ class SEPClassifier(SteppingClassifier):
         return {"n_steps": steps, "optimizer": "adam", "rate": rate}
 
     def _train(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any) -> Fitted:
-        self._fit_learned = self._learned(X)
+        self._fit_learned = self._named(X)
         self._fit_counts = np.bincount(codes, minlength=len(self.classes_))
         return super()._train(X, codes, start, rng, callback)
 
@@ -124,7 +125,7 @@ class SEPClassifier(SteppingClassifier):
         hyper = class_hyper(*start[:4], C, X.shape[1])
         Z = np.asarray(start.Z)
         Z = np.array(np.broadcast_to(Z, (C, *Z.shape[-2:])))
-        return self._stream(InducingClasses(hyper, Z, inputs.flag("shared", self.shared)), self._learned(X))
+        return self._stream(InducingClasses(hyper, Z, inputs.flag("shared", self.shared)), self._named(X))
 
     def _continue(self) -> TiedStream:
         """From where `fit` ended."""
@@ -133,7 +134,9 @@ class SEPClassifier(SteppingClassifier):
 
     def _stream(self, points: InducingClasses, learn: tuple[str, ...], **state: Any) -> TiedStream:
         rate = float(self.learning_rate)
-        return TiedStream(points, count=self.count, damping=self.damping, learn=learn, rate=rate, **state)
+        return TiedStream(
+            points, count=self.count, damping=self.damping, learn=learn, hyperprior=self._density, rate=rate, **state
+        )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -169,6 +172,7 @@ class RobustVIClassifier(SteppingClassifier):
     epsilon : float                      probability of a random label, in (0, 1){_TRAINING}{_BOUND}"""
     _module: ClassVar[ModuleType] = vi_robust
     _asked: ClassVar[Callable[..., Options]] = vi_robust.RobustOptions
+    _by_ep: ClassVar[bool] = True
 
     epsilon: float = 1e-3
 

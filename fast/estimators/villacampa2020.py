@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, ClassVar
 
-from fast.core import inputs
 from fast.core.declare import Options
 from fast.estimators._classes import ENDING, POINTS, STEPS, TRAINING, SteppingClassifier
 from fast.methods import apep, pep
 
-_FEW, _SHORT = 5, 10  # of rpapep: iterations of a search, and steps on q in each of its evaluations
 _ALL_ROWS = '"batch": all rows in every step, parameters by L-BFGS-B'
 _PARAMETERS = f"""
     Parameters
@@ -26,6 +24,8 @@ _PARAMETERS = f"""
 @dataclass(kw_only=True, eq=False, repr=False)
 class _AlphaClassifier(SteppingClassifier):
     """The four, whose options have the same names."""
+
+    _by_ep: ClassVar[bool] = True
 
     alpha: float = 0.5
     epsilon: float = 1e-3
@@ -68,16 +68,8 @@ class RPAPEPClassifier(_EnergyClassifier):
     __doc__ = f"""GP classification by reparameterised approximate power EP: rpapep of villacampa2020.
     At alpha = 1 its energy may have no finite maximum; `stop_reason_` says so.
 
-    Its optima are far from the prior and flat, and q takes many steps to them. So a search in batch is short unless
-    `max_iter` says otherwise: {_FEW} iterations, each evaluation with up to {_SHORT} steps on q, of C n m^2 each.
-    `converged_` is then False as a rule. On the 150 rows of iris that is a few seconds of one core, a fifteenth of what
-    thirty iterations with 25 steps take.
+    Its optima are far from the prior and flat, and q takes many steps to them: with learn="auto" it goes there once, at
+    the parameters that EP found, until eight steps would not change predictions. Parameters that are named are learned
+    by its own energy, which takes many times as long.
     {_PARAMETERS.format(evidence="energy of all rows")}"""
     _energy: ClassVar[str] = "rpapep"
-
-    def _whole(self, learn: tuple[str, ...]) -> dict[str, Any]:
-        whole = super()._whole(learn)
-        if learn:
-            steps = _FEW if self.max_iter is None else inputs.count("max_iter", self.max_iter)
-            whole |= {"n_steps": steps, "max_iterations": _SHORT}
-        return whole

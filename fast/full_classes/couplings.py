@@ -158,8 +158,8 @@ def weights_of(factors: list[ClassFactor], coupling_chol: FloatArray | None, loc
     first = np.array([_first_weights(one, location[:, k]) for k, one in enumerate(factors)])
     if coupling_chol is None:
         return first
-    half = solve_vector(coupling_chol, first.sum(axis=0))
-    common = solve_vector(coupling_chol, half, transposed=True)  # P^-1 R'b0
+    whitened = solve_vector(coupling_chol, first.sum(axis=0))
+    common = solve_vector(coupling_chol, whitened, transposed=True)  # P^-1 R'b0
     return first - np.array([_smooth(one, common) for one in factors])
 
 
@@ -288,8 +288,8 @@ def m_blocks(posterior: Coupled) -> Iterator[FloatArray]:
         block = np.multiply(one.inverse, one.root)
         block *= one.root[:, None]
         if posterior.coupling_chol is not None:
-            half = solve_rows(posterior.coupling_chol, block.copy())
-            block -= half @ half.T
+            whitened = solve_rows(posterior.coupling_chol, block.copy())
+            block -= whitened @ whitened.T
         yield block
 
 

@@ -49,8 +49,8 @@ def condition_dense(prior: MulticlassPrior, roots: FloatArray, location: FloatAr
         columns[np.arange(n), :, np.arange(n)] = roots[:, k]
         loadings.append(dtrsm(1.0, factor, columns.reshape(n * D, n), side=0, lower=1))
     pulled = [prior.K(k) @ location[:, k] for k in range(C)]
-    seen = np.sum([V @ one for V, one in zip(loadings, pulled, strict=True)], axis=0)
-    weights = np.array([location[:, k] - loadings[k].T @ seen for k in range(C)])
+    observed = np.sum([V @ one for V, one in zip(loadings, pulled, strict=True)], axis=0)
+    weights = np.array([location[:, k] - loadings[k].T @ observed for k in range(C)])
     mean = np.column_stack([prior.K(k) @ weights[k] for k in range(C)])
     return Dense(loadings, factor, weights, mean, 2.0 * float(np.log(factor.diagonal()).sum()))
 
@@ -64,8 +64,8 @@ def dense_covariance(posterior: Dense, cross: list[FloatArray], prior_var: Float
     cross : list of (t, n)        one a class
     prior_var : (C,) or (t, C)    prior variance at the points
     """
-    seen = np.stack([k_star @ V.T for k_star, V in zip(cross, posterior.loadings, strict=True)], axis=1)
-    cov: FloatArray = -(seen @ seen.transpose(0, 2, 1))
+    observed = np.stack([k_star @ V.T for k_star, V in zip(cross, posterior.loadings, strict=True)], axis=1)
+    cov: FloatArray = -(observed @ observed.transpose(0, 2, 1))
     index = np.arange(len(cross))
     cov[:, index, index] = np.maximum(cov[:, index, index] + prior_var, 0.0)
     return cov

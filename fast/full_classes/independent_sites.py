@@ -91,11 +91,11 @@ def settle_independent(
 
     def propose_with(tilting: Tilting) -> Callable[[Any, Pair], Proposal]:
         def propose(state: IndependentState, pair: Pair) -> Proposal:
-            found = tilting(everything, state.cavity_mean, state.cavity_var)
-            good = found.good & state.proper
+            result = tilting(everything, state.cavity_mean, state.cavity_var)
+            good = result.good & state.proper
             keep = good[:, None]
-            target = (np.where(keep, found.precision, pair[0]), np.where(keep, found.location, pair[1]))
-            extra = float(np.where(good, found.change, 0.0).max(initial=0.0))
+            target = (np.where(keep, result.precision, pair[0]), np.where(keep, result.location, pair[1]))
+            extra = float(np.where(good, result.change, 0.0).max(initial=0.0))
             return Proposal(target, state.mean, state.var, int(good.size - np.count_nonzero(good)), extra)
 
         return propose
@@ -109,15 +109,15 @@ def settle_independent(
             mean, cov = running.marginal(i)
             var = cov.diagonal()[None]
             cavity = scalar_cavity(mean[None], var, tau[one], nu[one])
-            found = tilt(everything[one], cavity.mean, cavity.var)
-            if not (found.good[0] and (cavity.left > 0.0).all()):
+            result = tilt(everything[one], cavity.mean, cavity.var)
+            if not (result.good[0] and (cavity.left > 0.0).all()):
                 improper += 1
                 continue
-            target = (found.precision, found.location)
-            step = Proposal(target, mean[None], var, 0, float(found.change[0]))
+            target = (result.precision, result.location)
+            step = Proposal(target, mean[None], var, 0, float(result.change[0]))
             residual = max(residual, residual_of((tau[one], nu[one]), step))
-            tau[one] = (1.0 - damping) * tau[one] + damping * found.precision
-            nu[one] = (1.0 - damping) * nu[one] + damping * found.location
+            tau[one] = (1.0 - damping) * tau[one] + damping * result.precision
+            nu[one] = (1.0 - damping) * nu[one] + damping * result.location
             running.update(i, tau[i], nu[i])
         return (tau, nu), residual, improper
 

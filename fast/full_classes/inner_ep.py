@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.special import log_ndtr
 
+from fast.core.ending import ended
 from fast.core.linalg import positive_factors, solve_stack
 from fast.core.results import Differences
 from fast.core.types import FloatArray
@@ -116,8 +117,8 @@ def parallel_refresh(cavity: Differences, alpha_tilde: FloatArray, beta_tilde: F
     index = np.arange(alpha_tilde.shape[1])
     inner[:, index, index] += 1.0
     factor, _ = positive_factors(inner)
-    half = solve_stack(factor, cavity.cov * a[:, :, None])
-    cov = cavity.cov - half.transpose(0, 2, 1) @ half
+    whitened = solve_stack(factor, cavity.cov * a[:, :, None])
+    cov = cavity.cov - whitened.transpose(0, 2, 1) @ whitened
     pull = beta_tilde - alpha_tilde * cavity.mean
     return Differences(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov)
 
@@ -151,9 +152,9 @@ def sweep(
     index = np.arange(D)
     for j in columns:
         v, m = (cov[:, j, j], mean[:, j]) if one_by_one else (cov[:, index, index], mean)
-        found = scalar_cavity(m, v, alpha_tilde[:, j], beta_tilde[:, j])
-        new_alpha, new_beta = matched_site(found.mean, np.maximum(found.var, 0.0))
-        good = (found.left > 0.0) & np.isfinite(new_alpha) & np.isfinite(new_beta)
+        result = scalar_cavity(m, v, alpha_tilde[:, j], beta_tilde[:, j])
+        new_alpha, new_beta = matched_site(result.mean, np.maximum(result.var, 0.0))
+        good = (result.left > 0.0) & np.isfinite(new_alpha) & np.isfinite(new_beta)
         d_alpha = np.where(good, damping * (new_alpha - alpha_tilde[:, j]), 0.0)
         d_beta = np.where(good, damping * (new_beta - beta_tilde[:, j]), 0.0)
         change = standardised_change(m, v, d_alpha, d_beta)
@@ -215,7 +216,7 @@ def run(
     sweeps = 1
     while sweeps < _SWEEPS:
         going = (at.change > _INNER_TOLERANCE) & ~((stale >= _PATIENCE) & (best < _ROUNDED))
-        if not going.any():
+        if not going.any() or ended():
             break
         rows, best, stale = rows[going], best[going], stale[going]
         part = None if cavity is None else Differences(cavity.mean[rows], cavity.cov[rows])

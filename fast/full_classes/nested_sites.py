@@ -203,8 +203,8 @@ def projected_cavity(projected: Differences, alpha_tilde: FloatArray, beta_tilde
     root, left = _left(projected, alpha_tilde)
     factor, proper = positive_factors(left)
     cross = root.transpose(0, 2, 1) @ projected.cov
-    half = solve_stack(factor, cross)
-    cov = projected.cov + half.transpose(0, 2, 1) @ half
+    whitened = solve_stack(factor, cross)
+    cov = projected.cov + whitened.transpose(0, 2, 1) @ whitened
     s = 1.0 + alpha_tilde.sum(axis=1)
     location = beta_tilde - alpha_tilde * (beta_tilde.sum(axis=1) / s)[:, None]
     pull = np.einsum("nij,nj->ni", root, np.einsum("nji,nj->ni", root, projected.mean)) - location
@@ -288,8 +288,8 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
     left = -(root.transpose(0, 2, 1) @ S @ root)
     left[:, index, index] += 1.0
     factor, proper = positive_factors(left)
-    half = solve_stack(factor, root.transpose(0, 2, 1))
-    cov = half.transpose(0, 2, 1) @ half
+    whitened = solve_stack(factor, root.transpose(0, 2, 1))
+    cov = whitened.transpose(0, 2, 1) @ whitened
     mean = h + np.einsum("nij,nj->ni", cov, np.einsum("nij,nj->ni", S, h) - location)
     pull = location - np.einsum("nij,nj->ni", S, mean)
     log_site = 0.5 * np.einsum("ni,ni->n", mean, location + pull)
@@ -322,7 +322,7 @@ def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -
     index = np.arange(location.shape[1])
     inner[:, index, index] += 1.0
     factor, proper = positive_factors(inner)
-    half = solve_stack(factor, root.transpose(0, 2, 1))
-    cov = half.transpose(0, 2, 1) @ half
+    whitened = solve_stack(factor, root.transpose(0, 2, 1))
+    cov = whitened.transpose(0, 2, 1) @ whitened
     pull = location - np.einsum("nij,nj->ni", precision, cavity.mean)
     return FullLaw(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov, solid & proper)

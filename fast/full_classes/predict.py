@@ -24,8 +24,8 @@ from fast.full_classes.inner_ep import law_with, log_normaliser, run
 from fast.full_classes.nested_sites import differences, other_classes
 from fast.full_classes.prior import MulticlassPrior
 from fast.ledger import equation
-from fast.likelihood.cone import cone_moments
 from fast.likelihood.product_rule import product_rule
+from fast.likelihood.region import region_moments
 from fast.likelihood.sobol_rule import log_orthant, softmax_of_differences
 
 _CELLS = 2**21
@@ -52,9 +52,9 @@ def inner_ep_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
     zero = np.zeros((t, C - 1))
     for k in range(C):
         cavity = law_with(_of_class(mean, cov, k))
-        found = run(zero, zero, cavity)
-        law = Differences(found.mean, found.cov)
-        raw[:, k] = np.exp(log_normaliser(cavity, law, found.alpha_tilde, found.beta_tilde))
+        result = run(zero, zero, cavity)
+        law = Differences(result.mean, result.cov)
+        raw[:, k] = np.exp(log_normaliser(cavity, law, result.alpha_tilde, result.beta_tilde))
     return raw
 
 
@@ -107,12 +107,12 @@ def log_probit_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
     mean, cov    of f*: (t, C), (t, C, C)
     """
     t, C = mean.shape
-    found = np.empty((t, C))
+    values = np.empty((t, C))
     for k in range(C):
         law = law_with(_of_class(mean, cov, k))
         # Phi(g_j) is the probability that g_j exceeds a standard normal of its own
-        found[:, k] = log_orthant(Differences(law.mean, law.cov + np.eye(C - 1)))
-    return found
+        values[:, k] = log_orthant(Differences(law.mean, law.cov + np.eye(C - 1)))
+    return values
 
 
 def softmax_probabilities(mean: FloatArray, cov: FloatArray, prediction_nodes: int | None = None) -> FloatArray:
@@ -162,7 +162,7 @@ def independent_probabilities(mean: FloatArray, var: FloatArray) -> FloatArray:
         others = np.delete(np.arange(C), k)
         a = (mean[:, k, None] - mean[:, others]) / scale[:, others]
         b = scale[:, k, None] / scale[:, others]
-        raw[:, k] = np.exp(cone_moments(a, b).log_mass)
+        raw[:, k] = np.exp(region_moments(a, b).log_mass)
     return raw
 
 

@@ -53,11 +53,11 @@ class MulticlassPrior:
         ----------
         X_test : (t, d)
         """
-        found = []
+        results = []
         for k in self.first:
             hyper = self.hyper.of(int(k))
-            found.append(se_ard(X_test, self.X, hyper.variance, hyper.lengthscales))
-        return [found[kind] for kind in self.kind]
+            results.append(se_ard(X_test, self.X, hyper.variance, hyper.lengthscales))
+        return [results[kind] for kind in self.kind]
 
     def test_var(self) -> FloatArray:
         """Prior variance of each class at a test point, noise included: (C,)."""

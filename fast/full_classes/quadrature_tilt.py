@@ -89,7 +89,7 @@ def white_moments(cavity: Differences, nodes: int) -> WhiteMoments:
 
 
 @equation("riihimaki2013", "19", "21", "u3.3-diagonal")
-def g_sites(cavity: Differences, found: WhiteMoments, *, full: bool = False) -> GSites:
+def g_sites(cavity: Differences, tilted: WhiteMoments, *, full: bool = False) -> GSites:
     """Lambda and xi that give g the tilted moments: riihimaki2013 (19), (21), with Sigma_g^-1 in (19).
 
     Diagonal: only diag Lambda is kept, and the mean matched with it. Refused where some Lambda_jj Sigma_g,jj is below
@@ -98,23 +98,23 @@ def g_sites(cavity: Differences, found: WhiteMoments, *, full: bool = False) -> 
     Parameters
     ----------
     cavity          law of g without its site
-    found           `white_moments` of it
+    tilted         `white_moments` of it
     full : bool     keep all of Lambda
     """
     n, D = cavity.mean.shape
     index = np.arange(D)
-    factor, good = positive_factors(found.cov)
+    factor, good = positive_factors(tilted.cov)
     # where one node has all the weight V vanishes, and V^-1 would overflow
-    good = good & np.isfinite(found.log_norm) & (factor[:, index, index].min(axis=1) > _SMALLEST_PIVOT)
+    good = good & np.isfinite(tilted.log_norm) & (factor[:, index, index].min(axis=1) > _SMALLEST_PIVOT)
     factor = np.where(good[:, None, None], factor, np.eye(D))
     inverse = solve_stack(factor, np.broadcast_to(np.eye(D), factor.shape))
     gap = inverse.transpose(0, 2, 1) @ inverse  # V^-1
     gap[:, index, index] -= 1.0
-    white = solve_stack(found.root, np.broadcast_to(np.eye(D), factor.shape))  # L^-1
+    white = solve_stack(tilted.root, np.broadcast_to(np.eye(D), factor.shape))  # L^-1
     Lambda = white.transpose(0, 2, 1) @ gap @ white
     scale = np.sqrt(cavity.cov[:, index, index])
-    g_mean = cavity.mean + np.einsum("nij,nj->ni", found.root, found.mean)
-    pull = np.einsum("nji,nj->ni", white, found.mean)
+    g_mean = cavity.mean + np.einsum("nij,nj->ni", tilted.root, tilted.mean)
+    pull = np.einsum("nji,nj->ni", white, tilted.mean)
     if full:
         Lambda = 0.5 * (Lambda + Lambda.transpose(0, 2, 1))
         scaled = Lambda * scale[:, :, None] * scale[:, None, :]

@@ -25,8 +25,8 @@ class SequentialPosterior:
         self.pulled = [K @ location[:, k] for k, K in enumerate(self.K)]  # K nu
         self.P_inverse: FloatArray | None = None
         if posterior.coupling_chol is not None:
-            half = solve_rows(posterior.coupling_chol, np.eye(prior.n)).T
-            self.P_inverse = half.T @ half
+            whitened = solve_rows(posterior.coupling_chol, np.eye(prior.n)).T
+            self.P_inverse = whitened.T @ whitened
 
     def _rows(self, i: int) -> tuple[FloatArray, FloatArray]:
         rows = np.array([K[i] @ B for K, B in zip(self.K, self.B, strict=True)])
@@ -67,7 +67,9 @@ class SequentialPosterior:
             self.B[k] += np.multiply.outer(weight * moved[k], moved[k])
             self.pulled[k] += self.K[k][:, i] * (location[k] - self.location[i, k])
         if self.P_inverse is not None:
-            seen = moved @ self.P_inverse
-            inner = np.eye(weights.size) + weights[:, None] * (seen @ moved.T)
-            self.P_inverse -= seen.T @ solve_square(inner, weights[:, None] * seen, "I + W Z P^-1 Z'", "lower damping")
+            observed = moved @ self.P_inverse
+            inner = np.eye(weights.size) + weights[:, None] * (observed @ moved.T)
+            self.P_inverse -= observed.T @ solve_square(
+                inner, weights[:, None] * observed, "I + W Z P^-1 Z'", "lower damping"
+            )
         self.precision[i], self.location[i] = precision, location

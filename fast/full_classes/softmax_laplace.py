@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.full_classes.couplings import Coupled, condition, weights_of
 from fast.full_classes.prior import MulticlassPrior
@@ -81,8 +82,8 @@ def newton_step(
     pull = latent - np.einsum("nc,nc->n", terms.pi, latent)[:, None]
     location = terms.pi * pull
     location -= location.mean(axis=1, keepdims=True)  # the sum is rounding
-    found: Coupled = (conditioning or condition)(prior, terms.pi, location + terms.slope)
-    return found
+    result: Coupled = (conditioning or condition)(prior, terms.pi, location + terms.slope)
+    return result
 
 
 def residual_at(prior: MulticlassPrior, latent: FloatArray, slope: FloatArray) -> float:
@@ -124,7 +125,7 @@ def find_mode(
     joint = terms.value - 0.5 * float(np.vdot(weights.T, latent))
     residual = residual_at(prior, latent, terms.slope)
     iterations = 0
-    while residual > tolerance and iterations < max_iterations:
+    while residual > tolerance and iterations < max_iterations and not (iterations and ended()):
         step = newton_step(prior, latent, terms, conditioning)
         iterations += 1
         share = 1.0

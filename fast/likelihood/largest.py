@@ -46,7 +46,7 @@ _HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _FLOOR = 1e-20  # of the smallest variance of a row: a point mass moves log P by 1e-17 there
 
 
-class WinnerMoments(NamedTuple):
+class ArgmaxMoments(NamedTuple):
     """log P and its derivatives; a slope of exactly 0 everywhere belongs to log P = -inf."""
 
     log_mass: FloatArray  # (n,) log P
@@ -112,8 +112,8 @@ def _prepared(a: FloatArray, b: FloatArray) -> _Rows:
     reach = np.sqrt(2.0 * _DROP)
     right = _end(a, b, mode + reach + 0.2, mode, target)
     # log Phi(z) <= -z^2/2 left of a step: no class lets the integrand live beyond this
-    walls = (-a - np.sqrt(-2.0 * target)[:, None]) / b
-    left = _end(a, b, np.maximum(mode - reach - 0.2, walls.max(axis=1)), mode, target)
+    constraints = (-a - np.sqrt(-2.0 * target)[:, None]) / b
+    left = _end(a, b, np.maximum(mode - reach - 0.2, constraints.max(axis=1)), mode, target)
     return _Rows(a, b, left, right, top)
 
 
@@ -163,34 +163,34 @@ class _Sums:
         self.curvature[rows, :-1], self.curvature[rows, -1] = np.minimum(h, 0.0), np.minimum(h_y, 0.0)
 
 
-def _equal_steps(found: _Rows, rows: IntArray, nodes: IntArray, out: _Sums) -> None:
+def _equal_steps(value: _Rows, rows: IntArray, nodes: IntArray, out: _Sums) -> None:
     for q in np.unique(nodes):
         members = rows[nodes == q]
         grid = np.linspace(0.0, 1.0, int(q))
-        size = max(1, _CELLS // (int(q) * found.a.shape[1]))
+        size = max(1, _CELLS // (int(q) * value.a.shape[1]))
         for start in range(0, members.size, size):
             part = members[start : start + size]
-            length = found.right[part] - found.left[part]
-            u = found.left[part, None] + length[:, None] * grid
-            z = found.a[part, None, :] + found.b[part, None, :] * u[:, :, None]
+            length = value.right[part] - value.left[part]
+            u = value.left[part, None] + length[:, None] * grid
+            z = value.a[part, None, :] + value.b[part, None, :] * u[:, :, None]
             log_weights = np.broadcast_to(np.log(length / (q - 1))[:, None], u.shape)
-            out.add(part, z, u, log_weights, found.b[part])
+            out.add(part, z, u, log_weights, value.b[part])
 
 
-def _panels(found: _Rows, rows: IntArray, out: _Sums, m: FloatArray, s: FloatArray) -> None:
+def _panels(value: _Rows, rows: IntArray, out: _Sums, m: FloatArray, s: FloatArray) -> None:
     """Panels from left to right, all rows at once. m, s (n, C): the label's in the last column."""
-    b, m, s = found.b[rows], m[rows], s[rows]
+    b, m, s = value.b[rows], m[rows], s[rows]
     n, index = rows.size, np.arange(rows.size)
     s_y = s[:, -1:]
     origin = np.zeros(n, dtype=np.int64)  # a position is an offset from the mean of this class, in units of s_y
-    offset = found.left[rows] - (m[:, 0] - m[:, -1]) / s_y[:, 0]
+    offset = value.left[rows] - (m[:, 0] - m[:, -1]) / s_y[:, 0]
     origins, offsets, lengths = [], [], []
     while True:
         distance = (m[index, origin][:, None] - m) / s_y + offset[:, None]  # from the mean of every class
         nearest = np.abs(distance).argmin(axis=1)
         moved = nearest != origin
         origin, offset = nearest, np.where(moved, distance[index, nearest], offset)
-        left_over = found.right[rows] - distance[:, -1]
+        left_over = value.right[rows] - distance[:, -1]
         if (left_over <= 0.0).all():
             break
         z = (m[index, origin][:, None] - m[:, :-1]) / s[:, :-1] + b * offset[:, None]
@@ -203,26 +203,26 @@ def _panels(found: _Rows, rows: IntArray, out: _Sums, m: FloatArray, s: FloatArr
         lengths.append(length)
         offset = offset + length
     spare = [np.zeros(n)] * (-len(lengths) % 4)  # by fours, so that a row's sums do not depend on its neighbours
-    half, middle = 0.5 * np.stack(lengths + spare, axis=1), np.stack(offsets + spare, axis=1)
+    half_width, middle = 0.5 * np.stack(lengths + spare, axis=1), np.stack(offsets + spare, axis=1)
     place = np.stack(origins + [origin] * len(spare), axis=1)
-    counts = 4 * (((half > 0.0).sum(axis=1) + 3) // 4)
+    counts = 4 * (((half_width > 0.0).sum(axis=1) + 3) // 4)
     for P in np.unique(counts):
         members = np.flatnonzero(counts == P)
         size = max(1, _CELLS // (16 * P * m.shape[1]))
         for first in range(0, members.size, size):
             part = members[first : first + size]
-            local = middle[part, :P, None] + half[part, :P, None] * _NODES  # (r, P, 16)
+            local = middle[part, :P, None] + half_width[part, :P, None] * _NODES  # (r, P, 16)
             centre = np.take_along_axis(m[part], place[part, :P], axis=1)  # (r, P)
             base = (centre[:, :, None] - m[part, None, :-1]) / s[part, None, :-1]  # (r, P, C - 1)
             z = base[:, :, None, :] + b[part, None, None, :] * local[..., None]
             u = ((centre - m[part, -1:]) / s_y[part])[:, :, None] + local
             with np.errstate(divide="ignore"):  # a row that has fewer panels: weight zero
-                log_weights = np.log(half[part, :P, None]) + np.log(_WEIGHTS)
+                log_weights = np.log(half_width[part, :P, None]) + np.log(_WEIGHTS)
             r = part.size
             out.add(rows[part], z.reshape(r, -1, b.shape[1]), u.reshape(r, -1), log_weights.reshape(r, -1), b[part])
 
 
-def _smooth(mean: FloatArray, var: FloatArray, y: IntArray, moments: bool) -> WinnerMoments:
+def _smooth(mean: FloatArray, var: FloatArray, y: IntArray, moments: bool) -> ArgmaxMoments:
     """All variances positive."""
     n, C = mean.shape
     index = np.arange(n)
@@ -230,22 +230,22 @@ def _smooth(mean: FloatArray, var: FloatArray, y: IntArray, moments: bool) -> Wi
     order = np.concatenate([others, y[:, None]], axis=1)
     m, s = mean[index[:, None], order], np.sqrt(var[index[:, None], order])
     a, b = (m[:, -1:] - m[:, :-1]) / s[:, :-1], s[:, -1:] / s[:, :-1]
-    found = _prepared(a, b)
-    in_sight = a + b * found.left[:, None] < _OUT_OF_SIGHT
+    result = _prepared(a, b)
+    in_sight = a + b * result.left[:, None] < _OUT_OF_SIGHT
     W = 1.0 + np.where(in_sight, b * b, 0.0).sum(axis=1)
-    needed = (found.right - found.left) * np.sqrt(W) / _STEP
+    needed = (result.right - result.left) * np.sqrt(W) / _STEP
     out = _Sums(n, C, moments)
     easy = needed <= _MOST_EQUAL
     rows, hard = np.flatnonzero(easy), np.flatnonzero(~easy)
-    _equal_steps(found, rows, 8 * np.ceil((needed[rows] + 1.0) / 8.0).astype(np.int64), out)
+    _equal_steps(result, rows, 8 * np.ceil((needed[rows] + 1.0) / 8.0).astype(np.int64), out)
     if hard.size:
-        _panels(found, hard, out, m, s)
+        _panels(result, hard, out, m, s)
     if out.slope is None or out.curvature is None:
-        return WinnerMoments(out.log_mass, np.empty((n, 0)), np.empty((n, 0)))
+        return ArgmaxMoments(out.log_mass, np.empty((n, 0)), np.empty((n, 0)))
     slope, curvature = np.empty((n, C)), np.empty((n, C))
     np.put_along_axis(slope, order, out.slope / s[:, -1:], axis=1)
     np.put_along_axis(curvature, order, out.curvature / s[:, -1:] / s[:, -1:], axis=1)
-    return WinnerMoments(out.log_mass, slope, curvature)
+    return ArgmaxMoments(out.log_mass, slope, curvature)
 
 
 def _positive(var: FloatArray, y: IntArray) -> FloatArray:
@@ -257,7 +257,7 @@ def _positive(var: FloatArray, y: IntArray) -> FloatArray:
 
 
 @equation("villacampa2017", "3")
-def winner(mean: FloatArray, var: FloatArray, y: IntArray, *, moments: bool = True) -> WinnerMoments:
+def argmax_moments(mean: FloatArray, var: FloatArray, y: IntArray, *, moments: bool = True) -> ArgmaxMoments:
     """log P(f_y is the largest) and its derivatives in every mean and variance: villacampa2017 (3).
 
     Relative error of P below 1e-12 for variances from 1e-8 to 1e8 in any ratio, however small P is: to log P = -700,
@@ -284,15 +284,15 @@ def winner(mean: FloatArray, var: FloatArray, y: IntArray, *, moments: bool = Tr
     ties = (pair & (mean == own)).sum(axis=1)
     below = own - 1e3 * np.sqrt(1.0 + var.max(axis=1, keepdims=True))
     widened = _positive(np.where(pair, 1.0, var), y)
-    found = _smooth(np.where(pair, below, mean), widened, y, moments)
+    result = _smooth(np.where(pair, below, mean), widened, y, moments)
     if moments:
         decided = pair | beaten[:, None]
-        found.slope[decided] = found.curvature[decided] = 0.0
-    return found._replace(log_mass=np.where(beaten, -np.inf, found.log_mass - np.log1p(ties)))
+        result.slope[decided] = result.curvature[decided] = 0.0
+    return result._replace(log_mass=np.where(beaten, -np.inf, result.log_mass - np.log1p(ties)))
 
 
 def losing_probability(mean: FloatArray, var: FloatArray, y: IntArray) -> FloatArray:
-    """1 - P of `winner`, the sum of the other classes' probabilities: (n,). Relative error 1e-12 however small it is.
+    """1 - P of `argmax_moments`, the sum of the other classes' probabilities: (n,). Relative error 1e-12.
 
     Where P is near 1 its complement has lost the digits that P does not show. Time C - 1 times that of log P.
 
@@ -302,10 +302,10 @@ def losing_probability(mean: FloatArray, var: FloatArray, y: IntArray) -> FloatA
     y : (n,)              labels, 0 .. C - 1
     """
     C = mean.shape[1]
-    found = np.zeros(y.size)
+    values = np.zeros(y.size)
     for apart in range(1, C):
-        found += np.exp(winner(mean, var, (y + apart) % C, moments=False).log_mass)
-    return found
+        values += np.exp(argmax_moments(mean, var, (y + apart) % C, moments=False).log_mass)
+    return values
 
 
 def log_class_probabilities(mean: FloatArray, var: FloatArray) -> FloatArray:
@@ -318,7 +318,7 @@ def log_class_probabilities(mean: FloatArray, var: FloatArray) -> FloatArray:
     t, C = mean.shape
     out = np.empty((t, C))
     for k in range(C):
-        out[:, k] = winner(mean, var, np.full(t, k, dtype=np.int64), moments=False).log_mass
+        out[:, k] = argmax_moments(mean, var, np.full(t, k, dtype=np.int64), moments=False).log_mass
     return out
 
 

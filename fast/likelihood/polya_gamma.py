@@ -22,11 +22,11 @@ def pg_mean(c: FloatArray) -> FloatArray:
     -------
     (n,)       in (0, 1/4]
     """
-    half = 0.5 * np.abs(c)
-    if half.size and half.min() > 0.0:  # the rule in a run: no mask needed
-        return 0.25 * np.tanh(half) / half
-    ratio = np.ones_like(half)
-    np.divide(np.tanh(half), half, out=ratio, where=half > 0.0)
+    half_c = 0.5 * np.abs(c)
+    if half_c.size and half_c.min() > 0.0:  # the rule in a run: no mask needed
+        return 0.25 * np.tanh(half_c) / half_c
+    ratio = np.ones_like(half_c)
+    np.divide(np.tanh(half_c), half_c, out=ratio, where=half_c > 0.0)
     return 0.25 * ratio
 
 
@@ -54,8 +54,8 @@ def kl_polya_gamma(c: FloatArray) -> FloatArray:
     ----------
     c : (n,)
     """
-    half = 0.5 * np.abs(c)
-    return log_cosh(half) - 0.5 * half * np.tanh(half)
+    half_c = 0.5 * np.abs(c)
+    return log_cosh(half_c) - 0.5 * half_c * np.tanh(half_c)
 
 
 @equation("wenzel2019", "11")

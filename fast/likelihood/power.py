@@ -24,7 +24,7 @@ from fast.core.checks import shown
 from fast.core.results import ScalarMoments
 from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
-from fast.likelihood.largest import WinnerMoments, losing_probability, winner
+from fast.likelihood.largest import ArgmaxMoments, argmax_moments, losing_probability
 
 # alpha and 1 - P below which 1 - P is summed over the other classes
 _MAGNIFIED, _NEARLY_SURE = 1e-3, 1e-2
@@ -48,7 +48,7 @@ def _logs(epsilon: float, n_classes: int) -> tuple[float, float]:
 
 @equation("villacampa2017", "13")
 def robust_power(
-    found: WinnerMoments, alpha: float, epsilon: float, n_classes: int, rest: FloatArray | None = None
+    largest: ArgmaxMoments, alpha: float, epsilon: float, n_classes: int, rest: FloatArray | None = None
 ) -> PowerMoments:
     """log E[L^alpha] and its quotient by alpha, with derivatives: powers of villacampa2017 (13). Time O(n C).
 
@@ -57,7 +57,7 @@ def robust_power(
 
     Parameters
     ----------
-    found              `fast.likelihood.largest.winner` of the same rows; without derivatives, none are returned
+    largest            `fast.likelihood.largest.argmax_moments` of the same rows; without derivatives, none are returned
     alpha : float      in [0, 1]
     epsilon : float    in [0, 1]; > 0 if alpha is 0
     n_classes : int    C >= 2
@@ -74,7 +74,7 @@ def robust_power(
     if alpha == 0.0 and epsilon == 0.0:
         raise ValueError("epsilon: found 0.0, expected > 0 at alpha = 0: the expected logarithm is -inf")
     low, high = _logs(epsilon, n_classes)
-    log_P = np.minimum(found.log_mass, 0.0)
+    log_P = np.minimum(largest.log_mass, 0.0)
     P, Q = np.exp(log_P), -np.expm1(log_P) if rest is None else rest
     if alpha == 0.0:
         value = Q * low + P * high
@@ -94,12 +94,12 @@ def robust_power(
             share = np.exp(log_P + alpha * high - log_norm)
         weight = np.where(np.isnan(share), 1.0, share) * (-np.expm1(alpha * (low - high)) / alpha)
     phi = weight[:, None]
-    squared = found.slope**2
+    squared = largest.slope**2
     return PowerMoments(
         value,
-        phi * found.slope,
-        phi * (found.curvature + (1.0 - alpha * phi) * squared),
-        0.5 * phi * (found.curvature + squared),
+        phi * largest.slope,
+        phi * (largest.curvature + (1.0 - alpha * phi) * squared),
+        0.5 * phi * (largest.curvature + squared),
         log_norm,
     )
 
@@ -143,10 +143,10 @@ def powered_labels(y: IntArray, moments: ScalarMoments, alpha: float, epsilon: f
     alpha : float      in [0, 1]
     epsilon : float    in [0, 1)
     """
-    found = winner(*moments, y)
+    result = argmax_moments(*moments, y)
     rest = None
     if epsilon == 0.0 and 0.0 < alpha < _MAGNIFIED:
-        rest = -np.expm1(np.minimum(found.log_mass, 0.0))
+        rest = -np.expm1(np.minimum(result.log_mass, 0.0))
         near = rest < _NEARLY_SURE
         rest[near] = losing_probability(moments.mean[near], moments.var[near], y[near])
-    return robust_power(found, alpha, epsilon, moments.mean.shape[1], rest)
+    return robust_power(result, alpha, epsilon, moments.mean.shape[1], rest)

@@ -49,10 +49,10 @@ def uniform_points(dimension: int, count: int) -> FloatArray:
     # scipy.stats takes a second to load: only who predicts pays for it
     from scipy.stats import qmc
 
-    found = qmc.Sobol(dimension, scramble=False).random_base2(count.bit_length() - 1).T + 0.5 / count
-    found = np.ascontiguousarray(found)
-    found.setflags(write=False)
-    return found
+    value = qmc.Sobol(dimension, scramble=False).random_base2(count.bit_length() - 1).T + 0.5 / count
+    value = np.ascontiguousarray(value)
+    value.setflags(write=False)
+    return value
 
 
 @lru_cache(maxsize=32)
@@ -64,9 +64,9 @@ def normal_points(dimension: int, count: int) -> FloatArray:
     dimension : int    D >= 1
     count : int        a power of two
     """
-    found = ndtri(uniform_points(dimension, count))
-    found.setflags(write=False)
-    return found
+    result = ndtri(uniform_points(dimension, count))
+    result.setflags(write=False)
+    return result
 
 
 def softmax_of_differences(mean: FloatArray, root: FloatArray) -> FloatArray:

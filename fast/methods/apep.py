@@ -130,7 +130,7 @@ def log_norms(posterior: EnergyPosterior) -> FloatArray:
     posterior    from `fit`
     """
     run = posterior.run
-    return np.concatenate([found.value for _, found in run.seen(run.energy.distributions(run.q).data)])
+    return np.concatenate([value.value for _, value in run.powers(run.energy.distributions(run.q).data)])
 
 
 @Blocks.checks

@@ -152,17 +152,17 @@ def converge(
     """
 
     def visit(site_precision: FloatArray, site_shift: FloatArray) -> Visit:
-        found = sweep(prior, site_precision, site_shift)
-        proper = found.cavity.proper
+        result = sweep(prior, site_precision, site_shift)
+        proper = result.cavity.proper
         return Visit(
             site_precision,
             site_shift,
-            found.target_precision,
-            found.target_shift,
-            found.sites.proj_var,
-            ep_evidence(found.sites, found.log_scales),
+            result.target_precision,
+            result.target_shift,
+            result.sites.proj_var,
+            ep_evidence(result.sites, result.log_scales),
             int(proper.size - np.count_nonzero(proper)),
-            found,
+            result,
         )
 
     n = prior.y_sign.size
@@ -183,7 +183,7 @@ def converge(
 
 def assemble(
     prior: Prepared,
-    found: Sweep,
+    sweep: Sweep,
     pair: tuple[FloatArray, FloatArray],
     trace: FloatArray,
     residual: float,
@@ -197,21 +197,21 @@ def assemble(
     Parameters
     ----------
     prior           from `prepare`
-    found           from `sweep`
+    sweep           from `sweep`
     pair            the sites (tau, nu) of that pass
     trace, residual, converged, n_improper    how the iteration went
     """
-    open_var = found.cavity.var + cond_var_of(prior)
+    open_var = sweep.cavity.var + cond_var_of(prior)
     return EPGPCPosterior(
         prior,
-        found.sites,
-        found.cavity,
-        found.link,
+        sweep.sites,
+        sweep.cavity,
+        sweep.link,
         *pair,
-        found.log_scales,
-        open_var + open_var**2 * found.link.curvature,
-        found.cavity.mean + open_var * found.link.slope,
-        ep_evidence(found.sites, found.log_scales),
+        sweep.log_scales,
+        open_var + open_var**2 * sweep.link.curvature,
+        sweep.cavity.mean + open_var * sweep.link.slope,
+        ep_evidence(sweep.sites, sweep.log_scales),
         trace,
         residual,
         converged,

@@ -26,6 +26,7 @@ from scipy.linalg.blas import dsyrk
 
 from fast.core import inputs
 from fast.core.declare import option
+from fast.core.ending import ended, reached
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, solve_rows, solve_vector, squared_norms
@@ -184,8 +185,8 @@ class SiteRun:
 
     def cavities(self, batch: IntArray, rows: FloatArray) -> tuple[FloatArray, Any]:
         """Means of t_i under q, and the cavities of a batch. Time b m^2."""
-        half = solve_rows(self.factor, rows.copy())
-        mean, var = half @ solve_vector(self.factor, self.sums.shift), squared_norms(half)
+        whitened = solve_rows(self.factor, rows.copy())
+        mean, var = whitened @ solve_vector(self.factor, self.sums.shift), squared_norms(whitened)
         tau, nu = self.precision[batch], self.shift[batch]
         return mean, cavity(mean, var, 1.0 - tau * var, tau, nu)
 
@@ -197,15 +198,15 @@ class SiteRun:
 
     def step(self, batch: IntArray, view: View, damping: float) -> None:
         """Refresh the sites of a batch, all from the same q, then q."""
-        found = self.cavities(batch, view.rows)[1]
-        _, precision, shift = refresh(view.y_sign, found, view.cond_var)
+        value = self.cavities(batch, view.rows)[1]
+        _, precision, shift = refresh(view.y_sign, value, view.cond_var)
         changes = [
-            np.where(found.proper, damping * (new - old), 0.0)
+            np.where(value.proper, damping * (new - old), 0.0)
             for new, old in ((precision, self.precision[batch]), (shift, self.shift[batch]))
         ]
         if not (np.isfinite(changes[0]).all() and np.isfinite(changes[1]).all()):
             raise ValueError("sites: found a value that is not finite, expected finite numbers; lower damping")
-        self.n_improper += int(np.count_nonzero(~found.proper))
+        self.n_improper += int(np.count_nonzero(~value.proper))
         sums = add_sites(self.sums, view.rows, *changes)
         self.factor = factor_precision(sums.precision)
         self.sums = sums
@@ -223,11 +224,11 @@ class SiteRun:
             spread = S @ row
             var, mean = np.array([row @ spread]), np.array([row @ weights])
             tau, nu = self.precision[i : i + 1], self.shift[i : i + 1]
-            found = cavity(mean, var, 1.0 - tau * var, tau, nu)
-            if not found.proper[0]:
+            result = cavity(mean, var, 1.0 - tau * var, tau, nu)
+            if not result.proper[0]:
                 self.n_improper += 1
                 continue
-            _, new_tau, new_nu = refresh(view.y_sign[k : k + 1], found, view.cond_var[k : k + 1])
+            _, new_tau, new_nu = refresh(view.y_sign[k : k + 1], result, view.cond_var[k : k + 1])
             by_tau, by_nu = float(damping * (new_tau - tau)[0]), float(damping * (new_nu - nu)[0])
             if not np.isfinite(by_tau + by_nu):
                 raise ValueError("sites: found a value that is not finite, expected finite numbers; lower damping")
@@ -248,17 +249,17 @@ class SiteRun:
 
     def estimate(self, batch: IntArray, view: View) -> float:
         """(n/s) sum over S of log s_i + (|R^-1 w|^2 - log|P|)/2."""
-        _, found = self.cavities(batch, view.rows)
-        link = refresh(view.y_sign, found, view.cond_var)[0]
-        scales = log_site_scale(link.value, found.mean, found.var, self.precision[batch], self.shift[batch])
-        half = solve_vector(self.factor, self.sums.shift)
+        _, result = self.cavities(batch, view.rows)
+        link = refresh(view.y_sign, result, view.cond_var)[0]
+        scales = log_site_scale(link.value, result.mean, result.var, self.precision[batch], self.shift[batch])
+        whitened = solve_vector(self.factor, self.sums.shift)
         log_det = 2.0 * float(np.log(self.factor.diagonal()).sum())
-        return self.y_sign.size / batch.size * float(scales.sum()) + 0.5 * (float(half @ half) - log_det)
+        return self.y_sign.size / batch.size * float(scales.sum()) + 0.5 * (float(whitened @ whitened) - log_det)
 
     def gradient(self, batch: IntArray, view: View, packing: Packing) -> FloatArray:
         """Gradient of the estimate in the coordinates that are learned. Time O(b m (m + d) + m^3)."""
-        mean, found = self.cavities(batch, view.rows)
-        link = refresh(view.y_sign, found, view.cond_var)[0]
+        mean, result = self.cavities(batch, view.rows)
+        link = refresh(view.y_sign, result, view.cond_var)[0]
         scale = self.y_sign.size / batch.size
         tau, nu = self.precision[batch], self.shift[batch]
         prior = SparsePrior(self.X[batch], view.y_sign, self.Z, self.hyper, self.block_size, 2**62)
@@ -327,7 +328,7 @@ def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     X, y_sign, hyper, Z = checked_binary(data, prior)
     assert Z is not None
     n, Z = y_sign.size, Z.copy()
-    packing = Packing(options.learn, hyper, Z)
+    packing = Packing(options.learn, hyper, Z, options.hyperprior)
     if options.batches is None:
         indices, limit = drawn_batches(n, options.rows, options.seed), 10 * -(-n // options.rows)
     else:
@@ -340,12 +341,18 @@ def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     sites = np.zeros((2, n)) if site_file is None else np.memmap(site_file, np.float64, "w+", shape=(2, n))
     threshold = options.stop or None
     run = SiteRun(X, y_sign, Z, hyper, sites, options.block_size)
-    adam, estimates, done = AdamState.start(packing.size), [], 0
+    adam, done = AdamState.start(packing.size), 0
+    estimates: list[float] = []
     changes: deque[float] = deque(maxlen=window)
     before, falling = None, Falling(n)
     converged = diverged = False
     reason = f"{steps} steps made"
     while done < steps:
+        why = ended()
+        if why:
+            reason = f"{why}, {done} of {steps} steps made"
+            break
+        reached(f"step {done} of {steps}", estimates[-1] if estimates else float("nan"))
         batch = next(indices)
         estimate = float("nan")
         try:
@@ -358,7 +365,7 @@ def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
             if trace or packing.size:
                 estimate = run.estimate(batch, view)
             if packing.size:
-                slope = run.gradient(batch, view, packing)
+                slope = run.gradient(batch, view, packing) + packing.prior(run.hyper)[1]
                 if not np.isfinite(slope).all():
                     raise ValueError("the gradient with respect to the prior is not finite")
                 move, adam = adam_step(slope, adam, options.learning_rate)

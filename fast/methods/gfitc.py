@@ -87,12 +87,12 @@ def latents(posterior: GFITCPosterior) -> Latents:
     """
     run = posterior.run
     shape = (run.data.n, run.data.n_classes)
-    found = Latents(*(np.empty(shape) for _ in range(3)))
+    result = Latents(*(np.empty(shape) for _ in range(3)))
     for block in run.data.blocks(run.points):
         visit, marginals, _ = run.visit(block)
-        for table, part in zip(found, (*marginals, visit.log_norm), strict=True):
+        for table, part in zip(result, (*marginals, visit.log_norm), strict=True):
             table[block.part] = part
-    return found
+    return result
 
 
 @Blocks.checks

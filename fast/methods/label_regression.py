@@ -190,8 +190,8 @@ def uncertainty(run: LabelRun) -> float:
         return bound
 
     def answers(at: LabelRun) -> list[FloatArray]:
-        seen = [data_moments(at.q, block.view) for block in at.data.blocks(at.points)]
-        mean, var = (np.concatenate([getattr(part, name) for part in seen]) for name in ("mean", "var"))
+        observed = [data_moments(at.q, block.view) for block in at.data.blocks(at.points)]
+        mean, var = (np.concatenate([getattr(part, name) for part in observed]) for name in ("mean", "var"))
         return [np.array([at.value]), *at.points.inducing_moments(at.q), mean, var]
 
     centre, change = answers(run), 0.0

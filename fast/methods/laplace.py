@@ -68,7 +68,7 @@ def converge(
     tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
     mode = find_mode(prior, tolerance=tolerance, max_iterations=max_iterations, start=start)
     at = mode.posterior._replace(weights=np.ascontiguousarray(mode.slope.T), mean=mode.latent)
-    found = LaplacePosterior(
+    result = LaplacePosterior(
         prior,
         mode,
         at,
@@ -83,8 +83,8 @@ def converge(
         max_iterations,
     )
     if callback is not None:
-        callback(OuterProgress(mode.iterations, found.log_evidence, mode.residual, 0))
-    return found
+        callback(OuterProgress(mode.iterations, result.log_evidence, mode.residual, 0))
+    return result
 
 
 def fit(data: Data, prior: Prior, options: LaplaceOptions = DEFAULTS) -> LaplacePosterior:

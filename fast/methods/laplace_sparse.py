@@ -98,7 +98,7 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
     )
     at: Any = mode.posterior
     covariance = covariance_of(at)
-    found = SparseLaplacePosterior(
+    result = SparseLaplacePosterior(
         latents,
         mode.latent,
         latent_covariances(latents, at, covariance),
@@ -111,8 +111,8 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
         mode.iterations,
     )
     if options.callback is not None:
-        options.callback(OuterProgress(mode.iterations, found.log_evidence, mode.residual, 0))
-    return found
+        options.callback(OuterProgress(mode.iterations, result.log_evidence, mode.residual, 0))
+    return result
 
 
 def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentLaw:
@@ -156,7 +156,7 @@ def predict(
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
     for start, stop in block_edges(t, inputs.count("block_size", block_size)):
         q = latent_law(posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
-        found = normalised(q, softmax_probabilities(*q, prediction_nodes), start)
-        for target, source in zip(out, found, strict=True):
+        result = normalised(q, softmax_probabilities(*q, prediction_nodes), start)
+        for target, source in zip(out, result, strict=True):
             target[start:stop] = source
     return out

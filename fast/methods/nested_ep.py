@@ -136,18 +136,18 @@ def inner_proposal(
     inner_schedule : str    "sequential" or "parallel"
     inner_damping : float   share of the new site in an inner update
     """
-    found = run(
+    result = run(
         alpha_tilde, beta_tilde, law, inner=inner, schedule=inner_schedule, damping=inner_damping, cavity=cavity
     )
-    return found.alpha_tilde, found.beta_tilde
+    return result.alpha_tilde, result.beta_tilde
 
 
 def _proposal(state: State, pair: Pair, inner: str, inner_schedule: str, inner_damping: float) -> Proposal:
     alpha_tilde, beta_tilde = pair
     cavity = None
     if inner_schedule == "parallel":
-        found = projected_cavity(state.projected, alpha_tilde, beta_tilde)
-        cavity = law_with(Differences(found.mean, found.cov))
+        result = projected_cavity(state.projected, alpha_tilde, beta_tilde)
+        cavity = law_with(Differences(result.mean, result.cov))
     new_alpha, new_beta = inner_proposal(
         state.law,
         cavity,
@@ -186,11 +186,11 @@ def _sequential_pass(
         law = augmented_differences(projected, alpha_tilde[one], beta_tilde[one])
         proper = proper_cavities(projected, alpha_tilde[one])
         here = (alpha_tilde[one], beta_tilde[one])
-        found = propose(State(sites, coupled, cov[None], projected, law, proper, np.nan), here)
-        improper += found.n_improper
-        residual = max(residual, residual_of(here, found))
-        alpha_tilde[one] = (1.0 - damping) * alpha_tilde[one] + damping * found.target[0]
-        beta_tilde[one] = (1.0 - damping) * beta_tilde[one] + damping * found.target[1]
+        result = propose(State(sites, coupled, cov[None], projected, law, proper, np.nan), here)
+        improper += result.n_improper
+        residual = max(residual, residual_of(here, result))
+        alpha_tilde[one] = (1.0 - damping) * alpha_tilde[one] + damping * result.target[0]
+        beta_tilde[one] = (1.0 - damping) * beta_tilde[one] + damping * result.target[1]
         new = outer_sites(y, other, alpha_tilde[one], beta_tilde[one])
         running.update(i, new.precision[0], new.location[0])
     return (alpha_tilde, beta_tilde), residual, improper
@@ -232,8 +232,8 @@ def converge(
 
 def _assemble(prior: MulticlassPrior, end: Outcome) -> NestedEPPosterior:
     (alpha_tilde, beta_tilde), state = end.sites, end.state
-    found = projected_cavity(state.projected, alpha_tilde, beta_tilde)
-    cavity = law_with(Differences(found.mean, found.cov))
+    result = projected_cavity(state.projected, alpha_tilde, beta_tilde)
+    cavity = law_with(Differences(result.mean, result.cov))
     log_norm = log_normaliser(cavity, state.law, alpha_tilde, beta_tilde)
     return NestedEPPosterior(
         prior,

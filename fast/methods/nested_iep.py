@@ -69,14 +69,14 @@ def independent_update(
     index = np.arange(alpha_tilde.shape[1])
     inner[:, index, index] += 1.0
     factor, _ = positive_factors(inner)
-    half = solve_stack(factor, a[:, :, None] * np.eye(alpha_tilde.shape[1]))  # N = half'half
+    whitened = solve_stack(factor, a[:, :, None] * np.eye(alpha_tilde.shape[1]))  # N = half'half
     q = np.empty_like(cavity_mean)
-    np.put_along_axis(q, others, np.einsum("nij,nij->nj", half, half), axis=1)
-    q[np.arange(y.size), y] = (half.sum(axis=2) ** 2).sum(axis=1)
+    np.put_along_axis(q, others, np.einsum("nij,nij->nj", whitened, whitened), axis=1)
+    q[np.arange(y.size), y] = (whitened.sum(axis=2) ** 2).sum(axis=1)
     pull = beta_tilde - alpha_tilde * cavity.mean
     # (I + T G)^-1 = I - N G
     inverse_pull = pull - np.einsum(
-        "nji,nj->ni", half, np.einsum("nij,nj->ni", half, np.einsum("nij,nj->ni", cavity.cov, pull))
+        "nji,nj->ni", whitened, np.einsum("nij,nj->ni", whitened, np.einsum("nij,nj->ni", cavity.cov, pull))
     )
     t = spread(y, others, inverse_pull)
     left = 1.0 - cavity_var * q
@@ -101,14 +101,14 @@ class _Inner:
         cavity = self.cavity(rows, centre, safe)
         alpha_tilde, beta_tilde = self.alpha_tilde[rows], self.beta_tilde[rows]
         law = parallel_refresh(cavity, alpha_tilde, beta_tilde)
-        found = run(
+        result = run(
             alpha_tilde, beta_tilde, law, inner=self.inner, schedule=self.schedule, damping=self.damping, cavity=cavity
         )
-        tau, nu = independent_update(centre, safe, self.y[rows], found.alpha_tilde, found.beta_tilde)
+        tau, nu = independent_update(centre, safe, self.y[rows], result.alpha_tilde, result.beta_tilde)
         fine = (var > 0.0) & np.isfinite(tau) & np.isfinite(nu) & (tau >= 0.0)
         good: BoolArray = np.logical_and.reduce(fine, axis=1)
-        self.alpha_tilde[rows[good]], self.beta_tilde[rows[good]] = found.alpha_tilde[good], found.beta_tilde[good]
-        return Tilt(tau, nu, good, found.largest)
+        self.alpha_tilde[rows[good]], self.beta_tilde[rows[good]] = result.alpha_tilde[good], result.beta_tilde[good]
+        return Tilt(tau, nu, good, result.largest)
 
     def log_norm(self, mean: FloatArray, var: FloatArray) -> FloatArray:
         cavity = self.cavity(np.arange(self.y.size), mean, var)
@@ -143,9 +143,9 @@ def converge(
     def to_the_end(rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
         chosen = local.inner, local.schedule, local.damping
         local.inner, local.schedule, local.damping = "converged", "sequential", 1.0
-        found = local.tilt(rows, mean, var)
+        result = local.tilt(rows, mean, var)
         local.inner, local.schedule, local.damping = chosen
-        return found
+        return result
 
     end = settle_independent(
         prior,

@@ -116,11 +116,11 @@ def log_norms(posterior: PEPPosterior) -> FloatArray:
     posterior    from `fit`
     """
     run = posterior.run
-    found = []
+    results = []
     for block in run.data.blocks(run.points):
         moments = run.q.project(block.view)
-        found.append(run.power.tilted(block.y, moments, block.view.cond_var, run.of(block.part)).found.value)
-    return np.concatenate(found)
+        results.append(run.power.tilted(block.y, moments, block.view.cond_var, run.of(block.part)).powers.value)
+    return np.concatenate(results)
 
 
 @Blocks.checks

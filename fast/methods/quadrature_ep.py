@@ -89,7 +89,7 @@ class _State(NamedTuple):
     g_cavity: Differences
     law: FullLaw
     log_norm: FloatArray
-    found: Any  # moments of the rule at the cavity
+    tilted: Any  # moments of the rule at the cavity
     log_evidence: float
 
 
@@ -109,8 +109,8 @@ class _QEP:
         prior, y, others = self.prior, self.prior.y, self.others
         if not self.full:
             sites = outer_sites(y, others, *pair)
-            found = condition(prior, sites.precision, sites.location)
-            return found, sites.location, marginal_covariances(found)
+            result = condition(prior, sites.precision, sites.location)
+            return result, sites.location, marginal_covariances(result)
         sites_h = integrated_sites(*pair)
         values, vectors = spectrum(sites_h.precision, "site precisions")
         roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
@@ -135,20 +135,20 @@ class _QEP:
     def at(self, pair: Pair) -> _State:
         """State of all data."""
         posterior, location, cov = self.posterior(pair)
-        cavity, g_cavity, law, found = self.local(slice(None), posterior.mean, cov, pair)
+        cavity, g_cavity, law, result = self.local(slice(None), posterior.mean, cov, pair)
         value = np.nan
         if cavity.proper.all():
             value = 0.5 * float(np.vdot(location, posterior.mean)) - 0.5 * posterior.log_det
-            value += float((found.log_norm - cavity.log_site).sum())
-        return _State(posterior, location, cov, cavity, g_cavity, law, found.log_norm, found, value)
+            value += float((result.log_norm - cavity.log_site).sum())
+        return _State(posterior, location, cov, cavity, g_cavity, law, result.log_norm, result, value)
 
     def propose(self, state: Any, pair: Pair) -> Proposal:
         """Sites that the rule's moments ask for."""
-        return self.proposal(state.cavity, state.g_cavity, state.law, state.found, pair)
+        return self.proposal(state.cavity, state.g_cavity, state.law, state.tilted, pair)
 
-    def proposal(self, cavity: FullCavity, g_cavity: Differences, law: FullLaw, found: Any, pair: Pair) -> Proposal:
+    def proposal(self, cavity: FullCavity, g_cavity: Differences, law: FullLaw, value: Any, pair: Pair) -> Proposal:
         """The same from its parts."""
-        sites = g_sites(g_cavity, found, full=self.full)
+        sites = g_sites(g_cavity, value, full=self.full)
         # where the law of g has no factor its variances, by which changes are measured, mean nothing
         good = sites.good & cavity.proper & law.proper & np.isfinite(sites.location).all(axis=1)
         index = np.arange(pair[1].shape[1])
@@ -159,12 +159,12 @@ class _QEP:
         second = np.where(good[:, None], sites.location, pair[1])
         return Proposal((first, second), law.mean, var, int(good.size - np.count_nonzero(good)))
 
-    def gap(self, pair: Pair, found: Proposal) -> float:
+    def gap(self, pair: Pair, value: Proposal) -> float:
         """Largest standardised change; of the diagonal of Lambda if it is full."""
         if not self.full:
-            return residual_of(pair, found)
-        old, new = (np.einsum("nii->ni", both) for both in (pair[0], found.target[0]))
-        return residual_of((old, pair[1]), found._replace(target=(new, found.target[1])))
+            return residual_of(pair, value)
+        old, new = (np.einsum("nii->ni", both) for both in (pair[0], value.target[0]))
+        return residual_of((old, pair[1]), value._replace(target=(new, value.target[1])))
 
     def one_pass(self, pair: Pair, damping: float) -> tuple[Pair, float, int]:
         """One pass over the data in order, the posterior refreshed after each site."""
@@ -183,11 +183,11 @@ class _QEP:
             else:
                 mean, cov = running.marginal(i)
             here = (first[one], second[one])
-            found = self.proposal(*self.local(one, mean[None], cov[None], here), here)
-            improper += found.n_improper
-            residual = max(residual, self.gap(here, found))
-            first[one] = (1.0 - damping) * first[one] + damping * found.target[0]
-            second[one] = (1.0 - damping) * second[one] + damping * found.target[1]
+            result = self.proposal(*self.local(one, mean[None], cov[None], here), here)
+            improper += result.n_improper
+            residual = max(residual, self.gap(here, result))
+            first[one] = (1.0 - damping) * first[one] + damping * result.target[0]
+            second[one] = (1.0 - damping) * second[one] + damping * result.target[1]
             if running is not None:
                 new = outer_sites(prior.y[one], self.others[one], first[one], second[one])
                 running.update(i, new.precision[0], new.location[0])
@@ -228,8 +228,8 @@ def fit_qep(data: Data, prior: Prior, options: QEPOptions = DEFAULTS) -> Quadrat
     matrices = method.matrices(end.sites[0])
     sites = integrated_sites(matrices, end.sites[1])
     columns = [spread(prepared.y, method.others, sites.precision[:, :, a]) for a in range(D)]
-    half = np.stack(columns, axis=2)  # B S
-    rows = [spread(prepared.y, method.others, half[:, k]) for k in range(prepared.n_classes)]
+    halved = np.stack(columns, axis=2)  # B S
+    rows = [spread(prepared.y, method.others, halved[:, k]) for k in range(prepared.n_classes)]
     return QuadratureEPPosterior(
         prepared,
         state.posterior,
@@ -270,8 +270,8 @@ def fit_qiep(data: Data, prior: Prior, options: QIEPOptions = INDEPENDENT) -> Qu
     def tilt(rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
         fine = np.asarray((var > 0.0).all(axis=1) & np.isfinite(mean).all(axis=1), dtype=bool)
         safe_mean, safe_var = np.where(fine[:, None], mean, 0.0), np.where(fine[:, None], var, 1.0)
-        found = independent_tilt(safe_mean, safe_var, prepared.y[rows], others[rows], nodes)
-        return Tilt(found.precision, found.location, found.good & fine, np.zeros(rows.size))
+        result = independent_tilt(safe_mean, safe_var, prepared.y[rows], others[rows], nodes)
+        return Tilt(result.precision, result.location, result.good & fine, np.zeros(rows.size))
 
     def log_norm(mean: FloatArray, var: FloatArray) -> FloatArray:
         return independent_tilt(mean, var, prepared.y, others, nodes).log_norm

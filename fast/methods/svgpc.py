@@ -330,7 +330,7 @@ def learn_prior(
     X = inputs.inputs("X", data.X)
     data, hyper = replace(data, X=X), checked_hyper(prior, X.shape[1])
     Z = None if prior.Z is None else inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, X.shape[1])).copy()
-    packing = Packing(options.learn, hyper, Z)
+    packing = Packing(options.learn, hyper, Z, options.hyperprior)
     if packing.size == 0:
         raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
     start: tuple[FloatArray, FloatArray] | None = None

@@ -126,6 +126,6 @@ def bound(posterior: SVIPosterior, X: Any, y: Any, *, block_size: int = 4096) ->
     total = 0.0
     for start in range(0, X.shape[0], block_size):
         part = slice(start, start + block_size)
-        found = latent(posterior.hyper, posterior.state, X[part], block_size)
-        total += float(expected_log_probit(y_sign[part], found.mean, found.var).value.sum())
+        result = latent(posterior.hyper, posterior.state, X[part], block_size)
+        total += float(expected_log_probit(y_sign[part], result.mean, result.var).value.sum())
     return total - kl_whitened(posterior.state.factor, posterior.state.weights)

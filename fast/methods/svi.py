@@ -18,7 +18,8 @@ from scipy.linalg.blas import dtrmm
 from fast.core import inputs
 from fast.core.checks import shown
 from fast.core.declare import option
-from fast.core.errors import NotPositiveDefiniteError
+from fast.core.ending import ended, reached
+from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows, solve_vector, squared_norms
 from fast.core.options import Blocks, Iteration, Learning, Link, Steps, Storage, Watched
@@ -33,12 +34,14 @@ from fast.methods.svgpc import ProbitPrediction, SVGPCLearning, SVGPCOptions, SV
 from fast.methods.x_gpc import prepare
 from fast.one_latent.beginning import batches_of, steps_of
 from fast.one_latent.explicit_q import Expected, batch_bound, covariance_from_factor, start_of
+from fast.one_latent.learning import Learned
 from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.quadratic_search import checked_learn
 from fast.one_latent.stochastic import Kernel
 from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
 from fast.solve.adam import Packing
+from fast.solve.lbfgs import Limits, Place, Search
 from fast.solve.minibatch import Batch
 
 EXPECTED: dict[str, Expected] = {"logit": expected_log_logit, "probit": expected_log_probit}
@@ -106,12 +109,13 @@ def _expected(likelihood: str) -> Expected:
 class _Vector:
     """mu, the lower triangle of C and logarithms of learned parameters as one vector."""
 
-    def __init__(self, hyper: Hyper, Z: FloatArray, learn: tuple[str, ...]) -> None:
-        self.packing = Packing(learn, hyper, None)
+    def __init__(self, hyper: Hyper, Z: FloatArray, learn: tuple[str, ...], hyperprior: Hyperprior | None) -> None:
+        self.packing = Packing(learn, hyper, None, hyperprior)
         self.hyper, self.Z, self.m = hyper, Z, Z.shape[0]
         self.lower = np.tril_indices(self.m)
         self.parts = np.cumsum([self.m, self.lower[0].size])
         self._kernel: Kernel | None = None
+        self.log_prior = 0.0  # of the last evaluation
 
     def pack(self, inducing_mean: FloatArray, chol_cov: FloatArray) -> FloatArray:
         return np.concatenate([inducing_mean, chol_cov[self.lower], self.packing.vector(self.hyper, None)])
@@ -126,13 +130,15 @@ class _Vector:
         return self._kernel, mean, chol_cov
 
     def evaluate(self, vector: FloatArray, expected: Expected, batch: Batch, scale: float) -> tuple[float, FloatArray]:
+        """The estimate of the bound plus the log density of what is learned, which is kept, and its gradient."""
         kernel, mean, chol_cov = self.unpack(vector)
         learning = self.packing.size > 0
-        found = batch_bound(kernel, expected, batch.X, batch.y, scale, mean, chol_cov, learning=learning)
-        parts = [found.inducing_mean, found.chol_cov[self.lower]]
-        if found.prior is not None:
-            parts.append(self.packing.slope(found.prior, kernel.hyper))
-        return found.value, np.concatenate(parts)
+        self.log_prior, by_prior = self.packing.prior(kernel.hyper)
+        result = batch_bound(kernel, expected, batch.X, batch.y, scale, mean, chol_cov, learning=learning)
+        parts = [result.inducing_mean, result.chol_cov[self.lower]]
+        if result.prior is not None:
+            parts.append(self.packing.slope(result.prior, kernel.hyper) + by_prior)
+        return result.value + self.log_prior, np.concatenate(parts)
 
 
 @equation("izmailov2016", "u3.2-svi")
@@ -160,11 +166,13 @@ def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRu
     hyper = checked_hyper(prior, source.d)
     Z = inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, source.d)).copy()
     likelihood, callback = options.likelihood, options.callback
-    form = _Vector(hyper, Z, chosen)
+    form = _Vector(hyper, Z, chosen, options.hyperprior)
     vector = form.pack(*start_of(Z.shape[0]))
     state = AdaDeltaState.start(vector.size)
     trace: list[float] = []
     for iteration in range(steps):
+        if iteration and ended():
+            break
         batch = source.draw()
         with np.errstate(
             over="ignore", invalid="ignore", divide="ignore"
@@ -174,11 +182,14 @@ def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRu
             raise ValueError(
                 f"rate: found {shown(rate)}, with which step {iteration + 1} is not finite; expected a smaller one"
             )
-        trace.append(value)
+        trace.append(value - form.log_prior)
+        reached(f"step {iteration + 1} of {steps}", value)
         step, state = ada_delta_step(slope, state, rate)
         vector = vector + step
         if callback is not None:
-            callback(Progress(iteration + 1, steps, value, SVIRun(*form.unpack(vector), np.array(trace), likelihood)))
+            callback(
+                Progress(iteration + 1, steps, trace[-1], SVIRun(*form.unpack(vector), np.array(trace), likelihood))
+            )
     return SVIRun(*form.unpack(vector), np.array(trace), likelihood)
 
 
@@ -204,67 +215,69 @@ def fit(data: Data, prior: Prior, options: SVIOptions = DEFAULTS) -> tuple[SVGPC
     prepared = prepare(data, prior, options)
     hyper = prepared.hyper
     if chosen and isinstance(prepared, FullPrior):
-        search = SVGPCLearning(
-            learn=chosen,
-            learning_iterations=options.max_iterations,
-            learning_tolerance=1e-6,
-            max_iterations=options.max_iterations,
-            block_size=options.block_size,
-            memory_budget=options.memory_budget,
-        )
-        posterior, learned = svgpc.learn_prior(
-            partial(svgpc.converge, options=search, expected=expected),
-            lambda posterior: (posterior.elbo, gradients(posterior)),
-            data,
-            prior,
-            search,
-        )
+        posterior, learned = fit_learning(data, prior, options)
         return posterior, learned.hyper
     if chosen:
-        hyper = _search(prepared, expected, chosen, options.tolerance, options.max_iterations)
+        hyper = _search(prepared, expected, chosen, options.tolerance, options.max_iterations, options.hyperprior)
         prepared = prepare(data, moved(prior, hyper, prior.Z), options)
     ends = SVGPCOptions.of(vars(options))
     return svgpc.converge(prepared, ends, expected=expected), hyper
 
 
-def _search(prior: Any, expected: Expected, learn: tuple[str, ...], tolerance: float, max_iterations: int) -> Hyper:
-    """L-BFGS-B over mu, C and logarithms."""
-    from scipy.optimize import minimize  # here: only some runs need what takes long to load
+def fit_learning(data: Data, prior: Prior, options: SVIOptions) -> tuple[SVGPCPosterior, Learned]:
+    """The maximum of (11) over the prior, that over q(u) found anew at every evaluation; the options of `fit`.
 
-    form = _Vector(prior.hyper, prior.Z, learn)
+    A search over q(u) too, as `fit` has it with inducing points, moves m (m + 3)/2 numbers more.
+
+    Parameters
+    ----------
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function, where the search starts
+    options          learn is not empty
+
+    Returns
+    -------
+    posterior at the best parameters, how the search ended
+    """
+    search = SVGPCLearning(
+        learn=checked_learn(options.learn),
+        hyperprior=options.hyperprior,
+        learning_iterations=options.max_iterations,
+        learning_tolerance=1e-6,
+        max_iterations=options.max_iterations,
+        block_size=options.block_size,
+        memory_budget=options.memory_budget,
+    )
+    return svgpc.learn_prior(
+        partial(svgpc.converge, options=search, expected=_expected(options.likelihood)),
+        lambda posterior: (posterior.elbo, gradients(posterior)),
+        data,
+        prior,
+        search,
+    )
+
+
+def _search(
+    prior: Any,
+    expected: Expected,
+    learn: tuple[str, ...],
+    tolerance: float,
+    max_iterations: int,
+    hyperprior: Hyperprior | None = None,
+) -> Hyper:
+    """L-BFGS-B over mu, C and logarithms."""
+    form = _Vector(prior.hyper, prior.Z, learn, hyperprior)
     blocks = [
         Batch(inputs.finite_rows("X", prior.X[start : start + 4096], start), prior.y_sign[start : start + 4096])
         for start in range(0, prior.y_sign.size, 4096)
     ]
     whole = Batch(np.concatenate([b.X for b in blocks]), prior.y_sign)
-    worst = np.inf
 
-    def objective(vector: FloatArray) -> tuple[float, FloatArray]:
-        nonlocal worst
-        try:
-            value, slope = form.evaluate(vector, expected, whole, 1.0)
-            refused = not (np.isfinite(value) and np.isfinite(slope).all())
-        except (ValueError, NotPositiveDefiniteError):
-            refused = True
-        if refused:
-            return -worst + 1e3 * (1.0 + abs(worst)), np.zeros(vector.size)
-        worst = min(worst, value)
-        return -value, -slope
+    def evaluate(vector: FloatArray, _: Any) -> Place:
+        return Place(*form.evaluate(vector, expected, whole, 1.0))
 
-    end = minimize(
-        objective,
-        form.pack(*start_of(prior.Z.shape[0])),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": max_iterations,
-            "maxfun": 10 * max_iterations,
-            "ftol": tolerance,
-            "gtol": 1e-8,
-            "maxcor": 30,
-        },
-    )
-    return form.unpack(end.x)[0].hyper
+    limits = Limits(max_iterations, 1e-8, tolerance, 10 * max_iterations, memory=30, line_steps=20, gains=False)
+    return form.unpack(Search(evaluate).round(form.pack(*start_of(prior.Z.shape[0])), limits).vector)[0].hyper
 
 
 def gradients(posterior: SVGPCPosterior) -> Gradients:
@@ -297,12 +310,12 @@ def predict(
     prior, sites = posterior.prior, posterior.sites
     X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
     if isinstance(prior, FullPrior):
-        found = full_latent(
+        result = full_latent(
             X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, sites.weights, block_size
         )
     else:
-        found = sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, sites.factor, sites.weights, block_size)
-    return _predicted(likelihood, *found)
+        result = sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, sites.factor, sites.weights, block_size)
+    return _predicted(likelihood, *result)
 
 
 @Blocks.checks
@@ -325,8 +338,8 @@ def latent(run: SVIRun, X: Any, *, block_size: int = 4096) -> tuple[FloatArray, 
         open_var = np.maximum(run.hyper.variance - squared_norms(rows), 0.0) + run.hyper.noise
         mean[part] = rows @ p
         turned = solve_rows(kernel.chol_K, rows, transposed=True)  # kappa_i
-        half = dtrmm(1.0, run.chol_cov, turned.T, side=0, lower=1, trans_a=1).T
-        var[part] = open_var + squared_norms(half)
+        whitened = dtrmm(1.0, run.chol_cov, turned.T, side=0, lower=1, trans_a=1).T
+        var[part] = open_var + squared_norms(whitened)
     return mean, var
 
 

@@ -1,6 +1,6 @@
 """vb-probit: factorised variational approximation, multinomial probit. riihimaki2013, 4.3; Girolami and Rogers 2006.
 
-q(f^k) = N(m_k, (K_k^-1 + I)^-1), q(v_i) a normal N(m_i, I) on the cone of the label. The auxiliary values integrated
+q(f^k) = N(m_k, (K_k^-1 + I)^-1), q(v_i) a normal N(m_i, I) on the region of the label. The auxiliary values integrated
 out, the bound is a concave function of m alone,
 
     L(m) = sum_i log Z_i(m_i) - sum_k [m_k'K_k^-1 m_k + log|I + K_k|]/2,   E[v_i] = m_i + grad log Z_i,
@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
+from fast.core.ending import ended
 from fast.core.hyper import ClassGradients, ClassHyper
 from fast.core.linalg import factorise, solve_rows
 from fast.core.options import Accelerated, Iteration, Watched
@@ -33,7 +34,7 @@ from fast.full_classes.nested_sites import other_classes, spread
 from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
-from fast.likelihood.cone import cone_moments
+from fast.likelihood.region import region_moments
 from fast.methods.nested_ep import ClassPredicting
 from fast.solve.outer_loop import OuterProgress
 
@@ -51,7 +52,7 @@ class _Alternating(Iteration, ClassSearch):
 DEFAULTS = VBOptions()
 
 
-class ConeTerms(NamedTuple):
+class RegionTerms(NamedTuple):
     """log Z_i and E[v_i] - m_i of all data."""
 
     value: float
@@ -76,7 +77,7 @@ class VBProbitPosterior:
 
 
 @equation("riihimaki2013", "24", "u4.3-vb-expectation")
-def cone_terms(mean: FloatArray, y: IntArray, *, curvature: bool = False) -> ConeTerms:
+def region_terms(mean: FloatArray, y: IntArray, *, curvature: bool = False) -> RegionTerms:
     """sum_i log Z_i, and E[v] - m of conic truncations of N(m_i, I): riihimaki2013 (24), section 4.3.
 
     Time O(n C) in some ten nodes.
@@ -89,9 +90,9 @@ def cone_terms(mean: FloatArray, y: IntArray, *, curvature: bool = False) -> Con
     """
     others = other_classes(y, mean.shape[1])
     h = mean[np.arange(y.size), y][:, None] - np.take_along_axis(mean, others, axis=1)
-    found = cone_moments(h, np.ones_like(h), moments=True, curvature=curvature)
-    assert found.hazards is not None
-    return ConeTerms(float(found.log_mass.sum()), spread(y, others, found.hazards), found.curvature)
+    moments = region_moments(h, np.ones_like(h), moments=True, curvature=curvature)
+    assert moments.hazards is not None
+    return RegionTerms(float(moments.log_mass.sum()), spread(y, others, moments.hazards), moments.curvature)
 
 
 def _times(prior: MulticlassPrior, weights: FloatArray) -> FloatArray:
@@ -184,7 +185,7 @@ def converge(
     weights = np.zeros((prior.n_classes, prior.n)) if start is None else start.copy()
     at = factorised_posterior(prior, weights)
     mean = at.mean.T.copy()
-    terms = cone_terms(mean.T, prior.y, curvature=accelerate)
+    terms = region_terms(mean.T, prior.y, curvature=accelerate)
     value = vb_bound(weights, mean, terms.value, at.log_det)
     trace: list[float] = []
     residual, stalled = np.inf, 0
@@ -195,7 +196,7 @@ def converge(
         if callback is not None and trace:
             callback(OuterProgress(len(trace), value, residual, 0))
         stalled = stalled + 1 if residual >= 0.5 * last and residual < 1e-7 else 0
-        if residual <= tolerance or len(trace) >= max_iterations or (accelerate and stalled >= 3):
+        if residual <= tolerance or len(trace) >= max_iterations or (accelerate and stalled >= 3) or ended():
             break
         if accelerate:
             assert terms.curvature is not None
@@ -205,7 +206,7 @@ def converge(
         share = 1.0
         while True:
             new_weights, new_mean = weights + share * step, mean + share * K_step
-            new_terms = cone_terms(new_mean.T, prior.y, curvature=accelerate)
+            new_terms = region_terms(new_mean.T, prior.y, curvature=accelerate)
             new_value = vb_bound(new_weights, new_mean, new_terms.value, at.log_det)
             if not accelerate or new_value >= value - 1e-11 * (1.0 + abs(value)) or share < 2.0**-30:
                 break
@@ -281,15 +282,15 @@ class _Group(NamedTuple):
 
 def _held(posterior: VBProbitPosterior) -> list[_Group]:
     prior, mean = posterior.prior, posterior.latent_mean.T
-    found = []
+    results = []
     for members in [list(range(prior.n_classes))] if prior.shared else [[k] for k in range(prior.n_classes)]:
         # S = (K^-1 + I)^-1 = L (I + L'L)^-1 L' without a difference
         factor = factorise(prior.K(members[0]), "K_XX", _REMEDY)
         inner = factor.T @ factor
         inner.flat[:: prior.n + 1] += 1.0
         root = solve_rows(factorise(inner, "I + L'L", _REMEDY), np.ascontiguousarray(factor))
-        found.append(_Group(members[0], np.ascontiguousarray(root.T), mean[members]))
-    return found
+        results.append(_Group(members[0], np.ascontiguousarray(root.T), mean[members]))
+    return results
 
 
 def _expected_log_prior(held: list[_Group], prior: MulticlassPrior) -> tuple[float, ClassGradients]:
@@ -305,8 +306,8 @@ def _expected_log_prior(held: list[_Group], prior: MulticlassPrior) -> tuple[flo
         value -= 0.5 * float(np.vdot(centred, centred))
         inside = 0.5 * (count * spread_out.T @ spread_out + centred.T @ centred)
         inside.flat[:: n + 1] -= 0.5 * count
-        half = solve_rows(factor, np.ascontiguousarray(inside), transposed=True)
-        by_K.append(solve_rows(factor, np.ascontiguousarray(half.T), transposed=True))
+        whitened = solve_rows(factor, np.ascontiguousarray(inside), transposed=True)
+        by_K.append(solve_rows(factor, np.ascontiguousarray(whitened.T), transposed=True))
     return value, prior.pull_back(by_K)
 
 

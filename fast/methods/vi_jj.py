@@ -16,6 +16,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.declare import option
+from fast.core.ending import ended
 from fast.core.options import Accelerated, Blocks
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
@@ -94,7 +95,7 @@ def _plain(
     trace: list[float] = []
     steps: list[float] = []
     residual = np.inf
-    while len(trace) < max_iterations:
+    while len(trace) < max_iterations and not (trace and ended()):
         steps.append(state.update())
         assert state.end is not None
         trace.append(state.end.value)
@@ -139,8 +140,8 @@ def _positive(prior: Prepared, xi: FloatArray) -> FloatArray:
     """|xi|, and (15) for those at 0: a minimum of the bound in xi_i that no update of log xi would leave."""
     size = np.abs(xi)
     if (size == 0.0).any():
-        found = evaluate(prior, Bound(), size)
-        size = np.where(size == 0.0, jj_local(found.latent_mean, found.latent_var), size)
+        result = evaluate(prior, Bound(), size)
+        size = np.where(size == 0.0, jj_local(result.latent_mean, result.latent_var), size)
     return size
 
 
@@ -150,7 +151,7 @@ def _fit(
     chosen = checked_learn(options.learn)
     tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
     prepared, initial_xi = prepare(data, prior, options), options.initial_xi
-    state = Alternation.start(prepared, Bound())
+    state = Alternation.start(prepared, Bound(), options.hyperprior)
     if initial_xi is not None:
         given = inputs.real_array("initial_xi", initial_xi, 1)
         if given.shape != (prepared.y_sign.size,):
@@ -171,11 +172,13 @@ def _fit(
     if variant == "full":
         if state.end is None:
             state.update()
-        found = joint(state, max_evaluations=_ALL, max_iterations=max_iterations, tolerance=tolerance)
-        state.prior, state.xi = found.prior, found.xi
+        result = joint(state, max_evaluations=_ALL, max_iterations=max_iterations, tolerance=tolerance)
+        state.prior, state.xi = result.prior, result.xi
+        why = ended()
         learning = Learning(
-            found.prior, found.xi, np.array([found.value]), 0.0, True, "joint search ended", found.n_evaluations
-        )
+            result.prior, result.xi, np.array([result.value]), 0.0, not why, why or "joint search ended",
+            result.n_evaluations,
+        )  # fmt: skip
     elif variant == "hybrid":
         second = partial(joint, max_evaluations=rounds.n_fun, max_iterations=rounds.n_fun, tolerance=0.0)
         learning = alternate(
@@ -264,8 +267,8 @@ def gradients(posterior: QuadraticPosterior) -> Gradients:
     ----------
     posterior    from `fit`, `fit_full` or `fit_hybrid`
     """
-    found = posterior.evaluation
-    return gradients_at(posterior.prior, Bound(), posterior.xi, found.factor, found.weights)
+    value = posterior.evaluation
+    return gradients_at(posterior.prior, Bound(), posterior.xi, value.factor, value.weights)
 
 
 @Blocks.checks
@@ -291,10 +294,10 @@ def latent(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096
     X_test : (t, d)      t may be 0
     block_size : int     test points at a time
     """
-    prior, found = posterior.prior, posterior.evaluation
+    prior, value = posterior.prior, posterior.evaluation
     X_test = inputs.inputs("X_test", X_test, prior.hyper.lengthscales.size, allow_empty=True)
     if isinstance(prior, FullPrior):
         return full_latent(
-            X_test, prior.X, prior.hyper, posterior.site_precision, found.factor, found.weights, block_size
+            X_test, prior.X, prior.hyper, posterior.site_precision, value.factor, value.weights, block_size
         )
-    return sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, found.factor, found.weights, block_size)
+    return sparse_latent(X_test, prior.Z, prior.hyper, prior.chol_K, value.factor, value.weights, block_size)

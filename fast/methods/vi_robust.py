@@ -28,7 +28,7 @@ from fast.core.options import (
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
-from fast.likelihood.largest import winner
+from fast.likelihood.largest import argmax_moments
 from fast.sparse_classes.alpha_runs import data_moments
 from fast.sparse_classes.inference import ClassPosterior, predict_robust, start
 from fast.sparse_classes.projections import PointGradients
@@ -110,12 +110,12 @@ def latents(posterior: RobustPosterior) -> Latents:
     """
     run = posterior.run
     n, C = run.data.n, run.data.n_classes
-    found = Latents(np.empty((n, C)), np.empty((n, C)), np.empty(n))
+    result = Latents(np.empty((n, C)), np.empty((n, C)), np.empty(n))
     for block in run.data.blocks(run.points):
         moments = data_moments(run.q, block.view)
-        found.mean[block.part], found.var[block.part] = moments
-        found.label_probability[block.part] = np.exp(winner(*moments, block.y, moments=False).log_mass)
-    return found
+        result.mean[block.part], result.var[block.part] = moments
+        result.label_probability[block.part] = np.exp(argmax_moments(*moments, block.y, moments=False).log_mass)
+    return result
 
 
 @Blocks.checks

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fast.core.ending import ended
 from fast.core.options import Blocks, Link
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
@@ -87,7 +88,7 @@ def expansion_point(latent_mean: FloatArray) -> FloatArray:
 
 def _newton(
     prior: Prepared,
-    standin: Expanded,
+    local_quadratic: Expanded,
     start: FloatArray | None,
     tolerance: float,
     max_iterations: int,
@@ -97,24 +98,24 @@ def _newton(
     y, n = prior.y_sign, prior.y_sign.size
 
     def target(xi: FloatArray) -> SitePosterior:
-        quadratic = standin.at(y, xi)
+        quadratic = local_quadratic.at(y, xi)
         return condition(prior, quadratic.precision, quadratic.shift)
 
     def height(mean: FloatArray, weights: FloatArray) -> float:
         norm = weights @ (mean if isinstance(prior, FullPrior) else weights)
-        return float(standin.log_likelihood(y, mean).value.sum()) - 0.5 * float(norm)
+        return float(local_quadratic.log_likelihood(y, mean).value.sum()) - 0.5 * float(norm)
 
     size = n if isinstance(prior, FullPrior) else prior.Z.shape[0]
     mean, weights = np.zeros(n), np.zeros(size)
     if start is not None:
-        found = target(start)
-        if np.isfinite(found.proj_mean).all():
-            mean, weights = found.proj_mean, found.weights
+        result = target(start)
+        if np.isfinite(result.proj_mean).all():
+            mean, weights = result.proj_mean, result.weights
     here = height(mean, weights)
     trace, residual = [here], np.inf
     while True:
-        found = target(mean)
-        move, turn = found.proj_mean - mean, found.weights - weights
+        result = target(mean)
+        move, turn = result.proj_mean - mean, result.weights - weights
         # Newton's error after the step is of second order: the step itself bounds the distance left before it
         step = float(np.abs(move / np.sqrt(1.0 + mean * mean)).max())
         length = 1.0
@@ -129,7 +130,7 @@ def _newton(
         residual = step * min(1.0, step) if length == 1.0 and step < 1e-3 else step
         if callback is not None:
             callback(here)
-        if residual <= tolerance or length < _SHORTEST or len(trace) > max_iterations:
+        if residual <= tolerance or length < _SHORTEST or len(trace) > max_iterations or ended():
             return mean, trace, residual, residual <= tolerance
 
 
@@ -158,7 +159,7 @@ def fit(data: Data, prior: Prior, options: TaylorOptions = DEFAULTS) -> TaylorPo
     learning: Learning | None = None
     start: FloatArray | None = None
     if chosen:
-        state = Alternation.start(prepared, expansion)
+        state = Alternation.start(prepared, expansion, options.hyperprior)
 
         def second(state: Alternation) -> Any:
             # plain updates may have leapt past the mode: expand where Newton's method, guarded, arrives
@@ -177,13 +178,13 @@ def fit(data: Data, prior: Prior, options: TaylorOptions = DEFAULTS) -> TaylorPo
     xi, trace, residual, converged = _newton(
         prepared, expansion, start, options.tolerance, options.max_iterations, None if learning else options.callback
     )
-    found = evaluate(prepared, expansion, xi)
+    result = evaluate(prepared, expansion, xi)
     posterior = TaylorPosterior(
         prepared,
-        found,
+        result,
         xi,
         -expansion.log_likelihood(prepared.y_sign, xi).curvature,
-        found.elbo,
+        result.elbo,
         np.array(trace) if learning is None else learning.trace,
         residual,
         converged and (learning is None or learning.converged),
@@ -207,9 +208,9 @@ def gradients(posterior: TaylorPosterior) -> Gradients:
     ----------
     posterior    from `fit`
     """
-    found = posterior.evaluation
-    standin = Expanded(LINKS[posterior.likelihood])
-    return gradients_at(posterior.prior, standin, posterior.xi, found.factor, found.weights)
+    value = posterior.evaluation
+    local_quadratic = Expanded(LINKS[posterior.likelihood])
+    return gradients_at(posterior.prior, local_quadratic, posterior.xi, value.factor, value.weights)
 
 
 @Blocks.checks

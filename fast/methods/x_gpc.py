@@ -239,7 +239,7 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
     X = inputs.inputs("X", data.X)
     data, hyper = replace(data, X=X), checked_hyper(prior, X.shape[1])
     Z = None if prior.Z is None else inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, X.shape[1])).copy()
-    packing = Packing(options.learn, hyper, Z)
+    packing = Packing(options.learn, hyper, Z, options.hyperprior)
     if packing.size == 0:
         raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
     rng = np.random.default_rng(options.seed)
@@ -255,12 +255,13 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
         return posterior.elbo, gradients(posterior)
 
     best: tuple[XGPCPosterior, Learned] | None = None
+    highest = -np.inf
     for k in range(1 + options.restarts):
         here = packing
         if k > 0:
             scales = Packing([name for name in packing.names if name != "Z"], hyper, Z)
             vector = scales.vector(hyper, Z) + rng.standard_normal(scales.size)
-            here = Packing(packing.names, *scales.parameters(vector, hyper, Z))
+            here = Packing(packing.names, *scales.parameters(vector, hyper, Z), options.hyperprior)
         try:
             learned = maximise(
                 evaluate, here, max_iterations=options.learning_iterations, tolerance=options.learning_tolerance
@@ -270,7 +271,8 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
                 raise
             continue  # a restart that the prior refuses is none
         posterior = posterior_at(learned.hyper, learned.Z)
-        if best is None or posterior.elbo > best[0].elbo:
-            best = posterior, learned
+        value = posterior.elbo + here.prior(learned.hyper)[0]
+        if best is None or value > highest:
+            best, highest = (posterior, learned), value
     assert best is not None
     return best

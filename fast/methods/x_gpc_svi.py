@@ -188,6 +188,8 @@ def _marked(settings: Settings, hyper: Hyper, run: dict[str, Any], arrays: dict[
     """
     ignored = ("n_steps", "checkpoint", "checkpoint_every", "callback", "score_every", "mark")
     plain = {key: value for key, value in vars(settings).items() if key not in ignored}
+    if settings.hyperprior is None:  # runs without one keep the mark that they had before there were any
+        del plain["hyperprior"]
     prior = {name: value for name, value in hyper._asdict().items() if name != "lengthscales"}
     plain |= {**prior, **run, "n_steps (up to 10)": min(settings.n_steps, 10)}
     return replace(settings, mark=fingerprint(plain, {**arrays, "lengthscales": hyper.lengthscales}))

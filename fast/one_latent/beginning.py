@@ -83,6 +83,7 @@ def beginning(
         check_every or (1 if listed else 50),
         options.trace,
         callback=options.callback,
+        hyperprior=options.hyperprior,
     )
     return Beginning(hyper, Z, settings, starts)
 

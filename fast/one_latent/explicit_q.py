@@ -84,14 +84,14 @@ def batch_bound(
     cond_var = np.maximum(hyper.variance - squared_norms(rows), 0.0) + hyper.noise
     p = solve_vector(L, inducing_mean)
     M = np.tril(solve_rows(L, np.array(np.tril(chol_cov).T, order="C")).T)  # L^-1 C
-    half = rows @ M
-    link = expected(y_sign, rows @ p, cond_var + squared_norms(half))
+    whitened = rows @ M
+    link = expected(y_sign, rows @ p, cond_var + squared_norms(whitened))
     diagonal = M.diagonal()
     kl = 0.5 * (float(np.vdot(M, M)) + float(p @ p) - m) - float(np.log(np.abs(diagonal)).sum())
     value = scale * float(link.value.sum()) - kl
     e, t = scale * link.slope, -scale * link.curvature
     by_mean = solve_vector(L, rows.T @ e - p, transposed=True)
-    inner = -(rows.T @ (half * t[:, None])) - M
+    inner = -(rows.T @ (whitened * t[:, None])) - M
     by_factor = np.tril(solve_rows(L, np.array(inner.T, order="C"), transposed=True).T)  # L^-T inner
     by_factor.flat[:: m + 1] += 1.0 / np.diagonal(chol_cov)
     prior: Gradients | None = None

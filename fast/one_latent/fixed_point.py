@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fast.core.ending import ended
 from fast.core.linalg import largest_ritz_value, least_squares
 from fast.core.types import FloatArray
 from fast.likelihood.polya_gamma import update_local
@@ -146,7 +147,7 @@ def ascend(
         if callback is not None:
             callback(Progress(len(trace), point.state.elbo, point.step, residual, np.exp(good.x)))
         converged = residual <= tolerance
-        if converged or stalled or len(trace) >= max_iterations:
+        if converged or stalled or len(trace) >= max_iterations or ended():
             return FixedPoint(np.exp(good.x), good.state, np.array(trace), residual, converged)
         x = good.x + good.change  # a plain sweep
         if accelerate and moved:

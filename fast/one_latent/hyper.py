@@ -84,8 +84,8 @@ def quadratic_gradients(
     Q = factor @ factor.T + inverse.T @ inverse + np.outer(weights, weights)
     Q.flat[:: m + 1] -= 2.0
     # L^-T Q L^-1: rows of Q to rows of Q L^-1 (solve with L'), transpose, again
-    half = np.ascontiguousarray(solve_rows(prior.chol_K, Q, transposed=True).T)
-    weighted = -0.5 * solve_rows(prior.chol_K, half, transposed=True)
+    whitened = np.ascontiguousarray(solve_rows(prior.chol_K, Q, transposed=True).T)
+    weighted = -0.5 * solve_rows(prior.chol_K, whitened, transposed=True)
     part = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
     # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
     return Gradients(by_variance + part.variance, by_length + part.lengthscales, by_noise, by_Z + 2.0 * part.X2)

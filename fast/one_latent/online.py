@@ -11,6 +11,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.hyperprior import Hyperprior
 from fast.core.linalg import solve_rows
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.kernels import gram
@@ -125,6 +126,12 @@ class Online:
         self._looked = 0  # gradients that the averages of the adaptive rate begin with
         self._learning_rate = settings.learning_rate
         self.estimate = float("nan")  # of the bound, on the last batch
+
+    def under(self, hyperprior: Hyperprior | None) -> Online:
+        """The same, with a density of what is learned."""
+        run = self._run
+        run.packing = Packing(run.packing.names, run.packing.hyper, run.packing.Z, hyperprior)
+        return self
 
     def step(self, X: FloatArray, y: FloatArray, n: int) -> None:
         """One step on rows X (b, d) with encoded labels y (b,), which stand for n rows.

@@ -205,8 +205,8 @@ class FullPrior:
         B *= root
         B.flat[:: n + 1] += 1.0
         factor = cholesky(B.T, "B = I + Theta^1/2 K Theta^1/2", "lower variance")
-        half = solve_vector(factor, 0.5 * self.y_sign / root)
-        alpha = root * solve_vector(factor, half, transposed=True)
+        whitened = solve_vector(factor, 0.5 * self.y_sign / root)
+        alpha = root * solve_vector(factor, whitened, transposed=True)
         mean = self.K @ alpha
         var = self.prior_var
         prior_var = var.copy()

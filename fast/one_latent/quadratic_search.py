@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core.declare import Options, option
-from fast.core.errors import NotPositiveDefiniteError
+from fast.core.ending import ended, reached
+from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows
 from fast.core.options import Iteration, Storage, Watched
@@ -23,9 +24,9 @@ from fast.one_latent.prior import Evaluation, FullPrior
 from fast.one_latent.quadratic_sweep import (
     BlockPrior,
     Collapsed,
+    LocalQuadratic,
     Prepared,
     Spread,
-    Standin,
     carried,
     collapsed,
     evaluate,
@@ -36,6 +37,7 @@ from fast.one_latent.quadratic_sweep import (
     unit_covariance,
 )
 from fast.solve.adam import Packing
+from fast.solve.lbfgs import Limits, Place, Search
 
 _LARGEST_LOG_MOVE = 20.0
 
@@ -141,38 +143,41 @@ class Alternation:
     """q(u) = N(mu, Sigma) between the stages, under a prior that moves."""
 
     prior: Prepared
-    standin: Standin
+    local_quadratic: LocalQuadratic
     xi: FloatArray  # (n,)
     end: Collapsed | None = None
+    hyperprior: Hyperprior | None = None  # of what stage 2 learns
     _spread: Spread | None = None
     _moments: tuple[FloatArray, FloatArray] | None = None  # full GP: they do not see the kernel
 
     @classmethod
-    def start(cls, prior: Prepared, standin: Standin) -> Alternation:
+    def start(
+        cls, prior: Prepared, local_quadratic: LocalQuadratic, hyperprior: Hyperprior | None = None
+    ) -> Alternation:
         """mu = 0, Sigma = I."""
-        found = cls(prior, standin, np.zeros(prior.y_sign.size))
+        result = cls(prior, local_quadratic, np.zeros(prior.y_sign.size), hyperprior=hyperprior)
         if isinstance(prior, FullPrior):
-            found._moments = initial_moments(prior)
+            result._moments = initial_moments(prior)
         else:
-            found._spread = unit_covariance(prior)
-        return found
+            result._spread = unit_covariance(prior)
+        return result
 
     def update(self) -> float:
         """xi, then mu and Sigma; the largest scaled change of xi."""
         if isinstance(self.prior, FullPrior):
             assert self._moments is not None
-            found = self.standin.local(*self._moments)
+            result = self.local_quadratic.local(*self._moments)
             size = np.hypot(self._moments[0], np.sqrt(self._moments[1]))
-            change = float((np.abs(found - self.xi) / size).max())
-            self.xi = found
+            change = float((np.abs(result - self.xi) / size).max())
+            self.xi = result
             self._full()
             return change
-        step = sweep(self.prior, self.standin, self.xi, self._spread)
+        step = sweep(self.prior, self.local_quadratic, self.xi, self._spread)
         self.end, self._spread = step.end, spread_of(step.end)
         return step.change
 
     def _full(self) -> None:
-        state = evaluate(self.prior, self.standin, self.xi)
+        state = evaluate(self.prior, self.local_quadratic, self.xi)
         self._moments = state.latent_mean, state.latent_var
         self.end = Collapsed(state.factor, np.empty(0), state.weights, state.elbo)
 
@@ -182,7 +187,7 @@ class Alternation:
         if isinstance(self.prior, FullPrior):
             self._full()
         else:
-            self.end = sweep(self.prior, self.standin, xi).end
+            self.end = sweep(self.prior, self.local_quadratic, xi).end
             self._spread = spread_of(self.end)
 
     def move(self, prior: Prepared) -> None:
@@ -220,17 +225,20 @@ class Stage(NamedTuple):
 
     prior: Prepared
     xi: FloatArray
-    value: float
+    value: float  # the bound and the log density of what is learned
     n_evaluations: int
 
 
 class _Bound:
-    """The collapsed bound as a function of the prior's parameters, and of xi if asked; remembers the best prior."""
+    """The collapsed bound as a function of the prior's parameters, and of xi if asked.
+
+    Remembers the prior that was best by the bound and the log density of what is learned.
+    """
 
     def __init__(self, state: Alternation, learn: tuple[str, ...]) -> None:
         self.state = state
         prior = state.prior
-        self.packing = Packing(learn, prior.hyper, None)
+        self.packing = Packing(learn, prior.hyper, None, state.hyperprior)
         self.best: tuple[float, Prepared] = (-np.inf, prior)
 
     def at(self, hyper: Hyper, xi: FloatArray) -> tuple[Prepared, Collapsed]:
@@ -238,26 +246,28 @@ class _Bound:
         if self.packing.size == 0 or _same(hyper, state.prior.hyper):
             prior = state.prior
             known = state.end is not None and xi is state.xi
-            end = state.end if known else collapsed(prior, state.standin, xi)
+            end = state.end if known else collapsed(prior, state.local_quadratic, xi)
             assert end is not None
         else:
             prior = prior_at(state.prior, hyper)
-            end = collapsed(prior, state.standin, xi)
-        if end.value > self.best[0]:
-            self.best = (end.value, prior)
+            end = collapsed(prior, state.local_quadratic, xi)
+        value = end.value + self.packing.prior(prior.hyper)[0]
+        if value > self.best[0]:
+            self.best = (value, prior)
         return prior, end
 
     def held(self, hyper: Hyper, _: Any) -> tuple[float, Gradients]:
         """Value and gradient at xi held."""
         xi = self.state.xi
         prior, end = self.at(hyper, xi)
-        return end.value, gradients_at(prior, self.state.standin, xi, end.factor, end.weights)
+        return end.value, gradients_at(prior, self.state.local_quadratic, xi, end.factor, end.weights)
 
 
 @equation("izmailov2016", "alg1-stage2")
 def stage_two(state: Alternation, learn: tuple[str, ...], n_fun: int) -> Stage:
     """About n_fun evaluations of L-BFGS-B on the collapsed bound at xi held: izmailov2016, Algorithm 1.
 
+    The log density of what is learned counts too, if the state has one.
     The search ends with the step in which the evaluations run out (SciPy's `maxfun`). Time n_fun O(n m (m + d) + m^3).
 
     Parameters
@@ -267,8 +277,8 @@ def stage_two(state: Alternation, learn: tuple[str, ...], n_fun: int) -> Stage:
     n_fun : int
     """
     bound = _Bound(state, learn)
-    found = maximise(bound.held, bound.packing, max_iterations=n_fun, tolerance=1e-10, max_evaluations=n_fun)
-    return Stage(bound.best[1], state.xi, bound.best[0], found.n_evaluations)
+    optimum = maximise(bound.held, bound.packing, max_iterations=n_fun, tolerance=1e-10, max_evaluations=n_fun)
+    return Stage(bound.best[1], state.xi, bound.best[0], optimum.n_evaluations)
 
 
 def joint_search(
@@ -293,56 +303,36 @@ def joint_search(
     max_iterations : int
     tolerance : float            relative change of the bound in one step
     """
-    from scipy.optimize import minimize  # here: only some runs need what takes long to load
-
     bound = _Bound(state, learn)
     packing = bound.packing
     size = packing.size
     hyper = state.prior.hyper
     start = np.concatenate([packing.vector(hyper, None), state.xi])
-    best: tuple[float, FloatArray] = (-np.inf, start)
-    worst, count = np.inf, 0
 
-    def objective(vector: FloatArray) -> tuple[float, FloatArray]:
-        nonlocal best, worst, count
-        count += 1
+    def place(vector: FloatArray, _: Any) -> Place:
         xi = vector[size:].copy()
-        try:
-            moved = packing.parameters(vector[:size], hyper, None)[0]
-            prior, end = bound.at(moved, xi)
-            slope = np.empty(vector.size)
-            if isinstance(prior, FullPrior):
-                state_at = evaluate(prior, state.standin, xi)
-                mean, var = state_at.latent_mean, state_at.latent_var
-            else:
-                mean, var = moments(prior, spread_of(end))
-            slope[size:] = local_gradient(xi, mean, var)
-            if size:
-                found = gradients_at(prior, state.standin, xi, end.factor, end.weights)
-                slope[:size] = packing.slope(found, moved)
-            refused = not (np.isfinite(end.value) and np.isfinite(slope).all())
-        except (ValueError, NotPositiveDefiniteError):
-            if count == 1:
-                raise
-            refused = True
-        if refused:
-            return -worst + 1e3 * (1.0 + abs(worst)), np.zeros(vector.size)
-        worst = min(worst, end.value)
-        if end.value > best[0]:
-            best = (end.value, vector.copy())
-        return -end.value, -slope
+        moved = packing.parameters(vector[:size], hyper, None)[0]
+        prior, end = bound.at(moved, xi)
+        slope = np.empty(vector.size)
+        if isinstance(prior, FullPrior):
+            state_at = evaluate(prior, state.local_quadratic, xi)
+            mean, var = state_at.latent_mean, state_at.latent_var
+        else:
+            mean, var = moments(prior, spread_of(end))
+        slope[size:] = local_gradient(xi, mean, var)
+        log_prior, by_prior = packing.prior(moved)
+        if size:
+            gradients = gradients_at(prior, state.local_quadratic, xi, end.factor, end.weights)
+            slope[:size] = packing.slope(gradients, moved) + by_prior
+        return Place(end.value + log_prior, slope)
 
-    limits = [(value - _LARGEST_LOG_MOVE, value + _LARGEST_LOG_MOVE) for value in start[:size]]
-    limits += [(-np.inf, np.inf)] * state.xi.size
-    minimize(
-        objective,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=limits if size else None,
-        options={"maxfun": max_evaluations, "maxiter": max_iterations, "ftol": tolerance, "gtol": 1e-10, "maxls": 40},
-    )
-    return Stage(bound.best[1], best[1][size:], best[0], count)
+    reach = np.concatenate([np.full(size, _LARGEST_LOG_MOVE), np.full(state.xi.size, np.inf)])
+    search = Search(place)
+    limits = Limits(max_iterations, 1e-10, tolerance, max_evaluations, gains=False)
+    search.round(start, limits, (start - reach, start + reach) if size else None)
+    best = search.best
+    assert best is not None  # the start raises, or counts
+    return Stage(bound.best[1], best.vector[size:], best.place.value, search.n_evaluations)
 
 
 def alternate(
@@ -373,21 +363,23 @@ def alternate(
     residual, evaluations = np.inf, 0
     while True:
         stage_one(state, n_upd)
-        found = second(state)
-        evaluations += found.n_evaluations
+        result = second(state)
+        evaluations += result.n_evaluations
         if joint:
-            state.prior, state.end = found.prior, None
-            state.settle(found.xi)
+            state.prior, state.end = result.prior, None
+            state.settle(result.xi)
         else:
-            state.move(found.prior)
+            state.move(result.prior)
         if trace:
-            residual = abs(found.value - trace[-1]) / max(1.0, abs(found.value))
-        trace.append(found.value)
+            residual = abs(result.value - trace[-1]) / max(1.0, abs(result.value))
+        trace.append(result.value)
         if callback is not None:
-            callback(Progress(len(trace), found.value, state.prior.hyper, residual))
+            callback(Progress(len(trace), result.value, state.prior.hyper, residual))
         converged = residual < tolerance
-        if converged or len(trace) >= max_iterations:
-            reason = "the bound has settled" if converged else "iteration limit reached"
+        reached(f"iteration {len(trace)}", result.value)
+        why = ended()
+        if converged or why or len(trace) >= max_iterations:
+            reason = "the bound has settled" if converged else why or "iteration limit reached"
             return Learning(state.prior, state.xi, np.array(trace), residual, converged, reason, evaluations)
 
 

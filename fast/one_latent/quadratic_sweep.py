@@ -33,7 +33,7 @@ from fast.one_latent.sites import condition
 from fast.solve.natural import factor_precision, move_kernel
 
 
-class Standin(Protocol):
+class LocalQuadratic(Protocol):
     """A family of quadratics, one local parameter xi a datum."""
 
     def at(self, y_sign: FloatArray, xi: FloatArray) -> Quadratic:
@@ -137,21 +137,21 @@ def carried(end: Collapsed, chol_K: FloatArray, new_chol_K: FloatArray) -> Sprea
     return Spread(factor, solve_vector(factor, moved.shift), False)
 
 
-def block_moments(spread: Spread, seen: Whitened, buffer: FloatArray) -> tuple[FloatArray, FloatArray]:
+def block_moments(spread: Spread, leaf_data: Whitened, buffer: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Mean and variance of f_i over a block: izmailov2016 (10), whitened. Time b m^2.
 
     Parameters
     ----------
     spread                 q(v)
-    seen                   rows and cond_var of the block
+    leaf_data                  rows and cond_var of the block
     buffer : (b, m)        padded; overwritten
     """
-    size = seen.rows.shape[0]
+    size = leaf_data.rows.shape[0]
     work = buffer[: padded(size)]
-    work[:size] = seen.rows
+    work[:size] = leaf_data.rows
     work[size:] = 0.0
-    half = solve_rows(spread.factor, work, transposed=spread.transposed)[:size]
-    return half @ spread.half_mean, squared_norms(half) + seen.cond_var
+    whitened = solve_rows(spread.factor, work, transposed=spread.transposed)[:size]
+    return whitened @ spread.half_mean, squared_norms(whitened) + leaf_data.cond_var
 
 
 @equation("izmailov2016", "12", "13", "14", "17", "18", "19")
@@ -171,7 +171,7 @@ def optimum(precision: FloatArray, natural: FloatArray, constant: float) -> Coll
     return Collapsed(factor, natural, solve_vector(factor, shift, transposed=True), value)
 
 
-def sweep(prior: BlockPrior, standin: Standin, xi: FloatArray, spread: Spread | None = None) -> Sweep:
+def sweep(prior: BlockPrior, local_quadratic: LocalQuadratic, xi: FloatArray, spread: Spread | None = None) -> Sweep:
     """q at its optimum given xi; if a q is given, xi is taken from it first and written into the array.
 
     One visit of every block. Calls a block: (dtrsm (m, m) with (m, b), squared norms, product with a vector,) the
@@ -180,7 +180,7 @@ def sweep(prior: BlockPrior, standin: Standin, xi: FloatArray, spread: Spread | 
     Parameters
     ----------
     prior         the training data
-    standin       family of quadratics
+    local_quadratic       family of quadratics
     xi : (n,)     local parameters, overwritten if a q is given
     spread        q before, or None: xi as it is
 
@@ -193,25 +193,25 @@ def sweep(prior: BlockPrior, standin: Standin, xi: FloatArray, spread: Spread | 
     B, natural = np.eye(m, order="F"), np.zeros(m)
     constant = change = 0.0
     for start, stop in block_edges(n, prior.block_size):
-        seen, part = prior.look(start, stop), slice(start, stop)
+        projected, part = prior.look(start, stop), slice(start, stop)
         if spread is not None:
-            mean, var = block_moments(spread, seen, buffer)
-            found = standin.local(mean, var)
-            if not np.isfinite(found).all():
+            mean, var = block_moments(spread, projected, buffer)
+            result = local_quadratic.local(mean, var)
+            if not np.isfinite(result).all():
                 raise ValueError(
-                    f"xi: found {found[~np.isfinite(found)][0]}, expected finite numbers; rescale variance"
+                    f"xi: found {result[~np.isfinite(result)][0]}, expected finite numbers; rescale variance"
                 )
-            change = max(change, float((np.abs(found - xi[part]) / np.hypot(mean, np.sqrt(var))).max()))
-            xi[part] = found
-        quadratic = standin.at(prior.y_sign[part], xi[part])
-        constant += float(quadratic.constant.sum()) - 0.5 * float(quadratic.precision @ seen.cond_var)
-        natural += quadratic.shift @ seen.rows
-        scaled = np.multiply(seen.rows, np.sqrt(quadratic.precision)[:, None], out=buffer[: stop - start])
+            change = max(change, float((np.abs(result - xi[part]) / np.hypot(mean, np.sqrt(var))).max()))
+            xi[part] = result
+        quadratic = local_quadratic.at(prior.y_sign[part], xi[part])
+        constant += float(quadratic.constant.sum()) - 0.5 * float(quadratic.precision @ projected.cond_var)
+        natural += quadratic.shift @ projected.rows
+        scaled = np.multiply(projected.rows, np.sqrt(quadratic.precision)[:, None], out=buffer[: stop - start])
         B = dsyrk(1.0, scaled.T, beta=1.0, c=B, lower=1, overwrite_c=1)
     return Sweep(optimum(B, natural, constant), change)
 
 
-def evaluate(prior: Prepared, standin: Standin, xi: FloatArray) -> Evaluation:
+def evaluate(prior: Prepared, local_quadratic: LocalQuadratic, xi: FloatArray) -> Evaluation:
     """q at its optimum given xi, the moments of every f_i under it, and the bound.
 
     Sparse: time 2 n m^2 + m^3/3, in two visits. Full: 5 n^3/3.
@@ -219,10 +219,10 @@ def evaluate(prior: Prepared, standin: Standin, xi: FloatArray) -> Evaluation:
     Parameters
     ----------
     prior         the training data
-    standin       family of quadratics
+    local_quadratic       family of quadratics
     xi : (n,)     local parameters
     """
-    quadratic = standin.at(prior.y_sign, xi)
+    quadratic = local_quadratic.at(prior.y_sign, xi)
     sites = condition(prior, quadratic.precision, quadratic.shift)
     # asked for after the first visit of every block
     open_var: Any = 0.0 if isinstance(prior, FullPrior) else prior.cond_var
@@ -231,19 +231,19 @@ def evaluate(prior: Prepared, standin: Standin, xi: FloatArray) -> Evaluation:
     return Evaluation(sites.factor, sites.weights, sites.proj_mean, sites.proj_var + open_var, value)
 
 
-def collapsed(prior: Prepared, standin: Standin, xi: FloatArray) -> Collapsed:
+def collapsed(prior: Prepared, local_quadratic: LocalQuadratic, xi: FloatArray) -> Collapsed:
     """`sweep` at given xi, or its like for a full GP.
 
     Parameters
     ----------
     prior         the training data
-    standin       family of quadratics
+    local_quadratic       family of quadratics
     xi : (n,)     local parameters
     """
     if not isinstance(prior, FullPrior):
-        return sweep(prior, standin, xi).end
-    found = evaluate(prior, standin, xi)
-    return Collapsed(found.factor, standin.at(prior.y_sign, xi).shift, found.weights, found.elbo)
+        return sweep(prior, local_quadratic, xi).end
+    result = evaluate(prior, local_quadratic, xi)
+    return Collapsed(result.factor, local_quadratic.at(prior.y_sign, xi).shift, result.weights, result.elbo)
 
 
 def moments(prior: BlockPrior, spread: Spread) -> tuple[FloatArray, FloatArray]:
@@ -264,7 +264,7 @@ def moments(prior: BlockPrior, spread: Spread) -> tuple[FloatArray, FloatArray]:
 
 @equation("izmailov2016", "u4.1-Jhat-gradient")
 def gradients_at(
-    prior: Prepared, standin: Standin, xi: FloatArray, factor: FloatArray, weights: FloatArray
+    prior: Prepared, local_quadratic: LocalQuadratic, xi: FloatArray, factor: FloatArray, weights: FloatArray
 ) -> Gradients:
     """Slope of J, xi held and q at its optimum, in variance, lengthscales, noise and Z: izmailov2016 (14) and (19).
 
@@ -273,14 +273,14 @@ def gradients_at(
     Parameters
     ----------
     prior         the training data
-    standin       family of quadratics
+    local_quadratic       family of quadratics
     xi : (n,)     local parameters
     factor        R at these
     weights       p, or alpha
     """
     precision, shift = np.empty(xi.size), np.empty(xi.size)
     for start, stop in block_edges(xi.size, prior.block_size):  # nothing else of length n
-        quadratic = standin.at(prior.y_sign[start:stop], xi[start:stop])
+        quadratic = local_quadratic.at(prior.y_sign[start:stop], xi[start:stop])
         precision[start:stop], shift[start:stop] = quadratic.precision, quadratic.shift
     if isinstance(prior, FullPrior):
         return full_site_gradients(prior, factor, weights, precision)

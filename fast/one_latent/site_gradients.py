@@ -80,8 +80,8 @@ def sparse_site_gradients(
     M = -0.5 * (np.outer(half_p, weights) + np.outer(weights, half_p))
     M -= 0.5 * (G - CS - CS.T - S)
     M.flat[:: m + 1] -= 0.5
-    half = np.ascontiguousarray(solve_rows(prior.chol_K, M, transposed=True).T)
-    weighted = solve_rows(prior.chol_K, half, transposed=True)
+    whitened = np.ascontiguousarray(solve_rows(prior.chol_K, M, transposed=True).T)
+    weighted = solve_rows(prior.chol_K, whitened, transposed=True)
     pulled = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
     # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
     return Gradients(by_variance + pulled.variance, by_length + pulled.lengthscales, by_noise, by_Z + 2.0 * pulled.X2)

@@ -111,8 +111,8 @@ def _condition_full(prior: FullPrior, site_precision: FloatArray, site_shift: Fl
         work = np.zeros((padded(stop - start), n))
         np.multiply(prior.K[start:stop], root, out=work[: stop - start])
         var[start:stop] = prior_var[start:stop] - squared_norms(solve_rows(factor, work)[: stop - start])
-    seen = 1.0 - left > 0.1
-    var[seen] = (1.0 - left[seen]) / site_precision[seen]
+    observed = 1.0 - left > 0.1
+    var[observed] = (1.0 - left[observed]) / site_precision[observed]
     worst = int(np.argmin(var / prior_var))
     if var[worst] < -1e-8 * prior_var[worst]:  # rounding leaves n eps tau k, far less
         raise NotPositiveDefiniteError(

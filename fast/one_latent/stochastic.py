@@ -17,7 +17,9 @@ import numpy as np
 from fast.core import checkpoint as checkpoints
 from fast.core import inputs
 from fast.core.checks import shown
+from fast.core.ending import ended, reached
 from fast.core.errors import NotPositiveDefiniteError
+from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.linalg import cholesky, factorise, solve_rows, solve_vector, squared_norms
 from fast.core.types import FloatArray
@@ -91,6 +93,7 @@ class Settings:
     callback: Callable[[Progress], None] | None = None  # called after every step
     score_every: int = 100  # steps between two hold-out scores
     mark: str = ""  # fingerprint of data and settings
+    hyperprior: Hyperprior | None = None  # of what is learned
 
 
 class Kernel:
@@ -140,8 +143,8 @@ class State:
     @property
     def weights(self) -> FloatArray:
         """p, the mean of v."""
-        half = solve_vector(self.factor, self.shift)
-        return solve_vector(self.factor, half, transposed=True)
+        whitened = solve_vector(self.factor, self.shift)
+        return solve_vector(self.factor, whitened, transposed=True)
 
     @property
     def moments(self) -> Moments:
@@ -150,8 +153,8 @@ class State:
 
     def marginals(self, view: View) -> Marginals:
         """Mean and variance of f_i. Time b m^2."""
-        half = solve_rows(self.factor, view.rows.copy())
-        return Marginals(half @ solve_vector(self.factor, self.shift), view.cond_var + squared_norms(half))
+        whitened = solve_rows(self.factor, view.rows.copy())
+        return Marginals(whitened @ solve_vector(self.factor, self.shift), view.cond_var + squared_norms(whitened))
 
 
 class Outcome(NamedTuple):
@@ -254,7 +257,7 @@ class Run:
         kernel = state.kernel
         slope, precision = self.likelihood.sites(view.batch.y, *marginals)
         assert view.K_XZ is not None
-        found = batch_gradients(
+        gradients = batch_gradients(
             kernel.of,
             view.batch.X,
             view.K_XZ,
@@ -266,7 +269,7 @@ class Run:
             state.factor,
             weights,
         )
-        gradient = self.packing.slope(found, kernel.hyper)
+        gradient = self.packing.slope(gradients, kernel.hyper) + self.packing.prior(kernel.hyper)[1]
         if not np.isfinite(gradient).all():
             raise DivergedError("the gradient with respect to the prior is not finite")
         move, self.adam = adam_step(gradient, self.adam, self.settings.learning_rate)
@@ -382,7 +385,7 @@ def run_steps(
     NotPositiveDefiniteError    K_ZZ of the start is singular
     """
     m = Z.shape[0]
-    packing = Packing(settings.learn, hyper, Z)
+    packing = Packing(settings.learn, hyper, Z, settings.hyperprior)
     run = Run(
         State.prior(Kernel(hyper, Z)),
         source,
@@ -401,6 +404,10 @@ def run_steps(
     converged = diverged = False
     reason = f"{settings.n_steps} steps made"
     while run.iteration < settings.n_steps:
+        why = ended()
+        if why:
+            reason = f"{why}, {run.iteration} of {settings.n_steps} steps made"
+            break
         batch = source.draw()
         good = replace(run.state)
         try:
@@ -412,6 +419,7 @@ def run_steps(
         if settings.trace:
             run.elbos.append(estimate)
         change = run.change()
+        reached(f"step {run.iteration} of {settings.n_steps}", estimate)
         if score is not None and run.iteration % settings.score_every == 0:
             run.scores.append(score(run.state))
         if settings.checkpoint is not None and run.iteration % settings.checkpoint_every == 0:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
+from fast.core.hyperprior import Hyperprior, prior_slopes
 from fast.core.inputs import Hyper
+from fast.core.learned import coordinates, field_at, field_of, learned_names, log_slope
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.ledger import equation
 
-LEARNABLE = ("variance", "lengthscales", "noise", "Z")
 _FIRST_DECAY, _SECOND_DECAY, _EPSILON = 0.9, 0.999, 1e-8
 
 
@@ -60,21 +61,18 @@ def adam_step(gradient: FloatArray, state: AdamState, learning_rate: float) -> A
 
 
 class Packing:
-    """Chosen parameters of the prior as one vector: log variance, log lengthscales, log noise, Z as it is."""
+    """Chosen parameters of the prior as one vector, see `fast.core.learned`, and the density that they have."""
 
-    def __init__(self, learn: Iterable[str], hyper: Hyper, Z: FloatArray | None) -> None:
-        chosen = (learn,) if isinstance(learn, str) else tuple(learn)
-        foreign = [name for name in chosen if name not in LEARNABLE]
-        if foreign or len(set(chosen)) != len(chosen):
-            raise ValueError(f"learn: found {chosen}, expected different names of {', '.join(LEARNABLE)}")
-        if "noise" in chosen and hyper.noise == 0.0:
-            raise ValueError("noise: found 0.0, expected > 0 when it is learned: its logarithm moves")
-        if "Z" in chosen and Z is None:
+    def __init__(
+        self, learn: Iterable[str], hyper: Hyper, Z: FloatArray | None, hyperprior: Hyperprior | None = None
+    ) -> None:
+        self.names = learned_names(learn, hyper.noise)
+        if "Z" in self.names and Z is None:
             raise ValueError("learn: found 'Z', expected inducing points to learn; this is a full GP")
-        self.names = tuple(name for name in LEARNABLE if name in chosen)
         self.hyper, self.Z = hyper, Z
-        sizes = {"variance": 1, "lengthscales": hyper.lengthscales.size, "noise": 1, "Z": 0 if Z is None else Z.size}
-        edges = np.cumsum([0, *(sizes[name] for name in self.names)])
+        self.hyperprior = None if hyperprior is None else hyperprior.checked(hyper.lengthscales.size)
+        sizes = {"lengthscales": hyper.lengthscales.size, "Z": 0 if Z is None else Z.size}
+        edges = np.cumsum([0, *(sizes.get(name, 1) for name in self.names)])
         self.parts = {name: slice(edges[k], edges[k + 1]) for k, name in enumerate(self.names)}
         self.size = int(edges[-1])
 
@@ -86,7 +84,7 @@ class Packing:
                 assert Z is not None
                 values[part] = Z.ravel()
             else:
-                values[part] = np.log(getattr(hyper, name))
+                values[part] = coordinates(name, getattr(hyper, field_of(name)))
         return values
 
     def parameters(self, vector: FloatArray, hyper: Hyper, Z: FloatArray | None) -> tuple[Hyper, FloatArray | None]:
@@ -95,18 +93,17 @@ class Packing:
         Raises ValueError, by name, where the numbers leave the range that the prior may have.
         """
         changed: dict[str, Any] = {}
-        with np.errstate(over="ignore", under="ignore"):
-            for name, part in self.parts.items():
-                if name == "Z":
-                    assert Z is not None
-                    Z = inputs.finite_rows("Z", vector[part].reshape(Z.shape).copy())
-                else:
-                    value = np.exp(vector[part])
-                    changed[name] = value if name == "lengthscales" else float(value[0])
-                    if value.min() == 0.0:
-                        raise ValueError(
-                            f"{name}: found a logarithm of {vector[part].min():.3g}, expected one in range"
-                        )
+        for name, part in self.parts.items():
+            if name == "Z":
+                assert Z is not None
+                Z = inputs.finite_rows("Z", vector[part].reshape(Z.shape).copy())
+                continue
+            field = field_of(name)
+            here = vector[part] if name == "lengthscales" else vector[part][0]
+            value = field_at(name, here, getattr(hyper, field))
+            changed[field] = value if field == "lengthscales" else float(value)
+            if value.min() == 0.0:
+                raise ValueError(f"{field}: found a logarithm of {vector[part].min():.3g}, expected one in range")
         merged = {**hyper._asdict(), **changed}
         return inputs.hyper(n_columns=hyper.lengthscales.size, **merged), Z
 
@@ -114,9 +111,18 @@ class Packing:
         """A gradient with respect to the parameters, in the coordinates of the vector."""
         values = np.empty(self.size)
         for name, part in self.parts.items():
-            slope = np.ravel(getattr(gradients, name))
-            values[part] = slope if name == "Z" else slope * getattr(hyper, name)
+            gradient = getattr(gradients, field_of(name))
+            values[part] = (
+                np.ravel(gradient) if name == "Z" else log_slope(name, gradient, getattr(hyper, field_of(name)))
+            )
         return values
+
+    def prior(self, hyper: Hyper) -> tuple[float, FloatArray]:
+        """Log density of what is learned and its derivatives in the coordinates of the vector; 0 without a hyperprior.
+
+        It counts once, however many batches there are.
+        """
+        return prior_slopes(self.hyperprior, self.parts, self.size, lambda field: getattr(hyper, field))
 
 
 def adam_arrays(state: AdamState) -> Mapping[str, np.ndarray]:

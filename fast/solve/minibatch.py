@@ -82,17 +82,17 @@ def permuted(index: int, count: int, keys: IntArray) -> int:
     count : int      >= 1
     keys : (6,)      random integers below 2^32
     """
-    half = max(1, ((count - 1).bit_length() + 1) // 2)
-    mask = (1 << half) - 1
+    middle = max(1, ((count - 1).bit_length() + 1) // 2)
+    mask = (1 << middle) - 1
     value = index
     while True:
-        left, right = value >> half, value & mask
+        left, right = value >> middle, value & mask
         for key in keys.tolist():
             # a multiplicative hash of the right half; its high bits are the mixed ones
             mixed = ((right ^ key) * 0x9E3779B97F4A7C15 + key) & 0xFFFFFFFFFFFFFFFF
             mixed = ((mixed ^ (mixed >> 29)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF
             left, right = right, left ^ ((mixed >> 32) & mask)
-        value = (left << half) | right
+        value = (left << middle) | right
         if value < count:
             return value
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core.ending import ended
 from fast.core.options import Accelerated, Damped, Iteration, Scheduling, Watched
 from fast.core.types import FloatArray
 from fast.ledger import equation
@@ -82,16 +83,16 @@ def damp(old: Pair, target: Pair, damping: float) -> Pair:
     return (first, second) if damping < 1.0 else (target[0].copy(), target[1].copy())
 
 
-def residual_of(old: Pair, found: Proposal) -> float:
+def residual_of(old: Pair, proposal: Proposal) -> float:
     """Largest standardised change that an undamped step makes.
 
     Parameters
     ----------
     old      sites
-    found    what they want
+    proposal  what they want
     """
-    change = standardised_change(found.mean, found.var, found.target[0] - old[0], found.target[1] - old[1])
-    return max(float(change.max(initial=0.0)), found.extra)
+    change = standardised_change(proposal.mean, proposal.var, proposal.target[0] - old[0], proposal.target[1] - old[1])
+    return max(float(change.max(initial=0.0)), proposal.extra)
 
 
 class _Remaining:
@@ -165,9 +166,9 @@ def iterate(
         if sequential is not None:
             sites, step, skipped = sequential(sites)
         else:
-            found = propose(state, sites)
-            step, skipped = gap(sites, found), found.n_improper
-            sites = damp(sites, found.target, damping)
+            result = propose(state, sites)
+            step, skipped = gap(sites, result), result.n_improper
+            sites = damp(sites, result.target, damping)
         state = state_of(sites)
         improper += skipped
         used += 1
@@ -179,7 +180,7 @@ def iterate(
         since_best = 0 if step < best else since_best + 1
         best = min(best, step)
         stalled = accelerated and since_best >= _PATIENCE and best <= _ROUNDED
-        if converged or stalled or since_best >= _CIRCLES or not np.isfinite(step):
+        if converged or stalled or since_best >= _CIRCLES or not np.isfinite(step) or ended():
             break
     if state is None:
         state = state_of(sites)
@@ -205,16 +206,16 @@ def _mixed(
     def visit(first: FloatArray, second: FloatArray) -> Visit:
         pair = (first.reshape(shape), second.reshape(shape))
         state = state_of(pair)
-        found = propose(state, pair)
+        result = propose(state, pair)
         value = objective(state)
         return Visit(
             first,
             second,
-            found.target[0].ravel(),
-            found.target[1].ravel(),
-            found.var.ravel(),
+            result.target[0].ravel(),
+            result.target[1].ravel(),
+            result.var.ravel(),
             value if np.isfinite(value) else 0.0,
-            found.n_improper,
+            result.n_improper,
             None,
         )
 

@@ -13,8 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core.linalg import largest_ritz_value, least_squares
+from fast.core.ending import ended
+from fast.core.linalg import largest_ritz_value
 from fast.core.types import FloatArray
+from fast.solve.mixing import Mixing
 
 _MEMORY = 16  # past differences that the mixing looks at
 _PATIENCE = 30  # visits without a smaller step, after which rounding is what is left
@@ -96,39 +98,20 @@ def site_gap(
     return float(np.abs(_pack(target_precision - site_precision, target_shift - site_shift, latent_var)).max())
 
 
-class _Mixer:
-    """Anderson mixing (1965, type II) over the last differences, in the metric of the present posterior."""
+class _Mixer(Mixing):
+    """Mixing of sites, tau and nu one after the other, in the metric of the present posterior; what rates it saw."""
 
     def __init__(self) -> None:
-        self.moved: list[tuple[FloatArray, FloatArray]] = []
-        self.changed: list[tuple[FloatArray, FloatArray]] = []
+        super().__init__(_MEMORY)
         self.rates: list[float] = []
 
-    def clear(self) -> None:
-        self.moved.clear()
-        self.changed.clear()
-
-    def learn(self, before: Visit, after: Visit) -> None:
-        moved = (after.site_precision - before.site_precision, after.site_shift - before.site_shift)
-        self.moved.append(moved)
-        self.changed.append(
-            (
-                after.target_precision - before.target_precision - moved[0],
-                after.target_shift - before.target_shift - moved[1],
-            )
-        )
-        del self.moved[:-_MEMORY], self.changed[:-_MEMORY]
-
-    def tables(self, latent_var: FloatArray) -> tuple[FloatArray, FloatArray]:
-        return (
-            np.column_stack([_pack(*pair, latent_var) for pair in self.moved]),
-            np.column_stack([_pack(*pair, latent_var) for pair in self.changed]),
-        )
+    def visited(self, before: Visit, after: Visit) -> None:
+        moved = _sites(after) - _sites(before)
+        self.learn(moved, _targets(after) - _targets(before) - moved)
 
     def note_rate(self, latent_var: FloatArray, step: float) -> None:
         if step > _ROUNDED or not self.rates or max(self.rates[-5:]) >= 1.0:
-            moved, changed = self.tables(latent_var)
-            self.rates.append(largest_ritz_value(moved, changed))
+            self.rates.append(largest_ritz_value(*self.tables(_measure(latent_var))))
 
     def distance(self, step: float) -> float:
         if step == 0.0:
@@ -136,21 +119,31 @@ class _Mixer:
         return step / (1.0 - min(max(0.0, *self.rates[-5:]), 1.0 - 1e-9)) if self.rates else np.inf
 
     def propose(self, visit: Visit, rate: float, signed: bool) -> tuple[FloatArray, FloatArray]:
-        changed = self.tables(visit.latent_var)[1]
-        wanted = _pack(
-            visit.target_precision - visit.site_precision, visit.target_shift - visit.site_shift, visit.latent_var
-        )
-        mix = least_squares(changed, wanted, 1e-10)
-        precision = visit.site_precision + rate * (visit.target_precision - visit.site_precision)
-        shift = visit.site_shift + rate * (visit.target_shift - visit.site_shift)
-        for weight, move, change in zip(mix, self.moved, self.changed, strict=True):
-            precision -= weight * (move[0] + rate * change[0])
-            shift -= weight * (move[1] + rate * change[1])
+        sites = _sites(visit)
+        mixed = self.step(_targets(visit) - sites, _measure(visit.latent_var), rate, sites)
+        assert mixed is not None  # asked after a visit was taken in
+        precision, shift = np.split(mixed, 2)
         if signed:
             return precision, shift
         # an extrapolation that leaves the positive numbers falls back to the full step, datum by datum
         bad = precision <= 0.1 * np.minimum(visit.target_precision, visit.site_precision)
         return np.where(bad, visit.target_precision, precision), np.where(bad, visit.target_shift, shift)
+
+
+def _sites(visit: Visit) -> FloatArray:
+    return np.concatenate([visit.site_precision, visit.site_shift])
+
+
+def _targets(visit: Visit) -> FloatArray:
+    return np.concatenate([visit.target_precision, visit.target_shift])
+
+
+def _measure(latent_var: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    def measure(sites: FloatArray) -> FloatArray:
+        precision, shift = np.split(sites, 2)
+        return _pack(precision, shift, latent_var)
+
+    return measure
 
 
 def settle(
@@ -200,17 +193,17 @@ def settle(
         slack = 64.0 * _EPS * (point.site_shift.size + abs(point.objective))
         kept = True
         if good is not None:
-            seen, last_step = good
+            observed, last_step = good
             if monotone:
-                gain = point.objective - seen.objective
+                gain = point.objective - observed.objective
                 # once rounding hides the bound, the step must not grow
                 kept = gain > slack or (gain >= -slack and step <= (2.0 if mixed else 1.0) * last_step)
             else:
                 # a site whose cavity is improper stands still, which is no sign of a fixed point
-                kept = step <= (1.0 if mixed else 2.0) * last_step and point.n_improper <= seen.n_improper
+                kept = step <= (1.0 if mixed else 2.0) * last_step and point.n_improper <= observed.n_improper
             kept = kept or (not mixed and rate <= _SMALLEST_RATE)
             if kept:
-                mixer.learn(seen, point)
+                mixer.visited(observed, point)
                 mixer.note_rate(point.latent_var, step)
                 repelled = repelled + 1 if step <= _NEAR and mixer.rates[-1] >= _REPELS else 0
                 # mixing finds fixed points that no step of any length goes to: plain steps then, which leave them
@@ -227,7 +220,7 @@ def settle(
                 rate = max(0.5 * rate, _SMALLEST_RATE)
             mixer.clear()
         assert good is not None
-        seen, last_step = good
+        observed, last_step = good
         since_best = 0 if last_step < best_step else since_best + 1
         best_step = min(best_step, last_step)
         residual = mixer.distance(last_step)
@@ -235,13 +228,13 @@ def settle(
             callback(Progress(len(trace), trace[-1], last_step, residual, point.n_improper))
         converged = residual <= tolerance
         stalled = since_best >= (_PATIENCE if best_step <= _ROUNDED else _CIRCLES)
-        if converged or stalled or len(trace) >= max_iterations:
-            return Settled(seen, np.array(trace), residual, converged, improper)
+        if converged or stalled or len(trace) >= max_iterations or ended():
+            return Settled(observed, np.array(trace), residual, converged, improper)
         if accelerate and mixer.moved:
-            sites, mixed = mixer.propose(seen, rate, signed), True
+            sites, mixed = mixer.propose(observed, rate, signed), True
         else:
             sites = (
-                seen.site_precision + rate * (seen.target_precision - seen.site_precision),
-                seen.site_shift + rate * (seen.target_shift - seen.site_shift),
+                observed.site_precision + rate * (observed.target_precision - observed.site_precision),
+                observed.site_shift + rate * (observed.target_shift - observed.site_shift),
             )
             mixed = False

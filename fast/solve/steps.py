@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fast.core import checkpoint as checkpoints
+from fast.core.ending import ended, reached
 from fast.core.errors import NotPositiveDefiniteError
 
 
@@ -47,7 +48,8 @@ def run_steps(
 ) -> Ended:
     """Steps up to n_steps, those in the checkpoint counted.
 
-    A step that raises, at values that no prior or no distribution may have, ends the run as diverged.
+    A step that raises, at values that no prior or no distribution may have, ends the run as diverged; a run that has to
+    end (`fast.core.ending`) does so between two steps.
 
     Parameters
     ----------
@@ -61,6 +63,9 @@ def run_steps(
         if arrays is not None:
             run.restore(arrays)
     while run.iteration < n_steps:
+        why = ended()
+        if why:
+            return Ended(False, f"{why}, {run.iteration} of {n_steps} steps made")
         number = run.iteration + 1
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
@@ -69,6 +74,7 @@ def run_steps(
             return Ended(True, f"step {number}: {error}")
         if saving is not None and run.iteration % saving.every == 0:
             checkpoints.save(saving.path, saving.mark, run.arrays())
+        reached(f"step {run.iteration} of {n_steps}", value)
         if after is not None:
             after(value)
     return Ended(False, f"{n_steps} steps made")

@@ -61,7 +61,7 @@ def divergence(q: ClassDistribution) -> float:
     ----------
     q      q(v)
     """
-    trace = sum(float(np.vdot(half, half)) for half in (invert_lower(R) for R in q.factor))
+    trace = sum(float(np.vdot(halved, halved)) for halved in (invert_lower(R) for R in q.factor))
     return 0.5 * (trace + float(squared_norms(q.weights).sum()) - q.weights.size + float(q.log_det.sum()))
 
 
@@ -86,8 +86,8 @@ def natural_target(curvature: FloatArray, slope: FloatArray, mean: FloatArray) -
 
 def _lengths(R: FloatArray, d_precision: FloatArray, free: FloatArray) -> tuple[float, float]:
     """sqrt tr(S dP S dP) and sqrt(r'S r), S = (R R')^-1. Time 2 m^3."""
-    half = solve_rows(R, np.ascontiguousarray(solve_rows(R, d_precision.copy()).T))
-    return float(np.sqrt(np.vdot(half, half))), float(np.linalg.norm(solve_vector(R, free)))
+    whitened = solve_rows(R, np.ascontiguousarray(solve_rows(R, d_precision.copy()).T))
+    return float(np.sqrt(np.vdot(whitened, whitened))), float(np.linalg.norm(solve_vector(R, free)))
 
 
 @dataclass(frozen=True)
@@ -122,10 +122,10 @@ class Energy:
         index = np.arange(q.precision.shape[1])
         precision, shift = (1.0 - a) * q.precision, (1.0 - a) * q.shift
         if self.kind == "rpapep":
-            seen = precision.copy()
-            seen[:, index, index] += self.alpha
+            observed = precision.copy()
+            observed[:, index, index] += self.alpha
             data = ClassDistribution(precision, shift, [np.sqrt(1.0 - a) * R for R in q.factor])
-            return Distributions(q, data, ClassDistribution.of(seen, shift))
+            return Distributions(q, data, ClassDistribution.of(observed, shift))
         precision[:, index, index] += a
         return Distributions(q, ClassDistribution.of(precision, shift), None)
 

@@ -211,16 +211,16 @@ class _Seen:
         return by_mean, by_B, moment
 
 
-def _moments(seen: list[_Seen], view: ClassView) -> tuple[ScalarMoments, list[FloatArray]]:
+def _moments(observed: list[_Seen], view: ClassView) -> tuple[ScalarMoments, list[FloatArray]]:
     """Mean and variance of the latent values where the data are seen, and root'a_i of each class. Time C b m^2."""
     mean, var = np.empty(view.cond_var.shape), view.cond_var.copy()
     halves = []
-    for k, part in enumerate(seen):
+    for k, part in enumerate(observed):
         rows = view.rows[k if len(view.rows) > 1 else 0]
-        half = rows @ part.root
+        half_solved = rows @ part.root
         mean[:, k] = rows @ part.mean
-        var[:, k] += squared_norms(half)
-        halves.append(half)
+        var[:, k] += squared_norms(half_solved)
+        halves.append(half_solved)
     return ScalarMoments(mean, var), halves
 
 
@@ -238,14 +238,14 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     """
     points, energy = run.points, run.energy
     C, m = white.mean.shape
-    seen = [_Seen(energy, white.mean[k], white.factor[k]) for k in range(C)]
+    observed = [_Seen(energy, white.mean[k], white.factor[k]) for k in range(C)]
     scale = 1.0 if batch is None else run.data.n / batch.size
     Q, t = np.zeros((C, m, m)), np.zeros((C, m))
     vjp = VectorJacobianProduct(points)
     for _, view, y in run.data.chunks(points, batch, with_cross=priors):
-        moments, halves = _moments(seen, view)
-        found = powered_labels(y, moments, energy.alpha, run.epsilon)
-        by_mean, by_var = scale * found.slope, scale * found.by_variance
+        moments, halves = _moments(observed, view)
+        result = powered_labels(y, moments, energy.alpha, run.epsilon)
+        by_mean, by_var = scale * result.slope, scale * result.by_variance
         add_projected(Q, t, view, by_var, by_mean)
         if priors:
 
@@ -253,8 +253,8 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
                 k: int, halves: list[FloatArray] = halves, slope: FloatArray = by_mean, by_var: FloatArray = by_var
             ) -> FloatArray:
                 halves[k] *= 2.0 * by_var[:, k, None]
-                W: FloatArray = halves[k] @ seen[k].root.T
-                W += np.multiply.outer(slope[:, k], seen[k].mean)
+                W: FloatArray = halves[k] @ observed[k].root.T
+                W += np.multiply.outer(slope[:, k], observed[k].mean)
                 return W
 
             vjp.add(view, by_upsilon, by_var)
@@ -263,7 +263,7 @@ def joint_gradient(run: EnergyRun, white: White, batch: IntArray | None, *, prio
     by_K: list[FloatArray] = []
     for k in range(C):
         L = points.chol_K[points.kind[k]]
-        by_v, by_B, moment = seen[k].slopes(Q[k], t[k], priors)
+        by_v, by_B, moment = observed[k].slopes(Q[k], t[k], priors)
         gradient_mean[k] = solve_vector(L, by_v, transposed=True)
         gradient_factor[k] = dtrsm(1.0, L, by_B.T, side=1, lower=1).T
         gradient_factor[k, index, index] *= L.diagonal() * white.factor[k].diagonal()  # of R
@@ -281,7 +281,7 @@ class JointSteps:
     def __init__(self, run: EnergyRun, settings: Settings) -> None:
         self.run, self.settings = run, settings
         points = run.points
-        self.packing = ClassPacking(settings.learn, points.hyper, points.Z, points.shared)
+        self.packing = ClassPacking(settings.learn, points.hyper, points.Z, points.shared, settings.hyperprior)
         start = start_at_prior(points)
         self.shape = start.factor.shape
         C, m = self.shape[:2]
@@ -314,16 +314,17 @@ class JointSteps:
         self.run.rebuild()
 
     def _slope(self) -> FloatArray:
-        found = joint_gradient(self.run, self.white, self.batches(self.iteration), priors=self.packing.size > 0)
+        gradients = joint_gradient(self.run, self.white, self.batches(self.iteration), priors=self.packing.size > 0)
         slope = np.empty_like(self.vector)
         first, second = self.edges
-        slope[:first] = found.by_mean.ravel()
+        slope[:first] = gradients.by_mean.ravel()
         np.take(
-            found.by_factor.reshape(self.shape[0], -1), self.lower, axis=1,
+            gradients.by_factor.reshape(self.shape[0], -1), self.lower, axis=1,
             out=slope[first:second].reshape(self.shape[0], -1), mode="clip",
         )  # fmt: skip
-        if found.by_prior is not None:
-            slope[second:] = self.packing.slope(found.by_prior, self.run.points.hyper)
+        if gradients.by_prior is not None:
+            hyper = self.run.points.hyper
+            slope[second:] = self.packing.slope(gradients.by_prior, hyper) + self.packing.prior(hyper)[1]
         if not np.isfinite(slope).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
         return slope

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dtrsm
 
+from fast.core.ending import ended, predicts
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassHyper
 from fast.core.linalg import eigenvalues, invert_lower, solve_vector
@@ -141,7 +142,7 @@ class EnergyRun:
         self.steps, self.stalled = 0, False
         self._start = None if alone else q  # of a chain of energies
 
-    def seen(
+    def powers(
         self, q: ClassDistribution, batch: IntArray | None = None, *, with_cross: bool = False
     ) -> Iterator[tuple[ClassView, PowerMoments]]:
         """F of a batch, or of all data, under a distribution. One pass, time C n m^2 and the quadratures.
@@ -174,9 +175,9 @@ class EnergyRun:
         """
         C, m = distributions.q.shift.shape
         value, curvature, slope = 0.0, np.zeros((C, m, m)), np.zeros((C, m))
-        for view, found in self.seen(distributions.data, batch):
-            value += float(found.value.sum())
-            add_projected(curvature, slope, view, found.by_variance, found.slope)
+        for view, result in self.powers(distributions.data, batch):
+            value += float(result.value.sum())
+            add_projected(curvature, slope, view, result.by_variance, result.slope)
         scale = self.scale(batch)
         if scale != 1.0:
             curvature *= scale
@@ -206,7 +207,8 @@ class EnergyRun:
             return Swept(np.inf, 0, self.unbounded)
         self.steps += 1
         far = here.change.residual > _NEAR
-        if far and self.steps in _SEARCH_AT:
+        # what a search finds beyond so many steps are optima far from the prior along directions that data hardly see
+        if far and self.steps in _SEARCH_AT and not predicts():
             self._mixing.clear()
             if self._come_by_way() or self._accept(optimise(self.q, self._point, UNBOUNDED)):
                 return Swept(here.change.residual, 0)
@@ -241,7 +243,7 @@ class EnergyRun:
             easier = EnergyRun(self.data, self.points, replace(self.energy, alpha=1.0 / steep), self.epsilon)
             easier._set(q, alone=True)
             for _ in range(_RUNG):
-                if easier.refresh().residual <= _RUNG_NEAR or easier.stalled or easier.unbounded:
+                if easier.refresh().residual <= _RUNG_NEAR or easier.stalled or easier.unbounded or ended():
                     break
             q, steep = easier.q, 10.0 * steep
         if not self._accept(q):
@@ -334,8 +336,8 @@ class EnergyRun:
         for k in range(shift.shape[0]):
             L = self.points.chol_K[self.points.kind[k]]
             whitened = self.q.precision[k] - np.eye(L.shape[0])
-            half = dtrsm(1.0, L, whitened, side=0, lower=1, trans_a=1)
-            precision[k] = dtrsm(1.0, L, half, side=1, lower=1)
+            half_solved = dtrsm(1.0, L, whitened, side=0, lower=1, trans_a=1)
+            precision[k] = dtrsm(1.0, L, half_solved, side=1, lower=1)
             shift[k] = solve_vector(L, self.q.shift[k], transposed=True)
         return precision, shift
 
@@ -344,6 +346,10 @@ class EnergyRun:
         self.unbounded = None
         self._set(self.q)
 
+    def ascended(self) -> float:
+        """The energy of all data at the present q, which the next step needs anyway."""
+        return self.here.value
+
     def log_evidence(self) -> float | None:
         """The energy of all data; None if it has no finite maximum."""
         if self.unbounded is not None:
@@ -351,7 +357,7 @@ class EnergyRun:
         if self._here is not None:
             return self._here.value
         distributions = self.energy.distributions(self.q)
-        of_data = sum(float(powers.value.sum()) for _, powers in self.seen(distributions.data))
+        of_data = sum(float(powers.value.sum()) for _, powers in self.powers(distributions.data))
         return self.energy.own_value(distributions) + of_data
 
     def gradient(self, batch: IntArray | None = None) -> PointGradients:
@@ -368,8 +374,8 @@ class EnergyRun:
         covariance = [q.covariance(k) for k in range(C)]
         vjp = VectorJacobianProduct(points)
         Q, t = np.zeros((C, m, m)), np.zeros((C, m))
-        for view, found in self.seen(q, batch, with_cross=True):
-            slope, by_var = scale * found.slope, scale * found.by_variance
+        for view, value in self.powers(q, batch, with_cross=True):
+            slope, by_var = scale * value.slope, scale * value.by_variance
             vjp.add_distribution(view, q, covariance, slope, 2.0 * by_var, by_var)
             if energy.prior_moves_data:
                 add_projected(Q, t, view, by_var, slope)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from fast.core.ending import EndedError, ended
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.linalg import cholesky_of_all, invert_lower, spectrum
 from fast.core.types import FloatArray
@@ -49,7 +50,9 @@ class _Chart:
         return mean, T, R, ClassDistribution.of(precision, (precision @ mean[:, :, None])[:, :, 0])
 
     def __call__(self, x: FloatArray) -> tuple[float, FloatArray]:
-        """Minus the energy and its gradient; inf where there is no distribution."""
+        """Minus the energy and its gradient; inf where there is no distribution. EndedError in a run that ends."""
+        if ended():
+            raise EndedError
         try:
             with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
                 mean, T, R, q = self.q(x)
@@ -125,7 +128,7 @@ def _newton(chart: _Chart, x: FloatArray, bound: float) -> FloatArray:
 
 
 def optimise(q: ClassDistribution, point: Callable[[ClassDistribution], Any], bound: float) -> ClassDistribution | None:
-    """A distribution of a larger energy, at best its optimum; None if the search led to numbers that make none.
+    """A distribution of a larger energy, at best its optimum; None if the search led to none, or had to end.
 
     Time of some hundred evaluations, and twice the coordinates for every Hessian.
 
@@ -150,6 +153,6 @@ def optimise(q: ClassDistribution, point: Callable[[ClassDistribution], Any], bo
         chart = _Chart(q, point)
         if chart.size <= _DENSE:
             q = chart.q(_newton(chart, np.zeros(chart.size), bound))[-1]
-    except (ValueError, NotPositiveDefiniteError):
+    except (ValueError, NotPositiveDefiniteError, EndedError):
         return None
     return q

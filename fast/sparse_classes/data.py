@@ -129,12 +129,12 @@ class ClassData:
         if self._points is not points:
             self._kept, self._points = {}, points
         for start, stop in block_edges(self.n, self.block_size):
-            found = self._kept.get(start)
-            if found is None or (with_cross and not found.view.K_XZ):
+            result = self._kept.get(start)
+            if result is None or (with_cross and not result.view.K_XZ):
                 X: FloatArray = inputs.finite_rows("X", self.X[start:stop], start)
                 part = slice(start, stop)
                 view = points.view(X, with_cross=with_cross or keep, whole_tiles=True)
-                found = Block(part, view, self.labels(part))
+                result = Block(part, view, self.labels(part))
                 if keep:
-                    self._kept[start] = found
-            yield found
+                    self._kept[start] = result
+            yield result

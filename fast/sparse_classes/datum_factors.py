@@ -23,6 +23,6 @@ class Datum(PowerDatum):
 
     def latents(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> ScalarMoments:
         """Tilted mean and variance of the latent values at the data: e + (s + v) g, (s + v) - (s + v)^2 h."""
-        side, _, found = self.tilted(y, moments, cond_var, sites)
+        side, _, tilted = self.tilted(y, moments, cond_var, sites)
         total = cond_var + side.var
-        return ScalarMoments(side.mean + total * found.slope, total + total * total * found.curvature)
+        return ScalarMoments(side.mean + total * tilted.slope, total + total * total * tilted.curvature)

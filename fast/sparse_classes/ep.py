@@ -96,9 +96,9 @@ def prior_cotangent(covariance: FloatArray, weights: FloatArray) -> FloatArray:
     covariance : (m, m)     S = P^-1
     weights : (m,)      p
     """
-    found: FloatArray = 0.5 * (covariance + np.outer(weights, weights))
-    found.flat[:: weights.size + 1] -= 0.5
-    return found
+    value: FloatArray = 0.5 * (covariance + np.outer(weights, weights))
+    value.flat[:: weights.size + 1] -= 0.5
+    return value
 
 
 def distribution_cotangent(
@@ -114,8 +114,8 @@ def distribution_cotangent(
     by_covariance : (m, m)    B, sum_i of by_var_i a_i a_i'
     """
     moved = np.outer(covariance @ by_mean, weights)
-    found: FloatArray = covariance @ by_covariance @ covariance + 0.5 * (moved + moved.T)
-    return found
+    value: FloatArray = covariance @ by_covariance @ covariance + 0.5 * (moved + moved.T)
+    return value
 
 
 @equation("villacampa2017", "60")
@@ -238,11 +238,11 @@ class SiteRun:
         residual, improper = 0.0, 0
         for block in self.data.blocks(self.points):
             old = self.of(block.part)
-            found = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
-            new = tuple(damped(a, b, damping) for a, b in zip(old, found.target, strict=True))
+            result = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
+            new = tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True))
             for table, part in zip(self.sites, new, strict=True):
                 table[block.part] = part
-            residual, improper = max(residual, found.gap), improper + found.n_improper
+            residual, improper = max(residual, result.gap), improper + result.n_improper
             add_projected(precision, shift, block.view, *self.factors.totals(block.y, new))
         self.q = ClassDistribution.of(precision, shift)
         return Swept(residual, improper)
@@ -256,10 +256,10 @@ class SiteRun:
         damping : float    in (0, 1]
         """
         view, y, old = self.data.take(self.points, batch), self.data.labels(batch), self.of(batch)
-        found = self.factors.visit(y, self.q.project(view), view.cond_var, old)
-        new = tuple(damped(a, b, damping) for a, b in zip(old, found.target, strict=True))
+        result = self.factors.visit(y, self.q.project(view), view.cond_var, old)
+        new = tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True))
         self._replace(batch, view, y, old, new)
-        return Swept(found.gap, found.n_improper)
+        return Swept(result.gap, result.n_improper)
 
     def _replace(self, batch: IntArray, view: ClassView, y: IntArray, old: Sites, new: Sites) -> None:
         before, after = self.factors.totals(y, old), self.factors.totals(y, new)
@@ -306,9 +306,9 @@ class SiteRun:
             mean = np.array([[rows[kind[k]] @ weights[k] for k in classes]])
             var = np.array([[rows[kind[k]] @ moved for k, moved in zip(classes, covariance, strict=True)]])
             old = tuple(np.array(table[i, members])[None] for table in self.sites)
-            found = self.factors.visit(label, ScalarMoments(mean, var), cond_var[None, members], old)
-            residual, improper = max(residual, found.gap), improper + found.n_improper
-            new = tuple(damped(a, b, damping) for a, b in zip(old, found.target, strict=True))
+            result = self.factors.visit(label, ScalarMoments(mean, var), cond_var[None, members], old)
+            residual, improper = max(residual, result.gap), improper + result.n_improper
+            new = tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True))
             before, after = self.factors.totals(label, old), self.factors.totals(label, new)
             for at, k in enumerate(classes):
                 by_precision = float(after.delta[0, at] - before.delta[0, at])
@@ -353,10 +353,10 @@ class SiteRun:
         by_mean, by_covariance = np.zeros((C, points.m)), np.zeros((C, points.m, points.m))
 
         for rows, view, y in self.data.chunks(points, batch, with_cross=True):
-            found = self.factors.cotangents(y, q.project(view), view.cond_var, self.of(rows), gradient_rule)
-            if not np.isfinite(found.by_cond_var).all():
+            result = self.factors.cotangents(y, q.project(view), view.cond_var, self.of(rows), gradient_rule)
+            if not np.isfinite(result.by_cond_var).all():
                 raise ImproperCavityError("sites: found an improper cavity, expected proper ones; lower damping")
-            cot = Cotangents(*(scale * part for part in found))
+            cot = Cotangents(*(scale * part for part in result))
             if exact:
                 add_projected(by_covariance, by_mean, view, cot.by_var, cot.by_mean)
             vjp.add_distribution(

@@ -144,8 +144,8 @@ class LatentRun:
         """q(v) from all sites at the present priors. Time C n m^2 + C m^3 / 3."""
         precision, shift = self._start()
         for block in self.data.blocks(self.points):
-            found = effective_sites(block.view.cond_var, self.factors.totals(block.y, self.of(block.part)))
-            add_projected(precision, shift, block.view, found.delta, found.mu_tilde)
+            result = effective_sites(block.view.cond_var, self.factors.totals(block.y, self.of(block.part)))
+            add_projected(precision, shift, block.view, result.delta, result.mu_tilde)
         self.q = ClassDistribution.of(precision, shift)
 
     def _forget(self) -> None:
@@ -158,10 +158,10 @@ class LatentRun:
         mean, var = np.empty(self.sites.shape[1:]), np.empty(self.sites.shape[1:])
         residual, improper = 0.0, 0
         for block in self.data.blocks(self.points):
-            found, marginals, _ = self.visit(block)
-            target[:, block.part] = found.target
+            result, marginals, _ = self.visit(block)
+            target[:, block.part] = result.target
             mean[block.part], var[block.part] = marginals
-            residual, improper = max(residual, found.gap), improper + found.n_improper
+            residual, improper = max(residual, result.gap), improper + result.n_improper
         self._sweeps += 1
         if self._mixed and self._sweeps > _PLAIN:
             self._advance(target - self.sites, mean, var, residual, improper)
@@ -204,8 +204,8 @@ class LatentRun:
         """log Z at the present sites, cavities recomputed; None if one is improper. One pass."""
         linear = log_shrink = values = 0.0
         for block in self.data.blocks(self.points):
-            found, marginals, totals = self.visit(block)
-            values += found.value
+            result, marginals, totals = self.visit(block)
+            values += result.value
             linear += float(np.vdot(totals.mu_tilde, marginals.mean))
             log_shrink += float(np.log1p(block.view.cond_var * totals.delta).sum())
         return latent_log_evidence(self.q, linear, log_shrink, values) if np.isfinite(values) else None

@@ -118,6 +118,8 @@ def marked(settings: Settings, data: ClassData, points: InducingClasses, method:
     if settings.checkpoint is None:
         return settings
     plain = {name: value for name, value in settings._asdict().items() if name not in _LEFT_OUT}
+    if settings.hyperprior is None:  # runs without one keep the mark that they had before there were any
+        del plain["hyperprior"]
     plain |= {"n": data.n, "n_classes": data.n_classes, "block_size": data.block_size, "shared": points.shared}
     training = ClassTraining.declared()
     own = {name: value for name, value in vars(options).items() if name not in training and name not in _NO_NUMBER}
@@ -237,7 +239,7 @@ def predict_robust(
     epsilon : float      probability of a random label
     block_size : int     test points at a time
     """
-    found = predict(points, q, X_test, block_size=block_size)
-    raw = robust_probabilities(found.probabilities * found.probability_mass[:, None], epsilon)
+    prediction = predict(points, q, X_test, block_size=block_size)
+    raw = robust_probabilities(prediction.probabilities * prediction.probability_mass[:, None], epsilon)
     mass = raw.sum(axis=1)
-    return found._replace(probabilities=raw / mass[:, None], probability_mass=mass)
+    return prediction._replace(probabilities=raw / mass[:, None], probability_mass=mass)

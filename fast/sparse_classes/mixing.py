@@ -53,30 +53,30 @@ def mix(run: SiteRun, *, tolerance: float, max_iterations: int) -> Mixed:
     """
     shape = run.sites[::2].shape  # precisions, shifts alternate
 
-    seen: int | None = None  # fewest improper cavities of a point
+    count: int | None = None  # fewest improper cavities of a point
 
     def visit(precision: FloatArray, shift: FloatArray) -> Visit:
-        nonlocal seen
+        nonlocal count
         run.sites[::2], run.sites[1::2] = precision.reshape(shape), shift.reshape(shape)
         try:
             run.rebuild()
         except NotPositiveDefiniteError:
-            if seen is None:
+            if count is None:
                 raise
             # no distribution belongs to these sites: one improper cavity more than before has the point refused
-            return Visit(precision, shift, precision, shift, np.ones(precision.size), 0.0, seen + 1, None)
+            return Visit(precision, shift, precision, shift, np.ones(precision.size), 0.0, count + 1, None)
         target, var = np.empty_like(run.sites), np.empty(shape)
         improper = 0
         for block in run.data.blocks(run.points):
             moments = run.q.project(block.view)
-            found = run.factors.visit(block.y, moments, block.view.cond_var, run.of(block.part))
-            for table, part in zip(target, found.target, strict=True):
+            result = run.factors.visit(block.y, moments, block.view.cond_var, run.of(block.part))
+            for table, part in zip(target, result.target, strict=True):
                 table[block.part] = part
             scales = run.factors.scales(block.y, moments.var)
             for table, part in zip(var, scales, strict=True):
                 table[block.part] = part
-            improper += found.n_improper
-        seen = improper if seen is None else min(seen, improper)
+            improper += result.n_improper
+        count = improper if count is None else min(count, improper)
         return Visit(
             precision, shift, target[::2].ravel(), target[1::2].ravel(), var.ravel(), 0.0, improper, None
         )  # fmt: skip

@@ -116,9 +116,9 @@ def gather(y: IntArray, label: FloatArray, other: FloatArray) -> FloatArray:
     y : (b,)                 labels
     label, other : (b, C)    of the two sides of every factor; 0 in the column of the label
     """
-    found = other.copy()
-    np.put_along_axis(found, y[:, None], label.sum(axis=1, keepdims=True), axis=1)
-    return found
+    result = other.copy()
+    np.put_along_axis(result, y[:, None], label.sum(axis=1, keepdims=True), axis=1)
+    return result
 
 
 @equation("villacampa2017", "26", "27")
@@ -296,7 +296,7 @@ class Pairwise:
         held = PairSites(*sites)
         label, other, proper = pair_cavities(y, moments, held)
         tilt = pair_tilt(y, label.mean, label.var, other.mean, other.var, cond_var)
-        found = [
+        results = [
             [
                 np.where(proper, part, np.nan)
                 for part in scalar_cotangents(side, c1, sign * tilt.slope, tilt.by_var, gradient_rule)
@@ -305,7 +305,7 @@ class Pairwise:
         ]
         by_s = np.where(proper, tilt.by_var, np.nan)
         return Cotangents(
-            gather(y, found[0][0], found[1][0]), gather(y, found[0][1], found[1][1]), gather(y, by_s, by_s)
+            gather(y, results[0][0], results[1][0]), gather(y, results[0][1], results[1][1]), gather(y, by_s, by_s)
         )
 
     def latents(

@@ -46,11 +46,11 @@ class PowerTilt(NamedTuple):
 
     side: Side
     proper: BoolArray  # (b, 1)
-    found: PowerMoments
+    powers: PowerMoments
 
 
 @equation("villacampa2020", "A.17", "A.20")
-def power_sites(side: Side, found: PowerMoments, alpha: float) -> tuple[FloatArray, FloatArray]:
+def power_sites(side: Side, powers: PowerMoments, alpha: float) -> tuple[FloatArray, FloatArray]:
     """Sites that give every projection its powered tilted moments: villacampa2020 (A.17), (A.20). Time O(b C).
 
     1 - alpha h v is the tilted variance over v, which is positive; nothing is divided by v or alpha.
@@ -58,15 +58,15 @@ def power_sites(side: Side, found: PowerMoments, alpha: float) -> tuple[FloatArr
     Parameters
     ----------
     side             cavities
-    found            derivatives of F
+    powers           derivatives of F
     alpha : float    in [0, 1]
 
     Returns
     -------
     site_precision, site_shift (b, C)
     """
-    shrink = 1.0 + alpha * found.curvature * side.var
-    return -found.curvature / shrink, (found.slope - side.mean * found.curvature) / shrink
+    shrink = 1.0 + alpha * powers.curvature * side.var
+    return -powers.curvature / shrink, (powers.slope - side.mean * powers.curvature) / shrink
 
 
 class PowerDatum:
@@ -103,8 +103,8 @@ class PowerDatum:
 
     def visit(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> Visit:
         """Proposals of all factors of some data from one q, and what they add to log Z_q."""
-        side, proper, found = self.tilted(y, moments, cond_var, sites)
-        new = power_sites(side, found, self.alpha)
+        side, proper, tilted = self.tilted(y, moments, cond_var, sites)
+        new = power_sites(side, tilted, self.alpha)
         for part in new:
             proper = proper & np.isfinite(part).all(axis=1, keepdims=True)
         target = tuple(np.where(proper, after, before) for after, before in zip(new, sites, strict=True))
@@ -112,16 +112,16 @@ class PowerDatum:
         improper = int(proper.size - np.count_nonzero(proper))
         value = np.nan
         if not improper:
-            value = float(found.value.sum() - site_integral(side, sites[0], sites[1], self.alpha).sum())
-        return Visit(target, float(change.max()), improper, found.value, value)
+            value = float(tilted.value.sum() - site_integral(side, sites[0], sites[1], self.alpha).sum())
+        return Visit(target, float(change.max()), improper, tilted.value, value)
 
     def cotangents(
         self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites, gradient_rule: str
     ) -> Cotangents:
         """Derivatives of F - psi in p, q and s ("exact"), or those of F alone with the cavity of u held."""
-        side, proper, found = self.tilted(y, moments, cond_var, sites)
-        parts = scalar_cotangents(side, sites[0], found.slope, found.by_variance, gradient_rule, self.alpha)
-        return Cotangents(*(np.where(proper, part, self.without_cavity) for part in (*parts, found.by_variance)))
+        side, proper, tilted = self.tilted(y, moments, cond_var, sites)
+        parts = scalar_cotangents(side, sites[0], tilted.slope, tilted.by_variance, gradient_rule, self.alpha)
+        return Cotangents(*(np.where(proper, part, self.without_cavity) for part in (*parts, tilted.by_variance)))
 
     def moved_moments(
         self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites
@@ -129,9 +129,9 @@ class PowerDatum:
         """(tilted moments - those of q)/alpha: t of S t a, the change of the mean, and x of S (x a a') S, that of the
         second moment about the mean of q. (b, C) each; zero at a fixed point.
         """
-        side, proper, found = self.tilted(y, moments, cond_var, sites)
-        t = (found.slope - side.miss) / side.left
-        x = (sites[0] + found.curvature / side.left) / side.left + self.alpha * t * t
+        side, proper, tilted = self.tilted(y, moments, cond_var, sites)
+        t = (tilted.slope - side.miss) / side.left
+        x = (sites[0] + tilted.curvature / side.left) / side.left + self.alpha * t * t
         return np.where(proper, t, 0.0), np.where(proper, x, 0.0)
 
     def latents(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> ScalarMoments:
@@ -167,11 +167,11 @@ class PowerRun(SiteRun):
         residual, improper = 0.0, 0
         for block in self.data.blocks(self.points):
             old = self.of(block.part)
-            found = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
-            for table, part in zip(target, found.target, strict=True):
+            result = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
+            for table, part in zip(target, result.target, strict=True):
                 table[block.part] = part
-            residual, improper = max(residual, found.gap), improper + found.n_improper
-            add_projected(precision, shift, block.view, *self.factors.totals(block.y, found.target))
+            residual, improper = max(residual, result.gap), improper + result.n_improper
+            add_projected(precision, shift, block.view, *self.factors.totals(block.y, result.target))
         damping, halvings = self._move_damped(precision - self.q.precision, shift - self.q.shift, damping)
         for table, part in zip(self.sites, target, strict=True):
             table[...] = damped(table, part, damping)
@@ -186,14 +186,14 @@ class PowerRun(SiteRun):
         damping : float    in (0, 1]
         """
         view, y, old = self.data.take(self.points, batch), self.data.labels(batch), self.of(batch)
-        found = self.factors.visit(y, self.q.project(view), view.cond_var, old)
-        before, after = self.factors.totals(y, old), self.factors.totals(y, found.target)
+        result = self.factors.visit(y, self.q.project(view), view.cond_var, old)
+        before, after = self.factors.totals(y, old), self.factors.totals(y, result.target)
         precision, shift = np.zeros_like(self.q.precision), np.zeros_like(self.q.shift)
         add_projected(precision, shift, view, after.delta - before.delta, after.mu_tilde - before.mu_tilde)
         damping, halvings = self._move_damped(precision, shift, damping)
-        for table, start, end in zip(self.sites, old, found.target, strict=True):
+        for table, start, end in zip(self.sites, old, result.target, strict=True):
             table[batch] = damped(start, end, damping)
-        return Swept(found.gap, found.n_improper + halvings)
+        return Swept(result.gap, result.n_improper + halvings)
 
     def _move_damped(self, by_precision: FloatArray, by_shift: FloatArray, damping: float) -> tuple[float, int]:
         """Move q by the largest damping 2^-j times the given one that leaves it a distribution; j is counted."""

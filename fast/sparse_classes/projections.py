@@ -162,8 +162,8 @@ class InducingClasses:
         mean, cov = np.empty((C, m)), np.empty((C, m, m))
         for k in range(C):
             L = self.chol_K[self.kind[k]]
-            half = solve_rows(q.factor[k], np.array(L, order="C"))
-            mean[k], cov[k] = L @ q.weights[k], half @ half.T
+            whitened = solve_rows(q.factor[k], np.array(L, order="C"))
+            mean[k], cov[k] = L @ q.weights[k], whitened @ whitened.T
         return mean, cov
 
 
@@ -229,9 +229,9 @@ class ClassDistribution:
         """
         mean, var = np.empty(view.cond_var.shape), np.empty(view.cond_var.shape)
         for k in range(len(self.factor)):
-            half = self.halves(view, k)
-            mean[:, k] = half @ self.half_shift[k]
-            var[:, k] = squared_norms(half)
+            halved = self.halves(view, k)
+            mean[:, k] = halved @ self.half_shift[k]
+            var[:, k] = squared_norms(halved)
         return ScalarMoments(mean, var)
 
     def covariance(self, k: int) -> FloatArray:
@@ -369,7 +369,7 @@ class VectorJacobianProduct:
             self._lengthscales[kind] += part.lengthscales
             # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
             self._Z[kind] += 2.0 * part.X2
-        found = (self._variance, self._lengthscales, self._noise, self._Z)
+        results = (self._variance, self._lengthscales, self._noise, self._Z)
         if points.shared:
-            return PointGradients(*(np.repeat(part, C, axis=0) for part in found))
-        return PointGradients(*found)
+            return PointGradients(*(np.repeat(part, C, axis=0) for part in results))
+        return PointGradients(*results)

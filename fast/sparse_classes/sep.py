@@ -189,14 +189,14 @@ class TiedFactors:
         """
         q, C = self.q, self.points.n_classes
         added, added_shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
-        seen = np.zeros(C, dtype=np.int64)
+        counts = np.zeros(C, dtype=np.int64)
         for _, view, y in chunks:
             tilt, sides = self.tilt(view, y)
             add_projected(added, added_shift, view, *pair_totals(y, pair_sites(tilt, *sides)))
-            seen += np.bincount(y, minlength=C)
+            counts += np.bincount(y, minlength=C)
         share = np.ones(C)
         if batch_size is not None:
-            share = factor_counts(seen, batch_size, self.count) / self.counts
+            share = factor_counts(counts, batch_size, self.count) / self.counts
         residual = self._residual(added, added_shift, share)
         self._set(ClassDistribution.of(*tied_update(q.precision, q.shift, added, added_shift, share, damping)))
         return Swept(residual, 0)
@@ -208,8 +208,8 @@ class TiedFactors:
             change = added[k] - share[k] * q.precision[k]
             change.flat[:: change.shape[0] + 1] += share[k]
             rest = added_shift[k] - share[k] * q.shift[k] - change @ q.weights[k]
-            half = solve_vector(R, rest)
-            worst = max(worst, float(np.sqrt(half @ half)))
+            whitened = solve_vector(R, rest)
+            worst = max(worst, float(np.sqrt(whitened @ whitened)))
             turned = solve_rows(R, np.ascontiguousarray(solve_rows(R, change).T))
             worst = max(worst, float(np.sqrt(np.vdot(turned, turned))))
         return worst
@@ -259,11 +259,11 @@ class TiedFactors:
             vjp.add_distribution(view, cavity, covariance, slope, 2.0 * by_var, by_var)
 
         def by_K(k: int) -> FloatArray:
-            found = prior_cotangent(q.covariance(k), q.weights[k])
+            result = prior_cotangent(q.covariance(k), q.weights[k])
             if exact:  # the derivative of g in K is half of S + p p'
-                found += self.counts[k] * (prior_cotangent(covariance[k], cavity.weights[k]) - found)
-                found += distribution_cotangent(covariance[k], cavity.weights[k], by_mean[k], by_covariance[k])
-            return found
+                result += self.counts[k] * (prior_cotangent(covariance[k], cavity.weights[k]) - result)
+                result += distribution_cotangent(covariance[k], cavity.weights[k], by_mean[k], by_covariance[k])
+            return result
 
         return vjp.finish(by_K)
 

@@ -39,8 +39,8 @@ class _Covariance(NamedTuple):
     cond_var: FloatArray  # (n,)
 
     def __matmul__(self, vector: FloatArray) -> FloatArray:
-        found: FloatArray = self.rows @ (self.rows.T @ vector) + self.cond_var * vector
-        return found
+        value: FloatArray = self.rows @ (self.rows.T @ vector) + self.cond_var * vector
+        return value
 
 
 class InducingLatents:
@@ -91,8 +91,8 @@ class EffectiveSites(NamedTuple):
         z : (n, C)
         """
         moved = self.g * z
-        found: FloatArray = moved - self.g * (moved.sum(axis=1, keepdims=True) / self.gamma)
-        return found
+        value: FloatArray = moved - self.g * (moved.sum(axis=1, keepdims=True) / self.gamma)
+        return value
 
 
 class InducingMode(NamedTuple):
@@ -178,8 +178,8 @@ def covariance_of(mode: InducingMode) -> FloatArray:
     """
     inverse = invert_lower(mode.factor)
     C, m = mode.v.shape
-    found: FloatArray = (inverse.T @ inverse).reshape(C, m, C, m)
-    return found
+    result: FloatArray = (inverse.T @ inverse).reshape(C, m, C, m)
+    return result
 
 
 def projected_covariances(rows: list[FloatArray], covariance: FloatArray) -> FloatArray:
@@ -191,11 +191,11 @@ def projected_covariances(rows: list[FloatArray], covariance: FloatArray) -> Flo
     covariance : (C, m, C, m)          of v
     """
     C = covariance.shape[0]
-    found = np.empty((rows[0].shape[0], C, C))
+    values = np.empty((rows[0].shape[0], C, C))
     for k in range(C):
         for j in range(k + 1):
-            found[:, k, j] = found[:, j, k] = np.einsum("tm,tm->t", rows[k] @ covariance[k, :, j], rows[j])
-    return found
+            values[:, k, j] = values[:, j, k] = np.einsum("tm,tm->t", rows[k] @ covariance[k, :, j], rows[j])
+    return values
 
 
 def latent_covariances(prior: InducingLatents, mode: InducingMode, covariance: FloatArray) -> FloatArray:

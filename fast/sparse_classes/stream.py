@@ -17,6 +17,7 @@ import numpy as np
 from fast.core import inputs
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import class_labels
+from fast.core.hyperprior import Hyperprior
 from fast.core.options import Damped
 from fast.core.types import FloatArray, IntArray
 from fast.kernel.kernels import gram
@@ -58,6 +59,7 @@ class TiedStream:
         count: str = "all",
         damping: float = 0.5,
         learn: Iterable[str] = (),
+        hyperprior: Hyperprior | None = None,
         rate: float = 0.01,
         q: ClassDistribution | None = None,
         class_counts: IntArray | None = None,
@@ -65,7 +67,7 @@ class TiedStream:
         C = points.n_classes
         self.damping = Damped(damping=damping).damping
         self.rate = inputs.scalar("rate", rate, positive=True)
-        self.packing = ClassPacking(learn, points.hyper, points.Z, points.shared)
+        self.packing = ClassPacking(learn, points.hyper, points.Z, points.shared, hyperprior)
         self.adam = AdamState.start(self.packing.size)
         self.class_counts = np.zeros(C, dtype=np.int64) if class_counts is None else np.array(class_counts)
         rows = int(self.class_counts.sum())
@@ -184,7 +186,7 @@ class TiedStream:
     def _move(self, gradients: Any, rate: float) -> None:
         run = self.run
         hyper, Z = run.points.hyper, run.points.Z
-        slope = self.packing.slope(gradients, hyper)
+        slope = self.packing.slope(gradients, hyper) + self.packing.prior(hyper)[1]
         if not np.isfinite(slope).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers")
         move, self.adam = adam_step(slope, self.adam, rate)

@@ -22,11 +22,14 @@ import numpy as np
 from fast.core import inputs
 from fast.core.checks import shown
 from fast.core.declare import Options, option
+from fast.core.ending import ENOUGH, ended, enough
 from fast.core.hyper import ClassHyper, class_hyper
+from fast.core.hyperprior import Hyperprior, prior_slopes
+from fast.core.learned import coordinates, field_at, field_of, learned_names, log_slope
 from fast.core.options import Alternating, Checkpointed, Iteration, Steps, Traced, Training, Watched
 from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
-from fast.solve.adam import LEARNABLE, AdamState, adam_arrays, adam_restored, adam_step
+from fast.solve.adam import AdamState, adam_arrays, adam_restored, adam_step
 from fast.solve.lbfgs import Best, Place, Round, maximise
 from fast.solve.minibatch import index_lists
 from fast.solve.steps import Saving, run_steps
@@ -93,6 +96,7 @@ class Progress(NamedTuple):
 _BLURRED = 1e-12  # below, rounding blurs ratios of changes
 _ALLOWED = 100.0  # distance from the optimum of an energy, over the tolerance on its direction
 _LAST = 8  # changes from which their fall is read
+_SLOW = 8  # steps on an energy that together have to gain what counts: some directions are slow
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -118,6 +122,7 @@ class Settings(NamedTuple):
     optimizer: str = "adam"
     rate: float = 1e-3
     learn_tolerance: float = 1e-5
+    hyperprior: Hyperprior | None = None
     seed: int = 0
     trace: bool = False
     checkpoint: str | os.PathLike[str] | None = None
@@ -150,17 +155,19 @@ class Trained(NamedTuple):
 class ClassPacking:
     """Learned parameters of all classes as one vector."""
 
-    def __init__(self, learn: Iterable[str], hyper: ClassHyper, Z: FloatArray, shared: bool) -> None:
-        chosen = inputs.names("learn", learn)
-        foreign = [name for name in chosen if name not in LEARNABLE]
-        if foreign or len(set(chosen)) != len(chosen):
-            raise ValueError(f"learn: found {chosen}, expected different names of {', '.join(LEARNABLE)}")
-        if "noise" in chosen and (hyper.noise == 0.0).any():
-            raise ValueError("noise: found 0.0, expected > 0 when it is learned: its logarithm moves")
-        self.names = tuple(name for name in LEARNABLE if name in chosen)
+    def __init__(
+        self,
+        learn: Iterable[str],
+        hyper: ClassHyper,
+        Z: FloatArray,
+        shared: bool,
+        hyperprior: Hyperprior | None = None,
+    ) -> None:
+        self.names = learned_names(learn, hyper.noise)
+        self.hyperprior = None if hyperprior is None else hyperprior.checked(Z.shape[2])
         self.n_classes, self.rows = Z.shape[0], 1 if shared else Z.shape[0]
-        shapes = {"Z": Z.shape[1:], "variance": (), "noise": (), "lengthscales": hyper.lengthscales.shape[1:]}
-        self.shapes = {name: (self.rows, *shapes[name]) for name in self.names}
+        shapes = {"Z": Z.shape[1:], "lengthscales": hyper.lengthscales.shape[1:]}
+        self.shapes = {name: (self.rows, *shapes.get(name, ())) for name in self.names}
         edges = np.cumsum([0, *(int(np.prod(self.shapes[name])) for name in self.names)])
         self.parts = {name: slice(edges[k], edges[k + 1]) for k, name in enumerate(self.names)}
         self.size = int(edges[-1])
@@ -169,7 +176,8 @@ class ClassPacking:
         """Parameters to a vector (p,)."""
         values = np.empty(self.size)
         for name, part in self.parts.items():
-            values[part] = (Z if name == "Z" else np.log(getattr(hyper, name)))[: self.rows].ravel()
+            value = Z if name == "Z" else coordinates(name, getattr(hyper, field_of(name)))
+            values[part] = value[: self.rows].ravel()
         return values
 
     def parameters(self, vector: FloatArray, hyper: ClassHyper, Z: FloatArray) -> tuple[ClassHyper, FloatArray]:
@@ -177,15 +185,15 @@ class ClassPacking:
         changed: dict[str, Any] = {}
         for name, part in self.parts.items():
             value = vector[part].reshape(self.shapes[name])
-            with np.errstate(over="ignore", under="ignore"):
-                value = value if name == "Z" else np.exp(value)
+            if name != "Z":
+                value = field_at(name, value, getattr(hyper, field_of(name))[: self.rows])
             full = np.repeat(value, self.n_classes, axis=0) if self.rows < self.n_classes else value.copy()
             if name == "Z":
                 Z = full
                 if not np.isfinite(Z).all():
                     raise ValueError("Z: found a value that is not finite, expected finite numbers")
             else:
-                changed[name] = full
+                changed[field_of(name)] = full
         merged = hyper._replace(**changed)
         return class_hyper(*merged, self.n_classes, merged.lengthscales.shape[1]), Z
 
@@ -193,9 +201,19 @@ class ClassPacking:
         """A gradient with respect to the parameters, in the coordinates of the vector."""
         values = np.empty(self.size)
         for name, part in self.parts.items():
-            slope = getattr(gradients, name)[: self.rows]
-            values[part] = (slope if name == "Z" else slope * getattr(hyper, name)[: self.rows]).ravel()
+            field = field_of(name)
+            slope = getattr(gradients, field)[: self.rows]
+            if name != "Z":
+                slope = log_slope(name, slope, getattr(hyper, field)[: self.rows])
+            values[part] = slope.ravel()
         return values
+
+    def prior(self, hyper: ClassHyper) -> tuple[float, FloatArray]:
+        """Log density of what is learned and its derivatives in the coordinates of the vector; 0 without a hyperprior.
+
+        It counts once, however many batches there are; classes that share their parameters have one density.
+        """
+        return prior_slopes(self.hyperprior, self.parts, self.size, lambda field: getattr(hyper, field)[: self.rows])
 
 
 class AdaptiveState(NamedTuple):
@@ -288,6 +306,7 @@ def settings_of(n: int, options: Options, *, lbfgs: bool = True, q_steps: bool =
         optimizer=optimizer,
         rate={"adaptive": 0.01, "adam": 0.001}.get(optimizer, 1.0) if asked.rate is None else asked.rate,
         learn_tolerance=asked.learn_tolerance,
+        hyperprior=asked.hyperprior,
         seed=asked.seed,
         trace=asked.trace,
         checkpoint=asked.checkpoint,
@@ -363,7 +382,12 @@ def _plain(
     residual, converged, why = np.inf, False, ""
     contracts = getattr(run, "sweeps_contract", False)
     distance = SweepDistance(cast(SiteRun, run).damping, rate) if contracts else float
-    while iteration < settings.max_iterations and not converged:
+    values: list[float] = []  # of an energy, which no step lowers
+    while iteration < settings.max_iterations and not converged and not (iteration and ended()):
+        if hasattr(run, "ascended"):
+            values.append(run.ascended())
+            if enough(values, _SLOW):
+                break
         swept = run.refresh()
         iteration += 1
         residual, improper, why = swept.residual, improper + swept.n_improper, swept.why
@@ -380,7 +404,9 @@ def _plain(
         why = (
             f"found an estimated distance of {left:.1e} from the optimum, expected {_ALLOWED * settings.tolerance:.1e}"
         )
-    reason = "tolerance reached" if converged else why or f"{iteration} sweeps made"
+    if enough(values, _SLOW) and not ended():
+        return Trained(np.array(trace), residual, True, iteration, improper, False, ENOUGH)
+    reason = "tolerance reached" if converged else ended() or why or f"{iteration} sweeps made"
     return Trained(np.array(trace), residual, converged, iteration, improper, False, reason)
 
 
@@ -403,7 +429,7 @@ def train(run: Run, settings: Settings, callback: Callable[[Progress], None] | N
     """
     if not settings.learn and not settings.stochastic:
         return converge(run, settings, callback)
-    packing = ClassPacking(settings.learn, run.points.hyper, run.points.Z, run.points.shared)
+    packing = ClassPacking(settings.learn, run.points.hyper, run.points.Z, run.points.shared, settings.hyperprior)
     if settings.learn and settings.optimizer == "lbfgs":
         return search(run, settings, packing, callback)
     # a run that takes no batches has no option for them
@@ -510,10 +536,10 @@ class TrainingSteps:
         run, packing = self.run, self.packing
         hyper, Z = run.points.hyper, run.points.Z
         try:
-            found = run.gradient() if batch is None else run.gradient(batch)
+            value = run.gradient() if batch is None else run.gradient(batch)
         except ImproperCavityError:
             return  # the priors stay
-        gradient = packing.slope(found, hyper)
+        gradient = packing.slope(value, hyper) + packing.prior(hyper)[1]
         if not np.isfinite(gradient).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
         if self.settings.optimizer == "adam":
@@ -570,6 +596,7 @@ def search(
 ) -> Trained:
     """L-BFGS-B on log Z_q, EP converged at every evaluation, from the sites of the best one so far.
 
+    The log density of what is learned counts too, if the packing has one.
     Logarithms move by at most a factor 1e4. Parameters that the prior refuses, or at which EP does not converge to
     proper cavities, count as worse than all; the start itself raises.
 
@@ -596,10 +623,14 @@ def search(
         value = run.log_evidence()
         if not np.isfinite(end.residual):
             raise ValueError(f"log_evidence: found {end.reason}; expected an optimum of q: lower alpha, move Z")
+        if value is None and best is None and ended():
+            value = -np.inf  # what there is when the time is over
         if value is None:
             raise ValueError("log_evidence: found an improper cavity, expected a number; lower damping")
-        gradient = packing.slope(run.gradient(), here[0])
-        if not (np.isfinite(value) and np.isfinite(gradient).all()):
+        log_prior, prior_gradient = packing.prior(here[0])
+        gradient = packing.slope(run.gradient(), here[0]) + prior_gradient
+        value += log_prior
+        if not (np.isfinite(value) and np.isfinite(gradient).all()) and not (best is None and ended()):
             raise ValueError("log_evidence: found a value that is not finite, expected a number")
         better = best is None or value > best.place.value
         state = {name: np.array(part) for name, part in run.state().items()} if better else {}
@@ -619,6 +650,6 @@ def search(
     )  # fmt: skip
     state, swept = end.best.place.payload
     run.restore(state, *packing.parameters(end.best.vector, hyper, Z), True)
-    converged = end.residual <= settings.learn_tolerance and swept.converged
+    converged = end.enough or (end.residual <= settings.learn_tolerance and swept.converged)
     trace = end.trace if settings.trace else np.zeros(0)
     return Trained(trace, end.residual, converged, end.trace.size, improper, False, end.reason)

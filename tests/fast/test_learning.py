@@ -59,15 +59,15 @@ def test_a_batch_search_ends_where_the_slopes_vanish_and_beats_its_start(full):
     start = (1.0, np.array([1.0, 10.0, 1.0]), 0.1, 1e-4, Z)
     first = x_gpc.fit(Data(X, y), Prior(*start))
     learn = ("variance", "lengthscales", "noise")
-    best, found = x_gpc.fit_learning(Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=learn))
+    best, posterior = x_gpc.fit_learning(Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=learn))
     assert best.elbo > first.elbo + 1.0
     # the search stopped by itself, by its gradient or by a change below 1e-13
-    assert found.converged
-    slope = Packing(learn, found.hyper, found.Z).slope(x_gpc.gradients(best), found.hyper)
+    assert posterior.converged
+    slope = Packing(learn, posterior.hyper, posterior.Z).slope(x_gpc.gradients(best), posterior.hyper)
     # a bound of some hundred nats is flat to 1e-13 of its size where the slope is below 1e-3
     assert np.abs(slope).max() < 1e-3
     # the input that matters has the shortest lengthscale in units of its spread
-    relative = found.hyper.lengthscales / np.array([1.0, 10.0, 1.0])
+    relative = posterior.hyper.lengthscales / np.array([1.0, 10.0, 1.0])
     assert np.argmin(relative) == 0
 
 
@@ -88,11 +88,11 @@ def test_moving_inducing_points_raises_the_bound_further():
     held, _ = x_gpc.fit_learning(
         Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=("variance",), learning_iterations=40)
     )
-    free, found = x_gpc.fit_learning(
+    free, posterior = x_gpc.fit_learning(
         Data(X, y), Prior(*start), x_gpc.XGPCLearning(learn=("variance", "Z"), learning_iterations=40)
     )
     assert free.elbo > held.elbo + 1.0
-    assert found.Z.shape == (6, 3)
+    assert posterior.Z.shape == (6, 3)
 
 
 @pytest.mark.parametrize(
@@ -185,6 +185,8 @@ def test_a_search_does_not_leap_over_a_maximum_to_a_plateau(start):
         return hill + plain, Gradients(slope / at.variance, np.zeros(1), 0.0, None)
 
     packing = Packing(("variance",), hyper(np.exp(start), np.ones(1), 0.0, 1e-6, 1), None)
-    found = maximise(evaluate, packing, max_iterations=100, tolerance=1e-6)
-    assert found.converged
-    assert found.hyper.variance == pytest.approx(np.e, rel=1e-4, abs=0)  # the plain's slope at 1 is 6e-7 of the hill's
+    optimum = maximise(evaluate, packing, max_iterations=100, tolerance=1e-6)
+    assert optimum.converged
+    assert optimum.hyper.variance == pytest.approx(
+        np.e, rel=1e-4, abs=0
+    )  # the plain's slope at 1 is 6e-7 of the hill's

@@ -11,10 +11,10 @@ def test_ids_of_stacked_markers_add_up_and_the_hook_sees_the_output_once(monkeyp
     def double(x):
         return 2 * x
 
-    seen = []
+    visited = []
 
     def hook(function, output):
-        seen.append((function, output))
+        visited.append((function, output))
         return output + 1
 
     assert double.__equations__ == (("wenzel2019", "11"), ("wenzel2019", "10"), ("wenzel2019", "18"))
@@ -23,7 +23,7 @@ def test_ids_of_stacked_markers_add_up_and_the_hook_sees_the_output_once(monkeyp
     assert double(3) == 6
     monkeypatch.setattr(ledger, "hook", hook)
     assert double(3) == 7
-    assert seen == [(double, 6)]
+    assert visited == [(double, 6)]
 
 
 @pytest.mark.parametrize(

@@ -27,38 +27,38 @@ def array_path(case):
 
 def maps(folder, X, y):
     """Three memory maps of each, of unequal length."""
-    found = ([], [])
+    results = ([], [])
     for k, (start, stop) in enumerate([(0, 100), (100, 450), (450, 700)]):
-        for parts, array, name in zip(found, (X, y), "Xy", strict=True):
+        for parts, array, name in zip(results, (X, y), "Xy", strict=True):
             part = np.memmap(folder / f"{name}{k}", dtype=array.dtype, mode="w+", shape=array[start:stop].shape)
             part[:] = array[start:stop]
             part.flush()
             parts.append(np.memmap(folder / f"{name}{k}", dtype=array.dtype, mode="r", shape=part.shape))
-    return found
+    return results
 
 
 @pytest.mark.parametrize("method", ["x-gpc", "vi-jj"])
 @pytest.mark.parametrize("leaf", [64, 97, 5000])
 def test_sweeps_are_those_of_the_array_path(case, array_path, method, leaf):
     X, y, prior = case
-    found = quadratic.fit(method, rows_of(X, y, leaf=leaf), prior, BlockwiseOptions(1e-300, 6))
+    posterior = quadratic.fit(method, rows_of(X, y, leaf=leaf), prior, BlockwiseOptions(1e-300, 6))
     # sums of 700 terms of size one in another order: 700 eps of the bound, times the condition of B, below 1e3
-    np.testing.assert_allclose(found.trace, array_path.trace, rtol=1e-12, atol=0)
+    np.testing.assert_allclose(posterior.trace, array_path.trace, rtol=1e-12, atol=0)
     scale = np.abs(array_path.inducing_mean).max()
-    np.testing.assert_allclose(found.inducing_mean, array_path.inducing_mean, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(posterior.inducing_mean, array_path.inducing_mean, rtol=0, atol=1e-12 * scale)
     scale = np.abs(array_path.inducing_cov).max()
-    np.testing.assert_allclose(found.inducing_cov, array_path.inducing_cov, rtol=0, atol=1e-12 * scale)
+    np.testing.assert_allclose(posterior.inducing_cov, array_path.inducing_cov, rtol=0, atol=1e-12 * scale)
 
 
 def test_the_fixed_point_is_that_of_the_array_path(case):
     X, y, prior = case
-    found = quadratic.fit("x-gpc", rows_of(X, y), prior, BlockwiseOptions(1e-10))
+    posterior = quadratic.fit("x-gpc", rows_of(X, y), prior, BlockwiseOptions(1e-10))
     wanted = x_gpc.fit(Data(X, y), prior, x_gpc.XGPCOptions(tolerance=1e-12))
-    assert found.converged
+    assert posterior.converged
     # relative distance of each c_i at most 1e-10: the bound is flat there, moments move by a few times that
-    assert abs(found.elbo - wanted.elbo) <= 1e-11 * abs(wanted.elbo)
+    assert abs(posterior.elbo - wanted.elbo) <= 1e-11 * abs(wanted.elbo)
     scale = np.abs(wanted.inducing_mean).max()
-    np.testing.assert_allclose(found.inducing_mean, wanted.inducing_mean, rtol=0, atol=1e-8 * scale)
+    np.testing.assert_allclose(posterior.inducing_mean, wanted.inducing_mean, rtol=0, atol=1e-8 * scale)
 
 
 def test_the_step_bounds_the_change_of_every_local_parameter(case):
@@ -66,11 +66,11 @@ def test_the_step_bounds_the_change_of_every_local_parameter(case):
     steps, c = [], []
     for sweeps in (1, 2, 3, 4):
         told = []
-        found = quadratic.fit(
+        posterior = quadratic.fit(
             "x-gpc", rows_of(X, y), prior, BlockwiseOptions(1e-300, sweeps, lambda *s, t=told: t.append(s))
         )
         steps.append(told[-1][2])
-        ((_, part),) = quadratic.predictions(found, rows_of(X))
+        ((_, part),) = quadratic.predictions(posterior, rows_of(X))
         c.append(np.hypot(part.latent_mean, np.sqrt(part.latent_var)))
     for k in (2, 3):  # to first order: the first sweep from the prior is none
         assert np.abs(c[k] / c[k - 1] - 1.0).max() <= steps[k] * (1.0 + steps[k])
@@ -89,9 +89,9 @@ def test_memory_maps_give_the_bits_of_arrays_cut_alike(case, tmp_path):
 
 def test_predictions_come_in_order_and_are_those_of_all_rows_at_once(case):
     X, y, prior = case
-    found = quadratic.fit("x-gpc", rows_of(X, y), prior)
-    whole = next(quadratic.predictions(found, rows_of(X)))[1]
-    pieces = list(quadratic.predictions(found, rows_of(X, leaf=100)))
+    posterior = quadratic.fit("x-gpc", rows_of(X, y), prior)
+    whole = next(quadratic.predictions(posterior, rows_of(X)))[1]
+    pieces = list(quadratic.predictions(posterior, rows_of(X, leaf=100)))
     assert [first for first, _ in pieces] == list(range(0, 700, 100))
     joined = np.concatenate([part.probabilities for _, part in pieces])
     np.testing.assert_allclose(joined, whole.probabilities, rtol=0, atol=1e-12)

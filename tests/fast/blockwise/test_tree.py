@@ -18,9 +18,9 @@ def test_parts_are_nodes_of_the_tree_so_that_every_division_gives_the_same_bits(
             return tree.add(*(joined(side) for side in node))
         return tree.over(*node, lambda k: (leaves[k],))
 
-    found = tree.plan(0, n, depth)
-    assert joined(found)[0].tobytes() == whole[0].tobytes()
-    ends = list(tree.parts(found))
+    result = tree.plan(0, n, depth)
+    assert joined(result)[0].tobytes() == whole[0].tobytes()
+    ends = list(tree.parts(result))
     assert [start for start, _ in ends] == [0, *(stop for _, stop in ends[:-1])]
     assert ends[-1][1] == n
     sizes = [stop - start for start, stop in ends]

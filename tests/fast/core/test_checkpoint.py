@@ -179,21 +179,21 @@ def test_a_digest_reads_in_blocks_and_knows_type_shape_and_every_entry(tmp_path)
     X.tofile(tmp_path / "X.bin")
     mapped = np.memmap(tmp_path / "X.bin", dtype=np.float64, shape=X.shape, mode="r")
     tracemalloc.start()
-    found = checkpoints.digest(mapped)
+    result = checkpoints.digest(mapped)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 2**24  # the data are 32 megabytes, a block 4
     assert (
-        found
+        result
         == checkpoints.digest(X)
         == checkpoints.digest(np.asfortranarray(X))
         == checkpoints.digest(X.astype(">f8"))
     )
-    assert found != checkpoints.digest(X.reshape(200_000, 20))
+    assert result != checkpoints.digest(X.reshape(200_000, 20))
     for row in (0, 399_999):
         other = X.copy()
         other[row, 9] = np.nextafter(other[row, 9], 0.0)
-        assert found != checkpoints.digest(other)
+        assert result != checkpoints.digest(other)
     assert checkpoints.digest(np.arange(3)) != checkpoints.digest(np.arange(3.0))
 
 
@@ -244,7 +244,7 @@ def rewritten(path, **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "found"),
+    ("changes", "actual"),
     [
         ({"shift": np.zeros((2, 8))}, r"shift has shape \(2, 8\), not \(2, 7\)"),
         ({"shift": np.zeros(14)}, "shift has shape"),
@@ -254,11 +254,11 @@ def rewritten(path, **changes):
         ({"rng": np.zeros(1)}, "rng has type"),
     ],
 )
-def test_wrong_names_types_and_shapes_are_refused_from_the_headers(changes, found, tmp_path):
+def test_wrong_names_types_and_shapes_are_refused_from_the_headers(changes, actual, tmp_path):
     path = tmp_path / "run.npz"
     resume = stored(path)
     rewritten(path, **changes)
-    with pytest.raises(ValueError, match=rf"^checkpoint: found .*run\.npz that cannot be read \(.*{found}"):
+    with pytest.raises(ValueError, match=rf"^checkpoint: found .*run\.npz that cannot be read \(.*{actual}"):
         resume()
 
 

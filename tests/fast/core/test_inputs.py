@@ -22,9 +22,9 @@ def test_long_doubles_become_float64():
 def test_a_memmap_of_long_doubles_stays_on_disk(tmp_path, look):
     stored = np.memmap(tmp_path / "X", LONG, "w+", shape=(5, 2))
     stored[:] = 1.0
-    found = look(stored)
-    assert isinstance(found, np.memmap)
-    assert np.shares_memory(found, stored)
+    result = look(stored)
+    assert isinstance(result, np.memmap)
+    assert np.shares_memory(result, stored)
 
 
 @beyond_float64
@@ -37,10 +37,10 @@ def test_a_long_double_beyond_float64_is_refused_in_a_memmap_too(tmp_path):
 
 @beyond_float64
 @pytest.mark.parametrize(
-    ("name", "found"), [("inducing_points", "Z: found a value that is not finite"), ("lengthscales", "found .*inf")]
+    ("name", "actual"), [("inducing_points", "Z: found a value that is not finite"), ("lengthscales", "found .*inf")]
 )
-def test_an_argument_beyond_float64_is_refused_by_name_alone(name, found):
+def test_an_argument_beyond_float64_is_refused_by_name_alone(name, actual):
     X = np.linspace(-1.0, 1.0, 6)[:, None]
     huge = np.full((2, 1) if name == "inducing_points" else (1,), np.longdouble("1e400"))
-    with pytest.raises(ValueError, match=found):  # no warning of overflow, which would be an error here
+    with pytest.raises(ValueError, match=actual):  # no warning of overflow, which would be an error here
         XGPClassifier(**{name: huge}).fit(X, np.array([0, 1, 0, 1, 0, 1]))

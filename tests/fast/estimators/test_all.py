@@ -49,15 +49,15 @@ def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, moons):
     model = cls(inducing_points=Z, variance=2.0, lengthscales=[0.8, 1.1], noise=0.1, jitter=1e-6, learn=()).fit(X, y)
     module = MODULES[cls]
     posterior = module.fit(Data(X, y), Prior(2.0, np.array([0.8, 1.1]), 0.1, 1e-6, Z))
-    found = module.predict(posterior, X[:7])
+    prediction = module.predict(posterior, X[:7])
     mean, var = model.latent_mean_and_variance(X[:7])
     # one and the same computation
-    np.testing.assert_array_equal(mean, found.latent_mean)
-    np.testing.assert_array_equal(var, found.latent_var)
-    np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)
+    np.testing.assert_array_equal(mean, prediction.latent_mean)
+    np.testing.assert_array_equal(var, prediction.latent_var)
+    np.testing.assert_array_equal(model.predict_proba(X[:7]), prediction.probabilities)
     assert model.log_evidence_ == getattr(posterior, EVIDENCE[cls])
     assert model.jitter_spent_ == 0.0
-    odds = found.probabilities[:, 1] / found.probabilities[:, 0]
+    odds = prediction.probabilities[:, 1] / prediction.probabilities[:, 0]
     # a logarithm of a quotient against a difference of logarithms of numbers of order one
     np.testing.assert_allclose(model.decision_function(X[:7]), np.log(odds), rtol=1e-12, atol=1e-12)
 
@@ -163,12 +163,12 @@ def test_fit_after_partial_fit_starts_anew(moons):
 @pytest.mark.parametrize("cls", CLASSIFIERS)
 def test_a_callback_sees_a_classifier_that_predicts(cls, moons):
     X, y = moons
-    seen = []
+    visited = []
     cls(n_inducing=10, training="minibatch", max_iter=5, random_state=0).fit(
-        X, y, callback=lambda model: seen.append(model.predict_proba(X)[:, 1])
+        X, y, callback=lambda model: visited.append(model.predict_proba(X)[:, 1])
     )
-    assert len(seen) == 5
-    assert np.abs(seen[0] - seen[-1]).max() > 1e-4
+    assert len(visited) == 5
+    assert np.abs(visited[0] - visited[-1]).max() > 1e-4
 
 
 def test_it_works_in_pipelines_searches_and_calibration(moons):

@@ -38,7 +38,8 @@ def test_scikit_learn_has_nothing_to_object(estimator, check):
         JJFullClassifier(max_iter=20),
         JJHybridClassifier(max_iter=3),
         TaylorClassifier(max_iter=3),
-        SVIClassifier(max_iter=60),
+        SVIClassifier(training="minibatch", max_iter=60),
+        SVIClassifier(max_iter=5),
     ]
 )
 def test_scikit_learn_has_nothing_to_object_to_the_others(estimator, check):
@@ -53,9 +54,9 @@ def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, moons):
     prior = Prior(2.0, np.array([0.8, 1.1]), 0.1, 1e-6, X[:15], smoothness=1.5)
     options = options_of(FITS[cls])(tolerance=1e-10, max_iterations=500)
     posterior = FITS[cls](Data(X, y), prior, options)
-    found = (vi_taylor if cls is TaylorClassifier else vi_jj).predict(posterior, X[:7])
+    prediction = (vi_taylor if cls is TaylorClassifier else vi_jj).predict(posterior, X[:7])
     # one and the same computation
-    np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)
+    np.testing.assert_array_equal(model.predict_proba(X[:7]), prediction.probabilities)
     assert model.log_evidence_ == posterior.elbo
 
 
@@ -82,22 +83,38 @@ def test_inducing_points_are_centres_of_k_means(moons):
 
 def test_a_callback_sees_a_classifier_that_predicts(moons):
     X, y = moons
-    seen = []
-    SVIClassifier(n_inducing=5, max_iter=4, random_state=0).fit(
-        X, y, callback=lambda model: seen.append(model.predict_proba(X)[0, 1])
+    visited = []
+    SVIClassifier(n_inducing=5, training="minibatch", max_iter=4, random_state=0).fit(
+        X, y, callback=lambda model: visited.append(model.predict_proba(X)[0, 1])
     )
-    assert len(seen) == 4
+    assert len(visited) == 4
     model = JJClassifier(n_inducing=5, random_state=0, learn=())
-    model.fit(X, y, callback=lambda found: seen.append(found.predict_proba(X)[0, 1]))
-    assert len(seen) == 5
+    model.fit(X, y, callback=lambda actual: visited.append(actual.predict_proba(X)[0, 1]))
+    assert len(visited) == 5
 
 
 def test_what_cannot_be_trained_is_refused_by_name(moons):
     X, y = moons
     with pytest.raises(ValueError, match="n_inducing: found None"):
-        SVIClassifier(n_inducing=None).fit(X, y)
+        SVIClassifier(n_inducing=None, training="minibatch").fit(X, y)
     with pytest.raises(ValueError, match="learn: found 'Z'"):
         JJClassifier(learn=("Z",)).fit(X, y)
     with pytest.raises(ValueError, match="lengthscales: found 'long'"):
         TaylorClassifier(lengthscales="long").fit(X, y)
     assert svi.EXPECTED.keys() == {"logit", "probit"}
+
+
+def test_batch_training_of_svi_ends_above_its_mini_batches_and_at_a_maximum(moons):
+    X, y = moons
+    settings = {"n_inducing": 12, "random_state": 0, "learn": ("variance", "lengthscales"), "prior": None}
+    whole = SVIClassifier(**settings).fit(X, y)
+    steps = SVIClassifier(training="minibatch", max_iter=300, **settings).fit(X, y)
+    assert whole.converged_
+    assert whole.log_evidence_ > steps.log_evidence_
+    # q(u) is at its maximum there: another fit that holds the parameters finds the same bound
+    held = SVIClassifier(
+        inducing_points=whole.inducing_points_, variance=whole.variance_, lengthscales=whole.lengthscales_, learn=()
+    ).fit(X, y)
+    # both within 1e-10 of the maximum in the units of q, where the bound is flat
+    np.testing.assert_allclose(held.log_evidence_, whole.log_evidence_, rtol=1e-8, atol=0)
+    assert SVIClassifier(n_inducing=None, learn=()).fit(X[:40], y[:40]).score(X, y) > 0.8

@@ -85,10 +85,10 @@ def test_with_parameters_held_it_is_the_method_and_nothing_else(cls, iris):
     options = {name: value for name, value in options.items() if name != "optimizer"}
     asked = type(module.DEFAULTS)(tolerance=1e-8, max_iterations=12, **options)
     posterior = module.fit(Data(X, y, 3), Prior(2.0, np.full(4, 2.5), 0.3, 1e-6, X[::5]), asked)
-    found = module.predict(posterior, X[:7])
+    prediction = module.predict(posterior, X[:7])
     # one and the same computation
-    np.testing.assert_array_equal(model.predict_proba(X[:7]), found.probabilities)
-    np.testing.assert_array_equal(model.latent_mean_and_variance(X[:7])[1], found.latent_var)
+    np.testing.assert_array_equal(model.predict_proba(X[:7]), prediction.probabilities)
+    np.testing.assert_array_equal(model.latent_mean_and_variance(X[:7])[1], prediction.latent_var)
     assert model.log_evidence_ == posterior.log_evidence
     assert model.inducing_points_.shape == (3, 6, 4)
     assert model.jitter_spent_ == 0.0
@@ -102,7 +102,8 @@ def test_learning_raises_the_evidence_and_labels_may_be_text(cls, iris):
     names = np.array(["low", "mid", "high"])[y]
     settings = {"n_inducing": 8, "random_state": 0, "lengthscales": 6.0}
     held = cls(learn=(), max_iter=12, **settings).fit(X, names)
-    learned = cls(max_iter=60 if cls is SEPClassifier else 2, **settings).fit(X, names)
+    own = {"learn": ("variance", "noise"), "max_iter": 60 if cls is SEPClassifier else 2}
+    learned = cls(**own, **settings).fit(X, names)
     assert learned.log_evidence_ > held.log_evidence_ + 0.1
     assert list(learned.classes_) == ["high", "low", "mid"]
     assert learned.score(X, names) > 0.9
@@ -137,7 +138,7 @@ def test_partial_fit_is_stochastic_ep_on_those_batches(iris):
     X, y = iris
     batches = [np.arange(k % 5, 30, 5) for k in range(12)]
     for learn in ((), ("variance", "noise", "Z")):
-        model = SEPClassifier(inducing_points=X[::5], lengthscales=2.0, learn=learn)
+        model = SEPClassifier(inducing_points=X[::5], lengthscales=2.0, learn=learn, prior=None)
         for batch in batches:
             model.partial_fit(X[batch], y[batch], classes=[0, 1, 2], total_samples=30)
         posterior = fitted(
@@ -190,13 +191,13 @@ def test_one_pass_over_a_stream_of_unknown_length_separates_the_classes(iris):
 @pytest.mark.parametrize("cls", [EPClassifier, SEPClassifier, RobustVIClassifier, PEPClassifier, APEPClassifier])
 def test_two_classes_mini_batches_and_a_callback(cls):
     X, y = make_moons(80, noise=0.2, random_state=0)
-    seen = []
+    visited = []
     model = cls(n_inducing=8, training="minibatch", batch_size=20, max_iter=4, random_state=1)
-    model.fit(X, y, callback=lambda found: seen.append(found.predict_proba(X)[:, 1]))
-    assert len(seen) == 4
-    assert np.abs(seen[0] - seen[-1]).max() > 1e-6
+    model.fit(X, y, callback=lambda actual: visited.append(actual.predict_proba(X)[:, 1]))
+    assert len(visited) == 4
+    assert np.abs(visited[0] - visited[-1]).max() > 1e-6
     # the callback saw the state that became the last one
-    np.testing.assert_array_equal(seen[-1], model.predict_proba(X)[:, 1])
+    np.testing.assert_array_equal(visited[-1], model.predict_proba(X)[:, 1])
     twin = cls(n_inducing=8, training="minibatch", batch_size=20, max_iter=4, random_state=1).fit(X, y)
     np.testing.assert_array_equal(twin.decision_function(X), model.decision_function(X))
 
@@ -250,16 +251,17 @@ def test_rpapep_has_bounded_work_by_default(iris):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EnergyRun, "refresh", lambda *given: steps.append(0) or step(*given))
         model = RPAPEPClassifier(n_inducing=8, random_state=0).fit(X, y)
-    assert model.n_iter_ <= 5
-    # five iterations of at most some ten evaluations, ten steps on q in each
-    assert len(steps) <= 500
+    # one way to one optimum: no search of evaluations with such a way in each
+    assert len(steps) == model.n_iter_ <= 200
     assert model.score(X, y) > 0.9
-    assert model.converged_ == model.stop_reason_.startswith("slope of the evidence below")
+    assert model.converged_
 
 
-def test_coinciding_inducing_points_raise_the_jitter_with_a_warning(iris):
+@pytest.mark.parametrize("variance", [1.0, np.array([1.0, 2.0, 3.0])], ids=["given", "by-ep"])
+def test_coinciding_inducing_points_raise_the_jitter_with_a_warning(iris, variance, monkeypatch):
     X, y = iris
-    with pytest.warns(RuntimeWarning, match=r"has no Cholesky factor: jitter raised to"):
+    monkeypatch.setattr(EPClassifier, "_guided", lambda self, X, codes, start, rng: start._replace(variance=variance))
+    with pytest.warns(RuntimeWarning, match=r"K_ZZ \(6, 6\) has no Cholesky factor: jitter raised to"):
         model = EPClassifier(inducing_points=np.repeat(X[:3], 2, axis=0), jitter=0.0, learn=()).fit(X, y)
     assert model.jitter_spent_ > 0.0
     assert np.isfinite(model.predict_proba(X)).all()
@@ -273,7 +275,7 @@ def test_coinciding_inducing_points_raise_the_jitter_with_a_warning(iris):
         (SEPClassifier(count="none"), r"^count: found 'none'"),
         (
             SEPClassifier(learn="period"),
-            r"^learn: found 'period', expected different names of variance, lengthscales, noise, Z",
+            r"^learn: found 'period', expected different names of variance, scale, lengthscales, noise, Z",
         ),
         (GFITCClassifier(damping=2.0), r"^damping: found 2.0"),
         (RobustVIClassifier(epsilon=0.0), r"^epsilon: found 0.0"),

@@ -56,12 +56,12 @@ def printed_log_normaliser(y, mean, cov, alpha, beta):
 def test_differences_have_the_law_of_the_label_less_the_others(rng):
     y, mean, cov, *_ = cavities(rng)
     others = nested_sites.other_classes(y, 4)
-    found = nested_sites.differences(y, others, mean, cov)
+    result = nested_sites.differences(y, others, mean, cov)
     for i in range(5):
         B = loading(y[i], 4)[:4]
         # sums of four numbers of order ten
-        np.testing.assert_allclose(found.mean[i], B.T @ mean[i], rtol=1e-13, atol=1e-13)
-        np.testing.assert_allclose(found.cov[i], B.T @ cov[i] @ B, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(result.mean[i], B.T @ mean[i], rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(result.cov[i], B.T @ cov[i] @ B, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.verifies(PAPER, "12", "B-site", route="(11) with explicit inverses")
@@ -69,12 +69,12 @@ def test_site_matrices_are_the_low_rank_form_and_annihilate_one(rng):
     y, _, _, alpha, beta = cavities(rng)
     others = nested_sites.other_classes(y, 4)
     sites = nested_sites.outer_sites(y, others, alpha, beta)
-    found = nested_sites.site_matrices(sites.precision)
+    result = nested_sites.site_matrices(sites.precision)
     for i in range(5):
         B = loading(y[i], 4)[:4]
         direct = B @ np.linalg.inv(np.diag(1.0 / alpha[i]) + 1.0) @ B.T
-        np.testing.assert_allclose(found[i], direct, rtol=1e-12, atol=1e-13)  # inverses of condition below 100
-    np.testing.assert_allclose(found.sum(axis=2), 0.0, rtol=0, atol=1e-15)  # rows of numbers below one
+        np.testing.assert_allclose(result[i], direct, rtol=1e-12, atol=1e-13)  # inverses of condition below 100
+    np.testing.assert_allclose(result.sum(axis=2), 0.0, rtol=0, atol=1e-15)  # rows of numbers below one
 
 
 @pytest.mark.verifies(PAPER, "12", "15", route="B (beta - alpha a), and the moment match of a Gaussian")
@@ -101,9 +101,9 @@ def test_g_has_the_law_of_dense_q_of_w(rng):
         B, mu, Sigma, *_ = augmented(y[i], mean[i], cov[i], alpha[i], beta[i])
         # marginal of f_i with its sites in it: what the outer posterior says
         projected = nested_sites.differences(y[one], others[one], mu[None, :4], Sigma[None, :4, :4])
-        found = nested_sites.augmented_differences(projected, alpha[one], beta[one])
-        np.testing.assert_allclose(found.mean[0], B.T @ mu, rtol=1e-9, atol=1e-11)  # dense inverses, condition 1e3
-        np.testing.assert_allclose(found.cov[0], B.T @ Sigma @ B, rtol=1e-9, atol=1e-11)
+        result = nested_sites.augmented_differences(projected, alpha[one], beta[one])
+        np.testing.assert_allclose(result.mean[0], B.T @ mu, rtol=1e-9, atol=1e-11)  # dense inverses, condition 1e3
+        np.testing.assert_allclose(result.cov[0], B.T @ Sigma @ B, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.verifies(PAPER, "u3.1-cavity", route="dense removal of a site")
@@ -114,10 +114,10 @@ def test_projected_cavities_are_those_of_f(rng):
         one = slice(i, i + 1)
         B, mu, Sigma, *_ = augmented(y[i], mean[i], cov[i], alpha[i], beta[i])
         projected = nested_sites.differences(y[one], others[one], mu[None, :4], Sigma[None, :4, :4])
-        found = nested_sites.projected_cavity(projected, alpha[one], beta[one])
-        assert found.proper[0]
-        np.testing.assert_allclose(found.mean[0], B[:4].T @ mean[i], rtol=1e-8, atol=1e-9)  # condition 1e3, twice
-        np.testing.assert_allclose(found.cov[0], B[:4].T @ cov[i] @ B[:4], rtol=1e-8, atol=1e-9)
+        result = nested_sites.projected_cavity(projected, alpha[one], beta[one])
+        assert result.proper[0]
+        np.testing.assert_allclose(result.mean[0], B[:4].T @ mean[i], rtol=1e-8, atol=1e-9)  # condition 1e3, twice
+        np.testing.assert_allclose(result.cov[0], B[:4].T @ cov[i] @ B[:4], rtol=1e-8, atol=1e-9)
 
 
 def test_a_site_stronger_than_the_posterior_is_no_distribution_and_is_named():
@@ -131,10 +131,10 @@ def test_a_site_stronger_than_the_posterior_is_no_distribution_and_is_named():
 @pytest.mark.verifies(PAPER, "A-step1", route="natural parameters")
 def test_scalar_cavities_divide_by_their_site():
     mean, var, alpha, beta = np.array([0.3, -2.0]), np.array([0.8, 3.0]), np.array([0.5, 0.1]), np.array([0.2, -1.0])
-    found = inner_ep.scalar_cavity(mean, var, alpha, beta)
-    np.testing.assert_allclose(1 / found.var, 1 / var - alpha, rtol=1e-13)  # a few roundings
-    np.testing.assert_allclose(found.mean / found.var, mean / var - beta, rtol=1e-13)
-    np.testing.assert_allclose(found.left, var / found.var, rtol=1e-13)
+    result = inner_ep.scalar_cavity(mean, var, alpha, beta)
+    np.testing.assert_allclose(1 / result.var, 1 / var - alpha, rtol=1e-13)  # a few roundings
+    np.testing.assert_allclose(result.mean / result.var, mean / var - beta, rtol=1e-13)
+    np.testing.assert_allclose(result.left, var / result.var, rtol=1e-13)
 
 
 @pytest.mark.verifies(PAPER, "A-step2", "A-step3", route="tilted moments by adaptive quadrature")
@@ -163,13 +163,13 @@ def test_a_rank_one_refresh_adds_the_change_to_the_natural_parameters(rng):
     root = rng.normal(size=(3, 4, 4))
     cov, mean = root @ root.transpose(0, 2, 1) + 0.5 * np.eye(4), rng.normal(size=(3, 4))
     change, shift = np.array([0.4, -0.05, 0.0]), np.array([0.3, -1.0, 0.7])
-    found = inner_ep.rank_one(mean.copy(), cov.copy(), 2, change, shift)
+    result = inner_ep.rank_one(mean.copy(), cov.copy(), 2, change, shift)
     e = np.eye(4)[2]
     for i in range(3):
         direct = np.linalg.inv(np.linalg.inv(cov[i]) + change[i] * np.outer(e, e))
-        np.testing.assert_allclose(found.cov[i], direct, rtol=1e-9, atol=1e-11)  # condition below 1e3
+        np.testing.assert_allclose(result.cov[i], direct, rtol=1e-9, atol=1e-11)  # condition below 1e3
         direct_mean = direct @ (np.linalg.solve(cov[i], mean[i]) + shift[i] * e)
-        np.testing.assert_allclose(found.mean[i], direct_mean, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(result.mean[i], direct_mean, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.verifies(PAPER, "A-parallel", route="dense inverses")
@@ -177,11 +177,11 @@ def test_a_parallel_refresh_is_the_dense_posterior(rng):
     y, mean, cov, alpha, beta = cavities(rng)
     others = nested_sites.other_classes(y, 4)
     cavity = inner_ep.law_with(nested_sites.differences(y, others, mean, cov))
-    found = inner_ep.parallel_refresh(cavity, alpha, beta)
+    result = inner_ep.parallel_refresh(cavity, alpha, beta)
     for i in range(5):
         B, mu, Sigma, *_ = augmented(y[i], mean[i], cov[i], alpha[i], beta[i])
-        np.testing.assert_allclose(found.cov[i], B.T @ Sigma @ B, rtol=1e-9, atol=1e-11)  # condition 1e3
-        np.testing.assert_allclose(found.mean[i], B.T @ mu, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(result.cov[i], B.T @ Sigma @ B, rtol=1e-9, atol=1e-11)  # condition 1e3
+        np.testing.assert_allclose(result.mean[i], B.T @ mu, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.verifies(PAPER, "A-logz", route="the printed formula with dense matrices")
@@ -191,10 +191,10 @@ def test_the_log_normaliser_is_the_printed_one_at_any_sites(rng):
     others = nested_sites.other_classes(y, 4)
     cavity = inner_ep.law_with(nested_sites.differences(y, others, mean, cov))
     law = inner_ep.parallel_refresh(cavity, alpha, beta)
-    found = inner_ep.log_normaliser(cavity, law, alpha, beta)
+    result = inner_ep.log_normaliser(cavity, law, alpha, beta)
     for i in range(5):
         direct = printed_log_normaliser(y[i], mean[i], cov[i], alpha[i], beta[i])
-        np.testing.assert_allclose(found[i], direct, rtol=1e-9, atol=1e-9)  # dense inverses, condition 1e3
+        np.testing.assert_allclose(result[i], direct, rtol=1e-9, atol=1e-9)  # dense inverses, condition 1e3
 
 
 def plain_inner_ep(y, mean, cov):
@@ -232,7 +232,7 @@ def test_inner_ep_comes_near_the_integral_with_its_known_bias(rng):
 @pytest.mark.parametrize(("nodes", "limit"), [(None, 3e-5), (40, 1e-7)])
 def test_both_rules_agree_with_one_integral_where_classes_are_independent(nodes, limit):
     mean, var = np.array([0.4, -0.3, 0.1]), np.array([0.5, 0.8, 0.3])
-    found = quadrature_probabilities(mean[None], np.diag(var)[None], nodes)[0]
+    actual = quadrature_probabilities(mean[None], np.diag(var)[None], nodes)[0]
     for k in range(3):
         j = [i for i in range(3) if i != k]
         f = lambda s, k=k, j=j: (  # noqa: E731
@@ -240,7 +240,7 @@ def test_both_rules_agree_with_one_integral_where_classes_are_independent(nodes,
         )
         direct = quad(f, -12, 12, epsabs=1e-12)[0]
         # stated for 1024 points: 2e-5; 40 Gauss-Hermite nodes a dimension at variances below 3
-        np.testing.assert_allclose(found[k], direct, rtol=0, atol=limit)
+        np.testing.assert_allclose(actual[k], direct, rtol=0, atol=limit)
 
 
 @pytest.mark.verifies(PAPER, "B-predict-prob", route="C = 2: closed form")
@@ -304,7 +304,7 @@ def test_independent_sites_match_means_and_variances_of_the_inner_approximation(
 @pytest.mark.verifies(PAPER, "u3.2.3-damping", route="definition")
 def test_damping_is_a_convex_combination(rng):
     old, new = (rng.normal(size=(2, 3)), rng.normal(size=(2, 3))), (rng.normal(size=(2, 3)), rng.normal(size=(2, 3)))
-    found = damp(old, new, 0.25)
+    result = damp(old, new, 0.25)
     for part in range(2):
-        np.testing.assert_allclose(found[part], 0.75 * old[part] + 0.25 * new[part], rtol=1e-14)  # two products
+        np.testing.assert_allclose(result[part], 0.75 * old[part] + 0.25 * new[part], rtol=1e-14)  # two products
     assert damp(old, new, 1.0)[0] is not new[0]

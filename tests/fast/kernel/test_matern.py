@@ -55,10 +55,10 @@ def test_a_smooth_kernel_is_nearly_the_squared_exponential(rng):
 def test_the_slope_is_the_derivative_in_squared_distance(order):
     for squared in (0.02, 0.7, 9.0):
         with mpmath.workdps(40):
-            found = mpmath.diff(lambda s: formula(mpmath.sqrt(2 * mpmath.mpf(order) * s), order), squared)
+            result = mpmath.diff(lambda s: formula(mpmath.sqrt(2 * mpmath.mpf(order) * s), order), squared)
         # as the values
         np.testing.assert_allclose(
-            matern_slope(np.array([[squared]]), 1.3, order), [[-2 * 1.3 * float(found)]], rtol=1e-12, atol=0
+            matern_slope(np.array([[squared]]), 1.3, order), [[-2 * 1.3 * float(result)]], rtol=1e-12, atol=0
         )
 
 

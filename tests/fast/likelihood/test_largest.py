@@ -8,7 +8,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 
 from fast.core.results import ScalarMoments
-from fast.likelihood.largest import class_probabilities, losing_probability, winner
+from fast.likelihood.largest import argmax_moments, class_probabilities, losing_probability
 from fast.likelihood.power import powered_labels, robust_power, robust_probabilities
 from fast.likelihood.probit import hazard
 
@@ -39,15 +39,15 @@ def by_mpmath(mean: np.ndarray, var: np.ndarray, y: int, size: float) -> mpmath.
 @pytest.mark.parametrize("z", [-60.0, -37.0, -8.0, -1.0, 0.0, 1.5, 5.0])
 def test_two_classes_meet_the_closed_form_for_any_ratio_of_variances(own: float, other: float, z: float) -> None:
     sd = np.sqrt(own + other)
-    found = winner(np.array([[0.7, 0.7 + z * sd]]), np.array([[other, own]]), np.array([1]))
+    result = argmax_moments(np.array([[0.7, 0.7 + z * sd]]), np.array([[other, own]]), np.array([1]))
     r, excess = hazard(np.array([z]))
     # the stated error: 1e-12 of P, or of log P its rounding
-    assert abs(found.log_mass[0] - log_ndtr(z)) <= 1e-12 + 2e-15 * abs(log_ndtr(z))
+    assert abs(result.log_mass[0] - log_ndtr(z)) <= 1e-12 + 2e-15 * abs(log_ndtr(z))
     # derivatives to the stated 1e-11
-    np.testing.assert_allclose(found.slope[0] * sd, [-r[0], r[0]], rtol=1e-11, atol=1e-15)
-    np.testing.assert_allclose(found.curvature[0] * sd**2, -(r * excess)[0], rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(result.slope[0] * sd, [-r[0], r[0]], rtol=1e-11, atol=1e-15)
+    np.testing.assert_allclose(result.curvature[0] * sd**2, -(r * excess)[0], rtol=1e-11, atol=1e-15)
     slope_z = -r[0] * z
-    np.testing.assert_allclose(found.by_variance[0] * sd**2, 0.5 * slope_z, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(result.by_variance[0] * sd**2, 0.5 * slope_z, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.verifies("villacampa2017", "3", route="mpmath quadrature")
@@ -58,10 +58,10 @@ def test_three_classes_meet_thirty_digits_in_nasty_places() -> None:
         ([1.0, 1.0001, 0.9999], [1e-8, 1e-7, 1e2], 1),
     ]
     for mean, var, y in cases:
-        found = winner(np.array([mean]), np.array([var]), np.array([y])).log_mass[0]
-        exact = by_mpmath(np.array(mean), np.array(var), y, round(found))
+        actual = argmax_moments(np.array([mean]), np.array([var]), np.array([y])).log_mass[0]
+        exact = by_mpmath(np.array(mean), np.array(var), y, round(actual))
         # 1e-12 is the stated relative error of P
-        assert abs(float(found - exact)) <= 1e-12, (mean, var, y)
+        assert abs(float(actual - exact)) <= 1e-12, (mean, var, y)
 
 
 @pytest.mark.verifies("villacampa2017", "68", "11", route="probabilities of all classes sum to one")
@@ -77,9 +77,9 @@ def test_class_probabilities_sum_to_one_whatever_the_variances(rng: np.random.Ge
 def test_derivatives_of_the_sum_of_probabilities_vanish(rng: np.random.Generator) -> None:
     n, C = 40, 5
     var, mean = 10.0 ** rng.uniform(-3, 3, size=(n, C)), rng.normal(size=(n, C))
-    found = [winner(mean, var, np.full(n, k)) for k in range(C)]
-    P = np.exp([one.log_mass for one in found])[:, :, None]
-    for part in ([one.slope for one in found], [one.by_variance for one in found]):
+    results = [argmax_moments(mean, var, np.full(n, k)) for k in range(C)]
+    P = np.exp([one.log_mass for one in results])[:, :, None]
+    for part in ([one.slope for one in results], [one.by_variance for one in results]):
         terms = P * np.array(part)
         # relative to the largest term of a row: cancellation of numbers right to 1e-11
         size = np.abs(terms).max(axis=(0, 2))[:, None]
@@ -90,30 +90,32 @@ def test_derivatives_of_the_sum_of_probabilities_vanish(rng: np.random.Generator
 def test_derivatives_are_those_of_log_P(rng: np.random.Generator) -> None:
     n, C = 12, 4
     mean, var, y = rng.normal(size=(n, C)), rng.uniform(0.3, 3.0, size=(n, C)), rng.integers(0, C, n)
-    found = winner(mean, var, y)
+    result = argmax_moments(mean, var, y)
     h = 1e-4
     for j in range(C):
         step = h * np.eye(C)[j]
-        up, down = (winner(mean + sign * step, var, y).log_mass for sign in (1.0, -1.0))
+        up, down = (argmax_moments(mean + sign * step, var, y).log_mass for sign in (1.0, -1.0))
         # truncation h^2 and rounding eps/h, eps/h^2
-        np.testing.assert_allclose((up - down) / (2 * h), found.slope[:, j], rtol=1e-6, atol=1e-8)
-        np.testing.assert_allclose((up + down - 2 * found.log_mass) / h**2, found.curvature[:, j], rtol=1e-5, atol=1e-6)
-        up, down = (winner(mean, var + sign * step, y).log_mass for sign in (1.0, -1.0))
-        np.testing.assert_allclose((up - down) / (2 * h), found.by_variance[:, j], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose((up - down) / (2 * h), result.slope[:, j], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(
+            (up + down - 2 * result.log_mass) / h**2, result.curvature[:, j], rtol=1e-5, atol=1e-6
+        )
+        up, down = (argmax_moments(mean, var + sign * step, y).log_mass for sign in (1.0, -1.0))
+        np.testing.assert_allclose((up - down) / (2 * h), result.by_variance[:, j], rtol=1e-6, atol=1e-8)
 
 
 def test_point_masses_are_limits_and_decided_ones_are_said() -> None:
     mean = np.array([[0.0, 0.4, -1.0]] * 5)
     var = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 2.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.0]])
-    found = winner(mean, var, np.zeros(5, dtype=np.int64))
-    assert np.isfinite(found.slope).all()
-    assert np.isfinite(found.curvature).all()
-    tiny = winner(mean[:2], np.where(var == 0.0, 1e-14, var)[:2], np.zeros(2, dtype=np.int64))
+    result = argmax_moments(mean, var, np.zeros(5, dtype=np.int64))
+    assert np.isfinite(result.slope).all()
+    assert np.isfinite(result.curvature).all()
+    tiny = argmax_moments(mean[:2], np.where(var == 0.0, 1e-14, var)[:2], np.zeros(2, dtype=np.int64))
     # a variance of 1e-14 moves log P by about that
-    np.testing.assert_allclose(found.log_mass[:2], tiny.log_mass, rtol=0.0, atol=1e-12)
-    assert found.log_mass[2] == -np.inf
-    assert found.log_mass[3] == pytest.approx(log_ndtr(-0.4), rel=1e-12)  # class 2 is beaten, class 1 is not decided
-    assert found.log_mass[4] == -np.inf
+    np.testing.assert_allclose(result.log_mass[:2], tiny.log_mass, rtol=0.0, atol=1e-12)
+    assert result.log_mass[2] == -np.inf
+    assert result.log_mass[3] == pytest.approx(log_ndtr(-0.4), rel=1e-12)  # class 2 is beaten, class 1 is not decided
+    assert result.log_mass[4] == -np.inf
     tie = class_probabilities(np.zeros((1, 3)), np.zeros((1, 3)))
     np.testing.assert_allclose(tie, 1.0 / 3.0, rtol=1e-12, atol=0.0)
 
@@ -121,9 +123,9 @@ def test_point_masses_are_limits_and_decided_ones_are_said() -> None:
 def test_a_row_does_not_depend_on_its_neighbours(rng: np.random.Generator) -> None:
     n, C = 50, 4
     mean, var, y = rng.normal(size=(n, C)), 10.0 ** rng.uniform(-6, 6, size=(n, C)), rng.integers(0, C, n)
-    together = winner(mean, var, y)
+    together = argmax_moments(mean, var, y)
     for i in (0, 17, 49):
-        alone = winner(mean[i : i + 1], var[i : i + 1], y[i : i + 1])
+        alone = argmax_moments(mean[i : i + 1], var[i : i + 1], y[i : i + 1])
         # the same operations on the same numbers; BLAS may order a sum differently
         np.testing.assert_allclose(alone.log_mass[0], together.log_mass[i], rtol=1e-14, atol=1e-14)
         np.testing.assert_allclose(alone.slope[0], together.slope[i], rtol=1e-11, atol=1e-300)
@@ -134,11 +136,11 @@ def test_a_row_does_not_depend_on_its_neighbours(rng: np.random.Generator) -> No
 @pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 0.5])
 def test_powers_are_two_point_expectations_down_to_tiny_alpha(alpha: float, epsilon: float) -> None:
     mean, var = np.array([[0.0, 0.5, 1.0], [9.0, 0.0, 0.0], [0.0, 40.0, 0.0]]), np.full((3, 3), 0.8)
-    found = winner(mean, var, np.zeros(3, dtype=np.int64))
-    power = robust_power(found, alpha, epsilon, 3)
+    result = argmax_moments(mean, var, np.zeros(3, dtype=np.int64))
+    power = robust_power(result, alpha, epsilon, 3)
     for i in range(3):
         with mpmath.workdps(40):
-            P, eps = mpmath.exp(mpmath.mpf(float(found.log_mass[i]))), mpmath.mpf(epsilon)
+            P, eps = mpmath.exp(mpmath.mpf(float(result.log_mass[i]))), mpmath.mpf(epsilon)
             low, high, power_of = eps / 3, 1 - eps + eps / 3, mpmath.mpf(alpha)
             if alpha == 0.0:
                 exact, phi = P * mpmath.log(high) + (1 - P) * mpmath.log(low), P * mpmath.log(high / low)
@@ -147,7 +149,7 @@ def test_powers_are_two_point_expectations_down_to_tiny_alpha(alpha: float, epsi
                 exact, phi = mpmath.log(norm) / power_of, P * (high**power_of - low**power_of) / norm / power_of
         # the stated 1e-12, or the rounding of P near 1 times log a
         np.testing.assert_allclose(power.value[i], float(exact), rtol=1e-12, atol=1e-14)
-        np.testing.assert_allclose(power.slope[i], float(phi) * found.slope[i], rtol=1e-12, atol=1e-300)
+        np.testing.assert_allclose(power.slope[i], float(phi) * result.slope[i], rtol=1e-12, atol=1e-300)
         log_norm = alpha * power.value[i]
         assert power.log_norm[i] == pytest.approx(log_norm, rel=1e-12, abs=1e-15)
 
@@ -157,15 +159,15 @@ def test_slopes_of_powers_are_derivatives(rng: np.random.Generator) -> None:
     n, C, h = 8, 3, 1e-4
     mean, var, y = rng.normal(size=(n, C)), rng.uniform(0.3, 2.0, size=(n, C)), rng.integers(0, C, n)
     for alpha, epsilon in ((0.0, 0.01), (0.4, 0.0), (0.7, 0.1)):
-        power = robust_power(winner(mean, var, y), alpha, epsilon, C)
+        power = robust_power(argmax_moments(mean, var, y), alpha, epsilon, C)
         for j in range(C):
             step = h * np.eye(C)[j]
-            up, down = (robust_power(winner(mean + s * step, var, y), alpha, epsilon, C).value for s in (1, -1))
+            up, down = (robust_power(argmax_moments(mean + s * step, var, y), alpha, epsilon, C).value for s in (1, -1))
             # truncation h^2, rounding eps/h and eps/h^2
             np.testing.assert_allclose((up - down) / (2 * h), power.slope[:, j], rtol=1e-6, atol=1e-7)
             bend = (up + down - 2 * power.value) / h**2
             np.testing.assert_allclose(bend, power.curvature[:, j], rtol=1e-5, atol=1e-5)
-            up, down = (robust_power(winner(mean, var + s * step, y), alpha, epsilon, C).value for s in (1, -1))
+            up, down = (robust_power(argmax_moments(mean, var + s * step, y), alpha, epsilon, C).value for s in (1, -1))
             np.testing.assert_allclose((up - down) / (2 * h), power.by_variance[:, j], rtol=1e-6, atol=1e-7)
 
 
@@ -177,7 +179,7 @@ def test_what_is_left_of_a_sure_label_keeps_its_digits(margin: float) -> None:
     # the stated 1e-12, and 1e-16 of the exponent
     np.testing.assert_allclose(rest, ndtr(-gap), rtol=1e-12 + 1e-15 * margin**2, atol=0.0)
     for alpha in (1e-10, 1e-5):
-        power = robust_power(winner(mean, var, y), alpha, 0.0, 2, rest)
+        power = robust_power(argmax_moments(mean, var, y), alpha, 0.0, 2, rest)
         np.testing.assert_allclose(power.value, log_ndtr(gap) / alpha, rtol=1e-11, atol=0.0)
         np.testing.assert_array_equal(powered_labels(y, ScalarMoments(mean, var), alpha, 0.0).value, power.value)
 
@@ -185,19 +187,19 @@ def test_what_is_left_of_a_sure_label_keeps_its_digits(margin: float) -> None:
 def test_the_other_classes_are_what_the_label_leaves(rng: np.random.Generator) -> None:
     n, C = 40, 5
     mean, var, y = rng.normal(size=(n, C)), rng.uniform(0.1, 2.0, (n, C)), rng.integers(0, C, n)
-    P = np.exp(winner(mean, var, y, moments=False).log_mass)
+    P = np.exp(argmax_moments(mean, var, y, moments=False).log_mass)
     # each of five integrals to 1e-12
     np.testing.assert_allclose(losing_probability(mean, var, y) + P, 1.0, rtol=1e-11, atol=0.0)
 
 
 def test_powers_refuse_what_has_no_value() -> None:
-    found = winner(np.zeros((1, 2)), np.ones((1, 2)), np.array([0]))
+    result = argmax_moments(np.zeros((1, 2)), np.ones((1, 2)), np.array([0]))
     with pytest.raises(ValueError, match="epsilon: found 0"):
-        robust_power(found, 0.0, 0.0, 2)
+        robust_power(result, 0.0, 0.0, 2)
     with pytest.raises(ValueError, match="alpha"):
-        robust_power(found, 1.5, 0.1, 2)
+        robust_power(result, 1.5, 0.1, 2)
     with pytest.raises(ValueError, match="epsilon"):
-        robust_power(found, 0.5, -0.1, 2)
+        robust_power(result, 0.5, -0.1, 2)
 
 
 @pytest.mark.verifies("villacampa2017", "13", route="definition")

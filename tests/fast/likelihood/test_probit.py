@@ -31,8 +31,8 @@ def by_panels(mean, var):
     """The three integrals from their definition with 40 Gauss-Legendre points a panel."""
     ends = panels(mean, var)
     x, w = np.polynomial.legendre.leggauss(40)
-    half, middle = np.diff(ends)[:, None] / 2, (ends[1:] + ends[:-1])[:, None] / 2
-    f, w = (middle + half * x).ravel(), (half * w).ravel()
+    half_width, middle = np.diff(ends)[:, None] / 2, (ends[1:] + ends[:-1])[:, None] / 2
+    f, w = (middle + half_width * x).ravel(), (half_width * w).ravel()
     w = w * np.exp(-0.5 * ((f - mean) / np.sqrt(var)) ** 2) / np.sqrt(2 * np.pi * var)
     ratio, excess = hazard(f)
     return np.array([w @ log_ndtr(f), w @ ratio, -(w * ratio) @ excess])

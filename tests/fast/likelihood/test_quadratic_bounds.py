@@ -113,15 +113,17 @@ def test_the_expansion_has_value_slope_and_curvature_of_the_log_likelihood(link)
             np.testing.assert_allclose(q.constant, d[0] - d[1] * xi + 0.5 * d[2] * xi**2, rtol=1e-12, atol=1e-14)
 
 
-@pytest.mark.parametrize("standin", [Bound(), Expanded(LINKS["logit"]), Expanded(LINKS["probit"])])
+@pytest.mark.parametrize("local_quadratic", [Bound(), Expanded(LINKS["logit"]), Expanded(LINKS["probit"])])
 @pytest.mark.verifies("izmailov2016", "12", "13", "14", "17", "18", "19", route="dense algebra with explicit inverses")
-def test_the_collapsed_bound_and_its_q_are_those_of_the_printed_formulas(make_problem, dense_sparse, standin, rng):
+def test_the_collapsed_bound_and_its_q_are_those_of_the_printed_formulas(
+    make_problem, dense_sparse, local_quadratic, rng
+):
     p = make_problem()
     prior = prepare(*model_values(p))
     dense = dense_sparse(p.X, p.y, p.variance, p.lengthscales, p.noise, p.jitter, p.Z)
     xi = rng.normal(size=14)
-    q = standin.at(prior.y_sign, xi)
-    end = collapsed(prior, standin, xi)
+    q = local_quadratic.at(prior.y_sign, xi)
+    end = collapsed(prior, local_quadratic, xi)
     T = np.diag(q.precision)
     inv, K_mn = dense.inverse, dense.K_XZ.T
     Sigma = np.linalg.inv(inv @ K_mn @ T @ K_mn.T @ inv + inv)
@@ -140,10 +142,10 @@ def test_the_collapsed_bound_and_its_q_are_those_of_the_printed_formulas(make_pr
     np.testing.assert_allclose(L @ end.weights, mu, **tight)
     np.testing.assert_allclose(L @ np.linalg.inv(end.factor @ end.factor.T) @ L.T, Sigma, **tight)
     np.testing.assert_allclose(end.value, value, rtol=1e-11)
-    found = evaluate(prior, standin, xi)
-    np.testing.assert_allclose(found.elbo, value, rtol=1e-11)
-    np.testing.assert_allclose(found.latent_mean, dense.kappa @ mu, **tight)
-    np.testing.assert_allclose(found.latent_var, np.diag(dense.K_tilde + dense.kappa @ Sigma @ dense.kappa.T), **tight)
+    result = evaluate(prior, local_quadratic, xi)
+    np.testing.assert_allclose(result.elbo, value, rtol=1e-11)
+    np.testing.assert_allclose(result.latent_mean, dense.kappa @ mu, **tight)
+    np.testing.assert_allclose(result.latent_var, np.diag(dense.K_tilde + dense.kappa @ Sigma @ dense.kappa.T), **tight)
 
 
 def test_optimum_is_the_minimum_of_a_quadratic():

@@ -66,24 +66,24 @@ def test_two_classes_are_exact_by_the_probit_and_a_midpoint_rule_by_the_softmax(
 @pytest.mark.parametrize("log_variance", [1.0, 4.0, 8.0])
 def test_three_classes_have_the_quadrants_of_owens_t(rng, log_variance):
     mean, cov = random_laws(rng, 40, 3, log_variance)
-    found = quadrature_probabilities(mean, cov)
+    result = quadrature_probabilities(mean, cov)
     for i in range(len(mean)):
         for k in range(3):
             m, V = orthant_of_class(mean[i], cov[i], k)
             sd = np.sqrt(V.diagonal())
             # 3e-5: stated 2e-5 for the largest of some hundred probabilities, and these are others
-            assert abs(found[i, k] - quadrant(*(m / sd), V[0, 1] / sd.prod())) < 3e-5
-    np.testing.assert_allclose(found.sum(axis=1), 1.0, rtol=0, atol=5e-5)
+            assert abs(result[i, k] - quadrant(*(m / sd), V[0, 1] / sd.prod())) < 3e-5
+    np.testing.assert_allclose(result.sum(axis=1), 1.0, rtol=0, atol=5e-5)
 
 
 def by_many_points(mean, cov, probit, rng, repeats=4, log_count=15):
     """Class probabilities by scrambled points: softmax in f itself, orthants in the opposite order of rivals."""
     C = len(mean)
-    found = np.empty((repeats, C))
+    values = np.empty((repeats, C))
     for r in range(repeats):
         if not probit:
             x = ndtri(qmc.Sobol(C, seed=rng).random_base2(log_count))
-            found[r] = softmax(mean + x @ np.linalg.cholesky(cov).T, axis=1).mean(axis=0)
+            values[r] = softmax(mean + x @ np.linalg.cholesky(cov).T, axis=1).mean(axis=0)
             continue
         u = qmc.Sobol(C - 2, seed=rng).random_base2(log_count)
         for k in range(C):
@@ -95,8 +95,8 @@ def by_many_points(mean, cov, probit, rng, repeats=4, log_count=15):
                 weight *= p
                 if j < C - 2:
                     x[:, j] = -ndtri(np.maximum(u[:, j] * p, 1e-300))
-            found[r, k] = weight.mean()
-    return found.mean(axis=0), found.std(axis=0, ddof=1).max() / np.sqrt(repeats)
+            values[r, k] = weight.mean()
+    return values.mean(axis=0), values.std(axis=0, ddof=1).max() / np.sqrt(repeats)
 
 
 # Twice the largest error that the module states for this C over log variances 1, 4, 8: laws here are few, but others.
@@ -110,10 +110,10 @@ def test_many_classes_agree_with_many_scrambled_points(rng, C, log_variance):
     for probit, function, limit in zip(
         (False, True), (softmax_probabilities, quadrature_probabilities), _STATED[C], strict=True
     ):
-        found = function(mean, cov)
+        result = function(mean, cov)
         for i in range(len(mean)):
             expected, error = by_many_points(mean[i], cov[i], probit, rng, log_count=13)
-            np.testing.assert_allclose(found[i], expected, rtol=0, atol=limit + 4.0 * error)
+            np.testing.assert_allclose(result[i], expected, rtol=0, atol=limit + 4.0 * error)
 
 
 @pytest.mark.parametrize(("function", "limit"), [(softmax_probabilities, 6e-3), (quadrature_probabilities, 8e-4)])
@@ -127,22 +127,22 @@ def test_renamed_classes_move_nothing_beyond_twice_the_error(rng, function, limi
 
 def test_independent_classes_have_their_one_integral(rng):
     mean, var = 2.0 * rng.normal(size=(20, 3)), rng.uniform(0.1, 30.0, size=(20, 3))
-    found = quadrature_probabilities(mean, var[:, :, None] * np.eye(3))
-    np.testing.assert_allclose(found, independent_probabilities(mean, var), rtol=0, atol=3e-5)  # stated 2e-5
+    result = quadrature_probabilities(mean, var[:, :, None] * np.eye(3))
+    np.testing.assert_allclose(result, independent_probabilities(mean, var), rtol=0, atol=3e-5)  # stated 2e-5
 
 
 @pytest.mark.parametrize(("C", "limit"), [(3, 0.01), (4, 0.2), (12, 30.0)])
 def test_tiny_probabilities_keep_their_logarithms(C, limit):
     # independent classes; the first is 40 standard deviations of a difference with its noises below all others
     mean = np.append(-80.0, np.zeros(C - 1))
-    found = log_probit_probabilities(mean[None], np.eye(C)[None])[0]
+    actual = log_probit_probabilities(mean[None], np.eye(C)[None])[0]
     s = np.linspace(-60.0, 20.0, 20001)
     terms = norm.logpdf(s, -80.0, np.sqrt(2.0)) + (C - 1) * log_ndtr(s / np.sqrt(2.0))
     direct = logsumexp(terms) + np.log(s[1] - s[0])
     # -1075, -1211 and -1495: the error of the rule is one of probabilities, not of their ratios, and there are no
     # points where a corner is cut off by many conditions; two in a hundred of the logarithm is what is left of it
-    assert abs(found[0] - direct) < limit
-    np.testing.assert_allclose(np.exp(found[1:]), 1.0 / (C - 1), rtol=0, atol=3e-3)  # stated for twelve classes
+    assert abs(actual[0] - direct) < limit
+    np.testing.assert_allclose(np.exp(actual[1:]), 1.0 / (C - 1), rtol=0, atol=3e-3)  # stated for twelve classes
 
 
 def test_bulk_and_tail_meet_where_one_takes_over(monkeypatch, rng):
@@ -170,6 +170,6 @@ def test_no_probabilities_are_made_up():
         normalised(law, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 0.0]]), first=4)
     with pytest.raises(FloatingPointError, match=r"^probabilities: found the sum nan over the classes at test point 0"):
         normalised(law, np.array([[0.5, np.nan, 0.2], [0.3, 0.3, 0.3]]))
-    found = normalised(law, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 2.0]]))
-    np.testing.assert_allclose(found.probability_mass, [0.9, 2.0], rtol=1e-15)
-    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, rtol=1e-15)
+    result = normalised(law, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 2.0]]))
+    np.testing.assert_allclose(result.probability_mass, [0.9, 2.0], rtol=1e-15)
+    np.testing.assert_allclose(result.probabilities.sum(axis=1), 1.0, rtol=1e-15)

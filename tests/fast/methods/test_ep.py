@@ -58,8 +58,8 @@ def _posterior(K, upsilon, y, sites):
 
 def _log_normaliser(precision, shift):
     """g of natural parameters: a dense Gaussian integral."""
-    half = np.linalg.slogdet(2.0 * np.pi * np.linalg.inv(precision))[1]
-    return 0.5 * half + 0.5 * shift @ np.linalg.solve(precision, shift)
+    halved = np.linalg.slogdet(2.0 * np.pi * np.linalg.inv(precision))[1]
+    return 0.5 * halved + 0.5 * shift @ np.linalg.solve(precision, shift)
 
 
 def _tilted_site(e, v, sign, other, noise):
@@ -117,19 +117,19 @@ def _stacked(posterior):
 def test_two_sweeps_are_those_of_dense_cavities_and_quadrature():
     p = _problem(n=4)
     K, upsilon, s = _dense(p)
-    found = fitted(ep, **p, damping=0.7, max_iterations=2)
+    posterior = fitted(ep, **p, damping=0.7, max_iterations=2)
     one = fitted(ep, **p, damping=0.7, max_iterations=1)
     target, _ = _dense_sweep(K, upsilon, s, p["y"], np.zeros((4, 4, C)))
     # rounding of the sums; a difference of inverse variances loses five digits
     np.testing.assert_allclose(_stacked(one), 0.7 * target, rtol=1e-6, atol=1e-7)
     target, log_evidence = _dense_sweep(K, upsilon, s, p["y"], _stacked(one))
-    np.testing.assert_allclose(_stacked(found), 0.3 * _stacked(one) + 0.7 * target, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(_stacked(posterior), 0.3 * _stacked(one) + 0.7 * target, rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(one.log_evidence, log_evidence, rtol=1e-9)  # inverses of condition 1e4
-    precision, shift = _posterior(K, upsilon, p["y"], _stacked(found))
-    np.testing.assert_allclose(found.inducing_cov, np.linalg.inv(precision), atol=1e-9)  # condition 1e4
-    np.testing.assert_allclose(found.inducing_mean, np.linalg.solve(precision, shift[..., None])[..., 0], atol=1e-9)
-    assert not found.trained.converged
-    assert found.trained.iterations == 2
+    precision, shift = _posterior(K, upsilon, p["y"], _stacked(posterior))
+    np.testing.assert_allclose(posterior.inducing_cov, np.linalg.inv(precision), atol=1e-9)  # condition 1e4
+    np.testing.assert_allclose(posterior.inducing_mean, np.linalg.solve(precision, shift[..., None])[..., 0], atol=1e-9)
+    assert not posterior.trained.converged
+    assert posterior.trained.iterations == 2
 
 
 @pytest.mark.verifies("villacampa2017", "60", route="log Z of a Gaussian with known factors")
@@ -145,8 +145,8 @@ def test_log_evidence_and_damping_of_plain_numbers():
 def test_the_prior_term_is_the_printed_matrix_in_whitened_coordinates():
     rng = np.random.default_rng(1)
     L = np.tril(rng.standard_normal((M, M))) + 3.0 * np.eye(M)
-    half = rng.standard_normal((M, M))
-    S, p = np.linalg.inv(np.eye(M) + half @ half.T), rng.standard_normal(M)
+    root = rng.standard_normal((M, M))
+    S, p = np.linalg.inv(np.eye(M) + root @ root.T), rng.standard_normal(M)
     K_inv, V, mean = np.linalg.inv(L @ L.T), L @ S @ L.T, L @ p
     printed = K_inv - K_inv @ V @ K_inv - K_inv @ np.outer(mean, mean) @ K_inv
     np.testing.assert_allclose(prior_cotangent(S, p), -0.5 * L.T @ printed @ L, atol=1e-13)
@@ -159,15 +159,15 @@ def test_the_prior_term_is_the_printed_matrix_in_whitened_coordinates():
 )
 def test_the_fixed_point_is_one_whatever_the_road(options):
     p = _problem(1)
-    found = fitted(ep, **p, **options)
-    assert found.trained.converged
-    assert found.trained.residual <= 1e-10
+    posterior = fitted(ep, **p, **options)
+    assert posterior.trained.converged
+    assert posterior.trained.residual <= 1e-10
     kind = {"factors": options.get("factors", "pairwise")}
     again = fitted(ep, **p, **kind, trace=True, damping=0.6)  # a trace wants plain sweeps
     assert again.trained.converged
     # residual 1e-10 over one minus the contraction, which may be 0.97
-    np.testing.assert_allclose(found.log_evidence, again.log_evidence, rtol=0.0, atol=1e-8)
-    np.testing.assert_allclose(_stacked(found), _stacked(again), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(posterior.log_evidence, again.log_evidence, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(_stacked(posterior), _stacked(again), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(again.trained.trace[-1], again.log_evidence, rtol=0.0, atol=1e-11)
 
 
@@ -180,8 +180,8 @@ def test_a_sequential_sweep_visits_factors_one_by_one_with_the_posterior_of_the_
             if k != y[i]:
                 target, _ = _dense_sweep(K, upsilon, s, y, sites)
                 sites[:, i, k] = 0.4 * sites[:, i, k] + 0.6 * target[:, i, k]
-    found = fitted(ep, **p, schedule="sequential", damping=0.6, max_iterations=1)
-    np.testing.assert_allclose(_stacked(found), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
+    posterior = fitted(ep, **p, schedule="sequential", damping=0.6, max_iterations=1)
+    np.testing.assert_allclose(_stacked(posterior), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
 
 
 @pytest.mark.verifies("villacampa2017", "10", route="central differences of log Z_q, iterated anew")
@@ -190,11 +190,11 @@ def test_a_sequential_sweep_visits_factors_one_by_one_with_the_posterior_of_the_
 @pytest.mark.parametrize("factors", ["pairwise", "datum"])
 def test_gradient_10_is_the_derivative_of_the_converged_log_evidence(factors, shared):
     p = _problem(3, shared=shared)
-    found = ep.gradients(fitted(ep, **p, factors=factors, tolerance=1e-11))
+    gradients = ep.gradients(fitted(ep, **p, factors=factors, tolerance=1e-11))
     exact = ep.gradients(fitted(ep, **p, factors=factors, tolerance=1e-11), gradient_rule="exact")
     rng, step = np.random.default_rng(4), 1e-4
     for name in ("variance", "lengthscales", "noise", "Z"):
-        gradient = getattr(found, name)
+        gradient = getattr(gradients, name)
         np.testing.assert_allclose(gradient, getattr(exact, name), atol=1e-8)  # equal where EP has converged
         direction = rng.standard_normal(gradient.shape[1:] if shared else gradient.shape) * np.ones(gradient.shape)
         up, down = (
@@ -228,9 +228,9 @@ def test_the_exact_gradient_is_the_derivative_with_sites_held_on_a_batch_too(fac
         return prior + N / rows.size * value
 
     for rows in (None, batch):
-        found = run.gradient(rows, "exact")
+        gradients = run.gradient(rows, "exact")
         for name in ("variance", "lengthscales", "noise", "Z"):
-            gradient = getattr(found, name)
+            gradient = getattr(gradients, name)
             direction = np.random.default_rng(6).standard_normal(gradient.shape)
             up, down = (objective({name: p[name] + sign * 1e-4 * direction}, rows) for sign in (1, -1))
             # central differences: step^2 = 1e-8 times third derivatives of size 100
@@ -241,15 +241,15 @@ def test_batches_refresh_their_own_sites_and_what_is_listed_twice_counts_once():
     p = _problem(7)
     K, upsilon, s = _dense(p)
     lists = [[0, 3, 3], [1, 2, 4, 5, 6, 7, 8], [3, 0]]
-    found = fitted(ep, **p, batches=lists, damping=0.5)
+    posterior = fitted(ep, **p, batches=lists, damping=0.5)
     sites = np.zeros((4, N, C))
     for batch in lists:
         target, _ = _dense_sweep(K, upsilon, s, p["y"], sites)
         rows = np.unique(batch)
         sites[:, rows] = 0.5 * sites[:, rows] + 0.5 * target[:, rows]
-    np.testing.assert_allclose(_stacked(found), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
-    assert found.trained.iterations == 3
-    assert not found.trained.converged
+    np.testing.assert_allclose(_stacked(posterior), sites, rtol=1e-6, atol=1e-7)  # sums less five digits
+    assert posterior.trained.iterations == 3
+    assert not posterior.trained.converged
     whole = fitted(ep, **p, batches=[np.arange(N)] * 2)
     np.testing.assert_allclose(_stacked(whole), _stacked(fitted(ep, **p, max_iterations=2)), rtol=1e-12, atol=1e-13)
 
@@ -260,25 +260,25 @@ def test_every_scheme_climbs(scheme, optimizer):
     p = _problem(8)
     learn = ("variance", "lengthscales", "noise", "Z")
     rate = 0.05 if optimizer == "adam" else 0.02
-    found = fitted(ep, **p, learn=learn, scheme=scheme, optimizer=optimizer, rate=rate, n_steps=25, trace=True)
-    assert found.trained.iterations == 25
-    assert not found.trained.diverged
+    posterior = fitted(ep, **p, learn=learn, scheme=scheme, optimizer=optimizer, rate=rate, n_steps=25, trace=True)
+    assert posterior.trained.iterations == 25
+    assert not posterior.trained.diverged
     start = fitted(ep, **p).log_evidence
-    assert found.log_evidence > start + 0.5
-    assert found.trained.trace.size == 25
+    assert posterior.log_evidence > start + 0.5
+    assert posterior.trained.trace.size == 25
 
 
 def test_lbfgs_ends_where_the_gradient_vanishes_and_sharing_keeps_rows_equal():
     p = _problem(9, shared=True)
-    found = fitted(ep, **p, learn=("lengthscales", "noise"), learn_tolerance=1e-4)
-    assert found.trained.converged
-    assert found.trained.residual <= 1e-4
-    hyper = found.run.points.hyper
+    posterior = fitted(ep, **p, learn=("lengthscales", "noise"), learn_tolerance=1e-4)
+    assert posterior.trained.converged
+    assert posterior.trained.residual <= 1e-4
+    hyper = posterior.run.points.hyper
     assert np.ptp(hyper.lengthscales, axis=0).max() == 0.0
     again = fitted(ep, **{**p, "lengthscales": hyper.lengthscales, "noise": hyper.noise})
-    np.testing.assert_allclose(again.log_evidence, found.log_evidence, rtol=0.0, atol=1e-7)  # two converged runs
+    np.testing.assert_allclose(again.log_evidence, posterior.log_evidence, rtol=0.0, atol=1e-7)  # two converged runs
     moved = {"lengthscales": hyper.lengthscales * 1.02, "noise": hyper.noise}
-    assert fitted(ep, **{**p, **moved}).log_evidence < found.log_evidence
+    assert fitted(ep, **{**p, **moved}).log_evidence < posterior.log_evidence
 
 
 def test_block_size_memory_and_files_change_nothing(tmp_path):
@@ -323,14 +323,14 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path, learn):
 
 def test_permuting_data_or_classes_permutes_the_answer():
     p = _problem(12)
-    found = fitted(ep, **p)
+    posterior = fitted(ep, **p)
     order, swap = np.random.default_rng(0).permutation(N), np.array([2, 0, 1])  # new class k is old swap[k]
     turned = {**p, "X": p["X"][order], "y": np.argsort(swap)[p["y"][order]]}
     turned |= {name: p[name][swap] for name in ("variance", "lengthscales", "noise", "Z", "jitter")}
     other = fitted(ep, **turned)
-    np.testing.assert_allclose(other.log_evidence, found.log_evidence, rtol=0.0, atol=1e-8)  # two converged runs
+    np.testing.assert_allclose(other.log_evidence, posterior.log_evidence, rtol=0.0, atol=1e-8)  # two converged runs
     test = np.random.default_rng(1).standard_normal((5, D))
-    left, right = ep.predict(found, test), ep.predict(other, test)
+    left, right = ep.predict(posterior, test), ep.predict(other, test)
     np.testing.assert_allclose(right.probabilities, left.probabilities[:, swap], atol=1e-8)
     np.testing.assert_allclose(left.probability_mass, 1.0, atol=1e-11)  # stated error of the rule
 
@@ -344,8 +344,8 @@ def test_with_two_classes_both_kinds_of_factors_have_one_probit_each():
 
 def test_latents_of_the_datum_factors_are_the_tilted_moments():
     p = _problem(14, n_classes=2)
-    found = fitted(ep, **p, factors="datum")
-    latent = ep.latents(found)
+    posterior = fitted(ep, **p, factors="datum")
+    latent = ep.latents(posterior)
     assert (latent.var > 0.0).all()
     assert latent.log_tilted_norm.shape == (N,)
     plain = ep.latents(fitted(ep, **p))
@@ -384,9 +384,9 @@ def test_many_classes_tiny_lengthscales_and_equal_points_stay_finite():
     rng = np.random.default_rng(16)
     n_classes = 100
     X, y = rng.standard_normal((120, D)), np.r_[np.arange(n_classes), np.zeros(20, dtype=int)]
-    found = fitted(ep, X, y, n_classes, 2.0, np.ones(D), 0.1, 1e-6, np.zeros((1, D)), max_iterations=3, damping=0.5)
-    assert np.isfinite(found.log_evidence)
-    assert np.isfinite(ep.predict(found, X[:3]).probabilities).all()
+    posterior = fitted(ep, X, y, n_classes, 2.0, np.ones(D), 0.1, 1e-6, np.zeros((1, D)), max_iterations=3, damping=0.5)
+    assert np.isfinite(posterior.log_evidence)
+    assert np.isfinite(ep.predict(posterior, X[:3]).probabilities).all()
     p = _problem(17)
     tiny = fitted(ep, **{**p, "lengthscales": np.full((C, D), 1e-12)})
     # no datum sees an inducing point: every factor is Phi(0)

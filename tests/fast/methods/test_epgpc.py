@@ -23,8 +23,8 @@ def latent_prior(p, dense_kernel, dense_sparse):
     """Prior covariance of f: FITC's if there are inducing points."""
     if p.Z is None:
         return dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(len(p.X))
-    found = dense_sparse(*arguments(p))
-    return found.kappa @ found.K_XZ.T + np.diag(np.diag(found.K_tilde))
+    result = dense_sparse(*arguments(p))
+    return result.kappa @ result.K_XZ.T + np.diag(np.diag(result.K_tilde))
 
 
 def sequential_ep(K, sign, sweeps=200):
@@ -58,19 +58,19 @@ def sequential_ep(K, sign, sweeps=200):
 @pytest.mark.parametrize("full", [False, True])
 def test_the_fixed_point_is_that_of_sequential_ep_on_the_latent_values(make_problem, dense_kernel, dense_sparse, full):
     p = make_problem(n=8, m=3, full=full, jitter=1e-3)
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12))
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12))
     mean, var, log_z = sequential_ep(latent_prior(p, dense_kernel, dense_sparse), 2.0 * p.y - 1, sweeps=60)
     # explicit inverses of condition below 1e4; 60 sweeps contract below rounding
-    np.testing.assert_allclose(found.latent_mean, mean, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.latent_var, var, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.log_evidence, log_z, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(posterior.latent_mean, mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(posterior.latent_var, var, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(posterior.log_evidence, log_z, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("label", [0, 1])
 @pytest.mark.parametrize("full", [False, True])
 def test_one_datum_is_exact(label, full):
     Z = None if full else np.array([[0.4]])
-    found = epgpc.fit(Data(np.zeros((1, 1)), np.array([label])), Prior(2.0, np.ones(1), 0.5, 1e-3, Z))
+    posterior = epgpc.fit(Data(np.zeros((1, 1)), np.array([label])), Prior(2.0, np.ones(1), 0.5, 1e-3, Z))
     var = 2.5 + (1e-3 if full else 0.0)
     sign = 2 * label - 1
     moments = [
@@ -78,9 +78,11 @@ def test_one_datum_is_exact(label, full):
         for k in range(3)
     ]
     # quad to 1e-13
-    np.testing.assert_allclose(found.log_evidence, np.log(0.5), rtol=1e-12)
-    np.testing.assert_allclose(found.latent_mean[0], moments[1] / moments[0], rtol=1e-10)
-    np.testing.assert_allclose(found.latent_var[0], moments[2] / moments[0] - (moments[1] / moments[0]) ** 2, rtol=1e-9)
+    np.testing.assert_allclose(posterior.log_evidence, np.log(0.5), rtol=1e-12)
+    np.testing.assert_allclose(posterior.latent_mean[0], moments[1] / moments[0], rtol=1e-10)
+    np.testing.assert_allclose(
+        posterior.latent_var[0], moments[2] / moments[0] - (moments[1] / moments[0]) ** 2, rtol=1e-9
+    )
 
 
 @pytest.mark.parametrize("n", [2, 3])
@@ -108,12 +110,12 @@ def test_data_that_do_not_speak_to_each_other_are_exact(make_problem):
 @pytest.mark.parametrize(("damping", "accelerate"), [(1.0, False), (0.4, False), (0.4, True)])
 def test_every_road_reaches_one_fixed_point(make_problem, damping, accelerate):
     p = make_problem(n=60, m=8, variance=10.0)
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), damping=damping, accelerate=accelerate))
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), damping=damping, accelerate=accelerate))
     other = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
-    assert found.converged
-    assert found.n_improper == 0
-    np.testing.assert_allclose(found.log_evidence, other.log_evidence, rtol=1e-12)  # stationary in the sites
-    np.testing.assert_allclose(found.inducing_mean, other.inducing_mean, rtol=0, atol=1e-8)
+    assert posterior.converged
+    assert posterior.n_improper == 0
+    np.testing.assert_allclose(posterior.log_evidence, other.log_evidence, rtol=1e-12)  # stationary in the sites
+    np.testing.assert_allclose(posterior.inducing_mean, other.inducing_mean, rtol=0, atol=1e-8)
 
 
 def test_inducing_points_at_the_data_give_the_full_process(make_problem):
@@ -121,25 +123,25 @@ def test_inducing_points_at_the_data_give_the_full_process(make_problem):
     p.lengthscales = p.lengthscales / 4  # K_XX well conditioned without jitter
     whole = epgpc.fit(*binary(epgpc.EPGPCOptions, *(*arguments(p)[:6], None)))
     p.Z = p.X.copy()
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     # f given u at the same inputs is u plus the noise: FITC is the full process. Condition of K_ZZ below 1e4
-    np.testing.assert_allclose(found.log_evidence, whole.log_evidence, rtol=1e-10)
-    np.testing.assert_allclose(found.latent_mean, whole.latent_mean, rtol=0, atol=1e-8)
-    one, other = epgpc.predict(found, p.X + 0.1), epgpc.predict(whole, p.X + 0.1)
+    np.testing.assert_allclose(posterior.log_evidence, whole.log_evidence, rtol=1e-10)
+    np.testing.assert_allclose(posterior.latent_mean, whole.latent_mean, rtol=0, atol=1e-8)
+    one, other = epgpc.predict(posterior, p.X + 0.1), epgpc.predict(whole, p.X + 0.1)
     np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=0, atol=1e-9)
 
 
 def test_prediction_integrates_over_the_inducing_values(make_problem, dense_kernel, dense_sparse):
     p = make_problem(jitter=1e-4)
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     X_test = p.X[:3] + 0.3
     k = dense_kernel(X_test, p.Z, p.variance, p.lengthscales)
     kappa = k @ dense_sparse(*arguments(p)).inverse
     var = p.variance + p.noise - np.einsum("tm,tm->t", kappa, k)
-    var += np.einsum("tm,mp,tp->t", kappa, found.inducing_cov, kappa)
-    got = epgpc.predict(found, X_test)
+    var += np.einsum("tm,mp,tp->t", kappa, posterior.inducing_cov, kappa)
+    got = epgpc.predict(posterior, X_test)
     # explicit inverses of condition below 1e5
-    np.testing.assert_allclose(got.latent_mean, kappa @ found.inducing_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(got.latent_mean, kappa @ posterior.inducing_mean, rtol=0, atol=1e-8)
     np.testing.assert_allclose(got.latent_var, var, rtol=0, atol=1e-8)
     chance = norm.cdf(got.latent_mean / np.sqrt(1 + got.latent_var))
     np.testing.assert_allclose(got.probabilities[:, 1], chance, rtol=1e-13)
@@ -174,28 +176,30 @@ def test_gradients_are_differences_of_the_reconverged_log_z(make_problem, full):
 def test_extreme_variances_converge(make_problem, log_variance, full):
     scale = float(np.exp(log_variance))
     p = make_problem(n=40, m=6, variance=scale, noise=0.02 * scale, jitter=1e-4 * scale, full=full)
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), max_iterations=2000))
-    assert found.residual < 1e-8  # rounding of K / (posterior variance) may keep it from 1e-10
-    assert found.n_improper == 0
-    assert found.log_evidence <= 0
-    assert (found.latent_var > 0).all()
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), max_iterations=2000))
+    assert posterior.residual < 1e-8  # rounding of K / (posterior variance) may keep it from 1e-10
+    assert posterior.n_improper == 0
+    assert posterior.log_evidence <= 0
+    assert (posterior.latent_var > 0).all()
 
 
 def test_saturated_labels_and_duplicates_and_more_inducing_points_than_data_are_served(make_problem):
     p = make_problem(n=8, m=20, jitter=1e-3, variance=1000.0)
     p.X[4:] = p.X[:4]
     p.y[:] = 1
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
-    assert found.converged
-    assert np.isfinite(epgpc.gradients(found).Z).all()
-    np.testing.assert_allclose(found.site_precision[4:], found.site_precision[:4], rtol=1e-6)  # alike data, alike sites
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
+    assert posterior.converged
+    assert np.isfinite(epgpc.gradients(posterior).Z).all()
+    np.testing.assert_allclose(
+        posterior.site_precision[4:], posterior.site_precision[:4], rtol=1e-6
+    )  # alike data, alike sites
 
 
 def test_data_out_of_reach_of_every_inducing_point_keep_their_own_half(make_problem):
     p = make_problem(n=6, m=3)
     p.X += 1e4
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
-    np.testing.assert_allclose(found.log_evidence, -6 * np.log(2), rtol=1e-13)
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
+    np.testing.assert_allclose(posterior.log_evidence, -6 * np.log(2), rtol=1e-13)
 
 
 def test_bad_input_is_refused_by_name(make_problem):
@@ -232,14 +236,14 @@ def test_mini_batches_reach_the_fixed_point_of_all_data(make_problem, tmp_path):
     batch = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
     lists = [np.arange(start, start + 15) for start in range(0, 60, 15)] * 25
     for site_file in (None, tmp_path / "sites"):
-        found = epgpc_svi.fit(
+        posterior = epgpc_svi.fit(
             *binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=lists, trace=True, site_file=site_file)
         )
-        np.testing.assert_allclose(found.posterior.log_evidence, batch.log_evidence, rtol=1e-12)
-        np.testing.assert_allclose(found.posterior.inducing_mean, batch.inducing_mean, rtol=0, atol=1e-9)
-        assert found.posterior.residual < 1e-9
+        np.testing.assert_allclose(posterior.posterior.log_evidence, batch.log_evidence, rtol=1e-12)
+        np.testing.assert_allclose(posterior.posterior.inducing_mean, batch.inducing_mean, rtol=0, atol=1e-9)
+        assert posterior.posterior.residual < 1e-9
     # four batches of equal size: the mean of their estimates is log Z_EP
-    np.testing.assert_allclose(found.trace[-4:].mean(), batch.log_evidence, rtol=1e-10)
+    np.testing.assert_allclose(posterior.trace[-4:].mean(), batch.log_evidence, rtol=1e-10)
     drawn = epgpc_svi.fit(*binary(epgpc_svi.EPGPCSteps, *arguments(p), batch_size=15, n_steps=200, stop=1e-9, seed=3))
     assert drawn.converged
     assert drawn.iterations < 200
@@ -249,7 +253,7 @@ def test_mini_batches_reach_the_fixed_point_of_all_data(make_problem, tmp_path):
 @pytest.mark.parametrize("parallel", [True, False])
 def test_a_step_on_a_batch_refreshes_its_sites_and_no_other(make_problem, dense_sparse, parallel):
     p = make_problem(n=10, m=3, jitter=1e-3)
-    found = epgpc_svi.fit(
+    actual = epgpc_svi.fit(
         *binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[0, 1, 2], [2, 5]], damping=0.7, parallel=parallel)
     ).posterior
     prior = dense_sparse(*arguments(p))
@@ -272,8 +276,8 @@ def test_a_step_on_a_batch_refreshes_its_sites_and_no_other(make_problem, dense_
             new_nu[i] += 0.7 * (mean / var - m / v - nu[i])
         tau, nu = new_tau, new_nu
     # (m, m) cavities with explicit inverses of condition below 1e4
-    np.testing.assert_allclose(found.site_precision, tau, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(found.site_shift, nu, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(actual.site_precision, tau, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(actual.site_shift, nu, rtol=0, atol=1e-9)
 
 
 def test_a_site_refreshed_twice_in_order_counts_its_last_value(make_problem):
@@ -289,7 +293,7 @@ def test_a_site_refreshed_twice_in_order_counts_its_last_value(make_problem):
 def test_learning_on_batches_raises_log_z_and_keeps_q_and_kernel_together(make_problem, rebuild_every):
     p = make_problem(n=120, m=6, variance=0.05)
     before = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p))).log_evidence
-    found = epgpc_svi.fit(
+    posterior = epgpc_svi.fit(
         *binary(
             epgpc_svi.EPGPCSteps,
             *arguments(p),
@@ -299,20 +303,20 @@ def test_learning_on_batches_raises_log_z_and_keeps_q_and_kernel_together(make_p
             rebuild_every=rebuild_every,
         )
     )
-    assert not found.diverged
-    again = epgpc.fit(Data(p.X, p.y), Prior(*found.hyper[:4], found.Z))
+    assert not posterior.diverged
+    again = epgpc.fit(Data(p.X, p.y), Prior(*posterior.hyper[:4], posterior.Z))
     assert again.log_evidence > before + 1.0
     # sites trail the kernel by an epoch of small steps; log Z_EP is stationary in them
-    np.testing.assert_allclose(found.posterior.log_evidence, again.log_evidence, rtol=0, atol=1e-2)
+    np.testing.assert_allclose(posterior.posterior.log_evidence, again.log_evidence, rtol=0, atol=1e-2)
 
 
 def test_gradients_of_batches_average_to_that_of_log_z(make_problem):
     p = make_problem(n=30, m=4)
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12))
-    packing = Packing(("variance", "lengthscales", "noise", "Z"), found.prior.hyper, p.Z)
-    sites = np.stack([found.site_precision, found.site_shift])
-    run = epgpc_svi.SiteRun(p.X, found.prior.y_sign, p.Z, found.prior.hyper, sites, 4096)
-    whole = packing.slope(epgpc.gradients(found), found.prior.hyper)
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), tolerance=1e-12))
+    packing = Packing(("variance", "lengthscales", "noise", "Z"), posterior.prior.hyper, p.Z)
+    sites = np.stack([posterior.site_precision, posterior.site_shift])
+    run = epgpc_svi.SiteRun(p.X, posterior.prior.y_sign, p.Z, posterior.prior.hyper, sites, 4096)
+    whole = packing.slope(epgpc.gradients(posterior), posterior.prior.hyper)
     every = np.arange(30)
     # at the fixed point; sums in another order
     np.testing.assert_allclose(run.gradient(every, run.view(every), packing), whole, rtol=0, atol=1e-9)
@@ -324,24 +328,24 @@ def test_gradients_of_batches_average_to_that_of_log_z(make_problem):
 def test_a_learning_rate_that_diverges_is_reported_with_a_finite_posterior(make_problem):
     p = make_problem(n=40, variance=0.01)  # far too small: the first step multiplies it by e^100
     p.y = (p.X[:, 0] > 0).astype(int)
-    found = epgpc_svi.fit(
+    posterior = epgpc_svi.fit(
         *binary(
             epgpc_svi.EPGPCSteps, *arguments(p), batches=[np.arange(40)] * 5, learn=("variance",), learning_rate=100.0
         )
     )
-    assert found.diverged
-    assert "variance" in found.reason
-    assert np.isfinite(found.posterior.log_evidence)
+    assert posterior.diverged
+    assert "variance" in posterior.reason
+    assert np.isfinite(posterior.posterior.log_evidence)
 
 
 def test_learning_ends_where_the_gradient_vanishes(make_problem):
     p = make_problem(n=60, m=5, noise=0.3, jitter=1e-4)
     before = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p)))
-    found, search = epgpc.fit_learning(*binary(epgpc.EPGPCLearning, *arguments(p), learn=("lengthscales", "noise")))
+    posterior, search = epgpc.fit_learning(*binary(epgpc.EPGPCLearning, *arguments(p), learn=("lengthscales", "noise")))
     assert search.converged
-    assert found.log_evidence > before.log_evidence
+    assert posterior.log_evidence > before.log_evidence
     assert search.hyper.variance == p.variance
-    slopes = epgpc.gradients(found)
+    slopes = epgpc.gradients(posterior)
     # L-BFGS-B stops at 1e-5 in the logarithms, or where log Z stands still to 1e-13
     assert np.abs(slopes.lengthscales * search.hyper.lengthscales).max() < 1e-3
     assert abs(slopes.noise * search.hyper.noise) < 1e-3
@@ -349,10 +353,10 @@ def test_learning_ends_where_the_gradient_vanishes(make_problem):
 
 def test_a_progress_callback_sees_every_sweep_and_step(make_problem):
     p = make_problem()
-    seen = []
-    found = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), callback=seen.append))
-    assert [state.iteration for state in seen] == list(range(1, found.iterations + 1))
-    assert seen[-1].objective == found.log_evidence
+    visited = []
+    posterior = epgpc.fit(*binary(epgpc.EPGPCOptions, *arguments(p), callback=visited.append))
+    assert [state.iteration for state in visited] == list(range(1, posterior.iterations + 1))
+    assert visited[-1].objective == posterior.log_evidence
     steps = []
     epgpc_svi.fit(
         *binary(epgpc_svi.EPGPCSteps, *arguments(p), batches=[[0], [1, 2]], callback=steps.append, trace=True)

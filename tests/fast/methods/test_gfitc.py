@@ -48,8 +48,8 @@ def fitc_prior(given: dict[str, Any], k: int) -> tuple[np.ndarray, np.ndarray, n
 @pytest.mark.parametrize("sweeps", [4, 400])
 def test_marginals_and_log_Z_are_those_of_the_dense_posterior(sweeps: int) -> None:
     given = problem(3)
-    found = fitted(gfitc, **given, max_iterations=sweeps)
-    c1_y, c2_y, c1_k, c2_k = found.run.sites
+    posterior = fitted(gfitc, **given, max_iterations=sweeps)
+    c1_y, c2_y, c1_k, c2_k = posterior.run.sites
     y, n, C = given["y"], len(given["y"]), 3
     own = y[:, None] == np.arange(C)
     delta = np.where(own, c1_y.sum(axis=1, keepdims=True), c1_k)
@@ -64,9 +64,9 @@ def test_marginals_and_log_Z_are_those_of_the_dense_posterior(sweeps: int) -> No
         # the inducing values by conditioning the joint Gaussian of u and f on the sites
         joint = upsilon @ K
         gain = np.linalg.solve(prior, joint).T
-        np.testing.assert_allclose(found.inducing_mean[k], gain @ mean[:, k], rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(posterior.inducing_mean[k], gain @ mean[:, k], rtol=1e-6, atol=1e-8)
         u_cov = K - gain @ joint + gain @ cov @ gain.T
-        np.testing.assert_allclose(found.inducing_cov[k], u_cov, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(posterior.inducing_cov[k], u_cov, rtol=1e-6, atol=1e-8)
     for i in range(n):
         for k in np.flatnonzero(~own[i]):
             norms, pairs = 0.0, []
@@ -76,11 +76,11 @@ def test_marginals_and_log_Z_are_those_of_the_dense_posterior(sweeps: int) -> No
                 norms += 0.5 * (2 * c2 * e + c2**2 * v - c1 * e**2) / (1 + c1 * v) - 0.5 * np.log(1 + c1 * v)
                 pairs.append((e, v))
             log_Z += log_ndtr((pairs[0][0] - pairs[1][0]) / np.sqrt(pairs[0][1] + pairs[1][1])) - norms
-    at_data = gfitc.latents(found)
+    at_data = gfitc.latents(posterior)
     # dense inverses of matrices of condition 1e4 at most lose some digits
     np.testing.assert_allclose(at_data.mean, mean, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(at_data.var, var, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(found.log_evidence, log_Z, rtol=1e-9, atol=0.0)
+    np.testing.assert_allclose(posterior.log_evidence, log_Z, rtol=1e-9, atol=0.0)
 
 
 def test_with_two_classes_it_is_ep() -> None:
@@ -136,9 +136,9 @@ def test_mixing_and_damping_leave_the_fixed_point_where_it_is() -> None:
 def test_learning_raises_log_Z_to_where_it_is_flat() -> None:
     given = problem(3, n=30, m=3)
     start = fitted(gfitc, **given)
-    found = fitted(gfitc, **given, learn=("variance", "lengthscales"), n_steps=6)
-    assert found.log_evidence > start.log_evidence + 0.1
-    assert (np.diff(found.trained.trace) >= 0.0).all()
+    posterior = fitted(gfitc, **given, learn=("variance", "lengthscales"), n_steps=6)
+    assert posterior.log_evidence > start.log_evidence + 0.1
+    assert (np.diff(posterior.trained.trace) >= 0.0).all()
 
 
 def test_blocks_memory_maps_and_orders_of_data_change_nothing(tmp_path: Any) -> None:

@@ -73,9 +73,9 @@ def test_evidence_and_q_are_those_of_the_dense_regression(shared):
 @pytest.mark.parametrize("shared", [False, True])
 def test_gradients_are_differences_of_the_dense_evidence(shared):
     p = problem(1, shared=shared)
-    found, h = label_regression.gradients(fitted(label_regression, **p)), 1e-5
+    gradients, h = label_regression.gradients(fitted(label_regression, **p)), 1e-5
     for name in ("variance", "lengthscales", "noise", "Z"):
-        slope = getattr(found, name)
+        slope = getattr(gradients, name)
         for place in np.ndindex(slope.shape):
             if shared and place[0]:
                 continue
@@ -92,16 +92,16 @@ def test_predictions_are_the_robust_ones_of_two_classes():
     p = problem(2, n_classes=2)
     posterior = fitted(label_regression, **p)
     t = np.random.default_rng(5).standard_normal((4, D))
-    found = label_regression.predict(posterior, t)
+    prediction = label_regression.predict(posterior, t)
     _, upsilon, s = dense(p, t)
     mean, cov = posterior.run.points.inducing_moments(posterior.run.q)
     m = np.einsum("knm,km->nk", upsilon, mean)
     v = s.T + np.einsum("knm,kmp,knp->nk", upsilon, cov, upsilon)
-    np.testing.assert_allclose(found.latent_mean, m, rtol=1e-10, atol=1e-10)
-    np.testing.assert_allclose(np.einsum("tcc->tc", found.latent_cov), v, rtol=1e-10, atol=0.0)
+    np.testing.assert_allclose(prediction.latent_mean, m, rtol=1e-10, atol=1e-10)
+    np.testing.assert_allclose(np.einsum("tcc->tc", prediction.latent_cov), v, rtol=1e-10, atol=0.0)
     wanted = 0.95 * norm.cdf((m[:, 0] - m[:, 1]) / np.sqrt(v.sum(axis=1))) + 0.025
     # moments to 1e-10
-    np.testing.assert_allclose(found.probabilities[:, 0], wanted, rtol=1e-9, atol=0.0)
+    np.testing.assert_allclose(prediction.probabilities[:, 0], wanted, rtol=1e-9, atol=0.0)
 
 
 def test_learning_raises_the_evidence_by_both_schedules():
@@ -156,8 +156,8 @@ def test_extreme_problems_give_finite_numbers_and_impossible_ones_are_refused():
 
 
 def test_labels_that_cancel_leave_means_of_zero_and_no_division_by_them():
-    found = [label_regression._relative_change(np.array(a), np.zeros(2)) for a in ([0.0, 0.0], [0.0, 1e-300])]
-    assert found == [0.0, np.inf]
+    results = [label_regression._relative_change(np.array(a), np.zeros(2)) for a in ([0.0, 0.0], [0.0, 1e-300])]
+    assert results == [0.0, np.inf]
     posterior = fitted(
         label_regression, np.ones((2, 1)), np.array([0, 1]), n_classes=2, Z=np.ones((2, 1, 1)), jitter=1e-6,
         variance=np.full(2, 2.0), lengthscales=np.ones((2, 1)), noise=np.zeros(2), epsilon=0.0,

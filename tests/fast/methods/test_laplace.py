@@ -43,8 +43,8 @@ def dense_W(pi):
 @pytest.mark.verifies(PAPER, "1", "u4.1-W", route="central differences of log-sum-exp")
 def test_softmax_terms_are_value_gradient_and_hessian(rng):
     f, y = 2.0 * rng.normal(size=(4, 3)), np.array([0, 2, 1, 1])
-    found = softmax_laplace.softmax_terms(f, y)
-    np.testing.assert_allclose(found.value, log_likelihood(f, y), rtol=1e-13)  # sums of four
+    result = softmax_laplace.softmax_terms(f, y)
+    np.testing.assert_allclose(result.value, log_likelihood(f, y), rtol=1e-13)  # sums of four
     for i in range(4):
         for k in range(3):
             step = np.zeros((4, 3))
@@ -52,9 +52,9 @@ def test_softmax_terms_are_value_gradient_and_hessian(rng):
             up, down = softmax_laplace.softmax_terms(f + step, y), softmax_laplace.softmax_terms(f - step, y)
             # central differences of step 1e-5: 1e-10, rounding 1e-11
             slope = (log_likelihood(f + step, y) - log_likelihood(f - step, y)) / 2e-5
-            np.testing.assert_allclose(found.slope[i, k], slope, rtol=1e-8, atol=1e-9)
+            np.testing.assert_allclose(result.slope[i, k], slope, rtol=1e-8, atol=1e-9)
             hessian = -(up.slope - down.slope)[i] / 2e-5
-            W_row = found.pi[i, k] * (np.eye(3)[k] - found.pi[i])
+            W_row = result.pi[i, k] * (np.eye(3)[k] - result.pi[i])
             np.testing.assert_allclose(W_row, hessian, rtol=1e-8, atol=1e-9)
 
 
@@ -63,17 +63,17 @@ def test_a_newton_step_is_the_dense_one(rng):
     prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
     f = rng.normal(size=(8, 3))
     terms = softmax_laplace.softmax_terms(f, prior.y)
-    found = softmax_laplace.newton_step(prior, f, terms)
+    result = softmax_laplace.newton_step(prior, f, terms)
     K, W = block_diag(*[prior.K(k) for k in range(3)]), dense_W(terms.pi)
     direct = np.linalg.solve(np.linalg.inv(K) + W, W @ f.T.ravel() + terms.slope.T.ravel())
-    np.testing.assert_allclose(found.mean.T.ravel(), direct, rtol=1e-10, atol=1e-11)  # condition below 1e3
+    np.testing.assert_allclose(result.mean.T.ravel(), direct, rtol=1e-10, atol=1e-11)  # condition below 1e3
 
 
 @pytest.mark.verifies(PAPER, "u4.1-laplace", "u4.1-logz", route="stationarity, dense Hessian, determinant")
 def test_mode_covariance_and_evidence_are_those_of_dense_algebra():
-    found = laplace.fit(*classes(laplace.LaplaceOptions, *toy()))
-    prior = found.prior
-    assert found.converged
+    posterior = laplace.fit(*classes(laplace.LaplaceOptions, *toy()))
+    prior = posterior.prior
+    assert posterior.converged
     K = block_diag(*[prior.K(k) for k in range(3)])
     mode = softmax_laplace.find_mode(prior, tolerance=1e-12, max_iterations=50)
     f = mode.latent
@@ -83,17 +83,17 @@ def test_mode_covariance_and_evidence_are_those_of_dense_algebra():
     W = dense_W(pi)
     direct = log_likelihood(f, prior.y) - 0.5 * f.T.ravel() @ np.linalg.solve(K, f.T.ravel())
     direct -= 0.5 * np.linalg.slogdet(np.eye(24) + K @ W)[1]
-    values = [softmax_laplace.laplace_log_evidence(mode), found.log_evidence]
+    values = [softmax_laplace.laplace_log_evidence(mode), posterior.log_evidence]
     np.testing.assert_allclose(values, direct, rtol=1e-11)
     S = np.linalg.inv(np.linalg.inv(K) + W)
     for i in range(8):
         index = np.arange(3) * 8 + i
-        np.testing.assert_allclose(found.latent_cov[i], S[np.ix_(index, index)], rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(posterior.latent_cov[i], S[np.ix_(index, index)], rtol=1e-9, atol=1e-11)
 
 
 def test_gradients_are_total_through_the_mode_too():
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = laplace.gradients(
+    gradients = laplace.gradients(
         laplace.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter), laplace.LaplaceOptions(tolerance=1e-13))
     )
     for k in range(C):
@@ -105,14 +105,14 @@ def test_gradients_are_total_through_the_mode_too():
             for s in (1, -1)
         ]
         # central differences of step 1e-4: error 1e-8
-        np.testing.assert_allclose(found.variance[k], (values[0] - values[1]) / 2e-4, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(gradients.variance[k], (values[0] - values[1]) / 2e-4, rtol=1e-5, atol=1e-7)
         values = [
             laplace.fit(
                 Data(X, y, C), Prior(variance, lengths, noise + s * e, jitter), laplace.LaplaceOptions(tolerance=1e-13)
             ).log_evidence
             for s in (1, -1)
         ]
-        np.testing.assert_allclose(found.noise[k], (values[0] - values[1]) / 2e-4, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(gradients.noise[k], (values[0] - values[1]) / 2e-4, rtol=1e-5, atol=1e-6)
         for j in range(2):
             step = np.zeros_like(lengths)
             step[k, j] = 1e-4
@@ -125,7 +125,7 @@ def test_gradients_are_total_through_the_mode_too():
                 for s in (1, -1)
             ]
             slope = (values[0] - values[1]) / 2e-4
-            np.testing.assert_allclose(found.lengthscales[k, j], slope, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(gradients.lengthscales[k, j], slope, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.verifies(PAPER, "23", "u4.1.1-la-tkp", route="fits of the extended data set, point appended as a datum")
@@ -133,40 +133,42 @@ def test_tkp_scores_are_ratios_of_evidences_of_extended_data():
     X, y, C, variance, lengths, noise, _ = toy()
     # jitter 0: the extended covariance is then that of n + 1 data
     args = (variance, lengths, noise, np.zeros(C))
-    found = laplace.fit(Data(X, y, C), Prior(*args))
+    posterior = laplace.fit(Data(X, y, C), Prior(*args))
     point = np.array([0.3, -0.4])
-    scores, good = laplace.evidence_ratios(found, [row[0] for row in found.prior.cross(point[None])])
+    scores, good = laplace.evidence_ratios(posterior, [row[0] for row in posterior.prior.cross(point[None])])
     assert good
     for k in range(C):
         extended = laplace.fit(Data(np.vstack([X, point]), np.append(y, k), C), Prior(*args))
         # both modes to 1e-10
-        np.testing.assert_allclose(scores[k], np.exp(extended.log_evidence - found.log_evidence), rtol=1e-9)
-    prediction = laplace.predict_tkp(found, point[None])
+        np.testing.assert_allclose(scores[k], np.exp(extended.log_evidence - posterior.log_evidence), rtol=1e-9)
+    prediction = laplace.predict_tkp(posterior, point[None])
     np.testing.assert_allclose(prediction.scores[0], scores, rtol=1e-12)
     np.testing.assert_allclose(prediction.prediction.probability_mass[0], scores.sum(), rtol=1e-12)
     assert abs(scores.sum() - 1.0) < 0.1
-    assert laplace.predict_tkp(found, np.empty((0, 2))).scores.shape == (0, 3)
+    assert laplace.predict_tkp(posterior, np.empty((0, 2))).scores.shape == (0, 3)
 
 
 def test_softmax_probabilities_are_those_of_many_draws_and_sum_to_one(rng):
     mean, root = np.array([0.4, -0.8, 0.2]), rng.normal(size=(3, 3))
     cov = root @ root.T + 0.2 * np.eye(3)
-    found = softmax_probabilities(mean[None], cov[None])[0]
-    np.testing.assert_allclose(found.sum(), 1.0, rtol=0, atol=1e-13)  # a mean of 4096 numbers that are one
+    actual = softmax_probabilities(mean[None], cov[None])[0]
+    np.testing.assert_allclose(actual.sum(), 1.0, rtol=0, atol=1e-13)  # a mean of 4096 numbers that are one
     draws = mean + rng.normal(size=(200_000, 3)) @ root.T + np.sqrt(0.2) * rng.normal(size=(200_000, 3))
     p = np.exp(draws - logsumexp(draws, axis=1)[:, None])
-    z = (p.mean(axis=0) - found) / (p.std(axis=0) / np.sqrt(len(p)))
+    z = (p.mean(axis=0) - actual) / (p.std(axis=0) / np.sqrt(len(p)))
     # two-sided level 1e-6 for three means; errors of the rule, below 1e-4, are a tenth of a standard error
     assert np.abs(z).max() < 4.9
     by_nodes = softmax_probabilities(mean[None], cov[None], 60)[0]
     # at variances below 6 the product rule of 60 nodes is good to 1e-5; 4096 points to 1e-4
-    np.testing.assert_allclose(found, by_nodes, rtol=0, atol=2e-4)
+    np.testing.assert_allclose(actual, by_nodes, rtol=0, atol=2e-4)
 
 
 def test_probabilities_do_not_depend_on_the_block(rng):
-    found = laplace.fit(*classes(laplace.LaplaceOptions, *toy()))
+    posterior = laplace.fit(*classes(laplace.LaplaceOptions, *toy()))
     X_test = rng.normal(size=(11, 2))
-    for one, other in zip(laplace.predict(found, X_test), laplace.predict(found, X_test, block_size=3), strict=True):
+    for one, other in zip(
+        laplace.predict(posterior, X_test), laplace.predict(posterior, X_test, block_size=3), strict=True
+    ):
         np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
 
 
@@ -180,11 +182,11 @@ def test_hard_cases_are_finite(case):
         X, y = np.vstack([X, X]), np.append(y, (y + 1) % C)
     else:
         C, y = 20, np.append(np.arange(20), [0, 1, 2, 3])
-    found = laplace.fit(Data(X, y, C), Prior(variance, [1.5, 1.5], 0.0, jitter, shared=True))
-    assert np.isfinite(found.latent_mean).all()
-    assert np.isfinite(found.log_evidence)
-    assert found.converged == (found.residual <= 1e-10)
-    assert found.residual < 1e-6
+    posterior = laplace.fit(Data(X, y, C), Prior(variance, [1.5, 1.5], 0.0, jitter, shared=True))
+    assert np.isfinite(posterior.latent_mean).all()
+    assert np.isfinite(posterior.log_evidence)
+    assert posterior.converged == (posterior.residual <= 1e-10)
+    assert posterior.residual < 1e-6
 
 
 def test_a_direction_without_variance_is_refused_by_name():

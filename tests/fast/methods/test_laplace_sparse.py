@@ -65,26 +65,26 @@ def test_one_step_is_the_dense_conditioning(shared):
     rng = np.random.default_rng(1)
     pi, h = softmax(rng.standard_normal((N, C)), axis=1), rng.standard_normal((N, C))
     h -= h.mean(axis=1, keepdims=True)
-    found = condition_inducing(prior, pi, h)
+    result = condition_inducing(prior, pi, h)
     K, W = fitc(p), curvature(pi)
     cov = np.linalg.inv(np.linalg.inv(K) + W)
     mean = cov @ h.T.ravel()
     # condition of the covariance below 1e4
-    np.testing.assert_allclose(found.mean.T.ravel(), mean, rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(found.weights.ravel(), np.linalg.solve(K, mean), rtol=1e-10, atol=1e-11)
-    np.testing.assert_allclose(found.log_det, np.linalg.slogdet(np.eye(C * N) + K @ W)[1], rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(result.mean.T.ravel(), mean, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(result.weights.ravel(), np.linalg.solve(K, mean), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(result.log_det, np.linalg.slogdet(np.eye(C * N) + K @ W)[1], rtol=1e-12, atol=0.0)
     # the covariance of all whitened inducing values at once
     big, L = np.zeros((C * M, C * N)), [np.linalg.cholesky(part) for part in dense(p)[0]]
     for k in range(C):
         big[k * M : (k + 1) * M, k * N : (k + 1) * N] = np.linalg.solve(L[k], dense(p)[1][k].T)
     inner = W - W @ cov @ W  # (K + W^-1)^-1
     spread = np.eye(C * M) - big @ inner @ big.T
-    np.testing.assert_allclose(found.factor @ found.factor.T, np.linalg.inv(spread), rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(found.v.ravel(), big @ np.linalg.solve(K, mean), rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(result.factor @ result.factor.T, np.linalg.inv(spread), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(result.v.ravel(), big @ np.linalg.solve(K, mean), rtol=1e-10, atol=1e-11)
     # and the sites of the projections
     moved = W @ np.linalg.inv(np.eye(C * N) + np.diag(prior.cond_var.T.ravel()) @ W)
     z = rng.standard_normal((N, C))
-    np.testing.assert_allclose(found.sites.times(z).T.ravel(), moved @ z.T.ravel(), rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(result.sites.times(z).T.ravel(), moved @ z.T.ravel(), rtol=1e-11, atol=1e-13)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -114,25 +114,25 @@ def test_mode_covariances_evidence_and_predictions_are_the_dense_ones(shared):
         wanted = K_ZZ[k] - K_XZ[k].T @ inner[k, :, k] @ K_XZ[k]
         np.testing.assert_allclose(posterior.inducing_cov[k], wanted, rtol=1e-9, atol=1e-10)
     t = np.random.default_rng(3).standard_normal((4, D))
-    found = laplace_sparse.predict(posterior, t)
+    prediction = laplace_sparse.predict(posterior, t)
     B = [dense(p, t)[1][k] @ np.linalg.solve(K_ZZ[k], K_XZ[k].T) for k in range(C)]
     for k in range(C):
-        np.testing.assert_allclose(found.latent_mean[:, k], B[k] @ slope[:, k], rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(prediction.latent_mean[:, k], B[k] @ slope[:, k], rtol=1e-9, atol=1e-10)
         for j in range(C):
             wanted = -np.einsum("tn,nm,tm->t", B[k], inner[k, :, j], B[j])
             wanted = wanted + (p["variance"][k] + p["noise"][k] if k == j else 0.0)
-            np.testing.assert_allclose(found.latent_cov[:, k, j], wanted, rtol=1e-9, atol=1e-10)
+            np.testing.assert_allclose(prediction.latent_cov[:, k, j], wanted, rtol=1e-9, atol=1e-10)
     # E[softmax] by a fine grid of one's own: nodes in whitened differences
     nodes, weights = np.polynomial.hermite_e.hermegauss(60)
     weights = np.outer(weights, weights).ravel() / (2.0 * np.pi)
     grid = np.stack(np.meshgrid(nodes, nodes, indexing="ij"), axis=-1).reshape(-1, 2)
     contrast = np.array([[1.0, 0.0, -1.0], [0.0, 1.0, -1.0]])
     for i in range(4):
-        root = np.linalg.cholesky(contrast @ found.latent_cov[i] @ contrast.T)
-        d = contrast @ found.latent_mean[i] + grid @ root.T
+        root = np.linalg.cholesky(contrast @ prediction.latent_cov[i] @ contrast.T)
+        d = contrast @ prediction.latent_mean[i] + grid @ root.T
         wanted = weights @ softmax(np.column_stack([d, np.zeros(len(d))]), axis=1)
         # 4096 points of Sobol's sequence are good to 1e-4 at these variances
-        np.testing.assert_allclose(found.probabilities[i], wanted, rtol=0.0, atol=1e-4)
+        np.testing.assert_allclose(prediction.probabilities[i], wanted, rtol=0.0, atol=1e-4)
         by_nodes = laplace_sparse.predict(posterior, t[i : i + 1], prediction_nodes=60).probabilities[0]
         np.testing.assert_allclose(by_nodes, wanted, rtol=0.0, atol=1e-6)  # two rules of different roots
 
@@ -141,7 +141,7 @@ def test_with_inducing_points_at_the_data_it_is_the_full_method():
     p = problem(4, shared=True)
     X = p["X"]
     given = p | {"Z": np.tile(X, (C, 1, 1)), "jitter": 1e-9}
-    found = fitted(laplace_sparse, **given)
+    posterior = fitted(laplace_sparse, **given)
     full = laplace.fit(
         *classes(
             laplace.LaplaceOptions,
@@ -150,11 +150,11 @@ def test_with_inducing_points_at_the_data_it_is_the_full_method():
         )
     )
     # jitter 1e-9 in K_ZZ
-    np.testing.assert_allclose(found.log_evidence, full.log_evidence, rtol=1e-8, atol=0.0)
-    np.testing.assert_allclose(found.latent_mean, full.latent_mean, rtol=1e-6, atol=1e-7)
-    np.testing.assert_allclose(found.latent_cov, full.latent_cov, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(posterior.log_evidence, full.log_evidence, rtol=1e-8, atol=0.0)
+    np.testing.assert_allclose(posterior.latent_mean, full.latent_mean, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(posterior.latent_cov, full.latent_cov, rtol=1e-6, atol=1e-7)
     t = X + 0.1
-    one, other = laplace_sparse.predict(found, t), laplace.predict(full, t)
+    one, other = laplace_sparse.predict(posterior, t), laplace.predict(full, t)
     np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=1e-6, atol=1e-7)
 
 

@@ -6,18 +6,12 @@ from scipy.linalg import block_diag
 from scipy.stats import norm
 
 from fast.core.declare import Options
+from fast.core.hyperprior import half_t_scale, log_half_student_t, log_hyperprior
 from fast.core.values import Data, Prior
 from fast.full_classes import couplings as class_couplings
 from fast.full_classes import nested_sites
 from fast.full_classes import prior as multiclass_prior
-from fast.full_classes.learning import (
-    ClassSearch,
-    half_t_scale,
-    log_half_student_t,
-    log_hyperprior,
-    map_objective,
-    search,
-)
+from fast.full_classes.learning import ClassSearch, map_objective, search
 from fast.full_classes.prior import class_covariance
 from fast.full_classes.sequential_posterior import SequentialPosterior
 from fast.methods import nested_ep, nested_iep
@@ -112,12 +106,12 @@ def test_a_block_of_the_prior_is_the_kernel_with_noise_and_jitter(dense_kernel):
 @pytest.mark.verifies(PAPER, "4", "16", "B-M", "B-marginals", route="dense (K^-1 + T)^-1")
 def test_posterior_and_marginals_are_those_of_dense_algebra(some_sites):
     prior, _, _, sites, Pi = some_sites
-    found = class_couplings.condition(prior, sites.precision, sites.location)
-    cov = class_couplings.marginal_covariances(found)
+    result = class_couplings.condition(prior, sites.precision, sites.location)
+    cov = class_couplings.marginal_covariances(result)
     _, T, location, S, mu = dense(prior, Pi, sites.location)
     # dense inverses of condition 1e3
-    np.testing.assert_allclose(found.mean, mu.reshape(3, 9).T, rtol=1e-10, atol=1e-12)
-    np.testing.assert_allclose(found.weights.ravel(), location - T @ mu, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result.mean, mu.reshape(3, 9).T, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(result.weights.ravel(), location - T @ mu, rtol=1e-10, atol=1e-12)
     for i in range(9):
         block = S[np.ix_(at(i, 9, 3), at(i, 9, 3))]
         np.testing.assert_allclose(cov[i], block, rtol=1e-10, atol=1e-12)
@@ -146,8 +140,8 @@ def test_the_determinant_is_that_of_the_dense_matrix(some_sites):
     factors = [class_couplings.class_factor(prior.K(k), sites.precision[:, k]) for k in range(3)]
     chol = class_couplings.coupling_factor(factors)
     K, T, *_ = dense(prior, Pi, sites.location)
-    found = class_couplings.log_determinant(factors, chol, sites.precision.sum(axis=1))
-    np.testing.assert_allclose(found, np.linalg.slogdet(np.eye(27) + K @ T)[1], rtol=1e-12)  # 27 pivots
+    result = class_couplings.log_determinant(factors, chol, sites.precision.sum(axis=1))
+    np.testing.assert_allclose(result, np.linalg.slogdet(np.eye(27) + K @ T)[1], rtol=1e-12)  # 27 pivots
 
 
 @pytest.mark.verifies(PAPER, "26", "27", route="(26), (27) with dense M")
@@ -172,55 +166,60 @@ def test_predictions_are_those_of_dense_algebra(some_sites, dense_kernel, rng):
 
 @pytest.mark.verifies(PAPER, "28", route="the printed formula with dense matrices, not at a fixed point")
 def test_log_evidence_is_the_printed_formula_at_any_sites():
-    found = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy(), max_iterations=2))
+    posterior = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy(), max_iterations=2))
     direct = printed_log_evidence(
-        found.prior, found.alpha_tilde, found.beta_tilde, found.site_precision, found.site_location
+        posterior.prior, posterior.alpha_tilde, posterior.beta_tilde, posterior.site_precision, posterior.site_location
     )
     # ep_log_evidence itself, with every factor of its argument
-    others = nested_sites.other_classes(found.prior.y, 3)
+    others = nested_sites.other_classes(posterior.prior.y, 3)
     law = nested_sites.augmented_differences(
-        nested_sites.differences(found.prior.y, others, found.latent_mean, found.latent_cov),
-        found.alpha_tilde,
-        found.beta_tilde,
+        nested_sites.differences(posterior.prior.y, others, posterior.latent_mean, posterior.latent_cov),
+        posterior.alpha_tilde,
+        posterior.beta_tilde,
     )
     from fast.full_classes.inner_ep import log_site_ratios
 
     again = nested_sites.ep_log_evidence(
-        found.site_location,
-        found.latent_mean,
-        found.posterior.log_det,
-        found.alpha_tilde,
-        found.beta_tilde,
-        log_site_ratios(law.mean, np.einsum("nii->ni", law.cov), found.alpha_tilde, found.beta_tilde),
+        posterior.site_location,
+        posterior.latent_mean,
+        posterior.posterior.log_det,
+        posterior.alpha_tilde,
+        posterior.beta_tilde,
+        log_site_ratios(law.mean, np.einsum("nii->ni", law.cov), posterior.alpha_tilde, posterior.beta_tilde),
     )
-    np.testing.assert_allclose([found.log_evidence, again], direct, rtol=1e-10)  # dense inverses, condition 1e3
+    np.testing.assert_allclose([posterior.log_evidence, again], direct, rtol=1e-10)  # dense inverses, condition 1e3
 
 
 def test_log_evidence_of_independent_classes_is_the_printed_formula_too():
-    found = nested_iep.fit(*classes(nested_iep.NestedOptions, *toy(), max_iterations=3))
+    posterior = nested_iep.fit(*classes(nested_iep.NestedOptions, *toy(), max_iterations=3))
     direct = printed_log_evidence(
-        found.prior, found.alpha_tilde, found.beta_tilde, found.site_precision, found.site_location, independent=True
+        posterior.prior,
+        posterior.alpha_tilde,
+        posterior.beta_tilde,
+        posterior.site_precision,
+        posterior.site_location,
+        independent=True,
     )
-    np.testing.assert_allclose(found.log_evidence, direct, rtol=1e-10)  # dense inverses, condition 1e3
+    np.testing.assert_allclose(posterior.log_evidence, direct, rtol=1e-10)  # dense inverses, condition 1e3
 
 
 def test_at_the_fixed_point_marginals_have_the_moments_of_inner_ep():
-    found = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy()))
-    assert found.converged
-    assert found.residual <= 1e-10
-    target = nested_ep.one_outer_step(found.prior, found.alpha_tilde, found.beta_tilde, inner="converged")
+    posterior = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy()))
+    assert posterior.converged
+    assert posterior.residual <= 1e-10
+    target = nested_ep.one_outer_step(posterior.prior, posterior.alpha_tilde, posterior.beta_tilde, inner="converged")
     # residual 1e-10 in units of the marginals, sites of order one
-    np.testing.assert_allclose(target[0], found.alpha_tilde, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(target[1], found.beta_tilde, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(target[0], posterior.alpha_tilde, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(target[1], posterior.beta_tilde, rtol=0, atol=1e-8)
 
 
 @pytest.mark.verifies(PAPER, "u3.1-schedule", route="the parallel schedule's fixed point; one pass by dense algebra")
 def test_a_sequential_pass_visits_data_in_order():
     args = toy(n=6)
-    found = nested_ep.fit(
+    posterior = nested_ep.fit(
         *classes(nested_ep.NestedOptions, *args, schedule="sequential", damping=0.7, max_iterations=1)
     )
-    prior = found.prior
+    prior = posterior.prior
     others = nested_sites.other_classes(prior.y, 3)
     alpha, beta = np.zeros((6, 2)), np.zeros((6, 2))
     for i in range(6):
@@ -232,8 +231,8 @@ def test_a_sequential_pass_visits_data_in_order():
         law = nested_sites.augmented_differences(projected, alpha[one], beta[one])
         new = nested_ep.inner_proposal(law, None, alpha[one], beta[one])
         alpha[one], beta[one] = 0.3 * alpha[one] + 0.7 * new[0], 0.3 * beta[one] + 0.7 * new[1]
-    np.testing.assert_allclose(found.alpha_tilde, alpha, rtol=1e-9, atol=1e-11)  # dense inverses, condition 1e3
-    np.testing.assert_allclose(found.beta_tilde, beta, rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(posterior.alpha_tilde, alpha, rtol=1e-9, atol=1e-11)  # dense inverses, condition 1e3
+    np.testing.assert_allclose(posterior.beta_tilde, beta, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("module", METHODS)
@@ -291,17 +290,17 @@ def test_gradients_of_independent_classes_are_those_of_the_converged_evidence():
 
 def check_gradients(module):
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = module.gradients(fitted(module, X, y, C, variance, lengths, noise, jitter, tolerance=1e-12))
+    gradients = module.gradients(fitted(module, X, y, C, variance, lengths, noise, jitter, tolerance=1e-12))
     by_variance = lambda v: fitted(module, X, y, C, v, lengths, noise, jitter, tolerance=1e-12).log_evidence  # noqa: E731
     by_length = lambda v: fitted(module, X, y, C, variance, v, noise, jitter, tolerance=1e-12).log_evidence  # noqa: E731
     by_noise = lambda v: fitted(module, X, y, C, variance, lengths, v, jitter, tolerance=1e-12).log_evidence  # noqa: E731
     for k in range(C):
         # central differences of step 1e-4: error 1e-8 of third derivatives of order one, rounding 1e-10
-        np.testing.assert_allclose(found.variance[k], central(by_variance, variance, k, 1e-4), rtol=1e-5, atol=1e-7)
-        np.testing.assert_allclose(found.noise[k], central(by_noise, noise, k, 1e-4), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(gradients.variance[k], central(by_variance, variance, k, 1e-4), rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(gradients.noise[k], central(by_noise, noise, k, 1e-4), rtol=1e-5, atol=1e-6)
         for j in range(2):
             slope = central(by_length, lengths, (k, j), 1e-4)
-            np.testing.assert_allclose(found.lengthscales[k, j], slope, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(gradients.lengthscales[k, j], slope, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("module", METHODS)
@@ -316,37 +315,37 @@ def test_two_classes_are_binary_probit_ep():
     from fast.methods import epgpc
 
     X, y, *_ = toy(n=10, C=2)
-    found = nested_ep.fit(Data(X, y, 2), Prior(1.3, [0.9, 1.1], 0.02, 1e-6, shared=True))
+    posterior = nested_ep.fit(Data(X, y, 2), Prior(1.3, [0.9, 1.1], 0.02, 1e-6, shared=True))
     # h = (f_1 - f_0)/sqrt 2 has the prior of one latent; Phi(h sqrt 2/sqrt 2)
     binary = epgpc.fit(Data(X, y), Prior(1.3, np.array([0.9, 1.1]), 0.02, 1e-6))
-    np.testing.assert_allclose(found.log_evidence, binary.log_evidence, rtol=1e-9)  # both to 1e-10
-    h = (found.latent_mean[:, 1] - found.latent_mean[:, 0]) / np.sqrt(2.0)
+    np.testing.assert_allclose(posterior.log_evidence, binary.log_evidence, rtol=1e-9)  # both to 1e-10
+    h = (posterior.latent_mean[:, 1] - posterior.latent_mean[:, 0]) / np.sqrt(2.0)
     np.testing.assert_allclose(h, binary.latent_mean, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("module", METHODS)
 def test_classes_and_data_may_be_permuted(module, rng):
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = fitted(module, X, y, C, variance, lengths, noise, jitter)
+    posterior = fitted(module, X, y, C, variance, lengths, noise, jitter)
     rows, classes = rng.permutation(9), np.array([2, 0, 1])
     back = np.argsort(classes)
     other = fitted(module, X[rows], back[y[rows]], C, variance[classes], lengths[classes], noise, jitter)
-    np.testing.assert_allclose(other.log_evidence, found.log_evidence, rtol=1e-9)  # both to 1e-10
-    np.testing.assert_allclose(other.latent_mean, found.latent_mean[rows][:, classes], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(other.log_evidence, posterior.log_evidence, rtol=1e-9)  # both to 1e-10
+    np.testing.assert_allclose(other.latent_mean, posterior.latent_mean[rows][:, classes], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("module", METHODS)
 def test_predictions_do_not_depend_on_the_block(module, rng, tmp_path):
-    found = fitted(module, *toy())
+    posterior = fitted(module, *toy())
     X_test = rng.normal(size=(23, 2))
-    whole = module.predict(found, X_test)
+    whole = module.predict(posterior, X_test)
     mapped = np.memmap(tmp_path / "x", dtype=np.float64, mode="w+", shape=X_test.shape)
     mapped[:] = X_test
-    for part in (module.predict(found, X_test, block_size=4), module.predict(found, mapped, block_size=7)):
+    for part in (module.predict(posterior, X_test, block_size=4), module.predict(posterior, mapped, block_size=7)):
         for one, other in zip(part, whole, strict=True):
             np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
-    assert module.predict(found, np.empty((0, 2))).probabilities.shape == (0, 3)
-    second = module.predict(found, X_test, prediction="quadrature")
+    assert module.predict(posterior, np.empty((0, 2))).probabilities.shape == (0, 3)
+    second = module.predict(posterior, X_test, prediction="quadrature")
     # inner EP's normaliser is biased by less than a percent
     np.testing.assert_allclose(whole.probabilities, second.probabilities, rtol=0, atol=0.01)
     assert np.abs(second.probability_mass - 1.0).max() < 1e-3
@@ -367,12 +366,12 @@ def test_hard_cases_converge_or_say_that_they_did_not(module, case, rng):
         C, y = 20, np.append(np.arange(20), [0, 1, 2, 3])
     else:
         y, variance = (X[:, 0] > 0).astype(int) + (X[:, 0] > 1), 50.0
-    found = fitted(module, X, y, C, variance, np.full(2, lengths), 0.0, jitter, shared=True, max_iterations=150)
-    assert np.isfinite(found.latent_mean).all()
-    assert np.isfinite(found.latent_cov).all()
-    assert found.log_evidence is None or np.isfinite(found.log_evidence)
-    assert found.converged == (found.residual <= 1e-10)
-    prediction = module.predict(found, rng.normal(size=(3, 2)))
+    posterior = fitted(module, X, y, C, variance, np.full(2, lengths), 0.0, jitter, shared=True, max_iterations=150)
+    assert np.isfinite(posterior.latent_mean).all()
+    assert np.isfinite(posterior.latent_cov).all()
+    assert posterior.log_evidence is None or np.isfinite(posterior.log_evidence)
+    assert posterior.converged == (posterior.residual <= 1e-10)
+    prediction = module.predict(posterior, rng.normal(size=(3, 2)))
     np.testing.assert_allclose(prediction.probabilities.sum(axis=1), 1.0, rtol=1e-12)
 
 
@@ -415,10 +414,10 @@ def test_senseless_data_are_refused_by_name():
 def test_the_half_student_t_is_twice_the_density_of_scipy(value):
     from scipy.stats import t as student
 
-    found = log_half_student_t(np.array([value]), 4.0, 10.0)
-    np.testing.assert_allclose(found.value[0], np.log(2.0) + student.logpdf(value, 4.0, scale=10.0), rtol=1e-12)
+    result = log_half_student_t(np.array([value]), 4.0, 10.0)
+    np.testing.assert_allclose(result.value[0], np.log(2.0) + student.logpdf(value, 4.0, scale=10.0), rtol=1e-12)
     slope = central(lambda v: log_half_student_t(np.exp(v), 4.0, 10.0).value[0], np.log([value]), 0, 1e-5)
-    np.testing.assert_allclose(found.slope[0], slope, rtol=1e-7, atol=1e-9)  # central difference of step 1e-5
+    np.testing.assert_allclose(result.slope[0], slope, rtol=1e-7, atol=1e-9)  # central difference of step 1e-5
     readings = [half_t_scale(reading=name) for name in ("scale squared", "scale", "moment")]
     np.testing.assert_allclose(readings, [10.0, 100.0, np.sqrt(50.0)], rtol=1e-15)
 
@@ -429,13 +428,13 @@ def test_the_half_student_t_is_twice_the_density_of_scipy(value):
 def test_every_reading_of_a_prior_has_its_slope(law, sits_on, map_density):
     for name in ("variance", "lengthscales"):
         value = np.array([0.4, 5.0])
-        found = log_hyperprior(name, value, law, sits_on=sits_on, map_density=map_density)
+        result = log_hyperprior(name, value, law, sits_on=sits_on, map_density=map_density)
         for k in range(2):
             total = lambda v, k=k, name=name: log_hyperprior(  # noqa: E731
                 name, np.exp(v), law, sits_on=sits_on, map_density=map_density
             ).value[k]
             slope = central(total, np.log(value), k, 1e-5)
-            np.testing.assert_allclose(found.slope[k], slope, rtol=1e-6, atol=1e-8)  # central difference
+            np.testing.assert_allclose(result.slope[k], slope, rtol=1e-6, atol=1e-8)  # central difference
 
 
 @pytest.mark.verifies(PAPER, "u5.5-map", route="finite differences of evidence plus density")
@@ -445,18 +444,18 @@ def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
 
     def value_at(vector):
         v, ls = np.exp(vector[0]), np.exp(vector[1:])
-        found = nested_ep.fit(
+        posterior = nested_ep.fit(
             Data(X, y, C), Prior(v, ls, noise, jitter, shared=True), nested_ep.NestedOptions(tolerance=1e-12)
         )
-        total = found.log_evidence + float(log_half_student_t(np.array([v]), 4.0, 10.0).value[0])
-        return found, total + float(log_half_student_t(ls, 4.0, 10.0).value.sum())
+        total = posterior.log_evidence + float(log_half_student_t(np.array([v]), 4.0, 10.0).value[0])
+        return posterior, total + float(log_half_student_t(ls, 4.0, 10.0).value.sum())
 
     start = np.log([2.0, 1.5, 1.5])
-    found, direct = value_at(start)
+    posterior, direct = value_at(start)
     value, slope = map_objective(
-        found.log_evidence,
-        nested_ep.gradients(found),
-        found.prior.hyper,
+        posterior.log_evidence,
+        nested_ep.gradients(posterior),
+        posterior.prior.hyper,
         ("variance", "lengthscales"),
         laws,
         shared=True,
@@ -470,16 +469,16 @@ def test_the_map_objective_has_the_slope_of_evidence_plus_prior():
 def test_a_search_ends_where_the_slope_is_gone_and_beats_its_start():
     prior = multiclass_prior.prepare(*classes(Options, *toy(n=16, variance=2.0), shared=True)[:2])
     laws = {"variance": ("half-student-t", 4.0, 10.0), "lengthscales": ("half-student-t", 4.0, 10.0)}
-    found = search(
+    optimum = search(
         prior,
         lambda here, start: nested_ep.converge(here, start=start),
         lambda at: (at.log_evidence, nested_ep.gradients(at)),
         ClassSearch(learn=("variance", "lengthscales"), hyperprior=laws),
         warm_start=lambda at: (at.alpha_tilde, at.beta_tilde),
     )
-    assert found.converged
+    assert optimum.converged
     slope = map_objective(
-        found.posterior.log_evidence, nested_ep.gradients(found.posterior), found.hyper,
+        optimum.posterior.log_evidence, nested_ep.gradients(optimum.posterior), optimum.hyper,
         ("variance", "lengthscales"), laws, shared=True,
     )[1]  # fmt: skip
     assert np.abs(slope).max() < 1e-4  # asked for 1e-5 in the last evaluation but one at most
@@ -487,4 +486,4 @@ def test_a_search_ends_where_the_slope_is_gone_and_beats_its_start():
     first = map_objective(
         start.log_evidence, nested_ep.gradients(start), prior.hyper, ("variance", "lengthscales"), laws, shared=True
     )[0]
-    assert found.objective > first
+    assert optimum.objective > first

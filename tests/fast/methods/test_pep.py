@@ -118,13 +118,13 @@ def test_cavity_times_powered_site_has_the_tilted_moments(alpha, epsilon):
     np.testing.assert_allclose(tilt.side.var, v, rtol=1e-13, atol=0.0)  # rounding
     np.testing.assert_allclose(tilt.side.mean, e, rtol=1e-13, atol=1e-14)
     mean, var = _grid_moments(e[0], v[0], s[0], 1, alpha, epsilon)
-    new = power_sites(tilt.side, tilt.found, alpha)
+    new = power_sites(tilt.side, tilt.powers, alpha)
     # grid exact to 1e-14, divided by alpha
     tolerance = 1e-11 / alpha
     np.testing.assert_allclose(new[0][0], (1.0 / var - 1.0 / v[0]) / alpha, rtol=0.0, atol=tolerance)
     np.testing.assert_allclose(new[1][0], (mean / var - e[0] / v[0]) / alpha, rtol=0.0, atol=tolerance)
     # F is the logarithm of the expectation: moments of the tilted law follow from its slopes
-    np.testing.assert_allclose(e[0] + alpha * v[0] * tilt.found.slope[0], mean, rtol=1e-11, atol=1e-12)
+    np.testing.assert_allclose(e[0] + alpha * v[0] * tilt.powers.slope[0], mean, rtol=1e-11, atol=1e-12)
     # what a gradient needs of them, over alpha
     t, x = factors.moved_moments(y, ScalarMoments(p, q), s, (c1, c2))
     np.testing.assert_allclose(q[0] * t[0], (mean - p[0]) / alpha, rtol=0.0, atol=tolerance)
@@ -143,7 +143,7 @@ def test_the_integral_of_a_site_is_the_ratio_of_normalisers(alpha):
     c1, c2 = rng.uniform(-0.4, 0.4, (6, C)), rng.standard_normal((6, C))
     left = 1.0 - alpha * c1 * q
     side = Side((p - alpha * c2 * q) / left, q / left, left, c2 - c1 * p)
-    found = site_integral(side, c1, c2, alpha)
+    result = site_integral(side, c1, c2, alpha)
 
     def g(share):
         precision, shift = 1.0 / q - share * c1, p / q - share * c2
@@ -151,9 +151,9 @@ def test_the_integral_of_a_site_is_the_ratio_of_normalisers(alpha):
 
     if alpha > 0.1:
         # numbers of size 10
-        np.testing.assert_allclose(found, (g(0.0) - g(alpha)) / alpha, rtol=0.0, atol=1e-13)
+        np.testing.assert_allclose(result, (g(0.0) - g(alpha)) / alpha, rtol=0.0, atol=1e-13)
     else:  # the limit, expected statistics of q, is within 30 alpha
-        np.testing.assert_allclose(found, c2 * p - 0.5 * c1 * (q + p * p), rtol=0.0, atol=1e-10)
+        np.testing.assert_allclose(result, c2 * p - 0.5 * c1 * (q + p * p), rtol=0.0, atol=1e-10)
 
 
 @pytest.mark.parametrize("alpha", [0.0, 1e-8, 0.5, 1.0])
@@ -191,20 +191,20 @@ def test_at_the_fixed_point_every_projection_has_its_powered_tilted_moments():
 
 def test_power_one_is_ep_and_power_zero_is_the_variational_optimum():
     p = problem(3, n=8, epsilon=0.0)
-    found = fitted(pep, **p, alpha=1.0)
+    posterior = fitted(pep, **p, alpha=1.0)
     plain = fitted(ep, **{name: value for name, value in p.items() if name != "epsilon"}, factors="datum")
     # the same fixed point, residual 1e-10
-    np.testing.assert_allclose(found.log_evidence, plain.log_evidence, rtol=1e-10, atol=0.0)
-    np.testing.assert_allclose(found.inducing_mean, plain.inducing_mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(posterior.log_evidence, plain.log_evidence, rtol=1e-10, atol=0.0)
+    np.testing.assert_allclose(posterior.inducing_mean, plain.inducing_mean, rtol=1e-8, atol=1e-9)
     p = problem(3, n=8)
-    found, bound = (
+    posterior, bound = (
         fitted(pep, **p, alpha=0.0),
         fitted(apep, **p, alpha=0.0),
     )
-    np.testing.assert_allclose(found.log_evidence, bound.log_evidence, rtol=1e-10, atol=0.0)
-    np.testing.assert_allclose(found.inducing_mean, bound.inducing_mean, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(posterior.log_evidence, bound.log_evidence, rtol=1e-10, atol=0.0)
+    np.testing.assert_allclose(posterior.inducing_mean, bound.inducing_mean, rtol=1e-7, atol=1e-8)
     near = fitted(pep, **p, alpha=1e-8)
-    np.testing.assert_allclose(near.log_evidence, found.log_evidence, rtol=1e-6, atol=0.0)  # slope below 100
+    np.testing.assert_allclose(near.log_evidence, posterior.log_evidence, rtol=1e-6, atol=0.0)  # slope below 100
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5])
@@ -220,10 +220,10 @@ def test_log_z_is_stationary_in_the_sites(alpha):
         assert abs(values[0] - values[1]) / (2 * h) < 1e-7
 
 
-def _differences(p, objective, tolerance, found):
+def _differences(p, objective, tolerance, actual):
     h = 1e-5
     for name in ("variance", "lengthscales", "noise", "Z"):
-        slope = getattr(found, name)
+        slope = getattr(actual, name)
         for place in np.ndindex(slope.shape):
             if p["shared"] and place[0]:
                 continue
@@ -268,8 +268,8 @@ def test_off_the_fixed_point_one_rule_holds_numbers_and_the_other_matrices(alpha
 
 def test_one_sweep_and_one_batch_are_damped_proposals():
     p = problem(7)
-    half, full = (fitted(pep, **p, alpha=0.5, damping=damping, max_iterations=1) for damping in (0.5, 1.0))
-    for one, other in zip(half.run.sites, full.run.sites, strict=True):
+    halved, full = (fitted(pep, **p, alpha=0.5, damping=damping, max_iterations=1) for damping in (0.5, 1.0))
+    for one, other in zip(halved.run.sites, full.run.sites, strict=True):
         np.testing.assert_allclose(one, 0.5 * other, rtol=1e-14, atol=0.0)  # sites start at zero
     batch = fitted(pep, **p, alpha=0.5, damping=1.0, batches=[[1, 3, 1]])
     for one, other in zip(batch.run.sites, full.run.sites, strict=True):
@@ -300,10 +300,10 @@ def test_learning_improves_log_z_by_every_schedule():
     outer = fitted(pep, **p, alpha=0.5, learn=("variance", "noise"), scheme="outer", optimizer="lbfgs", n_steps=4)
     assert outer.log_evidence > held.log_evidence
     for scheme, optimizer, rate in (("inner", "adaptive", 0.01), ("outer", "adam", 0.05), ("inner", "adam", 0.05)):
-        found = fitted(
+        posterior = fitted(
             pep, **p, alpha=0.5, learn=("variance", "Z"), scheme=scheme, optimizer=optimizer, rate=rate, n_steps=8
         )
-        assert found.log_evidence > held.log_evidence, (scheme, optimizer)
+        assert posterior.log_evidence > held.log_evidence, (scheme, optimizer)
 
 
 def test_a_killed_run_continues_identically(tmp_path):
@@ -352,14 +352,14 @@ def test_predictions_are_the_robust_ones():
     p = problem(12, n_classes=2)
     posterior = fitted(pep, **p)
     t = np.random.default_rng(1).standard_normal((6, D))
-    found = pep.predict(posterior, t)
+    prediction = pep.predict(posterior, t)
     _, upsilon, s = dense(p | {"X": t})
     mean = np.einsum("knm,km->nk", upsilon, posterior.inducing_mean)
     var = s + np.einsum("knm,kmp,knp->nk", upsilon, posterior.inducing_cov, upsilon)
-    np.testing.assert_allclose(found.latent_mean, mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(prediction.latent_mean, mean, rtol=1e-9, atol=1e-10)
     P = norm.cdf((mean[:, 1] - mean[:, 0]) / np.sqrt(var.sum(axis=1)))
     # the stated error, after means to 1e-10
-    np.testing.assert_allclose(found.probabilities[:, 1], (1.0 - EPSILON) * P + EPSILON / 2, rtol=1e-9, atol=0.0)
+    np.testing.assert_allclose(prediction.probabilities[:, 1], (1.0 - EPSILON) * P + EPSILON / 2, rtol=1e-9, atol=0.0)
 
 
 def test_extreme_problems_give_finite_numbers():
@@ -379,10 +379,10 @@ def test_extreme_problems_give_finite_numbers():
         assert posterior.log_evidence is None or np.isfinite(posterior.log_evidence)
         if posterior.log_evidence is not None:
             assert all(np.isfinite(part).all() for part in pep.gradients(posterior))
-        found = pep.predict(posterior, np.concatenate([p["X"], 1e3 * p["X"]]))
-        assert np.isfinite(found.latent_mean).all()
-        assert np.isfinite(found.probabilities).all()
-        np.testing.assert_allclose(found.probability_mass, 1.0, rtol=0.0, atol=1e-11)  # the stated error
+        prediction = pep.predict(posterior, np.concatenate([p["X"], 1e3 * p["X"]]))
+        assert np.isfinite(prediction.latent_mean).all()
+        assert np.isfinite(prediction.probabilities).all()
+        np.testing.assert_allclose(prediction.probability_mass, 1.0, rtol=0.0, atol=1e-11)  # the stated error
     many = fitted(pep, **problem(14, n=60, n_classes=50, m=2), alpha=0.5, max_iterations=3)
     assert np.isfinite(many.log_evidence)
 

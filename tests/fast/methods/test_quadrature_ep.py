@@ -52,15 +52,15 @@ def two_dimensional():
 @pytest.mark.verifies(PAPER, "u3.3-quadrature", "19", "21", "u3.3-diagonal", route="fine grid, dense inverses")
 def test_the_rule_finds_tilted_moments_and_sites_that_match_them():
     cavity, mass, mean, cov = two_dimensional()
-    found = white_moments(cavity, 40)
-    root = found.root[0]
+    moments = white_moments(cavity, 40)
+    root = moments.root[0]
     # 40 nodes a dimension on analytic integrands
-    np.testing.assert_allclose(found.log_norm[0], np.log(mass), rtol=0, atol=1e-7)
-    np.testing.assert_allclose(cavity.mean[0] + root @ found.mean[0], mean, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(root @ found.cov[0] @ root.T, cov, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(moments.log_norm[0], np.log(mass), rtol=0, atol=1e-7)
+    np.testing.assert_allclose(cavity.mean[0] + root @ moments.mean[0], mean, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(root @ moments.cov[0] @ root.T, cov, rtol=0, atol=1e-6)
     Sigma, mu = cavity.cov[0], cavity.mean[0]
     Lambda = np.linalg.inv(cov) - np.linalg.inv(Sigma)
-    full, diagonal = g_sites(cavity, found, full=True), g_sites(cavity, found)
+    full, diagonal = g_sites(cavity, moments, full=True), g_sites(cavity, moments)
     assert full.good[0]
     assert diagonal.good[0]
     np.testing.assert_allclose(full.precision[0], Lambda, rtol=0, atol=1e-5)  # inverses of condition 10
@@ -75,8 +75,8 @@ def test_the_rule_finds_tilted_moments_and_sites_that_match_them():
 def test_laws_with_full_sites_are_dense_ones_in_w(rng):
     root = rng.normal(size=(3, 3))
     cov, mean, y = root @ root.T + 0.4 * np.eye(3), rng.normal(size=3), 1
-    half = rng.normal(size=(2, 2))
-    Lambda, xi = half @ half.T, rng.normal(size=2)
+    half_solved = rng.normal(size=(2, 2))
+    Lambda, xi = half_solved @ half_solved.T, rng.normal(size=2)
     B = np.array([[-1.0, 0.0], [1.0, 1.0], [0.0, -1.0], [1.0, 1.0]])
     Sigma_w = np.zeros((4, 4))
     Sigma_w[:3, :3], Sigma_w[3, 3] = cov, 1.0
@@ -85,9 +85,9 @@ def test_laws_with_full_sites_are_dense_ones_in_w(rng):
     labels = np.array([y])
     others = nested_sites.other_classes(labels, 3)
     cavity = law_with(nested_sites.differences(labels, others, mean[None], cov[None]))
-    found = nested_sites.full_law(cavity, Lambda[None], xi[None])
-    np.testing.assert_allclose(found.cov[0], B.T @ S @ B, rtol=1e-9, atol=1e-11)  # condition 100
-    np.testing.assert_allclose(found.mean[0], B.T @ mu, rtol=1e-9, atol=1e-11)
+    result = nested_sites.full_law(cavity, Lambda[None], xi[None])
+    np.testing.assert_allclose(result.cov[0], B.T @ S @ B, rtol=1e-9, atol=1e-11)  # condition 100
+    np.testing.assert_allclose(result.mean[0], B.T @ mu, rtol=1e-9, atol=1e-11)
     # and the site left on f when u is integrated out
     sites = nested_sites.integrated_sites(Lambda[None], xi[None])
     C_ = B[:3]
@@ -101,9 +101,9 @@ def test_a_law_without_a_factor_is_called_improper_and_no_other_is():
     mean, location = np.zeros((3, 2)), np.ones((3, 2))
     cov = np.array([np.eye(2), -np.eye(2), np.eye(2)])
     precision = np.array([np.eye(2), np.eye(2), -2.0 * np.eye(2)])
-    found = nested_sites.full_law(nested_sites.Differences(mean, cov), precision, location)
-    assert found.proper.tolist() == [True, False, False]
-    np.testing.assert_allclose(found.cov[0], 0.5 * np.eye(2), rtol=1e-15, atol=0)  # (1 + 1)^-1, a root and a square
+    result = nested_sites.full_law(nested_sites.Differences(mean, cov), precision, location)
+    assert result.proper.tolist() == [True, False, False]
+    np.testing.assert_allclose(result.cov[0], 0.5 * np.eye(2), rtol=1e-15, atol=0)  # (1 + 1)^-1, a root and a square
 
 
 def test_a_datum_whose_law_has_no_factor_is_counted_and_keeps_its_site():
@@ -122,14 +122,14 @@ def test_a_datum_whose_law_has_no_factor_is_counted_and_keeps_its_site():
 
 @pytest.mark.verifies(PAPER, "u3.3-site-precision", "u3.3-site-location", route="printed inverses")
 def test_integrated_sites_are_the_printed_ones_singular_or_not(rng):
-    half = rng.normal(size=(3, 3))
-    Lambda, xi = half @ half.T + 0.1 * np.eye(3), rng.normal(size=3)
-    found = nested_sites.integrated_sites(Lambda[None], xi[None])
+    root = rng.normal(size=(3, 3))
+    Lambda, xi = root @ root.T + 0.1 * np.eye(3), rng.normal(size=3)
+    result = nested_sites.integrated_sites(Lambda[None], xi[None])
     direct = np.linalg.inv(np.linalg.inv(Lambda) + 1.0)
-    np.testing.assert_allclose(found.precision[0], direct, rtol=1e-9, atol=1e-11)  # condition 100
+    np.testing.assert_allclose(result.precision[0], direct, rtol=1e-9, atol=1e-11)  # condition 100
     one = np.ones(3)
     location = xi - Lambda @ one * (one @ xi) / (1.0 + one @ Lambda @ one)
-    np.testing.assert_allclose(found.location[0], location, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(result.location[0], location, rtol=1e-12, atol=1e-13)
     zero = nested_sites.integrated_sites(np.zeros((1, 3, 3)), xi[None])
     np.testing.assert_array_equal(zero.precision, np.zeros((1, 3, 3)))
 
@@ -138,7 +138,7 @@ def test_integrated_sites_are_the_printed_ones_singular_or_not(rng):
 def test_independent_sites_match_exact_means_and_variances():
     m, v, y = np.array([0.3, -0.4, 0.2]), np.array([0.9, 1.4, 0.6]), 1
     others = np.array([[0, 2]])
-    found = independent_tilt(m[None], v[None], np.array([y]), others, 60)
+    result = independent_tilt(m[None], v[None], np.array([y]), others, 60)
     s2 = 1.0 + v[y]
     mass = quad(lambda s: norm.pdf(s, m[y], np.sqrt(s2)) * tail(s, m, v, (0, 2)), -12, 12, epsabs=1e-12)[0]
     moments = np.zeros((3, 2))
@@ -156,9 +156,9 @@ def test_independent_sites_match_exact_means_and_variances():
             )
             moments[j, power - 1] = quad(g, -12, 12, epsabs=1e-12)[0] / mass
     var = moments[:, 1] - moments[:, 0] ** 2
-    np.testing.assert_allclose(found.log_norm[0], np.log(mass), rtol=0, atol=1e-9)  # 60 nodes
-    np.testing.assert_allclose(found.precision[0], 1 / var - 1 / v, rtol=1e-6)
-    np.testing.assert_allclose(found.location[0], moments[:, 0] / var - m / v, rtol=1e-6)
+    np.testing.assert_allclose(result.log_norm[0], np.log(mass), rtol=0, atol=1e-9)  # 60 nodes
+    np.testing.assert_allclose(result.precision[0], 1 / var - 1 / v, rtol=1e-6)
+    np.testing.assert_allclose(result.location[0], moments[:, 0] / var - m / v, rtol=1e-6)
 
 
 def tail(s, m, v, classes):
@@ -175,40 +175,40 @@ def partial_moment(s, m, v, power):
 
 def test_dense_couplings_are_structured_ones_where_both_exist():
     prior = multiclass_prior.prepare(*classes(Options, *toy())[:2])
-    found = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy(), max_iterations=2))
-    values, vectors = np.linalg.eigh(found.site_precision)
+    posterior = nested_ep.fit(*classes(nested_ep.NestedOptions, *toy(), max_iterations=2))
+    values, vectors = np.linalg.eigh(posterior.site_precision)
     roots = (vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :])[:, :, 1:]
-    dense = condition_dense(prior, roots, found.site_location)
+    dense = condition_dense(prior, roots, posterior.site_location)
     prior_var = np.column_stack([prior.K(k).diagonal() for k in range(3)])
     cov = dense_covariance(dense, [prior.K(k) for k in range(3)], prior_var)
-    np.testing.assert_allclose(dense.mean, found.latent_mean, rtol=1e-9, atol=1e-11)  # condition 100
-    np.testing.assert_allclose(cov, found.latent_cov, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(dense.log_det, found.posterior.log_det, rtol=1e-9)
+    np.testing.assert_allclose(dense.mean, posterior.latent_mean, rtol=1e-9, atol=1e-11)  # condition 100
+    np.testing.assert_allclose(cov, posterior.latent_cov, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(dense.log_det, posterior.posterior.log_det, rtol=1e-9)
 
 
 @pytest.mark.parametrize("options", [{}, {"accelerate": False}, {"schedule": "sequential"}])
 def test_qep_comes_near_nested_ep_by_every_road(options):
-    found, ep = (
+    posterior, ep = (
         quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, *toy(), **options)),
         nested_ep.fit(*classes(nested_ep.NestedOptions, *toy())),
     )
-    assert found.converged
+    assert posterior.converged
     # inner EP's normaliser is biased a little; moments agree to a percent at these variances
-    assert np.abs(found.latent_mean - ep.latent_mean).max() < 0.02
-    assert abs(found.log_evidence - ep.log_evidence) < 0.05
-    assert quadrature_ep.gradients(found) is None
+    assert np.abs(posterior.latent_mean - ep.latent_mean).max() < 0.02
+    assert abs(posterior.log_evidence - ep.log_evidence) < 0.05
+    assert quadrature_ep.gradients(posterior) is None
     base = quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, *toy()))
-    np.testing.assert_allclose(found.latent_mean, base.latent_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.latent_mean, base.latent_mean, rtol=0, atol=1e-8)
 
 
 def test_a_full_lambda_has_stationary_evidence_and_both_schedules_agree():
     X, y, C, variance, *rest = toy(n=6)
     options = {"lambda_": "full", "nodes": 20}
-    found = quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, X, y, C, variance, *rest, **options))
+    posterior = quadrature_ep.fit_qep(*classes(quadrature_ep.QEPOptions, X, y, C, variance, *rest, **options))
     other = quadrature_ep.fit_qep(
         *classes(quadrature_ep.QEPOptions, X, y, C, variance, *rest, schedule="sequential", **options)
     )
-    np.testing.assert_allclose(other.latent_mean, found.latent_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(other.latent_mean, posterior.latent_mean, rtol=0, atol=1e-8)
     e = np.array([0.0, 1e-3, 0.0])
     up, down = (
         quadrature_ep.fit_qep(
@@ -216,24 +216,24 @@ def test_a_full_lambda_has_stationary_evidence_and_both_schedules_agree():
         ).log_evidence
         for s in (1, -1)
     )
-    gradient = quadrature_ep.gradients(found)
+    gradient = quadrature_ep.gradients(posterior)
     # exact up to the error of 20 nodes a dimension
     np.testing.assert_allclose(gradient.variance[1], (up - down) / 2e-3, rtol=0, atol=1e-4)
-    assert found.lambda_tilde.shape == (6, 2, 2)
+    assert posterior.lambda_tilde.shape == (6, 2, 2)
 
 
 def test_qiep_comes_near_nested_iep_and_has_its_gradient():
     X, y, C, variance, *rest = toy()
-    found, ep = (
+    posterior, ep = (
         quadrature_ep.fit_qiep(*classes(quadrature_ep.QIEPOptions, X, y, C, variance, *rest, nodes=40)),
         nested_iep.fit(*classes(nested_iep.NestedOptions, X, y, C, variance, *rest)),
     )
-    assert found.converged
-    assert np.abs(found.latent_mean - ep.latent_mean).max() < 0.02
+    assert posterior.converged
+    assert np.abs(posterior.latent_mean - ep.latent_mean).max() < 0.02
     sequential = quadrature_ep.fit_qiep(
         *classes(quadrature_ep.QIEPOptions, X, y, C, variance, *rest, nodes=40, schedule="sequential")
     )
-    np.testing.assert_allclose(sequential.log_evidence, found.log_evidence, rtol=1e-9)  # both to 1e-10
+    np.testing.assert_allclose(sequential.log_evidence, posterior.log_evidence, rtol=1e-9)  # both to 1e-10
     e = np.array([0.0, 1e-3, 0.0])
     up, down = (
         quadrature_ep.fit_qiep(
@@ -241,9 +241,9 @@ def test_qiep_comes_near_nested_iep_and_has_its_gradient():
         ).log_evidence
         for s in (1, -1)
     )
-    gradient = quadrature_ep.gradients(found)
+    gradient = quadrature_ep.gradients(posterior)
     np.testing.assert_allclose(gradient.variance[1], (up - down) / 2e-3, rtol=0, atol=1e-4)  # the rule's error
-    mass = quadrature_ep.predict(found, X[:3]).probability_mass
+    mass = quadrature_ep.predict(posterior, X[:3]).probability_mass
     np.testing.assert_allclose(mass, 1.0, rtol=0, atol=1e-12)
 
 
@@ -262,10 +262,10 @@ def test_rules_are_exact_for_their_degree_and_refuse_what_is_too_large():
 def test_a_large_variance_never_gives_nan(fit):
     X, y, C, *_ = toy(n=12)
     options = options_of(fit)(nodes=6, max_iterations=40)
-    found = fit(Data(X, y, C), Prior(np.exp(8.0), [2.0, 2.0], 0.0, 1e-6, shared=True), options)
-    assert np.isfinite(found.latent_mean).all()
-    assert np.isfinite(found.latent_cov).all()
-    assert found.log_evidence is None or np.isfinite(found.log_evidence)
+    posterior = fit(Data(X, y, C), Prior(np.exp(8.0), [2.0, 2.0], 0.0, 1e-6, shared=True), options)
+    assert np.isfinite(posterior.latent_mean).all()
+    assert np.isfinite(posterior.latent_cov).all()
+    assert posterior.log_evidence is None or np.isfinite(posterior.log_evidence)
 
 
 def test_a_rule_whose_weight_is_at_one_node_is_refused_without_overflow():

@@ -81,8 +81,8 @@ def _dense_step(dense, y, T, t, rows, count, damping):
                 var = v[j, i] - v[j, i] ** 2 * ratio * (ratio + z) / R
                 new_T[j] += (1.0 / var - 1.0 / v[j, i]) * np.outer(upsilon[j, i], upsilon[j, i])
                 new_t[j] += (mean / var - e[j, i] / v[j, i]) * upsilon[j, i]
-    seen = _counts(y, np.asarray(rows), count)
-    r = np.array(seen) / np.array(counts)
+    observed = _counts(y, np.asarray(rows), count)
+    r = np.array(observed) / np.array(counts)
     return (
         T + damping * (new_T - r[:, None, None] * T),
         t + damping * (new_t - r[:, None] * t),
@@ -101,16 +101,16 @@ def test_steps_on_listed_batches_are_those_of_dense_matrices(count):
     for rows in batches:
         T, t, _ = _dense_step(dense, y, T, t, np.unique(rows), count, 0.6)
         values.append(_dense_step(dense, y, T, t, np.arange(N), count, 0.6)[2])
-    found = fitted(sep, **p, count=count, batches=batches, damping=0.6, trace=True)
-    tied_precision, tied_shift = found.tied
+    posterior = fitted(sep, **p, count=count, batches=batches, damping=0.6, trace=True)
+    tied_precision, tied_shift = posterior.tied
     scale = np.abs(T).max()
     np.testing.assert_allclose(tied_precision, T, rtol=0.0, atol=1e-9 * scale)  # inverses of condition 1e4, squared
     np.testing.assert_allclose(tied_shift, t, rtol=0.0, atol=1e-9 * scale)
-    np.testing.assert_allclose(found.trained.trace, values, rtol=1e-10)
-    np.testing.assert_allclose(found.log_evidence, values[-1], rtol=1e-10)
+    np.testing.assert_allclose(posterior.trained.trace, values, rtol=1e-10)
+    np.testing.assert_allclose(posterior.log_evidence, values[-1], rtol=1e-10)
     cov = np.linalg.inv(np.linalg.inv(dense[0]) + T)
-    np.testing.assert_allclose(found.inducing_cov, cov, atol=1e-9)
-    np.testing.assert_allclose(found.inducing_mean, np.einsum("cmp,cp->cm", cov, t), atol=1e-9)
+    np.testing.assert_allclose(posterior.inducing_cov, cov, atol=1e-9)
+    np.testing.assert_allclose(posterior.inducing_mean, np.einsum("cmp,cp->cm", cov, t), atol=1e-9)
 
 
 @pytest.mark.verifies("villacampa2017", "u16-sep-cavity", route="definition with whitened sites as outer products")
@@ -119,8 +119,8 @@ def test_steps_on_listed_batches_are_those_of_dense_matrices(count):
 @pytest.mark.verifies("villacampa2017", "u18-minibatch-ratio", route="definition")
 def test_cavity_and_update_of_tied_factors_are_those_of_their_definitions():
     rng = np.random.default_rng(2)
-    half, shift = rng.standard_normal((C, M, M)), rng.standard_normal((C, M))
-    T, counts, share = half @ half.transpose(0, 2, 1), np.array([7.0, 1.0, 20.0]), np.array([0.2, 1.0, 0.5])
+    root, shift = rng.standard_normal((C, M, M)), rng.standard_normal((C, M))
+    T, counts, share = root @ root.transpose(0, 2, 1), np.array([7.0, 1.0, 20.0]), np.array([0.2, 1.0, 0.5])
     added, added_shift = np.tile(np.eye(M), (C, 1, 1)) * 3.0, rng.standard_normal((C, M))
     cavity = tied_cavity(np.eye(M) + T, shift, counts)
     moved = tied_update(np.eye(M) + T, shift, added, added_shift, share, 0.3)
@@ -153,11 +153,11 @@ def test_with_one_factor_sep_is_ep():
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_damping_leaves_the_fixed_point(count):
     p = _problem(4)
-    found = fitted(sep, **p, count=count)
-    assert found.trained.converged
+    posterior = fitted(sep, **p, count=count)
+    assert posterior.trained.converged
     other = fitted(sep, **p, count=count, damping=0.9)
     # residual 1e-10 over one minus the contraction, which may be 0.97
-    np.testing.assert_allclose(found.log_evidence, other.log_evidence, rtol=0.0, atol=1e-7)
+    np.testing.assert_allclose(posterior.log_evidence, other.log_evidence, rtol=0.0, atol=1e-7)
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -192,10 +192,10 @@ def test_the_exact_gradient_is_the_derivative_with_tied_factors_held(count, shar
 
     held = run.tied()
     for rows in (None, batch):
-        found = run.gradient(rows, "exact")
+        gradients = run.gradient(rows, "exact")
         listed = np.arange(N) if rows is None else rows
         for name in ("variance", "lengthscales", "noise", "Z"):
-            gradient = getattr(found, name)
+            gradient = getattr(gradients, name)
             rng = np.random.default_rng(6)
             direction = rng.standard_normal(gradient.shape[1:] if shared else gradient.shape) * np.ones(gradient.shape)
             up, down = (objective({name: p[name] + sign * 1e-5 * direction}, listed) for sign in (1, -1))
@@ -231,9 +231,9 @@ def test_gradient_10_is_the_printed_sum_with_cavities_held():
                     total += N / rows.size * norm.logcdf((m_y - m_k) / np.sqrt(v_y + v_k))
         return total
 
-    found = run.gradient(rows, "10")
+    gradients = run.gradient(rows, "10")
     for name in ("variance", "lengthscales", "noise", "Z"):
-        gradient = getattr(found, name)
+        gradient = getattr(gradients, name)
         direction = np.random.default_rng(8).standard_normal(gradient.shape)
         up, down = (objective({name: p[name] + sign * 1e-5 * direction}) for sign in (1, -1))
         # central differences: rounding of the trace, 1e-11, over the step
@@ -265,9 +265,9 @@ def test_training_on_batches_learns_and_a_batch_may_lack_a_class():
     truth = (test[:, 0] > 0).astype(int) + (test[:, 1] > 1.0)
     Z = X[rng.choice(300, 12, replace=False)]
     options = {"batch_size": 10, "n_steps": 150, "learn": ("variance", "lengthscales", "noise", "Z"), "rate": 0.02}
-    found = fitted(sep, X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, shared=True, **options)
-    assert not found.trained.diverged
-    assert (sep.predict(found, test).probabilities.argmax(axis=1) == truth).mean() > 0.85
+    posterior = fitted(sep, X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, shared=True, **options)
+    assert not posterior.trained.diverged
+    assert (sep.predict(posterior, test).probabilities.argmax(axis=1) == truth).mean() > 0.85
     alone = [np.flatnonzero(y == 0)[:5]]
     lonely = fitted(sep, X, y, 3, 1.0, np.full(2, 3.0), 0.1, 1e-5, Z, batches=alone, count="per-class")
     assert np.isfinite(lonely.log_evidence)
@@ -312,16 +312,16 @@ def test_a_killed_run_goes_on_as_if_nothing_had_happened(tmp_path):
 
 def test_a_run_that_leaves_the_numbers_says_so_and_keeps_the_last_good_state():
     p = _problem(13)
-    found = fitted(sep, **p, learn=("variance",), optimizer="adaptive", rate=1e6, n_steps=5)
-    assert found.trained.diverged
-    assert "step" in found.trained.reason
-    assert np.isfinite(found.log_evidence)
+    posterior = fitted(sep, **p, learn=("variance",), optimizer="adaptive", rate=1e6, n_steps=5)
+    assert posterior.trained.diverged
+    assert "step" in posterior.trained.reason
+    assert np.isfinite(posterior.log_evidence)
 
 
 def test_predictions_are_integrals_over_the_winners_value():
     p = _problem(14)
-    found = fitted(sep, **p)
-    prediction = sep.predict(found, np.random.default_rng(0).standard_normal((4, D)))
+    posterior = fitted(sep, **p)
+    prediction = sep.predict(posterior, np.random.default_rng(0).standard_normal((4, D)))
     width = np.sqrt(np.einsum("tcc->tc", prediction.latent_cov))[..., None]
     x = np.linspace(-12.0, 12.0, 4001)  # equal steps over analytic integrands: rounding is what is left
     for k in range(C):

@@ -24,8 +24,8 @@ def prior_of(p, dense_kernel, dense_sparse):
     if p.Z is None:
         K = dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(len(p.X))
         return K, np.eye(len(p.X)), np.zeros(len(p.X))
-    found = dense_sparse(*arguments(p))
-    return found.K_ZZ, found.kappa, np.diag(found.K_tilde)
+    result = dense_sparse(*arguments(p))
+    return result.K_ZZ, result.kappa, np.diag(result.K_tilde)
 
 
 def dense_terms(y, mean, var):
@@ -61,21 +61,21 @@ def dense_bound(p, mu, Sigma, prior, terms=dense_terms):
 @pytest.mark.parametrize("full", [False, True])
 def test_the_bound_is_its_definition(make_problem, dense_kernel, dense_sparse, full):
     p = make_problem(n=10, m=4, full=full, jitter=1e-4)
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
-    assert found.converged
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    assert posterior.converged
     prior = prior_of(p, dense_kernel, dense_sparse)
     # quad to 1e-13, explicit inverses of condition below 1e5
     np.testing.assert_allclose(
-        found.elbo, dense_bound(p, found.inducing_mean, found.inducing_cov, prior), rtol=0, atol=1e-9
+        posterior.elbo, dense_bound(p, posterior.inducing_mean, posterior.inducing_cov, prior), rtol=0, atol=1e-9
     )
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_no_gaussian_has_a_higher_bound(make_problem, dense_kernel, dense_sparse, full):
     p = make_problem(n=5, m=2, full=full, jitter=1e-2)
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     prior = prior_of(p, dense_kernel, dense_sparse)
-    m = found.inducing_mean.size
+    m = posterior.inducing_mean.size
     lower = np.tril_indices(m)
 
     def negative(packed):
@@ -86,8 +86,8 @@ def test_no_gaussian_has_a_higher_bound(make_problem, dense_kernel, dense_sparse
     start = np.concatenate([np.zeros(m), np.linalg.cholesky(prior[0])[lower]])
     best = minimize(negative, start, method="BFGS", options={"gtol": 1e-6})
     # a gradient below 1e-5 with curvature of order one leaves 1e-9 of the maximum; 60 nodes to 1e-9 at variances near 1
-    np.testing.assert_allclose(found.elbo, -best.fun, rtol=0, atol=1e-7)
-    np.testing.assert_allclose(found.inducing_mean, best.x[:m], rtol=0, atol=1e-4)
+    np.testing.assert_allclose(posterior.elbo, -best.fun, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(posterior.inducing_mean, best.x[:m], rtol=0, atol=1e-4)
 
 
 def test_the_bound_is_below_the_truth_and_meets_it_where_the_prior_has_no_variance(make_problem):
@@ -97,9 +97,9 @@ def test_the_bound_is_below_the_truth_and_meets_it_where_the_prior_has_no_varian
     ) * np.eye(3)
     sign = np.diag(2.0 * p.y - 1.0)
     truth = np.log(multivariate_normal.cdf(np.zeros(3), np.zeros(3), sign @ K @ sign + np.eye(3), abseps=1e-10))
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
-    assert found.elbo < truth
-    assert found.elbo > truth - 0.5
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    assert posterior.elbo < truth
+    assert posterior.elbo > truth - 0.5
     p.variance, p.noise, p.jitter = 1e-9, 0.0, 1e-12
     # the bound misses log Z by a term of the order of the variance
     np.testing.assert_allclose(
@@ -108,58 +108,58 @@ def test_the_bound_is_below_the_truth_and_meets_it_where_the_prior_has_no_varian
 
 
 def test_one_datum_is_a_two_parameter_problem():
-    found = svgpc.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(2.0, np.ones(1), 0.5, 0.0))
+    posterior = svgpc.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(2.0, np.ones(1), 0.5, 0.0))
 
     def negative(theta):
         m, v = theta[0], np.exp(theta[1])
         return -(dense_terms(np.array([1]), [m], [v])[0] - 0.5 * (v / 2.5 + m * m / 2.5 - 1 - np.log(v / 2.5)))
 
     best = minimize(negative, [0.0, 0.0], method="BFGS", options={"gtol": 1e-8})
-    np.testing.assert_allclose(found.elbo, -best.fun, rtol=1e-10)  # stationary: the error is second order
-    np.testing.assert_allclose(found.latent_mean[0], best.x[0], rtol=0, atol=1e-6)
-    np.testing.assert_allclose(found.latent_var[0], np.exp(best.x[1]), rtol=0, atol=1e-6)
+    np.testing.assert_allclose(posterior.elbo, -best.fun, rtol=1e-10)  # stationary: the error is second order
+    np.testing.assert_allclose(posterior.latent_mean[0], best.x[0], rtol=0, atol=1e-6)
+    np.testing.assert_allclose(posterior.latent_var[0], np.exp(best.x[1]), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("accelerate", [True, False])
 def test_both_roads_reach_one_fixed_point_and_the_bound_never_falls(make_problem, accelerate):
     p = make_problem(n=60, m=8, variance=20.0)
-    found, other = (
+    posterior, other = (
         svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), accelerate=accelerate)),
         svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p))),
     )
-    assert found.converged
-    assert (np.diff(found.trace) >= -1e-11).all()  # rounding of a sum of 60 terms of size ten
-    np.testing.assert_allclose(found.inducing_mean, other.inducing_mean, rtol=0, atol=1e-8)
+    assert posterior.converged
+    assert (np.diff(posterior.trace) >= -1e-11).all()  # rounding of a sum of 60 terms of size ten
+    np.testing.assert_allclose(posterior.inducing_mean, other.inducing_mean, rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_inducing_points_at_the_data_give_the_full_process(make_problem, full):
     p = make_problem(n=12, noise=0.0, jitter=1e-5)
     p.Z = None if full else p.X.copy()
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     p.Z, p.noise = None, 0.0
     whole = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
     # jitter on K_ZZ and not on K_XX leaves 1e-5 of variance a datum in the sparse bound
-    np.testing.assert_allclose(found.elbo, whole.elbo, rtol=0, atol=3e-4)
+    np.testing.assert_allclose(posterior.elbo, whole.elbo, rtol=0, atol=3e-4)
 
 
 def test_prediction_is_the_dense_formula(make_problem, dense_kernel, dense_sparse):
     for full in (False, True):
         p = make_problem(full=full, jitter=1e-4)
-        found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+        posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
         X_test = p.X[:4] + 0.3
-        got = svgpc.predict(found, X_test)
+        got = svgpc.predict(posterior, X_test)
         K, _, _ = prior_of(p, dense_kernel, dense_sparse)
         k = dense_kernel(X_test, p.X if full else p.Z, p.variance, p.lengthscales)
         kappa = k @ np.linalg.inv(K)
         var = p.variance + p.noise - np.einsum("tm,tm->t", kappa, k)
-        var += np.einsum("tm,mp,tp->t", kappa, found.inducing_cov, kappa)
+        var += np.einsum("tm,mp,tp->t", kappa, posterior.inducing_cov, kappa)
         # explicit inverses of condition below 1e5
-        np.testing.assert_allclose(got.latent_mean, kappa @ found.inducing_mean, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(got.latent_mean, kappa @ posterior.inducing_mean, rtol=0, atol=1e-8)
         np.testing.assert_allclose(got.latent_var, var, rtol=0, atol=1e-8)
         chance = norm.cdf(got.latent_mean / np.sqrt(1 + got.latent_var))
         np.testing.assert_allclose(got.probabilities[:, 1], chance, rtol=1e-13)
-        assert svgpc.predict(found, X_test[:0]).probabilities.shape == (0, 2)
+        assert svgpc.predict(posterior, X_test[:0]).probabilities.shape == (0, 2)
 
 
 def numeric_gradients(p, value):
@@ -199,11 +199,11 @@ def test_gradients_are_differences_of_the_reconverged_bound(make_problem, full):
 def test_extreme_variances_converge_to_a_finite_bound(make_problem, log_variance, full):
     scale = float(np.exp(log_variance))
     p = make_problem(n=40, m=6, variance=scale, noise=0.02 * scale, jitter=1e-4 * scale, full=full)
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), max_iterations=2000))
-    assert found.residual < 1e-8  # rounding of K / (posterior variance) may keep it from 1e-10 at e^8
-    assert np.isfinite(found.elbo)
-    assert found.elbo <= 0
-    assert (np.abs(svgpc.predict(found, p.X).probabilities.sum(axis=1) - 1) < 1e-14).all()
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), max_iterations=2000))
+    assert posterior.residual < 1e-8  # rounding of K / (posterior variance) may keep it from 1e-10 at e^8
+    assert np.isfinite(posterior.elbo)
+    assert posterior.elbo <= 0
+    assert (np.abs(svgpc.predict(posterior, p.X).probabilities.sum(axis=1) - 1) < 1e-14).all()
 
 
 def test_saturated_labels_and_duplicates_and_more_inducing_points_than_data_are_served(make_problem):
@@ -211,10 +211,10 @@ def test_saturated_labels_and_duplicates_and_more_inducing_points_than_data_are_
     p.X[4:] = p.X[:4]
     p.y[:] = 1
     p.variance = 1000.0
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
-    assert found.converged
-    assert np.isfinite(svgpc.gradients(found).Z).all()
-    assert (found.latent_mean > 0).all()
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
+    assert posterior.converged
+    assert np.isfinite(svgpc.gradients(posterior).Z).all()
+    assert (posterior.latent_mean > 0).all()
 
 
 def test_inducing_points_that_coincide_are_refused_by_name(make_problem):
@@ -244,20 +244,20 @@ def test_a_memmap_is_read_in_blocks(make_problem, tmp_path):
     kept = np.memmap(tmp_path / "X", np.float64, "w+", shape=p.X.shape)
     kept[:] = p.X
     p.X = kept
-    found = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), memory_budget=0, block_size=64))
-    np.testing.assert_allclose(found.elbo, plain.elbo, rtol=1e-12)
+    posterior = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p), memory_budget=0, block_size=64))
+    np.testing.assert_allclose(posterior.elbo, plain.elbo, rtol=1e-12)
 
 
 def test_learning_ends_where_the_gradient_vanishes(make_problem):
     p = make_problem(n=60, m=5, noise=0.3, jitter=1e-4)
     before = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
-    found, search = svgpc.fit_learning(
+    posterior, search = svgpc.fit_learning(
         *binary(svgpc.SVGPCLearning, *arguments(p), learn=("variance", "lengthscales", "Z"))
     )
     assert search.converged
-    assert found.elbo > before.elbo
+    assert posterior.elbo > before.elbo
     assert search.hyper.noise == 0.3
-    slopes = svgpc.gradients(found)
+    slopes = svgpc.gradients(posterior)
     # L-BFGS-B stops at 1e-5 in the logarithms, or where the bound stands still to 1e-13
     assert abs(slopes.variance * search.hyper.variance) < 1e-3
     assert np.abs(slopes.lengthscales * search.hyper.lengthscales).max() < 1e-3
@@ -293,31 +293,31 @@ def test_mini_batch_steps_are_natural_gradients_in_expectation_parameters(make_p
     p = make_problem(n=20, m=4, jitter=1e-3)
     rng = np.random.default_rng(5)
     batches = [rng.choice(20, size=6, replace=False) for _ in range(12)]
-    found = svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=batches, rate=0.2))
+    posterior = svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=batches, rate=0.2))
     mu, Sigma = dense_steps(p, batches, 0.2, dense_kernel, dense_sparse)
     # Gauss-Hermite with 120 nodes to 1e-10 at these variances, explicit inverses of condition below 1e4
-    np.testing.assert_allclose(found.inducing_mean, mu, rtol=0, atol=1e-8)
-    np.testing.assert_allclose(found.inducing_cov, Sigma, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.inducing_mean, mu, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.inducing_cov, Sigma, rtol=0, atol=1e-8)
 
 
 def test_all_data_as_one_batch_meet_the_batch_fit(make_problem):
     p = make_problem(n=40, m=5)
     batch = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p)))
-    found = svgpc_svi.fit(
+    posterior = svgpc_svi.fit(
         *binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.arange(40)] * 60, rate=1.0, trace=True)
     )
-    np.testing.assert_allclose(found.inducing_mean, batch.inducing_mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(posterior.inducing_mean, batch.inducing_mean, rtol=0, atol=1e-8)
     # the estimate over all data is the bound
-    np.testing.assert_allclose(found.trace[-1], batch.elbo, rtol=1e-11)
-    np.testing.assert_allclose(svgpc_svi.bound(found, p.X, p.y, block_size=7), batch.elbo, rtol=1e-11)
-    one, other = svgpc_svi.predict(found, p.X[:5]), svgpc.predict(batch, p.X[:5])
+    np.testing.assert_allclose(posterior.trace[-1], batch.elbo, rtol=1e-11)
+    np.testing.assert_allclose(svgpc_svi.bound(posterior, p.X, p.y, block_size=7), batch.elbo, rtol=1e-11)
+    one, other = svgpc_svi.predict(posterior, p.X[:5]), svgpc.predict(batch, p.X[:5])
     np.testing.assert_allclose(one.probabilities, other.probabilities, rtol=0, atol=1e-9)
 
 
 def test_learning_on_batches_raises_the_bound(make_problem):
     p = make_problem(n=120, m=6, variance=0.05)
     before = svgpc.fit(*binary(svgpc.SVGPCOptions, *arguments(p))).elbo
-    found = svgpc_svi.fit(
+    posterior = svgpc_svi.fit(
         *binary(
             svgpc_svi.SVGPCSteps,
             *arguments(p),
@@ -328,8 +328,8 @@ def test_learning_on_batches_raises_the_bound(make_problem):
             stop=0,
         )
     )
-    assert not found.diverged
-    assert svgpc_svi.bound(found, p.X, p.y) > before + 1.0
+    assert not posterior.diverged
+    assert svgpc_svi.bound(posterior, p.X, p.y) > before + 1.0
 
 
 def test_bad_batches_are_refused_by_name(make_problem):
@@ -351,7 +351,7 @@ def test_bad_batches_are_refused_by_name(make_problem):
 def test_a_learning_rate_that_diverges_is_reported(make_problem):
     p = make_problem(n=40, variance=0.01)  # far too small: the first step multiplies it by e^100
     p.y = (p.X[:, 0] > 0).astype(int)
-    found = svgpc_svi.fit(
+    posterior = svgpc_svi.fit(
         *binary(
             svgpc_svi.SVGPCSteps,
             *arguments(p),
@@ -361,12 +361,12 @@ def test_a_learning_rate_that_diverges_is_reported(make_problem):
             learning_rate=100.0,
         )
     )
-    assert found.diverged
-    assert found.reason
-    assert np.isfinite(found.inducing_mean).all()
+    assert posterior.diverged
+    assert posterior.reason
+    assert np.isfinite(posterior.inducing_mean).all()
 
 
 def test_a_batch_of_one_class_is_served(make_problem):
     p = make_problem(n=30)
-    found = svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.flatnonzero(p.y == 1)] * 5))
-    assert np.isfinite(found.inducing_cov).all()
+    posterior = svgpc_svi.fit(*binary(svgpc_svi.SVGPCSteps, *arguments(p), batches=[np.flatnonzero(p.y == 1)] * 5))
+    assert np.isfinite(posterior.inducing_cov).all()

@@ -13,10 +13,11 @@ from fast.methods.svi import EXPECTED
 from fast.one_latent.explicit_q import batch_bound, covariance_from_factor
 from fast.one_latent.stochastic import Kernel
 from fast.solve.ada_delta import AdaDeltaState, ada_delta_step
+from in_every_run import others_slow
 from values_given import binary, model_values
 
 
-@pytest.mark.parametrize("mean", [-300.0, -4.0, 0.0, 0.7, 30.0])
+@pytest.mark.parametrize("mean", others_slow([-300.0, -4.0, 0.0, 0.7, 30.0], lambda mean: mean in (-300.0, 0.7, 30.0)))
 @pytest.mark.parametrize("var", [1e-35, 1e-4, 0.3, 40.0, 1e4])
 @pytest.mark.verifies("izmailov2016", "u3.2-quadrature", route="mpmath")
 def test_expectations_are_right_to_twelve_digits(mean, var):
@@ -133,9 +134,9 @@ def test_listed_batches_are_followed_step_by_step(make_problem, rng):
         C = np.zeros((3, 3))
         C[np.tril_indices(3)] = vector[3:9]
         kernel = Kernel(hyper(np.exp(vector[9]), p.lengthscales, p.noise, p.jitter, 2), p.Z)
-        found = batch_bound(kernel, expected_log_logit, p.X[batch], y[batch], 20 / 6, vector[:3], C, learning=True)
-        by_log = found.prior.variance * np.exp(vector[9])
-        g = np.concatenate([found.inducing_mean, found.chol_cov[np.tril_indices(3)], [by_log]])
+        result = batch_bound(kernel, expected_log_logit, p.X[batch], y[batch], 20 / 6, vector[:3], C, learning=True)
+        by_log = result.prior.variance * np.exp(vector[9])
+        g = np.concatenate([result.inducing_mean, result.chol_cov[np.tril_indices(3)], [by_log]])
         E_g = 0.95 * E_g + 0.05 * g**2
         bare = np.sqrt(E_s + 1e-6) / np.sqrt(E_g + 1e-6) * g
         E_s = 0.95 * E_s + 0.05 * bare**2
@@ -151,7 +152,7 @@ def test_listed_batches_are_followed_step_by_step(make_problem, rng):
 @pytest.mark.verifies("izmailov2016", "u5.1-lbfgs-elbo", route="SciPy on the bound over mu and C")
 def test_the_batch_maximum_is_the_maximum_over_q(make_problem, link):
     p = make_problem(m=3)
-    found, _ = svi.fit(*model_values(p), svi.SVIOptions(likelihood=link))
+    posterior, _ = svi.fit(*model_values(p), svi.SVIOptions(likelihood=link))
     y = np.where(p.y == 1, 1.0, -1.0)
     kernel = Kernel(hyper(p.variance, p.lengthscales, p.noise, p.jitter, 2), p.Z)
     lower = np.tril_indices(3)
@@ -165,11 +166,11 @@ def test_the_batch_maximum_is_the_maximum_over_q(make_problem, link):
     start = np.concatenate([np.zeros(3), np.eye(3)[lower]])
     end = minimize(objective, start, jac=True, method="BFGS", options={"gtol": 1e-9, "maxiter": 2000})
     # at a maximum: values to second order, arguments to the gradient over the curvature
-    np.testing.assert_allclose(found.elbo, -end.fun, rtol=1e-10)
-    np.testing.assert_allclose(found.inducing_mean, end.x[:3], rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(posterior.elbo, -end.fun, rtol=1e-10)
+    np.testing.assert_allclose(posterior.inducing_mean, end.x[:3], rtol=1e-5, atol=1e-7)
     C = np.zeros((3, 3))
     C[lower] = end.x[3:]
-    np.testing.assert_allclose(found.inducing_cov, C @ C.T, rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(posterior.inducing_cov, C @ C.T, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.parametrize("full", [False, True])
@@ -182,10 +183,10 @@ def test_the_bound_of_jaakkola_and_jordan_lies_below(make_problem, full):
 @pytest.mark.parametrize("full", [False, True])
 def test_learning_ends_at_a_stationary_point(make_problem, full):
     p = vars(make_problem(n=40, m=4, noise=0.1, full=full))
-    found, learned = svi.fit(*binary(svi.SVIOptions, **p, learn=("variance",), tolerance=1e-9))
-    slope = svi.gradients(found).variance * learned.variance
+    posterior, learned = svi.fit(*binary(svi.SVIOptions, **p, learn=("variance",), tolerance=1e-9))
+    slope = svi.gradients(posterior).variance * learned.variance
     assert abs(slope) < 1e-3  # L-BFGS-B on 15 parameters
-    assert found.elbo > svi.fit(*binary(svi.SVIOptions, **p))[0].elbo - 1e-9
+    assert posterior.elbo > svi.fit(*binary(svi.SVIOptions, **p))[0].elbo - 1e-9
 
 
 def test_steps_come_near_the_maximum_and_predictions_follow(make_problem, rng):
@@ -211,10 +212,10 @@ def test_saturated_and_refused(make_problem):
     with pytest.raises(ValueError, match="learn: found 'Z'"):
         svi.fit(*binary(svi.SVIOptions, **p, learn=("Z",)))
     X = np.linspace(-1, 1, 12)[:, None]
-    found, _ = svi.fit(
+    posterior, _ = svi.fit(
         Data(X, (X[:, 0] > 0).astype(int)), Prior(1e8, np.ones(1), 0.0, 1.0, X[::2]), svi.SVIOptions(tolerance=1e-6)
     )
-    assert np.isfinite(found.elbo)
+    assert np.isfinite(posterior.elbo)
     far = expected_log_logit(np.ones(2), np.array([-800.0, 800.0]), np.array([1e-3, 1e-3]))
     np.testing.assert_allclose(far.value, [-800.0, 0.0], rtol=1e-12, atol=1e-300)
     np.testing.assert_allclose(far.slope, [1.0, 0.0], rtol=1e-12, atol=1e-300)

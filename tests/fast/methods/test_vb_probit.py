@@ -12,7 +12,7 @@ from fast.core.declare import Options
 from fast.core.values import Data, Prior
 from fast.full_classes import prior as multiclass_prior
 from fast.full_classes.predict import independent_probabilities
-from fast.likelihood.cone import cone_moments
+from fast.likelihood.region import region_moments
 from fast.methods import nested_ep, vb_probit
 from values_given import classes
 
@@ -31,27 +31,27 @@ def toy(n=9, C=3, *, seed=6):
 @pytest.mark.parametrize(
     ("a", "b"), [([0.3, -1.0], [1.0, 1.0]), ([-30.0, 5.0], [1.0, 1.0]), ([2.0, -3.0, 8.0], [9.0, 40.0, 0.2])]
 )
-def test_cone_integrals_are_relatively_accurate_however_small(a, b):
-    found = cone_moments(np.array([a]), np.array([b]), moments=True, curvature=True)
+def test_region_integrals_are_relatively_accurate_however_small(a, b):
+    moments = region_moments(np.array([a]), np.array([b]), moments=True, curvature=True)
     with mpmath.workdps(25):
         f = lambda u: mpmath.npdf(u) * mpmath.fprod(mpmath.ncdf(x + y * u) for x, y in zip(a, b, strict=True))  # noqa: E731
         # pieces no wider than the peak, wherever it is
         cuts = sorted({*np.arange(-12.0, 26.0, 1.0), *(-x / y for x, y in zip(a, b, strict=True) if y > 5.0)})
         direct = mpmath.log(mpmath.quad(f, cuts))
-    np.testing.assert_allclose(found.log_mass[0], float(direct), rtol=1e-12, atol=1e-12)  # trapezoidal rule: 1e-13
+    np.testing.assert_allclose(moments.log_mass[0], float(direct), rtol=1e-12, atol=1e-12)  # trapezoidal rule: 1e-13
     for j in range(len(a)):
         step = 1e-4 * np.eye(len(a))[j]
-        up, down = (cone_moments(np.array([a]) + s * step, np.array([b]), moments=True) for s in (1, -1))
+        up, down = (region_moments(np.array([a]) + s * step, np.array([b]), moments=True) for s in (1, -1))
         # central differences of step 1e-4
-        np.testing.assert_allclose(found.hazards[0, j], (up.log_mass - down.log_mass)[0] / 2e-4, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(moments.hazards[0, j], (up.log_mass - down.log_mass)[0] / 2e-4, rtol=1e-6, atol=1e-8)
         slope = -(up.hazards - down.hazards)[0] / 2e-4
-        np.testing.assert_allclose(found.curvature[0, j], slope, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(moments.curvature[0, j], slope, rtol=1e-5, atol=1e-7)
 
 
 @pytest.mark.verifies(PAPER, "24", "u4.3-vb-expectation", route="adaptive quadrature over the label's auxiliary")
-def test_cone_terms_are_normaliser_and_means_of_the_truncated_normal(rng):
+def test_region_terms_are_normaliser_and_means_of_the_truncated_normal(rng):
     mean, y = rng.normal(size=(4, 3)), np.array([0, 1, 2, 1])
-    found = vb_probit.cone_terms(mean, y)
+    result = vb_probit.region_terms(mean, y)
     total = 0.0
     for i in range(4):
         m, label = mean[i], y[i]
@@ -72,8 +72,8 @@ def test_cone_terms_are_normaliser_and_means_of_the_truncated_normal(rng):
                 12,
             )[0]
             expected[k] = inner / mass
-        np.testing.assert_allclose(mean[i] + found.slope[i], expected, rtol=1e-7, atol=1e-8)  # quad's default 1.5e-8
-    np.testing.assert_allclose(found.value, total, rtol=1e-7)
+        np.testing.assert_allclose(mean[i] + result.slope[i], expected, rtol=1e-7, atol=1e-8)  # quad's default 1.5e-8
+    np.testing.assert_allclose(result.value, total, rtol=1e-7)
 
 
 @pytest.mark.verifies(PAPER, "u4.3-vb-bound", "u4.3-vb-family", route="E_q[log p] - KL by dense algebra")
@@ -87,13 +87,13 @@ def test_the_bound_is_its_definition_and_the_family_its_covariance(rng):
     np.testing.assert_allclose(at.mean.T.ravel(), m, rtol=1e-12, atol=1e-13)  # one product
     var = np.column_stack([one.cond_var for one in at.factors])
     np.testing.assert_allclose(var.T.ravel(), S.diagonal(), rtol=1e-9, atol=1e-12)  # condition of K 1e3
-    log_mass = vb_probit.cone_terms(at.mean, prior.y).value
+    log_mass = vb_probit.region_terms(at.mean, prior.y).value
     # E_q[log p(v|f)] - E_q[log q(v)] leaves log Z - tr S / 2
     kl = 0.5 * (np.trace(np.linalg.solve(K, S)) + m @ np.linalg.solve(K, m) - 27)
     kl += 0.5 * (np.linalg.slogdet(K)[1] - np.linalg.slogdet(S)[1])
     direct = log_mass - 0.5 * np.trace(S) - kl
-    found = vb_probit.vb_bound(weights, at.mean.T, log_mass, at.log_det)
-    np.testing.assert_allclose(found, direct, rtol=1e-10)  # condition of K 1e3
+    result = vb_probit.vb_bound(weights, at.mean.T, log_mass, at.log_det)
+    np.testing.assert_allclose(result, direct, rtol=1e-10)  # condition of K 1e3
 
 
 def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bound():
@@ -116,7 +116,7 @@ def test_newton_and_plain_sweeps_end_at_one_point_and_sweeps_never_lower_the_bou
     two = vb_probit.fit(*classes(vb_probit.VBOptions, *toy(), accelerate=False, max_iterations=2))
     m = np.zeros((9, 3))
     for _ in range(2):
-        expected = m + vb_probit.cone_terms(m, prior.y).slope
+        expected = m + vb_probit.region_terms(m, prior.y).slope
         for k in range(3):
             m[:, k] = prior.K(k) @ np.linalg.solve(prior.K(k) + np.eye(9), expected[:, k])
     np.testing.assert_allclose(two.latent_mean, m, rtol=0, atol=1e-12)
@@ -133,7 +133,7 @@ def test_the_bound_lies_below_nested_ep():
 
 def test_gradients_are_those_of_the_maximised_bound():
     X, y, C, variance, lengths, noise, jitter = toy()
-    found = vb_probit.gradients(
+    gradients = vb_probit.gradients(
         vb_probit.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter), vb_probit.VBOptions(tolerance=1e-13))
     )
 
@@ -148,12 +148,12 @@ def test_gradients_are_those_of_the_maximised_bound():
         e = np.eye(C)[k]
         # central differences of step 1e-4
         by_variance = slope(lambda s, e=e: (variance + s * e, lengths, noise))
-        np.testing.assert_allclose(found.variance[k], by_variance, rtol=1e-5, atol=1e-7)
+        np.testing.assert_allclose(gradients.variance[k], by_variance, rtol=1e-5, atol=1e-7)
         by_noise = slope(lambda s, e=e: (variance, lengths, noise + s * e))
-        np.testing.assert_allclose(found.noise[k], by_noise, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(gradients.noise[k], by_noise, rtol=1e-5, atol=1e-5)
         for j in range(2):
             by_length = slope(lambda s, e=e, j=j: (variance, lengths + s * np.outer(e, np.eye(2)[j]), noise))
-            np.testing.assert_allclose(found.lengthscales[k, j], by_length, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(gradients.lengthscales[k, j], by_length, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.verifies(PAPER, "u4.3-vb-hyper", route="E_q[log p(f)] from SciPy's normal density, Brent's search")
@@ -163,7 +163,7 @@ def test_an_update_maximises_the_expected_log_prior_with_q_held(shared):
     if shared:
         variance, lengths = np.full(C, 2.0), np.full((C, 2), 0.9)
     at = vb_probit.fit(Data(X, y, C), Prior(variance, lengths, noise, jitter, shared=shared))
-    found = vb_probit.update_hyperparameters(at, ("variance",))
+    result = vb_probit.update_hyperparameters(at, ("variance",))
     for k in range(1 if shared else C):
 
         def expected(log_variance, k=k):
@@ -178,21 +178,21 @@ def test_an_update_maximises_the_expected_log_prior_with_q_held(shared):
 
         best = minimize_scalar(expected, bounds=(-4.0, 3.0), method="bounded", options={"xatol": 1e-8}).x
         # Brent's search knows a maximum to the root of rounding
-        np.testing.assert_allclose(np.log(found.variance[k]), best, rtol=0, atol=1e-5)
-    np.testing.assert_array_equal(found.lengthscales, lengths)
+        np.testing.assert_allclose(np.log(result.variance[k]), best, rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(result.lengthscales, lengths)
 
 
 def test_alternation_never_lowers_the_bound_and_ends_where_it_has_no_slope():
     X, y = np.linspace(-2.0, 2.0, 8)[:, None], np.array([0, 0, 0, 1, 1, 2, 2, 2])
     prior = multiclass_prior.prepare(Data(X, y, 3), Prior(1.0, [0.8], 0.05, 1e-2, shared=True))
-    seen = []
-    found = vb_probit.alternate(prior, learn=("lengthscales",), learning_tolerance=1e-4, callback=seen.append)
-    assert found.converged
-    assert len(seen) == found.trace.size == found.n_evaluations
+    visited = []
+    result = vb_probit.alternate(prior, learn=("lengthscales",), learning_tolerance=1e-4, callback=visited.append)
+    assert result.converged
+    assert len(visited) == result.trace.size == result.n_evaluations
     # rounding of sums of n C terms
-    assert (np.diff(np.append(found.trace, found.objective)) > -1e-10).all()
-    assert found.objective > found.trace[0] + 0.1
-    slope = found.hyper.lengthscales[0, 0] * vb_probit.gradients(found.posterior).lengthscales[0, 0]
+    assert (np.diff(np.append(result.trace, result.objective)) > -1e-10).all()
+    assert result.objective > result.trace[0] + 0.1
+    slope = result.hyper.lengthscales[0, 0] * vb_probit.gradients(result.posterior).lengthscales[0, 0]
     # a last move of 1e-4 in a logarithm, nine more of them to come, times a curvature of order one; 0.5 at the start
     np.testing.assert_allclose(slope, 0.0, rtol=0, atol=2e-3)
     cut = vb_probit.alternate(prior, learn="lengthscales", max_iterations=2)
@@ -216,8 +216,8 @@ def test_hard_cases_converge(case, rng):
         X, y = np.vstack([X, X]), np.append(y, (y + 1) % C)
     else:
         C, y = 20, np.append(np.arange(20), [0, 1, 2, 3])
-    found = vb_probit.fit(Data(X, y, C), Prior(variance, [1.5, 1.5], 0.0, 0.0, shared=True))
-    assert found.residual < 1e-8
-    assert np.isfinite(found.elbo)
-    p = vb_probit.predict(found, rng.normal(size=(3, 2))).probabilities
+    posterior = vb_probit.fit(Data(X, y, C), Prior(variance, [1.5, 1.5], 0.0, 0.0, shared=True))
+    assert posterior.residual < 1e-8
+    assert np.isfinite(posterior.elbo)
+    p = vb_probit.predict(posterior, rng.normal(size=(3, 2))).probabilities
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)

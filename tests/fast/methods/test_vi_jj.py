@@ -40,33 +40,33 @@ def test_at_the_fixed_point_the_bound_is_the_polya_gamma_bound(make_problem, ful
     p = vars(make_problem(variance=np.exp(log_variance), full=full))
     other = x_gpc.fit(*binary(x_gpc.XGPCOptions, **p))
     for fit in FITS:
-        found = fit(*binary(options_of(fit), **p))
-        assert found.converged
+        posterior = fit(*binary(options_of(fit), **p))
+        assert posterior.converged
         # two fixed points at 1e-10, the bound stationary there
-        np.testing.assert_allclose(found.elbo, other.elbo, rtol=1e-12)
-        np.testing.assert_allclose(found.xi, other.c, rtol=1e-8)
-        np.testing.assert_allclose(found.inducing_cov, other.inducing_cov, rtol=0, atol=1e-8 * p["variance"])
-        np.testing.assert_allclose(found.latent_var, other.latent_var, rtol=1e-8)
+        np.testing.assert_allclose(posterior.elbo, other.elbo, rtol=1e-12)
+        np.testing.assert_allclose(posterior.xi, other.c, rtol=1e-8)
+        np.testing.assert_allclose(posterior.inducing_cov, other.inducing_cov, rtol=0, atol=1e-8 * p["variance"])
+        np.testing.assert_allclose(posterior.latent_var, other.latent_var, rtol=1e-8)
 
 
 @pytest.mark.verifies("izmailov2016", "alg1", route="stationarity in mu, Sigma and xi, dense")
 def test_the_fixed_point_is_the_maximum_of_the_definition(make_problem, dense_sparse, rng):
     p = make_problem()
     dense = dense_sparse(p.X, p.y, p.variance, p.lengthscales, p.noise, p.jitter, p.Z)
-    found = vi_jj.fit(*model_values(p))
-    mu, Sigma = found.inducing_mean, found.inducing_cov
-    best = dense_bound(p, dense, found.xi, mu, Sigma)
-    np.testing.assert_allclose(found.elbo, best, rtol=1e-10)
-    np.testing.assert_allclose(jj_local(found.latent_mean, found.latent_var), found.xi, rtol=1e-9)
+    posterior = vi_jj.fit(*model_values(p))
+    mu, Sigma = posterior.inducing_mean, posterior.inducing_cov
+    best = dense_bound(p, dense, posterior.xi, mu, Sigma)
+    np.testing.assert_allclose(posterior.elbo, best, rtol=1e-10)
+    np.testing.assert_allclose(jj_local(posterior.latent_mean, posterior.latent_var), posterior.xi, rtol=1e-9)
     root = np.linalg.cholesky(Sigma)
     for _ in range(20):
         h = 1e-3  # the fall is h^2 times a curvature of order one; rounding 1e-13
         step = h * rng.normal(size=5)
         tilt = np.eye(5) + h * np.tril(rng.normal(size=(5, 5)))
         moved = root @ tilt
-        assert dense_bound(p, dense, found.xi, mu + root @ step, Sigma) < best
-        assert dense_bound(p, dense, found.xi, mu, moved @ moved.T) < best
-        assert dense_bound(p, dense, found.xi * np.exp(h * rng.normal(size=14)), mu, Sigma) < best
+        assert dense_bound(p, dense, posterior.xi, mu + root @ step, Sigma) < best
+        assert dense_bound(p, dense, posterior.xi, mu, moved @ moved.T) < best
+        assert dense_bound(p, dense, posterior.xi * np.exp(h * rng.normal(size=14)), mu, Sigma) < best
 
 
 @pytest.mark.parametrize("smoothness", [None, 0.7, 1.5])
@@ -171,11 +171,11 @@ def test_stage_two_climbs_the_collapsed_bound_at_held_xi(make_problem):
 @pytest.mark.parametrize("fit", FITS)
 def test_learning_ends_where_the_bound_of_x_gpc_has_its_maximum(make_problem, fit):
     p = vars(make_problem(n=60, m=8, noise=0.1))
-    found = fit(*binary(options_of(fit), **p, learn=("variance", "lengthscales"), tolerance=1e-6))
+    posterior = fit(*binary(options_of(fit), **p, learn=("variance", "lengthscales"), tolerance=1e-6))
     other, _ = x_gpc.fit_learning(*binary(x_gpc.XGPCLearning, **p, learn=("variance", "lengthscales")))
     # Algorithm 1 stops on relative changes of 1e-6 an iteration, hundreds of which may be left
-    np.testing.assert_allclose(found.elbo, other.elbo, rtol=5e-4)
-    assert found.converged
+    np.testing.assert_allclose(posterior.elbo, other.elbo, rtol=5e-4)
+    assert posterior.converged
     with pytest.raises(ValueError, match="learn: found 'Z'"):
         fit(*binary(options_of(fit), **p, learn=("Z",)))
 
@@ -207,12 +207,12 @@ def test_extremes_neither_overflow_nor_pass_silently(fit, rng):
     X = np.linspace(-1, 1, 12)[:, None]
     y = (X[:, 0] > 0).astype(int)
     # separable data under a huge variance: latent values beyond 700
-    found = fit(
+    posterior = fit(
         Data(X, y), Prior(1e8, np.ones(1), 0.0, 1e-2, X[::2]), options_of(fit)(tolerance=1e-7, max_iterations=30)
     )
-    assert np.isfinite(found.elbo)
-    assert found.elbo <= 0.0
-    assert np.isfinite(found.xi).all()
+    assert np.isfinite(posterior.elbo)
+    assert posterior.elbo <= 0.0
+    assert np.isfinite(posterior.xi).all()
     square = fit(Data(X, y), Prior(2.0, np.full(1, 0.2), 0.0, 1e-6, X))  # m = n
     whole = fit(Data(X, y), Prior(2.0, np.full(1, 0.2), 1e-6, 0.0, None))
     # Z = X with jitter in K_ZZ against jitter as noise: they differ by the order of the jitter
@@ -238,8 +238,8 @@ def test_a_memory_map_in_blocks_gives_the_numbers_of_the_array(tmp_path, rng):
 
 def test_the_bound_is_below_log_z_by_quadrature():
     # one datum: p(y) = 1/2 by symmetry
-    found = vi_jj.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(3.0, np.ones(1), 0.0, 0.0))
-    assert found.elbo < np.log(0.5)
+    posterior = vi_jj.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(3.0, np.ones(1), 0.0, 0.0))
+    assert posterior.elbo < np.log(0.5)
     # a prior that is a point at 0 leaves the bound tight
     tight = vi_jj.fit(Data(np.zeros((1, 1)), np.array([1])), Prior(1e-10, np.ones(1), 0.0, 0.0))
     np.testing.assert_allclose(tight.elbo, np.log(0.5), rtol=1e-9)

@@ -43,9 +43,9 @@ def target(
     law: ClassDistribution, view: Any, y: Any, epsilon: float, scale: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """P* and w* of every class at q."""
-    found = powered_labels(y, data_moments(law, view), 0.0, epsilon)
+    result = powered_labels(y, data_moments(law, view), 0.0, epsilon)
     Q, t = np.zeros_like(law.precision), np.zeros_like(law.shift)
-    add_projected(Q, t, view, scale * found.by_variance, scale * found.slope)
+    add_projected(Q, t, view, scale * result.by_variance, scale * result.slope)
     parts = [natural_target(Q[k], t[k], law.weights[k]) for k in range(len(t))]
     return np.array([part[0] for part in parts]), np.array([part[1] for part in parts])
 
@@ -80,28 +80,28 @@ def dense(given: dict[str, Any], m: np.ndarray, S: np.ndarray) -> tuple[float, n
 @pytest.mark.verifies("villacampa2017", "15", "16", "17", "u22-vi-latent-marginal", route="dense algebra, quadrature")
 def test_bound_and_marginals_are_the_definitions() -> None:
     given = problem(3)
-    found = fitted(vi_robust, **given, max_iterations=3)
-    bound, mean, var = dense(given, found.inducing_mean, found.inducing_cov)
-    at_data = vi_robust.latents(found)
+    posterior = fitted(vi_robust, **given, max_iterations=3)
+    bound, mean, var = dense(given, posterior.inducing_mean, posterior.inducing_cov)
+    at_data = vi_robust.latents(posterior)
     # inverses of K_ZZ of condition 1e3; quadrature to 1e-12
     np.testing.assert_allclose(at_data.mean, mean, rtol=1e-9, atol=1e-10)
     np.testing.assert_allclose(at_data.var, var, rtol=1e-9, atol=1e-10)
-    np.testing.assert_allclose(found.log_evidence, bound, rtol=1e-9, atol=0.0)
+    np.testing.assert_allclose(posterior.log_evidence, bound, rtol=1e-9, atol=0.0)
 
 
 @pytest.mark.verifies("villacampa2017", "15", route="exact evidence of two data")
 @pytest.mark.parametrize("epsilon", [0.01, 0.5, 1.0 - 1e-9])
 def test_bound_stays_below_the_evidence_and_meets_it_where_labels_say_nothing(epsilon: float) -> None:
     X = np.array([[0.0], [0.5]])
-    found = fitted(vi_robust, X, np.array([1, 1]), 2, 1.5, np.ones(1), 0.2, 0.0, X, epsilon)
+    posterior = fitted(vi_robust, X, np.array([1, 1]), 2, 1.5, np.ones(1), 0.2, 0.0, X, epsilon)
     # with noise on Z = X the model of the bound is the full one: h = f_1 - f_0 has correlation rho at the two inputs
     rho = 1.5 * np.exp(-0.125) / 1.7
     low, gap = 0.5 * epsilon, 1.0 - epsilon
     exact = np.log(low**2 + low * gap + gap**2 * (0.25 + np.arcsin(rho) / (2.0 * np.pi)))
-    assert found.log_evidence <= exact + 1e-12  # rounding
+    assert posterior.log_evidence <= exact + 1e-12  # rounding
     if epsilon > 0.9:
         # the likelihood varies by 1e-9 relative, so the bound is that close
-        np.testing.assert_allclose(found.log_evidence, exact, rtol=0.0, atol=1e-8)
+        np.testing.assert_allclose(posterior.log_evidence, exact, rtol=0.0, atol=1e-8)
 
 
 @pytest.mark.verifies("villacampa2017", "u21-vi-baseline", route="rank-one definition of the target")
@@ -147,12 +147,12 @@ def test_target_is_the_natural_gradient_at_the_present_q(rng: np.random.Generato
 
 def test_steps_never_lower_the_bound_and_end_where_it_is_flat() -> None:
     given = problem(3)
-    found = fitted(vi_robust, **given, trace=True)
-    assert found.trained.converged
-    trace = found.trained.trace
+    posterior = fitted(vi_robust, **given, trace=True)
+    assert posterior.trained.converged
+    trace = posterior.trained.trace
     # the rule lets rounding pass: 1e-12 of the bound
     assert np.diff(trace).min() >= -1e-12 * (1.0 + abs(trace[-1]))
-    m, S = found.inducing_mean, found.inducing_cov
+    m, S = posterior.inducing_mean, posterior.inducing_cov
     best = dense(given, m, S)[0]
     rng = np.random.default_rng(1)
     for h in (1e-3, 1e-2):
@@ -186,7 +186,7 @@ def test_gradients_are_differences_of_the_converged_bound(shared: bool) -> None:
 def test_a_mini_batch_step_is_a_convex_step_of_bounded_length(nat_rate: float, bounded: bool) -> None:
     given = problem(3)
     batch = np.array([1, 4, 4, 9])
-    found = fitted(vi_robust, **given, batches=[batch], nat_rate=nat_rate)
+    posterior = fitted(vi_robust, **given, batches=[batch], nat_rate=nat_rate)
     data = ClassData(given["X"], given["y"], 3)
     points = inducing_classes(
         data, Prior(*(given[name] for name in ("variance", "lengthscales", "noise", "jitter", "Z")))
@@ -197,11 +197,11 @@ def test_a_mini_batch_step_is_a_convex_step_of_bounded_length(nat_rate: float, b
     residual = max(max(np.linalg.norm(P - np.eye(4)), np.linalg.norm(w)) for P, w in zip(*aim, strict=True))
     rate = min(nat_rate, 0.5 / residual)
     assert (rate < nat_rate) == bounded
-    np.testing.assert_allclose(found.trained.residual, residual, rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(posterior.trained.residual, residual, rtol=1e-12, atol=0.0)
     wanted = (1.0 - rate) * np.eye(4) + rate * aim[0]
-    np.testing.assert_allclose(found.run.q.precision, wanted, rtol=1e-12, atol=1e-13)
-    np.testing.assert_allclose(found.run.q.shift, rate * aim[1], rtol=1e-12, atol=1e-13)
-    assert not found.trained.converged
+    np.testing.assert_allclose(posterior.run.q.precision, wanted, rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(posterior.run.q.shift, rate * aim[1], rtol=1e-12, atol=1e-13)
+    assert not posterior.trained.converged
 
 
 @pytest.mark.parametrize("nat_rate", [0.1, 1.0])
@@ -214,8 +214,8 @@ def test_no_size_of_data_loses_a_class(copies: int, nat_rate: float) -> None:
     batches = [rng.choice(400, 40, replace=False) for _ in range(200)]
     # as many data as are said, of which the batches see the first 400
     given["X"], given["y"] = np.tile(X, (copies, 1)), np.tile(y, copies)
-    found = fitted(vi_robust, **given, batches=batches, nat_rate=nat_rate, evaluate=False)
-    chosen = vi_robust.predict(found, X).probabilities.argmax(axis=1)
+    posterior = fitted(vi_robust, **given, batches=batches, nat_rate=nat_rate, evaluate=False)
+    chosen = vi_robust.predict(posterior, X).probabilities.argmax(axis=1)
     # no noise in the labels: a class that is given up has none right
     assert min(np.mean(chosen[y == k] == k) for k in range(4)) > 0.8
 

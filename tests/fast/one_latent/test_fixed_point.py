@@ -42,12 +42,12 @@ def test_plain_sweeps_never_lower_the_bound(make_problem, full):
 
 def test_the_last_step_of_plain_sweeps_is_not_taken_for_the_distance(make_problem):
     p = make_problem(n=25, m=8, variance=np.exp(8.0))
-    seen = []
-    got = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(accelerate=False, callback=seen.append))
+    visited = []
+    got = x_gpc.fit(*model_values(p), x_gpc.XGPCOptions(accelerate=False, callback=visited.append))
     # slow contraction: the step must be far below the tolerance when the distance meets it
-    assert seen[-1].step < 0.2 * seen[-1].residual <= 0.2e-10
-    assert [state.iteration for state in seen] == list(range(1, got.iterations + 1))
-    np.testing.assert_array_equal([state.elbo for state in seen], got.trace)
+    assert visited[-1].step < 0.2 * visited[-1].residual <= 0.2e-10
+    assert [state.iteration for state in visited] == list(range(1, got.iterations + 1))
+    np.testing.assert_array_equal([state.elbo for state in visited], got.trace)
 
 
 def test_giving_up_is_said(make_problem):

@@ -32,8 +32,8 @@ def dense(dense_sparse, dense_kernel):
             K = dense_kernel(p.X, p.X, p.variance, p.lengthscales) + (p.noise + p.jitter) * np.eye(len(p.X))
             projection = np.eye(len(p.X))
         else:
-            found = dense_sparse(*arguments(p))
-            K, projection = found.K_ZZ, found.kappa
+            result = dense_sparse(*arguments(p))
+            K, projection = result.K_ZZ, result.kappa
         Sigma = np.linalg.inv(np.linalg.inv(K) + projection.T @ np.diag(tau) @ projection)
         mu = Sigma @ projection.T @ nu
         return SimpleNamespace(K=K, projection=projection, mu=mu, Sigma=Sigma)
@@ -131,10 +131,10 @@ def test_a_site_with_its_scale_integrates_to_the_tilted_normaliser():
 
 def objective(p, mu, Sigma, dense_sparse, terms):
     """sum_i F_i(m_i, v_i) - KL at fixed mu and Sigma, with linear F_i."""
-    found = dense_sparse(*arguments(p))
-    K = found.K_ZZ
-    mean = found.kappa @ mu
-    var = np.diag(found.K_tilde) + np.einsum("nm,mp,np->n", found.kappa, Sigma, found.kappa)
+    result = dense_sparse(*arguments(p))
+    K = result.K_ZZ
+    mean = result.kappa @ mu
+    var = np.diag(result.K_tilde) + np.einsum("nm,mp,np->n", result.kappa, Sigma, result.kappa)
     kl = 0.5 * (np.trace(np.linalg.solve(K, Sigma)) + mu @ np.linalg.solve(K, mu) + np.linalg.slogdet(K)[1])
     return terms[0] @ mean - 0.5 * terms[1] @ var - kl
 

@@ -14,13 +14,13 @@ def quadratic(vector, best):
     return Place(-0.5 * float(WEIGHTS @ away**2), -WEIGHTS * away, "here")
 
 
-def found(evaluate=quadratic, box=(2.0, 2.0, np.inf), rounds=((1.0, 100),), n_iterations=100, tolerance=1e-9):
+def searched(evaluate=quadratic, box=(2.0, 2.0, np.inf), rounds=((1.0, 100),), n_iterations=100, tolerance=1e-9):
     rounds = [Round(*one) for one in rounds]
     return maximise(evaluate, np.zeros(3), np.array(box), rounds, n_iterations=n_iterations, tolerance=tolerance)
 
 
 def test_the_maximum_of_a_quadratic_in_a_box_is_its_centre_clipped():
-    end = found()
+    end = searched()
     # curvatures of 100 at most: a projected gradient of 1e-9 leaves less than that
     np.testing.assert_allclose(end.best.vector, np.clip(CENTRE, -2.0, 2.0), rtol=0, atol=1e-8)
     assert end.best.vector[0] == 2.0
@@ -32,7 +32,7 @@ def test_the_maximum_of_a_quadratic_in_a_box_is_its_centre_clipped():
 
 
 def test_the_residual_is_the_projected_gradient_at_the_best_place():
-    end = found(n_iterations=1)
+    end = searched(n_iterations=1)
     assert end.trace.size == 1
     gradient = quadratic(end.best.vector, None).gradient
     box = np.array([2.0, 2.0, np.inf])
@@ -43,32 +43,32 @@ def test_the_residual_is_the_projected_gradient_at_the_best_place():
 
 
 def test_a_first_round_stays_within_its_share_of_the_box_and_the_next_goes_on_from_its_best():
-    seen = []
+    visited = []
 
     def looked(vector, best):
-        seen.append((vector.copy(), best))
+        visited.append((vector.copy(), best))
         return quadratic(vector, best)
 
-    first = found(looked, rounds=((0.1, 50),))
-    assert max(abs(vector[0]) for vector, _ in seen) <= 0.2
+    first = searched(looked, rounds=((0.1, 50),))
+    assert max(abs(vector[0]) for vector, _ in visited) <= 0.2
     assert first.best.vector[0] == 0.2
-    seen.clear()
-    found(looked, rounds=((0.1, 50), (1.0, 50)))
-    starts = [vector for vector, best in seen if best is not None and np.array_equal(vector, best.vector)]
+    visited.clear()
+    searched(looked, rounds=((0.1, 50), (1.0, 50)))
+    starts = [vector for vector, best in visited if best is not None and np.array_equal(vector, best.vector)]
     np.testing.assert_array_equal(starts[0][0], 0.2)  # where the second round begins
-    assert seen[0][1] is None
+    assert visited[0][1] is None
 
 
 def test_places_that_refuse_are_worse_than_all_and_the_start_itself_raises():
     refused = []
 
-    def half(vector, best):
+    def half_space(vector, best):
         if vector[0] > 1.0:
             refused.append(vector)
             raise ValueError("there is nothing here")
         return quadratic(vector, best)
 
-    end = found(half)
+    end = searched(half_space)
     assert refused
     assert 0.9 < end.best.vector[0] <= 1.0  # as near to the edge as a line search comes
 
@@ -76,9 +76,9 @@ def test_places_that_refuse_are_worse_than_all_and_the_start_itself_raises():
         raise ValueError("there is nothing here")
 
     with pytest.raises(ValueError, match="there is nothing here"):
-        found(nothing)
+        searched(nothing)
 
 
 def test_no_round_goes_beyond_the_iterations_of_all():
-    end = found(rounds=((1.0, 2), (1.0, 100)), n_iterations=3)
+    end = searched(rounds=((1.0, 2), (1.0, 100)), n_iterations=3)
     assert end.trace.size <= 3

@@ -25,8 +25,8 @@ def test_every_datum_is_seen_once_an_epoch_in_batches_of_equal_size(n, batch_siz
     for number in range(3):
         assert source.epoch == number
         batches = epoch(source)
-        seen = np.concatenate([batch.X[:, 0] for batch in batches])
-        np.testing.assert_array_equal(np.sort(seen), np.arange(n))
+        observed = np.concatenate([batch.X[:, 0] for batch in batches])
+        np.testing.assert_array_equal(np.sort(observed), np.arange(n))
         for batch in batches:
             np.testing.assert_array_equal(batch.y, 2.0 * (batch.X[:, 0] % 2) - 1.0)
         sizes = [len(batch.y) for batch in batches]

@@ -54,8 +54,8 @@ def test_log_normaliser_and_derivatives_are_those_of_the_tilted_law():
         np.testing.assert_allclose(var_y, V_Y[i, k] - V_Y[i, k] ** 2 * tilt.curvature[i, k], rtol=1e-9)
         np.testing.assert_allclose(var_k, V_K[i, k] - V_K[i, k] ** 2 * tilt.curvature[i, k], rtol=1e-9)
         # half of slope^2 - curvature, the heat equation
-        half = 0.5 * (tilt.slope[i, k] ** 2 - tilt.curvature[i, k])
-        np.testing.assert_allclose(tilt.by_var[i, k], half, rtol=1e-9)
+        halved = 0.5 * (tilt.slope[i, k] ** 2 - tilt.curvature[i, k])
+        np.testing.assert_allclose(tilt.by_var[i, k], halved, rtol=1e-9)
     for part in tilt:
         assert part[0, 1] == 0.0
         assert part[1, 0] == 0.0
@@ -66,17 +66,17 @@ def test_log_normaliser_and_derivatives_are_those_of_the_tilted_law():
 @pytest.mark.verifies("villacampa2017", "52", route="ratio of Gaussians with quadrature moments")
 @pytest.mark.verifies("villacampa2017", "53", route="ratio of Gaussians with quadrature moments")
 def test_sites_are_tilted_gaussians_divided_by_cavities():
-    found = pair_sites(pair_tilt(Y, E_Y, V_Y, E_K, V_K, S), E_Y, V_Y, E_K, V_K)
+    result = pair_sites(pair_tilt(Y, E_Y, V_Y, E_K, V_K, S), E_Y, V_Y, E_K, V_K)
     for i, k in _pairs():
         for side, e, v, c1, c2 in (
-            ("label", E_Y, V_Y, found.c1_label, found.c2_label),
-            ("other", E_K, V_K, found.c1_other, found.c2_other),
+            ("label", E_Y, V_Y, result.c1_label, result.c2_label),
+            ("other", E_K, V_K, result.c1_other, result.c2_other),
         ):
             _, mean, var = _moments(i, k, side)
             # 1/var - 1/v cancels up to five digits
             np.testing.assert_allclose(c1[i, k], 1.0 / var - 1.0 / v[i, k], rtol=1e-7)
             np.testing.assert_allclose(c2[i, k], mean / var - e[i, k] / v[i, k], rtol=1e-7, atol=1e-9)
-    for part in found:
+    for part in result:
         assert part[0, 1] == 0.0
         assert part[1, 0] == 0.0
 
@@ -87,14 +87,14 @@ def test_totals_are_the_sums_over_the_factors_that_touch_a_class():
     rng = np.random.default_rng(0)
     y = np.array([2, 0, 1, 1])
     sites = PairSites(*(np.where(y[:, None] != np.arange(3), rng.uniform(0.5, 2.0, (4, 3)), 0.0) for _ in range(4)))
-    found = pair_totals(y, sites)
+    result = pair_totals(y, sites)
     for i in range(4):
         for j in range(3):
             if j == y[i]:
                 expected = sum(sites.c1_label[i]), sum(sites.c2_label[i])
             else:
                 expected = sites.c1_other[i, j], sites.c2_other[i, j]
-            np.testing.assert_allclose((found.delta[i, j], found.mu_tilde[i, j]), expected, rtol=1e-14)  # three terms
+            np.testing.assert_allclose((result.delta[i, j], result.mu_tilde[i, j]), expected, rtol=1e-14)  # three terms
 
 
 def test_an_improper_cavity_is_skipped_counted_and_leaves_no_value():
@@ -103,12 +103,12 @@ def test_an_improper_cavity_is_skipped_counted_and_leaves_no_value():
     moments = ScalarMoments(np.zeros((2, 2)), np.ones((2, 2)))
     sites = [np.zeros((2, 2)) for _ in range(4)]
     sites[0][0, 1] = 2.0  # D = 1 - 2
-    found = factors.visit(y, moments, cond_var, tuple(sites))
-    assert found.n_improper == 1
-    assert np.isnan(found.value)
-    assert [part[0, 1] for part in found.target] == [2.0, 0.0, 0.0, 0.0]
-    assert found.target[0][1, 0] > 0.0  # the other factor moved
-    assert all(np.isfinite(part).all() for part in found.target)
+    result = factors.visit(y, moments, cond_var, tuple(sites))
+    assert result.n_improper == 1
+    assert np.isnan(result.value)
+    assert [part[0, 1] for part in result.target] == [2.0, 0.0, 0.0, 0.0]
+    assert result.target[0][1, 0] > 0.0  # the other factor moved
+    assert all(np.isfinite(part).all() for part in result.target)
 
 
 @pytest.mark.parametrize("gap", [-1e6, -40.0, 0.0, 40.0, 1e6])
@@ -116,12 +116,12 @@ def test_an_improper_cavity_is_skipped_counted_and_leaves_no_value():
 def test_proposals_are_finite_and_never_negative_precisions_far_out(gap, var):
     factors = Pairwise()
     moments = ScalarMoments(np.array([[gap, 0.0]]), np.full((1, 2), var))
-    found = factors.visit(np.array([0]), moments, np.full((1, 2), 1e-3), tuple(np.zeros((4, 1, 2))))
-    assert found.n_improper == 0
-    assert np.isfinite(found.value)
-    assert np.isfinite(found.gap)
-    assert (found.target[0] >= 0.0).all()
-    assert (found.target[2] >= 0.0).all()
+    result = factors.visit(np.array([0]), moments, np.full((1, 2), 1e-3), tuple(np.zeros((4, 1, 2))))
+    assert result.n_improper == 0
+    assert np.isfinite(result.value)
+    assert np.isfinite(result.gap)
+    assert (result.target[0] >= 0.0).all()
+    assert (result.target[2] >= 0.0).all()
 
 
 @pytest.mark.verifies("villacampa2017", "u28-adaptive-learning-rate", route="definition, step by step")

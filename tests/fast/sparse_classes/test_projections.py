@@ -43,8 +43,8 @@ def _dense(points, X, k):
 
 def _law(points, seed=3):
     rng = np.random.default_rng(seed)
-    half = rng.standard_normal((C, M, M))
-    return ClassDistribution.of(np.eye(M) + half @ half.transpose(0, 2, 1), rng.standard_normal((C, M)))
+    root = rng.standard_normal((C, M, M))
+    return ClassDistribution.of(np.eye(M) + root @ root.transpose(0, 2, 1), rng.standard_normal((C, M)))
 
 
 @pytest.mark.verifies("villacampa2017", "65", route="dense algebra")
@@ -56,13 +56,13 @@ def test_latent_moments_are_those_of_the_printed_formulas_with_inverses(shared):
     X = np.random.default_rng(1).standard_normal((B, D))
     law = _law(points)
     mean, cov = points.inducing_moments(law)
-    found = predictive_moments(law, points.view(X))
+    prediction = predictive_moments(law, points.view(X))
     for k in range(C):
         upsilon, s, _ = _dense(points, X, k)
         # condition of K_ZZ about 1e4: twelve digits are left of sixteen
-        np.testing.assert_allclose(found.mean[:, k], upsilon @ mean[k], rtol=1e-10, atol=1e-11)
+        np.testing.assert_allclose(prediction.mean[:, k], upsilon @ mean[k], rtol=1e-10, atol=1e-11)
         var = s + np.einsum("bm,mp,bp->b", upsilon, cov[k], upsilon)
-        np.testing.assert_allclose(found.var[:, k], var, rtol=1e-10, atol=1e-11)
+        np.testing.assert_allclose(prediction.var[:, k], var, rtol=1e-10, atol=1e-11)
 
 
 def test_added_projections_are_the_sum_of_site_matrices_whatever_the_sign():
@@ -100,10 +100,10 @@ def test_the_pull_back_is_the_derivative_of_any_function_of_upsilon_s_and_k(shar
     for part in (slice(0, 4), slice(4, B)):  # two blocks: they add up
         view = points.view(X[part], with_cross=True)
         pull.add(view, lambda k, part=part: np.linalg.solve(L[k], U[k][part].T).T.copy(), s_bar[part])
-    found = pull.finish(lambda k: L[k].T @ K_bar[k] @ L[k])
+    result = pull.finish(lambda k: L[k].T @ K_bar[k] @ L[k])
     step = 1e-5
     for name in ("variance", "lengthscales", "noise", "Z"):
-        gradient = getattr(found, name)
+        gradient = getattr(result, name)
         for place in np.ndindex(gradient.shape):
             key = place[1:] if shared else place
             up, down = (objective(_points(shared, **{name: (key, sign * step)})) for sign in (1, -1))

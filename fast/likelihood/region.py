@@ -22,7 +22,7 @@ _CELLS = 2**19
 _HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
-class ConeMoments(NamedTuple):
+class RegionMoments(NamedTuple):
     """log Z and E[r(t_j)] under the tilted law, r = phi/Phi, t_j = a_j + b_j u."""
 
     log_mass: FloatArray  # (n,)
@@ -42,7 +42,7 @@ def _mode(a: FloatArray, b: FloatArray) -> FloatArray:
     return u
 
 
-def cone_moments(a: FloatArray, b: FloatArray, *, moments: bool = False, curvature: bool = False) -> ConeMoments:
+def region_moments(a: FloatArray, b: FloatArray, *, moments: bool = False, curvature: bool = False) -> RegionMoments:
     """log E[prod_j Phi(a_j + b_j u)], relative error below 1e-13, and its gradient in a.
 
     Time n D nodes, nodes about 26 (1 + sum b^2)^1/2; memory bounded.
@@ -58,10 +58,10 @@ def cone_moments(a: FloatArray, b: FloatArray, *, moments: bool = False, curvatu
     hazards = np.empty((n, D)) if moments or curvature else None
     second = np.empty((n, D, D)) if curvature else None
     step = _STEP / np.sqrt(1.0 + (b * b).sum(axis=1))
-    half = 8 * np.ceil(_REACH / step / 8.0).astype(np.int64)
+    half_count = 8 * np.ceil(_REACH / step / 8.0).astype(np.int64)
     mode = _mode(a, b)
-    for value in np.unique(half):
-        members = np.flatnonzero(half == value)
+    for value in np.unique(half_count):
+        members = np.flatnonzero(half_count == value)
         grid = np.arange(-value, value + 1)
         size = max(1, _CELLS // (grid.size * D))
         for start in range(0, members.size, size):
@@ -85,4 +85,4 @@ def cone_moments(a: FloatArray, b: FloatArray, *, moments: bool = False, curvatu
                     part = -(weighted.transpose(0, 2, 1) @ centred)
                     part[:, np.arange(D), np.arange(D)] += np.einsum("nu,nuj->nj", weights, ratio * excess)
                     second[rows] = part
-    return ConeMoments(log_mass, hazards, second)
+    return RegionMoments(log_mass, hazards, second)

@@ -1,0 +1,149 @@
+"""laplace-binary: Laplace's approximation of a full GP with two classes, logit or probit.
+
+Rasmussen and Williams (2006), sections 3.4 and 5.5.1; Williams and Barber (1998).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fast.core import inputs
+from fast.core.declare import option
+from fast.core.inputs import Hyper
+from fast.core.options import Blocks, Iteration, Link, Search, Watched
+from fast.core.results import Gradients
+from fast.core.types import FloatArray
+from fast.core.values import Data, Prior, checked_binary, checked_hyper, moved
+from fast.likelihood.quadratic_bounds import LINKS
+from fast.methods.svgpc import ProbitPrediction, probit_prediction
+from fast.one_latent.laplace import LaplacePosterior, gaussian_at, total_gradients
+from fast.one_latent.learning import Learned, maximise
+from fast.one_latent.mode import find_mode
+from fast.one_latent.predict import Prediction, full_latent, logit_prediction
+from fast.one_latent.prior import FullPrior
+from fast.solve.adam import Packing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LaplaceBinaryOptions(Iteration, Watched, Blocks, Link):
+    """Options of `fit`."""
+
+    max_iterations: int = 100
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LaplaceBinaryLearning(Iteration, Watched, Blocks, Search, Link):
+    """Options of `fit_learning`."""
+
+    max_iterations: int = 100
+    learn: Sequence[str] = option(
+        "names", "what of the prior is learned", choices=("variance", "lengthscales", "noise"), default=()
+    )
+
+
+DEFAULTS = LaplaceBinaryOptions()
+
+
+def prepare(data: Data, prior: Prior, block_size: int = 4096) -> FullPrior:
+    """K_XX of checked data.
+
+    data : Data (labels 0, 1); prior : Prior (of one latent function, full); block_size : int (rows handled at a time)
+    """
+    X, y_sign, hyper, Z = checked_binary(data, prior)
+    if Z is not None:
+        raise ValueError(f"Z: found inducing points {Z.shape}, expected None: laplace-binary takes full GPs")
+    return FullPrior(X, y_sign, hyper, block_size)
+
+
+def converge(
+    prior: FullPrior, options: LaplaceBinaryOptions = DEFAULTS, *, start: FloatArray | None = None
+) -> LaplacePosterior:
+    """What `fit` does once data and prior are prepared.
+
+    Parameters
+    ----------
+    prior            from `prepare`
+    options          of `fit`
+    start : (n,)     weights a, f = K a, to start from; default zero
+    """
+    mode = find_mode(
+        prior, LINKS[options.likelihood], tolerance=options.tolerance, max_iterations=options.max_iterations,
+        start=start, callback=options.callback,
+    )  # fmt: skip
+    return gaussian_at(prior, options.likelihood, mode)
+
+
+def fit(data: Data, prior: Prior, options: LaplaceBinaryOptions = DEFAULTS) -> LaplacePosterior:
+    """Laplace's approximation, hyper-parameters held. Time n^3/3 a Newton step and 5 n^3/3 at the end.
+
+    Parameters
+    ----------
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function, full
+    options          tolerance on the Newton step that is left, max |df| / max(1, max |f|); the callback is given a
+                     NewtonProgress after every step
+
+    Raises ValueError for bad input, by name; NotPositiveDefiniteError where rounding leaves a matrix without a factor.
+    """
+    return converge(prepare(data, prior, options.block_size), options)
+
+
+def gradients(posterior: LaplacePosterior) -> Gradients:
+    """Total gradient of log Z: variance float, lengthscales (d,), noise float, Z None.
+
+    Parameters
+    ----------
+    posterior    from `fit`
+    """
+    return total_gradients(posterior)
+
+
+@Blocks.checks
+def predict(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
+    """Latent moments and class probabilities, the link averaged over them. Time O(t n (n + d)).
+
+    Parameters
+    ----------
+    posterior            from `fit`
+    X_test : (t, d)      t may be 0
+    block_size : int     test points at a time
+    """
+    prior, sites = posterior.prior, posterior.sites
+    X_test = inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
+    weights = posterior.mode.terms.slope
+    moments = full_latent(X_test, prior.X, prior.hyper, posterior.site_precision, sites.factor, weights, block_size)
+    return logit_prediction(*moments) if posterior.likelihood == "logit" else probit_prediction(*moments)
+
+
+def fit_learning(data: Data, prior: Prior, options: LaplaceBinaryLearning) -> tuple[LaplacePosterior, Learned]:
+    """Maximise log Z over parameters of the prior by L-BFGS-B; the posterior there, and how the search went.
+
+    Each mode is sought from the one before.
+
+    Parameters
+    ----------
+    data : Data      labels 0, 1
+    prior : Prior    of one latent function, full, where the search starts
+    options          of `fit`, and of the search: its tolerance is on the gradient in logarithms; no callback is called
+    """
+    X = inputs.inputs("X", data.X)
+    data = replace(data, X=X)
+    packing = Packing(options.learn, checked_hyper(prior, X.shape[1]), None)
+    if packing.size == 0:
+        raise ValueError("learn: found no name, expected some of variance, lengthscales, noise")
+    own = LaplaceBinaryOptions.of(vars(options) | {"callback": None})
+    start: FloatArray | None = None
+
+    def posterior_at(hyper: Hyper) -> LaplacePosterior:
+        return converge(prepare(data, moved(prior, hyper, prior.Z), own.block_size), own, start=start)
+
+    def evaluate(hyper: Hyper, _: Any) -> tuple[float, Gradients]:
+        nonlocal start
+        posterior = posterior_at(hyper)
+        start = posterior.mode.weights
+        return posterior.log_evidence, gradients(posterior)
+
+    end = maximise(evaluate, packing, max_iterations=options.learning_iterations, tolerance=options.learning_tolerance)
+    return posterior_at(end.hyper), end

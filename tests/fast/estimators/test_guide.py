@@ -1,0 +1,71 @@
+"""Parameters that EP finds for the classifiers of its model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, make_classification
+
+from fast.estimators import (
+    APEPClassifier,
+    ARPEPClassifier,
+    EPClassifier,
+    PEPClassifier,
+    RobustVIClassifier,
+    RPAPEPClassifier,
+    SEPClassifier,
+)
+from fast.estimators import _guide as guide
+
+GUIDED = [SEPClassifier, RobustVIClassifier, PEPClassifier, APEPClassifier, ARPEPClassifier, RPAPEPClassifier]
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X[::3], y[::3]
+
+
+@pytest.mark.parametrize("cls", GUIDED)
+def test_the_parameters_are_those_of_ep_and_training_converges(cls, iris):
+    X, y = iris
+    model = cls(n_inducing=12, random_state=0).fit(X, y)
+    ep = EPClassifier(inducing_points=model.inducing_points_[0], training="batch").fit(X, y)
+    # the same search from the same start: no rounding in between
+    np.testing.assert_array_equal(model.variance_, ep.variance_)
+    np.testing.assert_array_equal(model.noise_, ep.noise_)
+    assert model.converged_
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("cls", GUIDED)
+def test_named_parameters_are_learned_by_the_method_itself_and_given_ones_held(cls, iris):
+    X, y = iris
+    own = cls(n_inducing=6, learn=("noise",), max_iter=2, random_state=0).fit(X, y)
+    assert (own.variance_ == 1.0).all()
+    assert (own.noise_ != 0.1).any()
+    held = cls(n_inducing=6, learn=(), max_iter=3, random_state=0).fit(X, y)
+    assert (held.noise_ == 0.1).all()
+
+
+def test_many_rows_are_sampled_and_points_stay_those_of_all_rows(monkeypatch):
+    X, y = make_classification(90, 3, n_informative=3, n_redundant=0, random_state=0)
+    rows = []
+    fit = EPClassifier.fit
+    monkeypatch.setattr(EPClassifier, "fit", lambda self, X, y: rows.append(X.shape) or fit(self, X, y))
+    monkeypatch.setattr(guide, "ROWS", 40)
+    model = SEPClassifier(n_inducing=10, random_state=0).fit(X, y)
+    assert rows == [(40, 3)]
+    assert model.inducing_points_.shape == (2, 10, 3)
+
+
+def test_a_sample_has_every_class_in_its_share():
+    rng = np.random.RandomState(0)
+    codes = rng.permutation(np.repeat([0, 1, 2], [300, 99, 1]))
+    rows = guide.sample(codes, 100, rng)
+    assert rows.size == np.unique(rows).size == 100
+    counts = np.bincount(codes[rows])
+    # systematic: shares are kept within the two rows that every class has beforehand
+    assert counts[2] == 1
+    assert abs(counts[0] - 75) <= 2
+    np.testing.assert_array_equal(guide.sample(codes[:50], 100, rng), np.arange(50))
