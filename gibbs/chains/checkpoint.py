@@ -140,9 +140,9 @@ def _locked(path: Path) -> tuple[int, str]:
 
 def _sha256(array: NDArray[Any]) -> str:
     whole = np.ascontiguousarray(array)
-    found = hashlib.sha256(f"{whole.dtype.str} {array.shape} ".encode())
-    found.update(whole.tobytes())
-    return found.hexdigest()
+    result = hashlib.sha256(f"{whole.dtype.str} {array.shape} ".encode())
+    result.update(whole.tobytes())
+    return result.hexdigest()
 
 
 def _sum(arrays: Mapping[str, NDArray[Any]]) -> str:
@@ -172,12 +172,12 @@ def _unpacked(archive: zipfile.ZipFile, length: int) -> dict[str, NDArray[Any]]:
     }
 
 
-def _same(name: str, found: str, expected: str) -> None:
+def _same(name: str, actual: str, expected: str) -> None:
     """Refuse another run by what is different in it."""
-    if found == expected:
+    if actual == expected:
         return
     try:
-        was, now = dict(json.loads(found)), dict(json.loads(expected))
+        was, now = dict(json.loads(actual)), dict(json.loads(expected))
     except (TypeError, ValueError):
         was, now = {}, {}
     missing = object()

@@ -48,16 +48,16 @@ def convergence(draws: ArrayLike, thin: int = 1) -> Convergence:
     """
     array, thin = _chains(draws), _count("thin", thin, 1)
     flat = np.ascontiguousarray(np.moveaxis(array.reshape(*array.shape[:2], -1), 2, 0))
-    found = np.full((3, flat.shape[0]), np.nan)
+    result = np.full((3, flat.shape[0]), np.nan)
     for k, column in enumerate(flat):
         if np.ptp(column) > 0.0:
-            found[0, k] = array_stats.ess(column, chain_axis=0, draw_axis=1, method="bulk")
-            found[1, k] = array_stats.ess(column, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
+            result[0, k] = array_stats.ess(column, chain_axis=0, draw_axis=1, method="bulk")
+            result[1, k] = array_stats.ess(column, chain_axis=0, draw_axis=1, method="tail", prob=(0.05, 0.95))
             r_hat = array_stats.rhat(column, chain_axis=0, draw_axis=1, method="rank")
             # halves that stand still at different values have no variance within to divide by
-            found[2, k] = np.inf if np.isnan(r_hat) else r_hat
+            result[2, k] = np.inf if np.isnan(r_hat) else r_hat
     shape = array.shape[2:]
-    bulk, tail, r_hat = (row.reshape(shape) for row in found)
+    bulk, tail, r_hat = (row.reshape(shape) for row in result)
     return Convergence(bulk, tail, r_hat, array.shape[0] * array.shape[1] * thin / bulk)
 
 
@@ -93,17 +93,17 @@ def chain_movement(draws: ArrayLike) -> Array:
     return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in np.asarray(draws)])
 
 
-def least_ess(found: Mapping[str, Convergence]) -> float:
-    """The smallest bulk or tail effective size of all quantities found; 0 where one never moves."""
-    least = min(float(np.min([q.ess_bulk.min(), q.ess_tail.min()])) for q in found.values())
+def least_ess(diagnostics: Mapping[str, Convergence]) -> float:
+    """The smallest bulk or tail effective size of all diagnostics; 0 where one never moves."""
+    least = min(float(np.min([q.ess_bulk.min(), q.ess_tail.min()])) for q in diagnostics.values())
     return least if np.isfinite(least) else 0.0
 
 
-def slowest_time(found: Mapping[str, Convergence]) -> float:
-    """The longest autocorrelation time of all quantities found, NaN where one never moves."""
-    return max((float(np.max(q.autocorrelation_time)) for q in found.values()), key=lambda t: (np.isnan(t), t))
+def slowest_time(diagnostics: Mapping[str, Convergence]) -> float:
+    """The longest autocorrelation time of all diagnostics, NaN where one never moves."""
+    return max((float(np.max(q.autocorrelation_time)) for q in diagnostics.values()), key=lambda t: (np.isnan(t), t))
 
 
-def long_enough(found: Mapping[str, Convergence], n_sweeps: int) -> bool:
-    """Whether n_sweeps sweeps of each chain are 100 autocorrelation times of all quantities found."""
-    return all(bool(np.all(n_sweeps >= 100.0 * q.autocorrelation_time)) for q in found.values())
+def long_enough(diagnostics: Mapping[str, Convergence], n_sweeps: int) -> bool:
+    """Whether n_sweeps sweeps of each chain are 100 autocorrelation times of all diagnostics."""
+    return all(bool(np.all(n_sweeps >= 100.0 * q.autocorrelation_time)) for q in diagnostics.values())

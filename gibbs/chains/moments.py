@@ -78,10 +78,10 @@ class BatchSums:
             value[...] = 0.0
         self.open_count, self.count = 0, self.count + 1
         if self.count == self.capacity:
-            half = self.count // 2
+            middle = self.count // 2
             for value in self.full.values():
-                value[:half] = value[0::2] + value[1::2]
-            self.count, self.width = half, 2 * self.width
+                value[:middle] = value[0::2] + value[1::2]
+            self.count, self.width = middle, 2 * self.width
 
     def batches(self, pending: Mapping[str, Array] | None = None, n_pending: int = 0) -> Batches:
         """All sums so far; pending: sums (r, ...) over n_pending further draws. What fills no batch joins the last."""

@@ -52,10 +52,10 @@ class Option:
         """The value, numbers and names as plain ones; n: rows of the data, which no option here is about."""
         if self.kind == "data" or (value is None and self.takes_none):
             return value
-        found = self._plain(value)
-        if found is None:
+        result = self._plain(value)
+        if result is None:
             raise ValueError(f"{self.name}: found {shown(value)}, expected {self.expected}")
-        return found
+        return result
 
     def _plain(self, value: Any) -> Any:
         """The value as the samplers take it, None if it is not what was expected."""

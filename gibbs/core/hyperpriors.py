@@ -73,8 +73,8 @@ def log_density(log_value: ArrayLike, law: Law) -> LogDensity:
     base = half_student_t if law.family == "half-student-t" else log_normal
     if not law.root:
         return base(log_value, law.df, law.scale)
-    found = base(0.5 * np.asarray(log_value, dtype=np.float64), law.df, law.scale)
-    return LogDensity(found.value - math.log(2.0), 0.5 * found.gradient)
+    result = base(0.5 * np.asarray(log_value, dtype=np.float64), law.df, law.scale)
+    return LogDensity(result.value - math.log(2.0), 0.5 * result.gradient)
 
 
 def joint_log_density(log_hyper: Array, laws: Sequence[Law]) -> LogDensity:

@@ -61,16 +61,16 @@ def _choose_right(rng: np.random.Generator, z: Array) -> np.ndarray:
 def _left_small(rng: np.random.Generator, z: Array) -> Array:
     """Inverse Gaussian(1/z, 1) below t for z < 1/t: truncated 1/χ² by inversion, thinned by exp(-z²x/2)."""
     out = np.empty(z.size)
-    half = 0.5 * z * z
+    halved = 0.5 * z * z
     live: np.ndarray | slice = slice(None)
-    while half.size:
-        root = ndtri(_TAIL * (1.0 - rng.random(half.size)))  # 1 - [0, 1) keeps zero out
+    while halved.size:
+        root = ndtri(_TAIL * (1.0 - rng.random(halved.size)))  # 1 - [0, 1) keeps zero out
         x = 1.0 / (root * root)
-        reject = np.flatnonzero(rng.standard_exponential(half.size) < half * x)
+        reject = np.flatnonzero(rng.standard_exponential(halved.size) < halved * x)
         out[live] = x  # a rejected value is overwritten in a later round
         live = reject if isinstance(live, slice) else live[reject]
-        rng = subset(rng, reject, half.size)
-        half = half[reject]
+        rng = subset(rng, reject, halved.size)
+        halved = halved[reject]
     return out
 
 

@@ -251,7 +251,7 @@ def _reorder(covariance: Array, lower: Array, upper: Array, remedy: str) -> tupl
 class _Point(NamedTuple):
     """ψ's derivatives at one (w, μ)."""
 
-    found: Interval
+    moments: Interval
     grad_mean: Array
     grad_white: Array
 
@@ -267,10 +267,10 @@ def _derivatives(unit: Array, low: Array, high: Array, white: Array, mean: Array
     ∂ψ/∂μ_k = μ_k - w_k + s_k and ∂ψ/∂w_j = -μ_j + Σ_{k>j} unit_kj s_k. The last of each has no free variable.
     """
     shift = unit @ white + mean
-    found = interval(low - shift, high - shift)
-    grad_mean, grad_white = mean - white + found.mean, unit.T @ found.mean - mean
+    result = interval(low - shift, high - shift)
+    grad_mean, grad_white = mean - white + result.mean, unit.T @ result.mean - mean
     grad_mean[-1] = grad_white[-1] = 0.0
-    return _Point(found, grad_mean, grad_white)
+    return _Point(result, grad_mean, grad_white)
 
 
 def _newton_step(unit: Array, point: _Point) -> tuple[Array, Array]:
@@ -280,7 +280,7 @@ def _newton_step(unit: Array, point: _Point) -> tuple[Array, Array]:
     S = unitᵀ (1 - v) unit; eliminating dμ = v⁻¹(B dw - grad_mean) leaves (Bᵀ v⁻¹ B + S) dw = grad_white +
     Bᵀ v⁻¹ grad_mean, positive definite because B is unit triangular and 0 < v <= 1.
     """
-    v = point.found.var
+    v = point.moments.var
     inner = unit[:, :-1]
     weighted = (1.0 - v)[:, None] * inner
     B = weighted[:-1] + np.eye(inner.shape[1])
@@ -333,7 +333,7 @@ def tilt(
         if n_steps == _NEWTON_STEPS:
             raise ValueError(f"covariance: found no saddle point in {n_steps} steps, expected one; {remedy}")
         d_white, d_mean = _newton_step(unit, point)
-        step, var = 1.0, point.found.var
+        step, var = 1.0, point.moments.var
         merit = point.merit(var)
         while True:
             there = white + step * d_white, mean + step * d_mean
@@ -348,14 +348,14 @@ def tilt(
                 )
         (white, mean), point = there, new
         n_steps += 1
-    log_bound = float(np.sum(0.5 * mean * mean - white * mean + point.found.log_probability))
+    log_bound = float(np.sum(0.5 * mean * mean - white * mean + point.moments.log_probability))
     residual = float(max(np.abs(point.grad_mean).max(), np.abs(point.grad_white).max()))
     return Tilting(order, L, low, high, mean, white, log_bound, residual, n_steps)
 
 
 def _converged(point: _Point, white: Array, mean: Array) -> bool:
     """The gradient has gone down to 1e-9 of the quantities it is the difference of."""
-    scale = 1.0 + np.abs(white).max() + np.abs(mean).max() + np.abs(point.found.mean).max()
+    scale = 1.0 + np.abs(white).max() + np.abs(mean).max() + np.abs(point.moments.mean).max()
     return max(np.abs(point.grad_mean).max(), np.abs(point.grad_white).max()) <= 1e-9 * scale
 
 
@@ -415,9 +415,9 @@ class _Weights:
         return Probability(self.log_bound + float(np.log(mean)), error, self.log_bound, mean, self.count)
 
 
-def _refuse(found: Probability, size: int, wanted: str) -> None:
+def _refuse(value: Probability, size: int, wanted: str) -> None:
     raise ValueError(
-        f"max_proposals: found {found.n_proposals} proposals at an acceptance of {found.acceptance:.2g} in dimension "
+        f"max_proposals: found {value.n_proposals} proposals at an acceptance of {value.acceptance:.2g} in dimension "
         f"{size}, expected {wanted}; the problem is beyond minimax tilting, take fewer data or a chain"
     )
 
@@ -437,16 +437,18 @@ def log_probability(
     weights = _Weights(tilting)
     while True:
         weights.add(propose(rng, tilting, _BLOCK)[1])
-        found = weights.probability()
+        result = weights.probability()
         sure = weights.total >= _MIN_EXPECTED_DRAWS
-        if sure and found.n_proposals >= 5 * _BLOCK and found.standard_error <= goal:
-            return found
-        error = found.standard_error if np.isfinite(found.standard_error) else 0.0
-        hopeful = found.acceptance * (1.0 + 4.0 * error) * max(most, found.n_proposals)
-        if not sure and (found.n_proposals >= most or (found.n_proposals >= _PILOT and hopeful < _MIN_EXPECTED_DRAWS)):
-            _refuse(found, tilting.mean.size, f"{_MIN_EXPECTED_DRAWS:g} acceptances within {most}")
-        if found.n_proposals >= most:
-            return found
+        if sure and result.n_proposals >= 5 * _BLOCK and result.standard_error <= goal:
+            return result
+        error = result.standard_error if np.isfinite(result.standard_error) else 0.0
+        hopeful = result.acceptance * (1.0 + 4.0 * error) * max(most, result.n_proposals)
+        if not sure and (
+            result.n_proposals >= most or (result.n_proposals >= _PILOT and hopeful < _MIN_EXPECTED_DRAWS)
+        ):
+            _refuse(result, tilting.mean.size, f"{_MIN_EXPECTED_DRAWS:g} acceptances within {most}")
+        if result.n_proposals >= most:
+            return result
 
 
 def draw_truncated(
@@ -476,11 +478,11 @@ def draw_truncated(
         accept = np.log1p(-rng.random(_BLOCK)) <= weights.add(log_weight)
         kept.append(white[:, accept].T)
         n_kept += int(np.count_nonzero(accept))
-        found = weights.probability()
+        result = weights.probability()
         if callback is not None:
-            callback(Proposals(found.n_proposals, min(n_kept, wanted), found.acceptance))
-        error = found.standard_error if np.isfinite(found.standard_error) else 0.0
-        hopeful = found.acceptance * (1.0 + 4.0 * error) * (most - found.n_proposals) + n_kept + 4.0 * np.sqrt(wanted)
-        if n_kept < wanted and (found.n_proposals >= most or (weights.count >= _PILOT and hopeful < wanted)):
-            _refuse(found, tilting.mean.size, f"{wanted} acceptances within {most}")
+            callback(Proposals(result.n_proposals, min(n_kept, wanted), result.acceptance))
+        error = result.standard_error if np.isfinite(result.standard_error) else 0.0
+        hopeful = result.acceptance * (1.0 + 4.0 * error) * (most - result.n_proposals) + n_kept + 4.0 * np.sqrt(wanted)
+        if n_kept < wanted and (result.n_proposals >= most or (weights.count >= _PILOT and hopeful < wanted)):
+            _refuse(result, tilting.mean.size, f"{wanted} acceptances within {most}")
     return TruncatedDraws(np.concatenate(kept)[:wanted], weights.probability())

@@ -62,9 +62,9 @@ def _match(A: Array, y_sign: Array, beta: float, sites: Array) -> tuple[_Gaussia
     for _ in range(8):
         precision, shift = sites
         R = cholesky("I + AᵀTA", np.eye(A.shape[1]) + (A.T * precision) @ A, "lower variance")
-        half = solve_triangular(R, A.T, lower=True)  # R⁻¹Aᵀ
-        var = np.square(half).sum(axis=0)
-        mean = half.T @ (half @ shift)
+        whitened = solve_triangular(R, A.T, lower=True)  # R⁻¹Aᵀ
+        var = np.square(whitened).sum(axis=0)
+        mean = whitened.T @ (whitened @ shift)
         cavity_var = 1.0 / np.maximum(1.0 / var - precision, 1e-3 / var)
         cavity_mean = cavity_var * (mean / var - shift)
         new_mean, new_var = _tilted(y_sign, beta, cavity_mean, cavity_var)

@@ -48,14 +48,14 @@ def _batch_error(values: Array) -> float:
 def _bridge(rng: np.random.Generator, A: Array, y_sign: Array, white: Array, target_error: float) -> LogEvidence:
     """white (r, s, p): posterior draws of ξ."""
     r, s, p = white.shape
-    half = s // 2
+    middle = s // 2
     values, errors, overlaps = [], [], []
     for first in (True, False):  # each half fits once and bridges once: the average uses every draw
-        fit = (white[:, :half] if first else white[:, -half:]).reshape(-1, p)
-        post = white[:, -half:] if first else white[:, :half]
+        fit = (white[:, :middle] if first else white[:, -middle:]).reshape(-1, p)
+        post = white[:, -middle:] if first else white[:, :middle]
         mean = fit.mean(axis=0)
         chol = cholesky("covariance of the draws", np.cov(fit.T).reshape(p, p), "give more draws")
-        zeta = rng.standard_normal((r * half, p))
+        zeta = rng.standard_normal((r * middle, p))
         log_det = float(np.log(np.diagonal(chol)).sum())
 
         def log_ratio(xi: Array, zeta: Array, log_det: float = log_det) -> Array:
@@ -67,7 +67,7 @@ def _bridge(rng: np.random.Generator, A: Array, y_sign: Array, white: Array, tar
         at_fit = log_ratio(mean + zeta @ chol.T, zeta)
         log_z = _log_bridge(at_post, at_fit, 0.5)
         # with weights w = ratio/Z, both estimating functions are logistic in log w; their means agree at Z
-        post_side = expit(log_z - at_post).reshape(r, half)  # q/(q + p/Z)
+        post_side = expit(log_z - at_post).reshape(r, middle)  # q/(q + p/Z)
         fit_side = expit(at_fit - log_z)
         relative = np.hypot(
             _batch_error(post_side) / post_side.mean(), fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()

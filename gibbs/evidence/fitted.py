@@ -1,8 +1,8 @@
 """log Z of probit and threshold models from the draws of their chains: a bridge to a proposal fitted to the draws.
 
-In triangular coordinates of the margins h_y - h_j the posterior is a standard normal cut by walls, one coordinate at a
+In triangular coordinates of the margins h_y - h_j the posterior is a truncated standard normal, one coordinate at a
 time. One half of the draws fits a location per coordinate (maximum likelihood of normals cut where the coordinates
-before put the wall), the other half and as many draws of the fit meet in the optimal bridge of Meng & Wong (1996); then
+before put the limit), half and as many draws of the fit meet in the optimal bridge of Meng & Wong (1996); then
 the halves change roles. With labelling errors the indicators are coordinates too: drawn given h for the chain, and from
 their one-step odds, corrected by a fitted constant, for the proposal.
 """
@@ -50,7 +50,7 @@ class _Fit(NamedTuple):
 
 class _Problem(NamedTuple):
     chol: Array  # (D, D)
-    walls: int
+    constraints: int
     epsilon: float
     n_classes: int
 
@@ -59,7 +59,7 @@ class _Problem(NamedTuple):
         return float(np.log(self.epsilon / self.n_classes))
 
     def cuts(self, white: Array) -> Array:
-        """Where the coordinates before put each wall: (S, D)."""
+        """Where the coordinates before put each constraint: (S, D)."""
         sd = np.diagonal(self.chol)
         cut: Array = white - white @ self.chol.T / sd
         return cut
@@ -77,7 +77,7 @@ def _hazard(gap: Array) -> Array:
 def _fit(problem: _Problem, white: Array, wrong: NDArray[np.bool_]) -> _Fit:
     """white (S, D), wrong (S, n): Newton's method, one coordinate apart from the others, each problem concave."""
     cut = problem.cuts(white)
-    free = np.repeat(wrong, problem.walls, axis=1)
+    free = np.repeat(wrong, problem.constraints, axis=1)
     keep = ~free
     target = np.where(keep, white, 0.0).sum(axis=0)
     mean = np.zeros(white.shape[1])
@@ -94,7 +94,7 @@ def _fit(problem: _Problem, white: Array, wrong: NDArray[np.bool_]) -> _Fit:
     free_mean = np.where(free, white, 0.0).sum(axis=0) / (free.sum(axis=0) + 1.0)
     shift = 0.0
     if problem.epsilon > 0.0:
-        odds = problem.one_step(cut[:, :: problem.walls])
+        odds = problem.one_step(cut[:, :: problem.constraints])
         for _ in range(40):
             p = expit(odds + shift)
             step_odds = float(np.clip((wrong.sum() - p.sum() - shift) / ((p * (1.0 - p)).sum() + 1.0), -1.0, 1.0))
@@ -107,26 +107,26 @@ def _fit(problem: _Problem, white: Array, wrong: NDArray[np.bool_]) -> _Fit:
 def _log_ratio(problem: _Problem, fit: _Fit, white: Array, wrong: NDArray[np.bool_]) -> Array:
     """log of target over proposal, (S,): the normal densities' constants cancel."""
     cut = problem.cuts(white)
-    free = np.repeat(wrong, problem.walls, axis=1)
+    free = np.repeat(wrong, problem.constraints, axis=1)
     mean = np.where(free, fit.free_mean, fit.cut_mean)
     out: Array = 0.5 * (np.square(white - mean) - np.square(white)).sum(axis=1)
     out += np.where(free, 0.0, log_ndtr(mean - cut)).sum(axis=1)
     if problem.epsilon > 0.0:
-        odds = problem.one_step(cut[:, :: problem.walls]) + fit.log_odds
+        odds = problem.one_step(cut[:, :: problem.constraints]) + fit.log_odds
         prior = np.where(wrong, problem.log_floor, np.log1p(-problem.epsilon))
         out += (prior - np.where(wrong, log_expit(odds), log_expit(-odds))).sum(axis=1)
     return out
 
 
 def _propose(rng: np.random.Generator, problem: _Problem, fit: _Fit, size: int) -> tuple[Array, NDArray[np.bool_]]:
-    D, walls = len(problem.chol), problem.walls
+    D, constraints = len(problem.chol), problem.constraints
     white = np.zeros((D, size))
-    wrong = np.zeros((D // walls, size), dtype=bool)
+    wrong = np.zeros((D // constraints, size), dtype=bool)
     for t in range(D):
         cut = -(problem.chol[t, :t] @ white[:t]) / problem.chol[t, t]
-        if problem.epsilon > 0.0 and t % walls == 0:
-            wrong[t // walls] = logit(rng.random(size)) < problem.one_step(cut) + fit.log_odds
-        free = wrong[t // walls]
+        if problem.epsilon > 0.0 and t % constraints == 0:
+            wrong[t // constraints] = logit(rng.random(size)) < problem.one_step(cut) + fit.log_odds
+        free = wrong[t // constraints]
         log_p = np.where(free, 0.0, log_ndtr(fit.cut_mean[t] - cut))
         mean = np.where(free, fit.free_mean[t], fit.cut_mean[t])
         white[t] = mean - ndtri_exp(log_p + np.log1p(-rng.random(size)))
@@ -138,15 +138,15 @@ def _bridge(
 ) -> LogEvidence:
     """white (r, s, D), wrong (r, s, n): draws of the chains."""
     r, s, D = white.shape
-    half = s // 2
+    middle = s // 2
     values, errors, overlaps = [], [], []
     for first in (True, False):  # each half fits once and bridges once: the average uses every draw
-        fitting, meeting = (slice(half), slice(s - half, s)) if first else (slice(s - half, s), slice(half))
-        fit = _fit(problem, white[:, fitting].reshape(-1, D), wrong[:, fitting].reshape(r * half, -1))
-        at_post = _log_ratio(problem, fit, white[:, meeting].reshape(-1, D), wrong[:, meeting].reshape(r * half, -1))
-        at_fit = _log_ratio(problem, fit, *_propose(rng, problem, fit, r * half))
+        fitting, meeting = (slice(middle), slice(s - middle, s)) if first else (slice(s - middle, s), slice(middle))
+        fit = _fit(problem, white[:, fitting].reshape(-1, D), wrong[:, fitting].reshape(r * middle, -1))
+        at_post = _log_ratio(problem, fit, white[:, meeting].reshape(-1, D), wrong[:, meeting].reshape(r * middle, -1))
+        at_fit = _log_ratio(problem, fit, *_propose(rng, problem, fit, r * middle))
         log_z = _log_bridge(at_post, at_fit, 0.5)
-        post_side, fit_side = expit(log_z - at_post).reshape(r, half), expit(at_fit - log_z)
+        post_side, fit_side = expit(log_z - at_post).reshape(r, middle), expit(at_fit - log_z)
         spread = fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
         values.append(log_z)
         errors.append(float(np.hypot(_batch_error(post_side) / post_side.mean(), spread)))
@@ -181,7 +181,7 @@ def log_evidence(
     positive for y = 1. target_error: `trusted` needs a standard error within it, an overlap of at least 0.02, and
     halves that agree. rng: how many numbers it gives is not fixed. Time O(r s D²), D = n (C - 1).
 
-    Raises ValueError on bad input, fewer than 64 draws per chain, or draws outside hard walls;
+    Raises ValueError on bad input, fewer than 64 draws per chain, or draws outside hard constraints;
     NotPositiveDefiniteError for a singular covariance.
     """
     S, draws = _reachable("cov", cov, 3), _reachable("auxiliary", auxiliary, 4)
@@ -205,7 +205,7 @@ def log_evidence(
     margins = draws.reshape(r * s, L * n) @ A.T
     inside = np.all(margins.reshape(r * s, n, C - 1) >= 0.0, axis=2)
     if error == 0.0 and not np.all(inside):
-        raise ValueError(f"auxiliary: found {np.count_nonzero(~inside)} values outside the walls, expected 0")
+        raise ValueError(f"auxiliary: found {np.count_nonzero(~inside)} values outside the constraints, expected 0")
     floor = error / C
     wrong = ~inside | (rng.random(inside.shape) < floor / (1.0 - error + floor))
     white = solve_triangular(chol, margins.T, lower=True).T

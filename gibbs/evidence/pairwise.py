@@ -36,18 +36,18 @@ def log_evidence(
         raise ValueError(
             f"white: found shape {draws.shape}, expected (r, >= 64, {B.shape[1]}) with {20 * B.shape[1]} draws in all"
         )
-    half = s // 2
+    middle = s // 2
     values, errors, overlaps = [], [], []
     for first in (True, False):  # each half fits once and bridges once: the average uses every draw
-        fit = (draws[:, :half] if first else draws[:, -half:]).reshape(-1, p)
-        post = (draws[:, -half:] if first else draws[:, :half]).reshape(-1, p)
+        fit = (draws[:, :middle] if first else draws[:, -middle:]).reshape(-1, p)
+        post = (draws[:, -middle:] if first else draws[:, :middle]).reshape(-1, p)
         mean = fit.mean(axis=0)
         chol = cholesky("covariance of the draws", np.cov(fit.T).reshape(p, p), "give more draws")
-        fresh = rng.standard_normal((r * half, p))
+        fresh = rng.standard_normal((r * middle, p))
         at_post = _log_ratio(B, chol, post, solve_triangular(chol, (post - mean).T, lower=True).T)
         at_fit = _log_ratio(B, chol, mean + fresh @ chol.T, fresh)
         log_z = _log_bridge(at_post, at_fit, 0.5)
-        post_side, fit_side = expit(log_z - at_post).reshape(r, half), expit(at_fit - log_z)
+        post_side, fit_side = expit(log_z - at_post).reshape(r, middle), expit(at_fit - log_z)
         spread = fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
         values.append(log_z)
         errors.append(float(np.hypot(_batch_error(post_side) / post_side.mean(), spread)))

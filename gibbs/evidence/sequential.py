@@ -1,4 +1,4 @@
-"""log Z of probit and threshold models, walls soft or hard, by particles that meet the data one after the other.
+"""log Z of probit and threshold models, constraints soft or hard, by particles that meet the data one after the other.
 
 The labels speak of margins, D Gaussian differences between latent values, J = C - 1 of them for a datum:
 p(y) = E Π_i [(1 - ε) [all margins of datum i are positive] + ε/C]. In the triangular coordinates of their covariance
@@ -43,13 +43,13 @@ def _covariance(cov: Array, y: Labels) -> Array:
     return out
 
 
-def _order(covariance: Array, walls: int) -> NDArray[np.intp]:
+def _order(covariance: Array, constraints: int) -> NDArray[np.intp]:
     """Data in the order least probable first, given that those before are inside on average (Gibson et al. 1994)."""
     rest, mean = covariance.copy(), np.zeros(len(covariance))
-    data = list(range(len(covariance) // walls))
+    data = list(range(len(covariance) // constraints))
     order: list[int] = []
     while data:
-        rows = np.array(data)[:, None] * walls + np.arange(walls)
+        rows = np.array(data)[:, None] * constraints + np.arange(constraints)
         log_p = log_ndtr(mean[rows] / np.sqrt(np.maximum(np.diagonal(rest)[rows], 1e-300)))
         chosen = int(log_p.sum(axis=1).argmin())
         for row in rows[chosen, log_p[chosen].argsort()]:
@@ -76,7 +76,9 @@ def _upper_quantile(log_p: Array) -> Array:
     return out
 
 
-def _island(rng: np.random.Generator, chol: Array, walls: int, epsilon: float, n_classes: int, size: int) -> float:
+def _island(
+    rng: np.random.Generator, chol: Array, constraints: int, epsilon: float, n_classes: int, size: int
+) -> float:
     """One unbiased estimate of Z, as its logarithm."""
     D = len(chol)
     white = np.zeros((D, size))
@@ -86,8 +88,8 @@ def _island(rng: np.random.Generator, chol: Array, walls: int, epsilon: float, n
     for t in range(D):
         cut = -(chol[t, :t] @ white[:t]) / chol[t, t]
         log_p = log_ndtr(-cut)
-        if epsilon > 0.0 and t % walls == 0:
-            # the odds of a random label, from the first wall alone: only a proposal, its weight makes it exact
+        if epsilon > 0.0 and t % constraints == 0:
+            # the odds of a random label, from the first constraint alone: only a proposal, its weight makes it exact
             log_odds = (np.log(epsilon) - np.log(n_classes)) - np.log1p(-epsilon) - log_p
             log_wrong = -np.logaddexp(0.0, -log_odds)
             wrong = np.log(rng.random(size)) < log_wrong
@@ -100,7 +102,7 @@ def _island(rng: np.random.Generator, chol: Array, walls: int, epsilon: float, n
         log_weight = log_weight + log_p
         white[t] = _upper_quantile(log_p + np.log1p(-rng.random(size)))
         last = t == D - 1
-        if last or (t + 1) % walls == 0:
+        if last or (t + 1) % constraints == 0:
             gain = float(logsumexp(log_weight))
             log_z += gain
             log_weight = log_weight - gain
@@ -140,19 +142,19 @@ def log_evidence_margins(
     _scalar("target_error", target_error, positive=True)
     if not 0.0 <= _scalar("epsilon", epsilon, positive=False) < 1.0:
         raise ValueError(f"epsilon: found {epsilon:.6g}, expected a probability in [0, 1)")
-    G, walls = _reachable("covariance", covariance, 2), n_classes - 1
-    if G.shape[0] != G.shape[1] or G.shape[0] == 0 or G.shape[0] % walls:
-        raise ValueError(f"covariance: found shape {G.shape}, expected a square of a multiple of {walls}")
+    G, constraints = _reachable("covariance", covariance, 2), n_classes - 1
+    if G.shape[0] != G.shape[1] or G.shape[0] == 0 or G.shape[0] % constraints:
+        raise ValueError(f"covariance: found shape {G.shape}, expected a square of a multiple of {constraints}")
     remedy = "raise noise or jitter, or remove duplicate rows of X"
     cholesky("covariance", G, remedy)
-    order = _order(G, walls)
+    order = _order(G, constraints)
     chol = cholesky("covariance", G[np.ix_(order, order)], remedy)
     D = len(chol)
     largest = int(min(_MOST / D, _WORK / (n_islands * D * (0.5 * D + 50.0))))
     size, rounds = n_particles, 0
     while True:
         rounds += 1
-        log_z = np.array([_island(rng, chol, walls, float(epsilon), n_classes, size) for _ in range(n_islands)])
+        log_z = np.array([_island(rng, chol, constraints, float(epsilon), n_classes, size) for _ in range(n_islands)])
         relative = np.exp(log_z - log_z.max())
         error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
         spread = float(log_z.std(ddof=1))

@@ -99,8 +99,8 @@ def log_evidence(
     posterior = _Posterior(labels, basis, cholesky("contrasts of cov", S, "raise noise or jitter"))
     contrast = np.einsum("ac,rsnc->rsan", basis, draws).reshape(*draws.shape[:2], -1)
     _enough("latent_values", contrast)
-    half = contrast.shape[1] // 2
-    first, second = contrast[:, :half], contrast[:, -half:]
+    middle = contrast.shape[1] // 2
+    first, second = contrast[:, :middle], contrast[:, -middle:]
     halves = [
         _half(rng, posterior, fit.reshape(-1, fit.shape[2]), post) for fit, post in ((first, second), (second, first))
     ]

@@ -1,6 +1,6 @@
 """Exact truth for probit likelihoods: log Z as a Gaussian orthant probability, independent posterior draws, moments.
 
-One row for each wall between the latent values and a wrong label:
+One row for each constraint between the latent values and a wrong label:
 
     probit                y_i f_i + e_i > 0                          n rows
     multinomial probit    (f_i^y + e_i^y) - (f_i^j + e_i^j) > 0      n(C-1) rows, j ≠ y_i, e independent N(0, 1)
@@ -91,7 +91,7 @@ class Evidence(NamedTuple):
     n_proposals: int
 
 
-class _Walls(NamedTuple):
+class _Constraints(NamedTuple):
     """Rows of g: datum and signs of the latents, g_r = Σ_l signs[r, l] f^l(x_{datum[r]}) + noise."""
 
     datum: NDArray[np.int64]  # (D,)
@@ -99,28 +99,28 @@ class _Walls(NamedTuple):
 
 
 class _Model(NamedTuple):
-    walls: _Walls
+    constraints: _Constraints
     prior: LatentPrior
     unit_noise: float  # variance of e: 1 for the probit likelihoods, 0 for threshold
     tilting: Tilting
 
 
-def _walls(y: NDArray[np.int64], n_classes: int, n_latents: int) -> _Walls:
+def _constraints(y: NDArray[np.int64], n_classes: int, n_latents: int) -> _Constraints:
     if n_latents == 1:
-        return _Walls(np.arange(y.size), np.where(y == 1, 1.0, -1.0)[:, None])
+        return _Constraints(np.arange(y.size), np.where(y == 1, 1.0, -1.0)[:, None])
     datum, other = np.nonzero(np.arange(n_classes) != y[:, None])
     signs = np.zeros((datum.size, n_classes))
     signs[np.arange(datum.size), y[datum]] = 1.0
     signs[np.arange(datum.size), other] = -1.0
-    return _Walls(datum, signs)
+    return _Constraints(datum, signs)
 
 
-def _walls_covariance(walls: _Walls, prior: LatentPrior, unit_noise: float) -> Array:
+def _constraints_covariance(constraints: _Constraints, prior: LatentPrior, unit_noise: float) -> Array:
     """Cov(g): Σ_l (signs_l signs_lᵀ) ∘ (K^l + unit_noise I) at the data of the rows."""
-    covariance = np.zeros((walls.datum.size, walls.datum.size))
-    for signs, K in zip(walls.signs.T, prior.K_XX, strict=True):
+    covariance = np.zeros((constraints.datum.size, constraints.datum.size))
+    for signs, K in zip(constraints.signs.T, prior.K_XX, strict=True):
         noisy = K + unit_noise * np.eye(K.shape[0])
-        covariance += np.outer(signs, signs) * noisy[np.ix_(walls.datum, walls.datum)]
+        covariance += np.outer(signs, signs) * noisy[np.ix_(constraints.datum, constraints.datum)]
     return covariance
 
 
@@ -147,20 +147,20 @@ def _prepare(
     setting = check(
         X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
     )
-    walls = _walls(setting.y, n_classes, n_latents)
-    if walls.datum.size > MAX_DIMENSION:
+    constraints = _constraints(setting.y, n_classes, n_latents)
+    if constraints.datum.size > MAX_DIMENSION:
         raise ValueError(
-            f"X: found {setting.y.size} rows and {n_classes} classes, an orthant of dimension {walls.datum.size}, "
+            f"X: found {setting.y.size} rows and {n_classes} classes, orthant dimension {constraints.datum.size}, "
             f"expected at most {MAX_DIMENSION}; take fewer data or a chain"
         )
     unit_noise = 0.0 if likelihood == "threshold" else 1.0
     tilting = tilt(
-        _walls_covariance(walls, setting.prior, unit_noise),
+        _constraints_covariance(constraints, setting.prior, unit_noise),
         0.0,
         np.inf,
         remedy="raise noise or jitter, or remove duplicate rows of X",
     )
-    return _Model(walls, setting.prior, unit_noise, tilting)
+    return _Model(constraints, setting.prior, unit_noise, tilting)
 
 
 @checked_options("exact-probit")
@@ -195,9 +195,14 @@ def log_evidence(
         likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, None, smoothness
     )
     rngs = spawn_generators(seed, PURPOSES)
-    found = log_probability(rngs["evidence"], model.tilting, target_error=target_error, max_proposals=max_proposals)
+    result = log_probability(rngs["evidence"], model.tilting, target_error=target_error, max_proposals=max_proposals)
     return Evidence(
-        found.value, found.standard_error, found.log_bound, found.acceptance, model.walls.datum.size, found.n_proposals
+        result.value,
+        result.standard_error,
+        result.log_bound,
+        result.acceptance,
+        model.constraints.datum.size,
+        result.n_proposals,
     )
 
 
@@ -250,11 +255,11 @@ def sample_exact(
     )
     rngs = spawn_generators(seed, PURPOSES)
     drawn = draw_truncated(rngs["truncated"], model.tilting, n_draws, max_proposals=max_proposals, callback=callback)
-    found = drawn.probability
-    if found.standard_error > target_error:
+    value = drawn.probability
+    if value.standard_error > target_error:
         more = log_probability(rngs["evidence"], model.tilting, target_error=target_error, max_proposals=max_proposals)
-        found = min(found, more, key=lambda p: p.standard_error)
-    return _summary(model, drawn.white, drawn.probability, found, rngs, began)
+        value = min(value, more, key=lambda p: p.standard_error)
+    return _summary(model, drawn.white, drawn.probability, value, rngs, began)
 
 
 # -- averages ------------------------------------------------------------------------------------------------------
@@ -272,7 +277,7 @@ def _loadings(model: _Model, cross: Array) -> Array:
 
     Cov(g_r, h^l_k) = signs[r, l] cross[l, k, datum_r], and white = factor⁻¹ g[order].
     """
-    datum, signs = model.walls.datum[model.tilting.order], model.walls.signs[model.tilting.order]
+    datum, signs = model.constraints.datum[model.tilting.order], model.constraints.signs[model.tilting.order]
     covariance = np.moveaxis(cross, 0, 2)[:, datum].transpose(1, 0, 2) * signs[:, None, :]
     flat = covariance.reshape(datum.size, -1)
     solved: Array = solve_triangular(model.tilting.factor, flat, lower=True, check_finite=False)
@@ -317,7 +322,7 @@ def _draw_latent(rng: np.random.Generator, model: _Model, white: Array, loadings
 
     The root of a singular K comes from its eigenvalues: with noise in g no K needs a Cholesky factor.
     """
-    K, (datum, signs) = model.prior.K_XX, model.walls
+    K, (datum, signs) = model.prior.K_XX, model.constraints
     n_latents, n = K.shape[:2]
     shared = K.strides[0] == 0
     roots = [_root(K[k]) for k in range(1 if shared else n_latents)]
@@ -327,8 +332,8 @@ def _draw_latent(rng: np.random.Generator, model: _Model, white: Array, loadings
         normals = rng.standard_normal((2, block.shape[0], n_latents, n))
         prior = np.stack([normals[0, :, k] @ roots[0 if shared else k].T for k in range(n_latents)], axis=2)
         noisy = prior + np.sqrt(model.unit_noise) * np.moveaxis(normals[1], 1, 2)
-        seen = np.einsum("rdl,dl->rd", noisy[:, datum], signs)[:, model.tilting.order]
-        gap = block - solve_triangular(model.tilting.factor, seen.T, lower=True, check_finite=False).T
+        observed = np.einsum("rdl,dl->rd", noisy[:, datum], signs)[:, model.tilting.order]
+        gap = block - solve_triangular(model.tilting.factor, observed.T, lower=True, check_finite=False).T
         out[first : first + _DRAWS] = prior + np.tensordot(gap, loadings, axes=1)
     return out
 
@@ -441,8 +446,8 @@ def _largest(latent: Array) -> Array:
     Π Φ(x - f_j), whose values at both ends are 0 and 1 to 1e-16 C.
     """
     n_classes = latent.shape[-1]
-    half = int(np.ceil(_RANGE * np.sqrt(n_classes) / _STEP))
-    nodes = _RANGE / half * np.arange(-half, half + 1)
+    half_count = int(np.ceil(_RANGE * np.sqrt(n_classes) / _STEP))
+    nodes = _RANGE / half_count * np.arange(-half_count, half_count + 1)
     gap = nodes - (latent - latent.max(axis=-1, keepdims=True))[..., None]  # (..., C, q)
     below = ndtr(gap)
     before, after = np.ones_like(below), np.ones_like(below)
@@ -450,7 +455,7 @@ def _largest(latent: Array) -> Array:
     after[..., :-1, :] = np.cumprod(below[..., :0:-1, :], axis=-2)[..., ::-1, :]
     with np.errstate(under="ignore"):
         density = np.exp(-0.5 * np.square(gap)) * before * after
-    total: Array = density.sum(axis=-1) * (_RANGE / half / np.sqrt(2.0 * np.pi))
+    total: Array = density.sum(axis=-1) * (_RANGE / half_count / np.sqrt(2.0 * np.pi))
     return total
 
 

@@ -55,7 +55,7 @@ class HyperChains(NamedTuple):
     probabilities_se: Array
     probability_mass: Array  # (t,) before normalising
     convergence: dict[str, Convergence]  # of log θ by field, "latent", "latent_square", "log_joint"
-    latent_draws: Array  # (r, s, n, L) f for logit and softmax, h for walls
+    latent_draws: Array  # (r, s, n, L) f for logit and softmax, h for constraints
     log_joint: Array  # (r, s) log p(y, v, log θ), v = f or h
     acceptance: float  # of the Hamiltonian moves after the warm-up
     step_size: Array  # (r, B) after the warm-up
@@ -94,10 +94,10 @@ def conditional_moments(model: HyperModel, state: State) -> _Given:
     half_v = solve_triangles(chol, np.swapaxes(v, -1, -2))  # (r, B, n, c)
 
     def moments(K: Array, prior: Array) -> tuple[Array, Array, Array]:
-        half = solve_triangles(chol, np.swapaxes(K, -1, -2))  # (r, B, n, k)
-        mean = np.matmul(np.swapaxes(half_v, -1, -2), half)  # (r, B, c, k)
-        var = np.maximum(prior - np.square(half).sum(axis=-2), 0.0)
-        return mean.reshape(mean.shape[0], model.n_latents, -1), model.per_latent(var), half
+        whitened = solve_triangles(chol, np.swapaxes(K, -1, -2))  # (r, B, n, k)
+        mean = np.matmul(np.swapaxes(half_v, -1, -2), whitened)  # (r, B, c, k)
+        var = np.maximum(prior - np.square(whitened).sum(axis=-2), 0.0)
+        return mean.reshape(mean.shape[0], model.n_latents, -1), model.per_latent(var), whitened
 
     if np.any(extra > 0.0):
         latent_mean, latent_var, _ = moments(S, np.einsum("rbii->rbi", S))
@@ -106,8 +106,8 @@ def conditional_moments(model: HyperModel, state: State) -> _Given:
     test_mean, test_var, _ = moments(cross.K_TX, cross.k_tt)
     u_mean = u_cov = None
     if cross.K_ZX is not None and cross.K_ZZ is not None:
-        u_mean, _, half = moments(cross.K_ZX, np.einsum("rbii->rbi", cross.K_ZZ))
-        u_cov = model.per_latent(cross.K_ZZ - np.matmul(np.swapaxes(half, -1, -2), half))
+        u_mean, _, whitened = moments(cross.K_ZX, np.einsum("rbii->rbi", cross.K_ZZ))
+        u_cov = model.per_latent(cross.K_ZZ - np.matmul(np.swapaxes(whitened, -1, -2), whitened))
     return _Given(latent_mean, latent_var, test_mean, test_var, u_mean, u_cov)
 
 
@@ -125,8 +125,8 @@ def class_probabilities(model: HyperModel, state: State, latent_mean: Array, lat
         return np.stack([ndtr(-ratio), ndtr(ratio)], axis=-1)
     if model.likelihood == "softmax":
         values = latent_mean[:, None] + np.sqrt(latent_var)[:, None] * state["normals"]  # (r, q, L, t)
-        found: Array = np.swapaxes(softmax(values, axis=2).mean(axis=1), 1, 2)
-        return found
+        result: Array = np.swapaxes(softmax(values, axis=2).mean(axis=1), 1, 2)
+        return result
     r, C, t = latent_mean.shape
     out = np.empty((r, t, C))
     for k in range(r):
@@ -140,11 +140,11 @@ def log_joint(model: HyperModel, state: State) -> Array:
     values, noise = model.grouped(state["latent"]), model.auxiliary_noise
     total = model.log_hyperprior(model.log_hyper(state["hyper"])).value
     total = total + log_normal_density(model.design, state["hyper"], values, noise).value
-    found: Array = total.sum(axis=1)
+    result: Array = total.sum(axis=1)
     if model.likelihood == "probit":
-        return found
+        return result
     none = np.zeros((values.shape[0], model.y.size))
-    return found + model.log_likelihood(state["latent"], np.zeros((values.shape[0], model.n_latents)), none)
+    return result + model.log_likelihood(state["latent"], np.zeros((values.shape[0], model.n_latents)), none)
 
 
 @checked_options("gibbs-logit")
@@ -253,7 +253,7 @@ def sample(
     variance and noise on their square roots. shared: one parameter vector, and one prior density, for all latents.
     n_steps: leapfrog steps; their size is learnt in the warm-up. n_chains, n_draws >= 4, n_warmup, thin, seed,
     callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chains.chain.run`. Dense algebra also for FITC: a
-    sweep takes about n_steps + 5 p factorisations, O(r B n³) each, and a bounce per chain where there are walls.
+    sweep takes about n_steps + 5 p factorisations, O(r B n³) each, and a bounce per chain where there are constraints.
 
     A proposal at which a covariance has no Cholesky factor in float64 has a positive density all the same: the chain
     samples the posterior without that region, `refused` counts how often it was met, and the gate is then not passed.

@@ -71,9 +71,9 @@ def _kernel(squares: Array, hyper: Array) -> Array:
     flat = squares.reshape(*squares.shape[:-2], -1)
     # (r, B, d) @ (d, ab), or block by block (r, B, 1, d) @ (B, d, ab)
     exponent = weights @ flat if squares.ndim == 3 else np.matmul(weights[..., None, :], flat)
-    found: Array = np.exp(exponent.reshape(*weights.shape[:2], *squares.shape[-2:]))
-    found *= hyper[..., 0][..., None, None]
-    return found
+    result: Array = np.exp(exponent.reshape(*weights.shape[:2], *squares.shape[-2:]))
+    result *= hyper[..., 0][..., None, None]
+    return result
 
 
 def _add_diagonal(matrix: Array, value: Array | float) -> Array:

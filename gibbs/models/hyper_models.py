@@ -11,7 +11,7 @@ Two moves of θ are interwoven (Yu & Meng 2011), because each fails where the ot
 
                  over the c latents of a block. Logit: p(y, ω | f) ∝ exp(½ y f - ½ ω f²) p(ω) is N(v; f, 1/ω) up to a
                  factor without f and θ, whose integral over f ~ N(0, S) is N(v; 0, S + 1/ω).
-    ancillary    θ given ν, where the smooth part g = chol(S_g(θ)) ν: slices on the likelihood. For walls the part
+    ancillary    θ given ν, where the smooth part g = chol(S_g(θ)) ν: slices on the likelihood. For constraints the part
                  e = h - g of each value is integrated out but for that of the label's own class, e_y = sd u:
                  p(y | g, u) = (1 - ε) Π_{j≠y} Φ((g_y + sd_y u - g_j)/sd_j) + ε/C, smooth and without quadrature.
                  ν and u are standard normal whatever θ, so there is no Jacobian and what stays is
@@ -44,8 +44,8 @@ from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.ledger import equation
 from gibbs.models.hyper_covariance import Design, covariance, log_normal_density, one_block
 from gibbs.models.logit import draw_latent, draw_omega, scale_move
-from gibbs.moves.cone import Labels, bounce_move, log_step, swap_to_label
 from gibbs.moves.hyper import hamiltonian_move, slice_move
+from gibbs.moves.region import Labels, bounce_move, log_step, swap_to_label
 
 Rows = NDArray[np.int64]
 Generators = Mapping[str, np.random.Generator]
@@ -97,8 +97,8 @@ class HyperModel(NamedTuple):
 
     def log_hyper(self, hyper: Array) -> Array:
         """Logarithms of what is learnt: hyper (..., 2 + d) -> (..., p)."""
-        found: Array = np.log(hyper[..., list(self.columns)]).astype(np.float64, copy=False)
-        return found
+        result: Array = np.log(hyper[..., list(self.columns)]).astype(np.float64, copy=False)
+        return result
 
     def with_log(self, hyper: Array, log_hyper: Array) -> Array:
         """hyper (..., 2 + d) with log_hyper (..., p) in the columns learnt."""
@@ -108,9 +108,9 @@ class HyperModel(NamedTuple):
 
     def log_hyperprior(self, log_hyper: Array) -> LogDensity:
         """log p(log θ), -inf beyond LARGEST_LOG: log_hyper (..., p)."""
-        found = joint_log_density(log_hyper, self.laws)
+        result = joint_log_density(log_hyper, self.laws)
         within = np.all(np.abs(log_hyper) <= LARGEST_LOG, axis=-1)
-        return LogDensity(np.where(within, found.value, -np.inf), found.gradient)
+        return LogDensity(np.where(within, result.value, -np.inf), result.gradient)
 
     # -- blocks ----------------------------------------------------------------------------------------------
 
@@ -140,7 +140,7 @@ class HyperModel(NamedTuple):
     def log_inside(self, smooth: Array, sd: Array, own_noise: Array) -> Array:
         """Σ_{j≠y} log Φ((g_y + sd_y u - g_j)/sd_j): smooth g (k, L, n), sd (k, L), own_noise u (k, n) -> (k, n).
 
-        sd_j = 0 is a wall: 0 inside, -inf outside.
+        sd_j = 0 is a constraint: 0 inside, -inf outside.
         """
         data = np.arange(self.y.size)
         own = smooth[:, self.y, data] + sd[:, self.y] * own_noise
@@ -182,8 +182,8 @@ class HyperModel(NamedTuple):
 
         def density(log_hyper: Array) -> LogDensity:
             prior = self.log_hyperprior(log_hyper)
-            found = log_normal_density(self.design, self.with_log(hyper, log_hyper), values, extra)
-            return LogDensity(found.value + prior.value, found.gradient[..., list(self.columns)] + prior.gradient)
+            result = log_normal_density(self.design, self.with_log(hyper, log_hyper), values, extra)
+            return LogDensity(result.value + prior.value, result.gradient[..., list(self.columns)] + prior.gradient)
 
         moved = hamiltonian_move(rng, self.log_hyper(hyper), density, step_size, self.n_steps)
         return self.with_log(hyper, moved.position), moved.acceptance, moved.refused
@@ -228,12 +228,12 @@ class HyperModel(NamedTuple):
                 moved = slice_move(rng, self.log_hyper(hyper[:, b]), directions[:, k], density, SLICE_WIDTH)
                 hyper[:, b] = self.with_log(hyper[:, b], moved.position)
                 refused[:, b] += moved.refused
-            found = proposed(np.arange(hyper.shape[0]), self.log_hyper(hyper[:, b]))
-            smooth[:, b], sd[:, b] = found[0][:, b], found[1][:, b]
+            result = proposed(np.arange(hyper.shape[0]), self.log_hyper(hyper[:, b]))
+            smooth[:, b], sd[:, b] = result[0][:, b], result[1][:, b]
         return hyper, smooth.reshape(hyper.shape[0], self.n_latents, -1), self.per_latent(sd), refused
 
     def draw_white(self, rng: np.random.Generator, hyper: Array, auxiliary: Array) -> tuple[Array, Array]:
-        """Draw ν (r, B, c, n) and u (r, n) given h: g | h is Gaussian, the rest follows. Walls only.
+        """Draw ν (r, B, c, n) and u (r, n) given h: g | h is Gaussian, the rest follows. Constraints only.
 
         With z, z' standard normal, ν = z + CᵀT⁻¹(h - C z - sd z'), C = chol(S_g), T = S_g + sd². hyper (r, B, 2 + d);
         auxiliary h (r, L, n). rng gives exactly 2 r L n normals.
@@ -277,7 +277,7 @@ class HyperModel(NamedTuple):
         return h
 
     def bounce(self, rng: np.random.Generator, hyper: Array, auxiliary: Array) -> Array:
-        """Move h | θ, y by a path between the walls: each chain has covariances of its own.
+        """Move h | θ, y by a path between the constraints: each chain has covariances of its own.
 
         hyper (r, B, 2 + d), auxiliary h (r, L, n). rng gives r L n normals (binary: 2 r n).
         """
@@ -295,7 +295,7 @@ class HyperModel(NamedTuple):
     # -- runs ------------------------------------------------------------------------------------------------
 
     def start(self, rng: np.random.Generator, n_chains: int, n_test: int) -> State:
-        """A state inside the walls, parameters spread around those given. n_chains r; n_test t. rng: see `PURPOSES`."""
+        """A state inside the constraints, parameters around those given. n_chains r; n_test t. rng: see `PURPOSES`."""
         centre = np.broadcast_to(self.hyper, (n_chains, *self.hyper.shape)).copy()
         zero = [(j, law) for j, law in zip(self.columns, self.laws, strict=True) if np.any(centre[..., j] == 0.0)]
         for j, law in zero:  # a noise to be learnt that is given as zero has no logarithm
@@ -333,7 +333,7 @@ class HyperModel(NamedTuple):
         if self.likelihood == "probit":
             return {**common, "latent": np.abs(latent) * self.y_sign}
         latent = swap_to_label(latent, self.y)
-        # exchanging values makes them rough, far out under a smooth prior; towards the apex of the cones all is near
+        # exchanging values makes them rough, far out under a smooth prior; towards the apex of the regions all is near
         noise = self.auxiliary_noise
         depth = -log_normal_density(self.design, hyper, self.grouped(latent), noise).value
         depth += log_normal_density(self.design, hyper, 0.0 * self.grouped(latent), noise).value
@@ -346,7 +346,7 @@ class HyperModel(NamedTuple):
         return n_chains, B, self.n_latents // B, self.y.size
 
     def step(self, state: State, rngs: Generators) -> State:
-        """One sweep, from state with rngs to a new state: `latent` is f for logit and softmax, h for walls.
+        """One sweep, from state with rngs to a new state: `latent` is f for logit and softmax, h for constraints.
 
         Step sizes are learnt in the warm-up only.
         """
@@ -473,8 +473,8 @@ class HyperModel(NamedTuple):
     def log_likelihood_slope(self, latent_values: Array) -> Array:
         """d log p(y | f)/df, (k, L, n): logit and softmax. latent_values f (k, L, n)."""
         if self.likelihood == "logit":
-            found: Array = self.y_sign * expit(-self.y_sign * latent_values)
-            return found
+            value: Array = self.y_sign * expit(-self.y_sign * latent_values)
+            return value
         one_hot = np.zeros(latent_values.shape[1:])
         one_hot[self.y, np.arange(self.y.size)] = 1.0
         return one_hot - softmax(latent_values, axis=1)
@@ -495,8 +495,8 @@ class HyperModel(NamedTuple):
 
         def energy(nu: Array, speed: Array) -> Array:
             squares = 0.5 * (np.square(nu) + np.square(speed)).sum(axis=(1, 2, 3))
-            found: Array = self.log_likelihood(latent_of(nu), none, zero) - squares
-            return found
+            value: Array = self.log_likelihood(latent_of(nu), none, zero) - squares
+            return value
 
         def pull(nu: Array) -> Array:
             return np.matmul(self.grouped(self.log_likelihood_slope(latent_of(nu))), chol)

@@ -158,8 +158,8 @@ def inducing_moments(
     """
     white_mean, root = _white_posterior(white_rows, cond_var, y_sign, omega)
     both = np.concatenate([white_rows, white_rows_test])
-    half = np.matmul(both, root.transpose(0, 2, 1))
-    spread = np.einsum("rnm,rnm->rn", half, half)
+    halved = np.matmul(both, root.transpose(0, 2, 1))
+    spread = np.einsum("rnm,rnm->rn", halved, halved)
     white_cov = np.matmul(root.transpose(0, 2, 1), root)
     n = white_rows.shape[0]
     projected = white_mean @ both.T

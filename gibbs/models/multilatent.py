@@ -1,6 +1,6 @@
 """What the samplers with one latent function per class share: priors per class, a run, and averages with their errors.
 
-Everything Gaussian is linear in the vector h that the walls of the labels cut: f, u and f* given h have constant
+Everything Gaussian is linear in the vector h that the constraints of the labels cut: f, u and f* given h have constant
 covariances, so they are factorised once and no sweep holds a Cholesky factor. Arrays inside a run are (r, L, n).
 """
 
@@ -24,7 +24,7 @@ from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _labels
 from gibbs.core.generators import Generators, spawn_generators, spawn_streams
 from gibbs.core.kernels import covariance
 from gibbs.core.linalg import cholesky, solve_factored, substitute
-from gibbs.moves.cone import Labels
+from gibbs.moves.region import Labels
 
 PRIOR_MODELS = ("full", "fitc")
 _PER_LATENT = ("variance", "lengthscales", "smoothness", "noise", "jitter", "Z")
@@ -67,7 +67,7 @@ class MultiLatentChains(NamedTuple):
     latent_draws: Array  # (r, s, n, L), every keep_every-th draw
     auxiliary_draws: Array  # (r, s, n, L) h; equal to latent_draws for the threshold likelihood
     log_joint: Array  # (r, s) log p(y, h), everything else integrated out
-    events_per_sweep: float  # walls met by a path of the bounce move, on average
+    events_per_sweep: float  # constraints met by a path of the bounce move, on average
     n_sweeps: int  # per chain, warm-up included
     seconds: float
     sweeps_per_second: float  # of all chains together advancing one sweep
@@ -116,7 +116,7 @@ class Model(Protocol):
         """Laws given h."""
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
-        """A state inside the walls."""
+        """A state inside the constraints."""
 
     def step(self, state: State, rngs: Generators) -> State:
         """One sweep."""
@@ -315,8 +315,8 @@ def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
     for c in range(mean.shape[1]):
         others = np.delete(np.arange(mean.shape[1]), c)
         slopes = sd[c] / sd[others]
-        half = int(np.ceil(_RANGE * np.sqrt(1.0 + np.square(slopes).sum()) / _STEP))
-        x = _RANGE * np.arange(-half, half + 1) / half
+        half_count = int(np.ceil(_RANGE * np.sqrt(1.0 + np.square(slopes).sum()) / _STEP))
+        x = _RANGE * np.arange(-half_count, half_count + 1) / half_count
         weight = np.exp(-0.5 * x * x)
         weight /= weight.sum()  # makes constants exact
         offset = (mean[:, [c]] - mean[:, others]) / sd[others]

@@ -1,9 +1,9 @@
 """Gibbs sampling for the probit GP, binary and multinomial, full and FITC: riihimaki2013, section 4.2.2.
 
 Auxiliary variables h = f + e, e ~ N(0, I), make the label a statement about which h is the largest (Girolami & Rogers
-2006): f given h is Gaussian with a constant covariance, h given f is a unit normal cut by a cone. Both conditionals
-move h by about one unit, while the prior may be 50 wide; so the `bounce` move (gibbs.moves.cone) draws h with f
-integrated out, from N(0, K + I) cut by the cone, by one path that a change of scale does not slow down. The binary
+2006): f given h is Gaussian with a constant covariance, h given f is a unit normal cut by a region. Both conditionals
+move h by about one unit, while the prior may be 50 wide; so the `bounce` move (gibbs.moves.region) draws h with f
+integrated out, from N(0, K + I) cut by the region, by one path that a change of scale does not slow down. The binary
 model is the same with a second class whose h is zero.
 """
 
@@ -36,7 +36,7 @@ from gibbs.models.multilatent import (
     overdispersed,
     sample_model,
 )
-from gibbs.moves.cone import Labels, bounce_move, swap_to_label
+from gibbs.moves.region import Labels, bounce_move, swap_to_label
 
 PURPOSES = ("start", "auxiliary", "latent", "bounce")
 MOVES = ("bounce",)
@@ -49,16 +49,16 @@ def likelihood(latent_values: Array, y: Labels) -> Array:
 
     latent_values (n, C), y (n,). Returns (n,), to an absolute error of QUADRATURE_ERROR of `gibbs.models.multilatent`.
     """
-    found = argmax_probability(latent_values, np.ones(latent_values.shape[1]))
-    return found[np.arange(y.size), y]
+    result = argmax_probability(latent_values, np.ones(latent_values.shape[1]))
+    return result[np.arange(y.size), y]
 
 
 @equation("riihimaki2013", "u4.2.2-gibbs-v")
 def draw_auxiliary(rng: np.random.Generator, latent_values: Array, auxiliary: Array, y: Labels) -> Array:
-    """Move h | f, y: unit normals around f cut by the cone h_y >= h_j, by exact draws of h_y and then of all others.
+    """Move h | f, y: unit normals around f cut by the region h_y >= h_j, by exact draws of h_y and then of all others.
 
     rng gives exactly rn + r L n standard exponentials. latent_values f and auxiliary h (r, L, n), y (n,); h is inside
-    the cone. Returns h, inside the cone.
+    the region. Returns h, inside the region.
     """
     data = np.arange(y.size)
     others = auxiliary.copy()
@@ -87,8 +87,8 @@ def draw_latent(rng: np.random.Generator, gain: Array, root: Array, auxiliary: A
     """
     normals = rng.standard_normal(auxiliary.shape)
     # row by row: the rounding of a chain does not hang on how many there are
-    found: Array = (np.matmul(gain, auxiliary[..., None]) + np.matmul(root, normals[..., None]))[..., 0]
-    return found
+    value: Array = (np.matmul(gain, auxiliary[..., None]) + np.matmul(root, normals[..., None]))[..., 0]
+    return value
 
 
 @equation("riihimaki2013", "u4.2.2-gibbs")
@@ -152,8 +152,8 @@ class _Probit(NamedTuple):
         if self.binary:  # class 0 has a value of prior variance zero
             cov, chol = (np.concatenate([np.zeros_like(a), a]) for a in (cov, chol))
             auxiliary = np.concatenate([np.zeros_like(auxiliary), auxiliary], axis=1)
-        found = bounce_move(rng, auxiliary, cov, chol, self.y)
-        return found.auxiliary[:, -self.gain.shape[0] :], found.events.astype(np.float64)
+        result = bounce_move(rng, auxiliary, cov, chol, self.y)
+        return result.auxiliary[:, -self.gain.shape[0] :], result.events.astype(np.float64)
 
     def log_joint(self, auxiliary: Array) -> Array:
         return log_prior(self.conditionals.chol_cov, auxiliary)
@@ -209,7 +209,7 @@ def sample(
     stream per purpose and chain: a chain is the same whatever n_chains. moves: further exact moves, out of "bounce";
     () is the plain sampler. callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the
     averages): see `gibbs.chains.chain.run`.
-    Factorised once, O(L n³); a sweep takes O(r L n²), and a bounce O(r L n) for each wall met, about n (L - 1) of
+    Factorised once, O(L n³); a sweep takes O(r L n²), and a bounce O(r L n) for each constraint met, about n (L - 1) of
     them. Memory O(L n² + r L (n + t)) and the budget, for FITC as well.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.

@@ -27,7 +27,7 @@ from gibbs.core.linalg import cholesky, smallest_and_largest
 from gibbs.core.options import checked_options
 from gibbs.ledger import equation
 from gibbs.models.multilatent import QUADRATURE_ERROR, Generators, argmax_probability, check
-from gibbs.moves.cone import Labels
+from gibbs.moves.region import Labels
 
 PURPOSES = ("start", "tune", "path", "slice")
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -194,10 +194,10 @@ def _peak(loadings: Array) -> _Peak:
         weight = hazard * (hazard + alpha)  # -(log Φ)'', between 0 and 1
         R = cholesky("I + AᵀWA", np.eye(p) + (loadings.T * weight) @ loadings, "lower variance")
         gradient = log_joint_gradient(loadings, mode[None])[0]
-        half = solve_triangular(R, gradient, lower=True)
-        if half @ half < 1e-18 * (1.0 + p):
+        whitened = solve_triangular(R, gradient, lower=True)
+        if whitened @ whitened < 1e-18 * (1.0 + p):
             break
-        direction = solve_triangular(R, half, lower=True, trans=1)
+        direction = solve_triangular(R, whitened, lower=True, trans=1)
         size, here = 1.0, log_joint(loadings, mode[None])[0]
         while size > 1e-8 and log_joint(loadings, (mode + size * direction)[None])[0] < here:
             size *= 0.5
@@ -236,8 +236,8 @@ class _Sampler(NamedTuple):
             trial = best._replace(step_size=2.0 * best.step_size)
             accepted = 0.0
             for _ in range(4):
-                zeta, found = trial.path(rng, zeta)
-                accepted += float(found.mean()) / 4.0
+                zeta, result = trial.path(rng, zeta)
+                accepted += float(result.mean()) / 4.0
             if accepted < 0.8:
                 break
             best = trial

@@ -23,7 +23,7 @@ from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.models.multilatent import Conditionals, check, conditionals, known_moves, overdispersed
 from gibbs.models.softmax_probability import QUADRATURE_ERROR, softmax_probability
-from gibbs.moves.cone import swap_to_label
+from gibbs.moves.region import swap_to_label
 from gibbs.moves.softmax import (
     Reference,
     ShiftLaw,
@@ -128,8 +128,8 @@ class _Softmax:
         return state
 
     def _refits(self) -> list[int]:
-        found = [int(share * self.n_warmup) for share in _REFITS]
-        return [sweep for sweep in found if sweep > 0]
+        results = [int(share * self.n_warmup) for share in _REFITS]
+        return [sweep for sweep in results if sweep > 0]
 
     def reference(self, state: State) -> Reference:
         mean, root = state["mean"], state["root"]

@@ -48,8 +48,8 @@ def _smoothed_gumbel(t: Array, sd: float) -> tuple[Array, Array]:
             density += w * np.exp(-0.5 * np.square(scaled)) / (sd * np.sqrt(2.0 * np.pi))
         return value, density
     spacing = min(_STEP, 0.5 * sd)
-    half = int(np.ceil(_RANGE * sd / spacing)) if sd > 0.0 else 0
-    s = spacing * np.arange(-half, half + 1)
+    half_count = int(np.ceil(_RANGE * sd / spacing)) if sd > 0.0 else 0
+    s = spacing * np.arange(-half_count, half_count + 1)
     weight = np.exp(-0.5 * np.square(s / sd)) if sd > 0.0 else np.ones(1)
     for at, w in zip(s, weight / weight.sum(), strict=True):
         e = np.exp(np.minimum(at - t, 50.0))

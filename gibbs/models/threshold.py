@@ -1,9 +1,9 @@
 """Gibbs sampling for the threshold likelihood with labelling errors, full and FITC: villacampa2017 (13), 2020 (2).
 
 p(y | f) = (1 - ε) [f_y is the largest] + ε/C. An indicator per datum says whether its label was drawn at random, from
-all C classes: given the indicators f is N(0, K) cut by the cones of the other data, given f they are independent
+all C classes: given the indicators f is N(0, K) cut by the regions of the other data, given f they are independent
 coins. Gaussian noise is part of K. The plain moves draw one latent value at a time from its univariate truncated
-normal; the `bounce` move (gibbs.moves.cone) moves all of f at once with the indicators summed out.
+normal; the `bounce` move (gibbs.moves.region) moves all of f at once with the indicators summed out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from gibbs.models.multilatent import (
     overdispersed,
     sample_model,
 )
-from gibbs.moves.cone import Labels, bounce_move, inside, log_step, swap_to_label
+from gibbs.moves.region import Labels, bounce_move, inside, log_step, swap_to_label
 
 PURPOSES = ("start", "latent", "indicator", "bounce")
 MOVES = ("components", "bounce")
@@ -52,7 +52,7 @@ def log_likelihood(latent_values: Array, y: Labels, epsilon: float) -> Array:
 
 
 def error_probability(latent_values: Array, y: Labels, epsilon: float) -> Array:
-    """P(the label was drawn at random | f, y): one outside its cone, (ε/C)/(1 - ε + ε/C) inside.
+    """P(the label was drawn at random | f, y): one outside its region, (ε/C)/(1 - ε + ε/C) inside.
 
     latent_values (r, C, n), y (n,), epsilon in [0, 1). Returns (r, n).
     """
@@ -66,8 +66,8 @@ def draw_indicator(rng: np.random.Generator, latent_values: Array, y: Labels, ep
     latent_values (r, C, n), y (n,), epsilon in [0, 1). Returns (r, n).
     """
     probability = error_probability(latent_values, y, epsilon)
-    found: NDArray[np.bool_] = rng.random(probability.shape) < probability
-    return found
+    value: NDArray[np.bool_] = rng.random(probability.shape) < probability
+    return value
 
 
 def draw_components(
@@ -75,7 +75,7 @@ def draw_components(
 ) -> Array:
     """Move f | indicators, y: each entry in turn from its normal given all others, cut where the label binds.
 
-    latent_values (r, C, n), inside the cones of the data with indicator (r, n) False; precision (C, n, n) inverse
+    latent_values (r, C, n), inside the regions of the data with indicator (r, n) False; precision (C, n, n) inverse
     prior covariances; y (n,). rng gives exactly r exponentials and r normals an entry. Returns new values.
     Time O(r C n²).
     """
@@ -107,7 +107,7 @@ class _Threshold(NamedTuple):
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         latent = swap_to_label(overdispersed(rng, self.conditionals.chol_cov, n_chains), self.y)
-        # exchanging values makes them rough, far out under a smooth prior; towards the apex of the cones all is near
+        # exchanging values makes them rough, far out under a smooth prior; towards the apex of the regions all is near
         chol = self.conditionals.chol_cov
         apex = log_prior(chol, np.zeros_like(latent[:1]))
         depth = np.array([float((apex - log_prior(chol, one[None]))[0]) for one in latent])  # alone: same rounding
@@ -128,7 +128,7 @@ class _Threshold(NamedTuple):
             latent = draw_components(rngs["latent"], latent, self.precision, self.y, state["indicator"])
         if "bounce" in self.moves:  # the indicators are summed out here, so they are drawn again right after
             height = log_step(self.epsilon, latent.shape[1])
-            found = bounce_move(
+            result = bounce_move(
                 rngs["bounce"],
                 latent,
                 self.conditionals.cov,
@@ -136,7 +136,7 @@ class _Threshold(NamedTuple):
                 self.y,
                 log_height=height,
             )
-            latent, events = found.auxiliary, found.events.astype(np.float64)
+            latent, events = result.auxiliary, result.events.astype(np.float64)
         return self._state(rngs["indicator"], latent, events)
 
     def log_joint(self, auxiliary: Array) -> Array:
@@ -189,7 +189,7 @@ def sample(
     the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents,
     their squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a
     chain is the same whatever n_chains. moves: one or both of "components" (univariate conditionals, O(r C n²)) and
-    "bounce" (O(r C n) a wall, about n (C - 1) of them). callback, checkpoint, checkpoint_every, max_kept_bytes (thins
+    "bounce" (O(r C n) a reflection, n (C - 1) each). callback, checkpoint, checkpoint_every, max_kept_bytes (thins
     the kept draws, not the averages): see `gibbs.chains.chain.run`.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.

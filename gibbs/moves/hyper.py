@@ -49,12 +49,12 @@ def hamiltonian_move(
     x, gradient = position, here.gradient
     alive = np.isfinite(here.value)
     for _ in range(n_steps):
-        half = momentum + 0.5 * size * gradient
-        x = np.where(alive[..., None], x + size * half, position)
+        halved = momentum + 0.5 * size * gradient
+        x = np.where(alive[..., None], x + size * halved, position)
         there = function(x)
         alive = alive & np.isfinite(there.value)
         gradient = there.gradient
-        momentum = np.where(alive[..., None], half + 0.5 * size * gradient, 0.0)
+        momentum = np.where(alive[..., None], halved + 0.5 * size * gradient, 0.0)
     with np.errstate(over="ignore"):
         end = np.where(alive, there.value - 0.5 * np.square(momentum).sum(axis=-1), -np.inf)
     drop = np.minimum(end - np.where(alive, energy, 0.0), 0.0)

@@ -15,7 +15,7 @@ from scipy.linalg import solve_triangular
 from gibbs.core.errors import Array
 from gibbs.core.linalg import cholesky, solve, solve_factored, substitute
 from gibbs.ledger import equation
-from gibbs.moves.cone import Labels
+from gibbs.moves.region import Labels
 
 
 class Target(NamedTuple):
@@ -203,9 +203,9 @@ def laplace(target: Target, max_iterations: int = 60) -> tuple[Array, Array]:
     for _ in range(max_iterations):
         prob = _softmax(target.latent(white[None]))[0]  # (C, n)
         slope = (target.basis @ (_indicator(target.y, k + 1) - prob)).ravel()
-        half = target.basis @ prob  # T π
+        whitened = target.basis @ prob  # T π
         # W: for every datum T (diag π - π πᵀ) Tᵀ, scattered to (k n, k n)
-        blocks = np.einsum("ac,bc,cn->abn", target.basis, target.basis, prob) - half[:, None] * half[None]
+        blocks = np.einsum("ac,bc,cn->abn", target.basis, target.basis, prob) - whitened[:, None] * whitened[None]
         W = np.zeros((k, n, k, n))
         W[:, np.arange(n), :, np.arange(n)] = np.moveaxis(blocks, 2, 0)
         H = np.eye(p) + L.T @ W.reshape(p, p) @ L

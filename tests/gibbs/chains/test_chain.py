@@ -31,12 +31,12 @@ def test_every_thin_th_sweep_after_the_warmup_is_kept():
 
 
 def test_progress_is_reported_after_every_sweep():
-    seen = []
-    walk(callback=seen.append)
-    assert [p.sweep for p in seen] == list(range(1, 35))
-    assert {p.n_sweeps for p in seen} == {34}
-    assert seen[-1].n_kept == 10
-    assert [p.n_kept for p in seen[:8]] == [0, 0, 0, 0, 0, 0, 1, 1]
+    visited = []
+    walk(callback=visited.append)
+    assert [p.sweep for p in visited] == list(range(1, 35))
+    assert {p.n_sweeps for p in visited} == {34}
+    assert visited[-1].n_kept == 10
+    assert [p.n_kept for p in visited[:8]] == [0, 0, 0, 0, 0, 0, 1, 1]
 
 
 def test_an_interruption_in_the_middle_of_a_sweep_loses_only_that_sweep(tmp_path):

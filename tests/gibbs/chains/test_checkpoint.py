@@ -18,10 +18,10 @@ MARK = fingerprint({"seed": 1, "moves": "all"}, {"X": np.eye(3), "y": np.array([
 def test_what_was_written_is_read(tmp_path):
     path = tmp_path / "a.npz"
     write(path, MARK, ARRAYS)
-    found = read(path, MARK)
-    assert found.keys() == ARRAYS.keys()
+    result = read(path, MARK)
+    assert result.keys() == ARRAYS.keys()
     for name, array in ARRAYS.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 @pytest.mark.parametrize(

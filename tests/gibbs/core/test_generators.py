@@ -31,8 +31,8 @@ def test_polya_gamma_draws_of_a_chain_are_those_of_a_larger_run():
 def test_polya_gamma_draws_from_streams_have_the_mean_of_their_law(assert_z):
     c, rng = np.array([0.0, 1.0, 4.0, 20.0]), spawn_streams(2, ("a",), 8)["a"]
     draws = sample_polya_gamma(rng, np.tile(c, (8, 5000, 1)).reshape(8, -1)).reshape(-1, 4)
-    half = np.maximum(0.5 * c, 1e-9)
-    assert_z((draws.mean(axis=0) - 0.25 * np.tanh(half) / half) / (draws.std(axis=0) / np.sqrt(len(draws))))
+    half_c = np.maximum(0.5 * c, 1e-9)
+    assert_z((draws.mean(axis=0) - 0.25 * np.tanh(half_c) / half_c) / (draws.std(axis=0) / np.sqrt(len(draws))))
 
 
 def test_entries_that_draw_again_use_their_own_chain():

@@ -45,17 +45,17 @@ def test_the_gradient_is_that_of_finite_differences(law):
 
 def test_columns_add_up_each_under_its_own_law():
     w = np.array([[0.3, -2.0, 1.0, 4.0], [5.0, 0.0, -1.0, 2.0]])
-    found = joint_log_density(w, LAWS)
+    result = joint_log_density(w, LAWS)
     parts = [log_density(w[:, j], law) for j, law in enumerate(LAWS)]
-    np.testing.assert_allclose(found.value, sum(part.value for part in parts), rtol=1e-13)  # a sum of four
-    np.testing.assert_array_equal(found.gradient, np.stack([part.gradient for part in parts], axis=1))
+    np.testing.assert_allclose(result.value, sum(part.value for part in parts), rtol=1e-13)  # a sum of four
+    np.testing.assert_array_equal(result.gradient, np.stack([part.gradient for part in parts], axis=1))
 
 
 @pytest.mark.parametrize("law", LAWS)
 def test_extremes_stay_finite(law):
-    found = log_density(np.array([-115.0, 115.0]), law)
-    assert np.all(np.isfinite(found.value))
-    assert np.all(np.isfinite(found.gradient))
+    result = log_density(np.array([-115.0, 115.0]), law)
+    assert np.all(np.isfinite(result.value))
+    assert np.all(np.isfinite(result.gradient))
 
 
 @pytest.mark.parametrize("law", LAWS)

@@ -25,9 +25,9 @@ def definition(order, r):
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_matern_kernel_is_the_bessel_function_of_its_definition(order):
     r = np.array([1e-12, 1e-8, 1e-3, 0.05, 0.4, 1.0, 2.5, 6.0, 15.0])
-    found = matern(np.zeros((1, 1)), 2.0 * r[:, None], 3.0, np.array([2.0]), order)[0]
+    actual = matern(np.zeros((1, 1)), 2.0 * r[:, None], 3.0, np.array([2.0]), order)[0]
     # some 1e-14 from the expansion in its region, and from exp and K_ν at arguments of up to 100
-    np.testing.assert_allclose(found, [3.0 * definition(order, x) for x in r], rtol=5e-14, atol=0)
+    np.testing.assert_allclose(actual, [3.0 * definition(order, x) for x in r], rtol=5e-14, atol=0)
 
 
 @pytest.mark.parametrize("order", [0.5, 1.5, 2.5])
@@ -133,12 +133,12 @@ def orthant(priors, y, unit):
 @pytest.mark.parametrize("likelihood", ["multinomial-probit", "threshold"])
 def test_exact_draws_with_matern_kernels_meet_the_normal_distribution_function(prior_model, likelihood, assert_z):
     settings = (likelihood, X, Y, 3, VARIANCES, SCALES, NOISE, JITTER, Z, prior_model)
-    found = exact_probit.log_evidence(*settings, seed=3, target_error=2e-3, smoothness=ORDERS_OF_LATENTS)
+    estimate = exact_probit.log_evidence(*settings, seed=3, target_error=2e-3, smoothness=ORDERS_OF_LATENTS)
     priors = [dense_prior(prior_model, v, o) for v, o in zip(VARIANCES, ORDERS_OF_LATENTS, strict=True)]
     unit = 0.0 if likelihood == "threshold" else 1.0
     truth = np.log(orthant(priors, Y, unit))
     # SciPy's rule is asked for 1e-7 and may leave 1e-4
-    assert_z((found.log_evidence - truth) / np.hypot(found.log_evidence_se, 1e-4))
+    assert_z((estimate.log_evidence - truth) / np.hypot(estimate.log_evidence_se, 1e-4))
     other = exact_probit.log_evidence(*settings, seed=3, target_error=2e-3)
     assert abs(other.log_evidence - truth) > 10.0 * other.log_evidence_se  # the kernel matters here
     # a probability is a ratio of evidences: the label at X_NEW is one more datum
@@ -161,11 +161,11 @@ def test_every_sampler_builds_the_same_matern_prior(prior_model):
         np.testing.assert_allclose(setting.prior.K_TX[k], dense[3:, :3], rtol=1e-10)
         binary = (X, variance, SCALES, NOISE, JITTER)
         if prior_model == "full":
-            found = sampling.full_covariance(*binary, smoothness=order)
+            result = sampling.full_covariance(*binary, smoothness=order)
         else:
             white = sampling.fitc_white(X, Z, variance, SCALES, NOISE, JITTER, smoothness=order)
-            found = white.white_rows @ white.white_rows.T + np.diag(white.cond_var)
-        np.testing.assert_allclose(found, dense[:3, :3], rtol=1e-10)
+            result = white.white_rows @ white.white_rows.T + np.diag(white.cond_var)
+        np.testing.assert_allclose(result, dense[:3, :3], rtol=1e-10)
     run = {"n_chains": 2, "n_draws": 8, "n_warmup": 4, "seed": 1}
     for sample in (multinomial_probit.sample, threshold.sample, softmax.sample, pairwise.sample):
         matern_run, other = (sample(*shared, **run, smoothness=s) for s in (ORDERS_OF_LATENTS, None))

@@ -74,8 +74,8 @@ def test_laplace_transform_is_the_ratio_of_hyperbolic_cosines(rng, assert_z):
 @pytest.mark.parametrize("c", [0.0, 1.0, -3.0, 3.3, 12.0, 100.0])
 def test_draws_follow_the_distribution_function_of_the_series(rng, c):
     draws = sample_polya_gamma(rng, np.full(100_000, c))
-    found = ks_1samp(draws, cdf_by_series(abs(c)))
-    assert found.pvalue > 1e-6  # six cases: by chance once in 160 000 runs
+    result = ks_1samp(draws, cdf_by_series(abs(c)))
+    assert result.pvalue > 1e-6  # six cases: by chance once in 160 000 runs
 
 
 @pytest.mark.verifies("wenzel2019", "u3.1-pg-sampler", route="the package polyagamma, two-sample KS", resolves=0.05)

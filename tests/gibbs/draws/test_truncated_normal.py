@@ -243,10 +243,10 @@ def test_a_longer_run_begins_with_the_draws_of_a_shorter_one():
 
 
 def test_progress_is_reported_block_by_block(rng):
-    seen = []
-    draw_truncated(rng, tilt(np.eye(3), 0.0, INF), 5000, callback=seen.append)
-    assert [s.n_proposals for s in seen] == [2048, 4096, 6144]
-    assert seen[-1].n_draws == 5000
+    visited = []
+    draw_truncated(rng, tilt(np.eye(3), 0.0, INF), 5000, callback=visited.append)
+    assert [s.n_proposals for s in visited] == [2048, 4096, 6144]
+    assert visited[-1].n_draws == 5000
 
 
 def alternating(size):

@@ -16,11 +16,11 @@ SCALES = np.array([1.0, 1.5])
 LIMIT = 4.9
 
 
-def within(found, expected, most):
+def within(actual, expected, most):
     """The estimate meets the truth, and is sharp enough for that to mean something."""
-    assert found.trusted
-    assert 0.0 < found.standard_error < most
-    assert abs(found.value - expected) < LIMIT * found.standard_error
+    assert actual.trusted
+    assert 0.0 < actual.standard_error < most
+    assert abs(actual.value - expected) < LIMIT * actual.standard_error
 
 
 @pytest.mark.parametrize(("n", "variance"), [(1, 1.0), (2, 60.0), (3, 5.0)])
@@ -69,18 +69,18 @@ def test_annealing_and_the_bridge_agree_at_forty_data_and_log_variance_four(rng)
     chains = sample_full(X, y, np.exp(4.0), SCALES, 0.01, 1e-6, n_chains=8, n_draws=800, n_warmup=100, seed=3)
     first = annealed.log_evidence(rng, K, y)
     second = bridge.log_evidence_full(rng, K, y, chains.latent_draws)
-    for found in (first, second):
-        assert found.trusted
-        assert found.standard_error <= 0.05
+    for value in (first, second):
+        assert value.trusted
+        assert value.standard_error <= 0.05
     assert abs(first.value - second.value) < LIMIT * np.hypot(first.standard_error, second.standard_error)
 
 
 def test_chib_refuses_its_own_error_where_a_few_draws_carry_the_average():
     X, K, y = toy(60, np.exp(4.0))
     chains = sample_full(X, y, np.exp(4.0), SCALES, 0.01, 1e-6, n_chains=4, n_draws=200, n_warmup=50, seed=3)
-    found = chib.log_evidence_full(K, y, chains.omega_draws)
-    assert not found.trusted
-    assert found.detail["weight_ess"] < 200.0
+    estimate = chib.log_evidence_full(K, y, chains.omega_draws)
+    assert not estimate.trusted
+    assert estimate.detail["weight_ess"] < 200.0
 
 
 def test_chib_in_the_inducing_values_agrees_with_the_bridge_in_the_latents(rng):
@@ -101,8 +101,8 @@ def test_chib_in_the_inducing_values_agrees_with_the_bridge_in_the_latents(rng):
 def test_a_shifted_evidence_is_seen():
     # the power of `within`: a dropped log 2 is far outside
     K = full_covariance(X3, 5.0, SCALES, 0.1, 1e-4)
-    found = annealed.log_evidence(np.random.default_rng(1), K, Y3, n_particles=256)
-    assert np.log(2.0) > 2 * LIMIT * found.standard_error
+    estimate = annealed.log_evidence(np.random.default_rng(1), K, Y3, n_particles=256)
+    assert np.log(2.0) > 2 * LIMIT * estimate.standard_error
 
 
 def test_chibs_point_does_not_matter(rng):

@@ -19,11 +19,11 @@ VARIANCES = np.array([4.0, 1.0, 9.0])
 LIMIT = 4.9
 
 
-def within(found, expected, expected_error=0.0, most=0.05):
+def within(actual, expected, expected_error=0.0, most=0.05):
     """The estimate meets the truth, and is sharp enough for that to mean something."""
-    assert found.trusted
-    assert 0.0 < found.standard_error <= most
-    assert abs(found.value - expected) < LIMIT * np.hypot(found.standard_error, expected_error)
+    assert actual.trusted
+    assert 0.0 < actual.standard_error <= most
+    assert abs(actual.value - expected) < LIMIT * np.hypot(actual.standard_error, expected_error)
 
 
 def by_latent(draws):
@@ -57,11 +57,11 @@ def test_both_routes_meet_minimax_tilting_for_the_multinomial_probit(rng, log_va
     arguments = (X, y, 3, v, SCALES, 0.1, 1e-6 * v, X[:8] + 0.05, prior_model)
     truth = tilted("multinomial-probit", *arguments, seed=1, target_error=0.01)
     cov = check(X, y, 3, 3, *arguments[3:], None).prior.K_XX + np.eye(24)
-    found = sequential.log_evidence(rng, cov, y, target_error=0.05)
-    within(found, truth.log_evidence, truth.log_evidence_se)
+    estimate = sequential.log_evidence(rng, cov, y, target_error=0.05)
+    within(estimate, truth.log_evidence, truth.log_evidence_se)
     chains = multinomial_probit.sample(*arguments, n_draws=200, n_warmup=20, seed=2)
-    found = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
-    within(found, truth.log_evidence, truth.log_evidence_se)
+    estimate = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
+    within(estimate, truth.log_evidence, truth.log_evidence_se)
 
 
 def test_both_routes_meet_minimax_tilting_for_the_binary_probit(rng):
@@ -71,8 +71,8 @@ def test_both_routes_meet_minimax_tilting_for_the_binary_probit(rng):
     cov = check(X, y, 2, 1, *arguments[3:], None, "full", None).prior.K_XX + np.eye(30)
     within(sequential.log_evidence(rng, cov, y), truth.log_evidence, truth.log_evidence_se)
     chains = multinomial_probit.sample(*arguments, likelihood="probit", n_draws=70, n_warmup=20, seed=2)
-    found = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
-    within(found, truth.log_evidence, truth.log_evidence_se)
+    estimate = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
+    within(estimate, truth.log_evidence, truth.log_evidence_se)
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.3])
@@ -111,10 +111,10 @@ def test_an_evidence_out_of_reach_is_given_up_at_once_and_not_trusted(rng):
     cov = np.stack([squared_exponential(X, X, np.exp(8.0), SCALES) + 0.5 * np.eye(60)] * 3)
     y = np.array([(np.linalg.cholesky(K) @ rng.standard_normal(60)) for K in cov]).argmax(axis=0)
     y[::8] = (y[::8] + 1) % 3
-    found = sequential.log_evidence(rng, cov, y, 0.1, target_error=0.02)
-    assert not found.trusted
-    assert found.detail["rounds"] <= 2.0  # the default allows four
-    assert found.detail["needed_particles"] > 4.0 * found.detail["n_particles"]
+    estimate = sequential.log_evidence(rng, cov, y, 0.1, target_error=0.02)
+    assert not estimate.trusted
+    assert estimate.detail["rounds"] <= 2.0  # the default allows four
+    assert estimate.detail["needed_particles"] > 4.0 * estimate.detail["n_particles"]
 
 
 def test_the_covariances_of_the_margins_are_those_of_the_definition(rng):

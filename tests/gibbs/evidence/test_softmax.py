@@ -20,10 +20,10 @@ def covariances(X, variances):
     return np.stack([squared_exponential(X, X, v, SCALES) + 0.1 * np.eye(len(X)) for v in variances])
 
 
-def quadrature(cov, y, step=0.5, half=6.5):
+def quadrature(cov, y, step=0.5, half_width=6.5):
     """log Z over all latent values f, three or four of them, in white coordinates."""
     C, n = cov.shape[:2]
-    axis = np.arange(-half, half + 0.5 * step, step)
+    axis = np.arange(-half_width, half_width + 0.5 * step, step)
     white = np.stack([g.ravel() for g in np.meshgrid(*[axis] * (C * n), indexing="ij")], axis=1)
     f = np.einsum("cnm,rcm->rcn", np.linalg.cholesky(cov), white.reshape(-1, C, n))
     log_lik = log_softmax(f, axis=1)[:, y, np.arange(n)].sum(axis=1)
@@ -44,18 +44,18 @@ def test_both_routes_find_the_evidence_of_quadrature(assert_z, case):
         "bridge": softmax_bridge.log_evidence(np.random.default_rng(4), cov, y, chains.latent_draws),
     }
     z = []
-    for found in routes.values():
-        assert found.trusted
-        assert found.standard_error < 0.05
-        z.append((found.value - exact) / found.standard_error)
+    for value in routes.values():
+        assert value.trusted
+        assert value.standard_error < 0.05
+        z.append((value.value - exact) / value.standard_error)
     assert_z(z)
 
 
 def test_annealing_with_the_likelihood_of_other_labels_is_seen():
     X, y, variances = CASES["one datum, three classes"]
     cov = covariances(X, variances)
-    found = softmax_annealed.log_evidence(np.random.default_rng(3), cov, (y + 2) % 3)
-    assert abs(found.value - quadrature(cov, y)) > 6.0 * found.standard_error
+    estimate = softmax_annealed.log_evidence(np.random.default_rng(3), cov, (y + 2) % 3)
+    assert abs(estimate.value - quadrature(cov, y)) > 6.0 * estimate.standard_error
 
 
 def test_bad_input_is_refused_by_name():

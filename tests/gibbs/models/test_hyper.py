@@ -228,9 +228,9 @@ def labels_given(rng, model, latent, hyper):
             return latent, (rng.random((r, n)) < expit(latent[:, 0])).astype(int)
         return latent, (latent + rng.gumbel(size=latent.shape)).argmax(axis=1)
     S = covariance(model.design, hyper)
-    half = 0.5 * (hyper[..., -1] + model.auxiliary_noise)
+    halved = 0.5 * (hyper[..., -1] + model.auxiliary_noise)
     T = model.per_latent(S + model.auxiliary_noise * np.eye(n))
-    s = model.per_latent(half)
+    s = model.per_latent(halved)
     G = T - s[..., None, None] * np.eye(n)
     gain = G @ np.linalg.inv(T)
     chol = np.linalg.cholesky(G - gain @ G + 1e-12 * np.eye(n))
@@ -310,8 +310,8 @@ def test_the_joint_distribution_test_sees_a_forgotten_jacobian(rng, monkeypatch,
     right = hyper_models.joint_log_density
 
     def forgotten(log_hyper, laws):
-        found = right(log_hyper, laws)
-        return LogDensity(found.value - log_hyper.sum(axis=-1), found.gradient - 1.0)
+        result = right(log_hyper, laws)
+        return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
 
     monkeypatch.setattr(hyper_models, "joint_log_density", forgotten)
     z, _ = geweke(rng, likelihood, n_classes, epsilon, True, BOTH)

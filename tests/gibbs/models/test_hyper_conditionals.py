@@ -49,7 +49,7 @@ class Case(NamedTuple):
         return 1 if self.likelihood in ("logit", "probit") else self.n_classes
 
     @property
-    def walls(self):
+    def constraints(self):
         return self.likelihood not in ("logit", "softmax")
 
     @property
@@ -61,11 +61,11 @@ class Case(NamedTuple):
         return np.array([3.0, 0.7, self.noise])
 
     def model(self, y):
-        found, _ = make_model(
+        result, _ = make_model(
             self.likelihood, X, y, self.n_classes, 3.0, [0.7], self.noise, JITTER, Z, "fitc" if self.fitc else "full",
             epsilon=self.epsilon, hyperprior=PRIOR, learn=(self.field,), shared=self.shared,
         )  # fmt: skip
-        return found
+        return result
 
     def hyper(self, w):
         """(k, 3) with exp(w) in the field sampled: w (k,)."""
@@ -104,7 +104,7 @@ def prior_covariance(case, hyper):
 def smooth_part(case, hyper):
     """chol (k, n, n) of the covariance of g, and the variance (k,) of h - g: a tenth of the noise of h is in g."""
     total = case.unit + hyper[:, 2]
-    if not case.walls:
+    if not case.constraints:
         return np.linalg.cholesky(prior_covariance(case, hyper) + hyper[:, 2, None, None] * np.eye(14)), 0.0 * total
     return np.linalg.cholesky(prior_covariance(case, hyper) + 0.1 * total[:, None, None] * np.eye(14)), 0.9 * total
 
@@ -172,20 +172,20 @@ def prior_width(case):
 
 
 def simulate(rng, case):
-    """ν (L, n), u (n,), y (n,), h (L, n) (f without walls) of the model at the parameters held."""
+    """ν (L, n), u (n,), y (n,), h (L, n) (f without constraints) of the model at the parameters held."""
     held = case.held[None]
     chol, var = smooth_part(case, held)
     white = rng.standard_normal((case.n_latents, 14))
     e = rng.standard_normal((case.n_latents, 14))
     h = white @ chol[0].T + np.sqrt(var[0]) * e
     if case.n_latents == 1:
-        score = h[0] + (0.0 if case.walls else rng.logistic(size=14))
+        score = h[0] + (0.0 if case.constraints else rng.logistic(size=14))
         y = (score > 0.0).astype(int)
     else:
-        y = (h + (0.0 if case.walls else rng.gumbel(size=h.shape))).argmax(axis=0)
+        y = (h + (0.0 if case.constraints else rng.gumbel(size=h.shape))).argmax(axis=0)
     wrong = rng.random(14) < case.epsilon
     y = np.where(wrong, rng.integers(0, case.n_classes, 14), y)
-    u = np.zeros(14) if case.n_latents == 1 or not case.walls else e[y, np.arange(14)]
+    u = np.zeros(14) if case.n_latents == 1 or not case.constraints else e[y, np.arange(14)]
     return white, u, y, h
 
 
@@ -261,7 +261,7 @@ def no_own_noise(right):
     return lambda self, smooth, sd, own_noise: right(self, smooth, sd, 0.0 * own_noise)
 
 
-def walls_without_width(right):
+def constraints_without_width(right):
     return lambda self, smooth, sd, own_noise: right(self, smooth, 0.2 * sd, own_noise)
 
 
@@ -289,12 +289,14 @@ def test_a_move_that_does_not_listen_to_the_labels_is_seen(rng, monkeypatch, cas
 
 
 # the binary probit integrates out the noise of the label's own value as well: there is none to forget
-WIDTHS = [(case, fault) for case in INFORMED if case.walls for fault in (other_variance, walls_without_width)]
-WIDTHS += [(case, no_own_noise) for case in INFORMED if case.walls and case.n_latents > 1]
+WIDTHS = [
+    (case, fault) for case in INFORMED if case.constraints for fault in (other_variance, constraints_without_width)
+]
+WIDTHS += [(case, no_own_noise) for case in INFORMED if case.constraints and case.n_latents > 1]
 
 
 @pytest.mark.parametrize(("case", "fault"), WIDTHS)
-def test_a_wrong_width_of_the_integrated_walls_is_seen(rng, monkeypatch, case, fault):
+def test_a_wrong_width_of_the_integrated_constraints_is_seen(rng, monkeypatch, case, fault):
     if case.likelihood == "threshold" and fault is other_variance:
         case = case._replace(noise=0.2)  # farther from the variance that the fault takes
     monkeypatch.setattr(HyperModel, "log_likelihood", fault(HyperModel.log_likelihood))
@@ -305,8 +307,8 @@ def forget_jacobian(monkeypatch):
     right = hyper_models.joint_log_density
 
     def forgotten(log_hyper, laws):
-        found = right(log_hyper, laws)
-        return LogDensity(found.value - log_hyper.sum(axis=-1), found.gradient - 1.0)
+        result = right(log_hyper, laws)
+        return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
 
     monkeypatch.setattr(hyper_models, "joint_log_density", forgotten)
 
@@ -347,8 +349,8 @@ def run_blocks(rng, case):
     z = []
     for f in (lambda x: x[:, 0], lambda x: x[:, 1], lambda x: x[:, 0] ** 2, lambda x: x[:, 1] ** 2,
               lambda x: x[:, 0] * x[:, 1]):  # fmt: skip
-        found, expected = f(end - mean), weight @ f(np.stack([w[a], w[b]], axis=1) - mean)
-        z.append((found.mean() - expected) / (found.std() / np.sqrt(CHAINS)))
+        result, expected = f(end - mean), weight @ f(np.stack([w[a], w[b]], axis=1) - mean)
+        z.append((result.mean() - expected) / (result.std() / np.sqrt(CHAINS)))
     return np.array(z)
 
 
@@ -539,8 +541,8 @@ def one_class_alone(right):
 
 def one_determinant(right):
     def wrong(design, hyper, values, extra=0.0):
-        found, empty = right(design, hyper, values, extra), right(design, hyper, 0.0 * values, extra)
-        return found._replace(value=found.value - (1.0 - 1.0 / values.shape[2]) * empty.value)
+        result, empty = right(design, hyper, values, extra), right(design, hyper, 0.0 * values, extra)
+        return result._replace(value=result.value - (1.0 - 1.0 / values.shape[2]) * empty.value)
 
     return wrong
 

@@ -87,8 +87,8 @@ def test_every_entry_of_the_gradient_is_that_of_finite_differences(setting, rng,
 
 def test_a_matrix_without_a_factor_is_flagged_and_the_others_are_not():
     good, bad = np.array([[2.0, 1.0], [1.0, 2.0]]), np.array([[1.0, 2.0], [2.0, 1.0]])
-    chol, found = factor(np.stack([good, bad, np.full((2, 2), np.nan)]))
-    assert found.tolist() == [True, False, False]
+    chol, result = factor(np.stack([good, bad, np.full((2, 2), np.nan)]))
+    assert result.tolist() == [True, False, False]
     np.testing.assert_allclose(chol[0] @ chol[0].T, good, rtol=1e-14)  # two by two
     duplicates = np.zeros((3, 1))
     design = make_design(duplicates, duplicates[:0], None, np.zeros(1))

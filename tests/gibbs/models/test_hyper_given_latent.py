@@ -34,11 +34,11 @@ def slope(w, f):
 
 
 def model(n_steps):
-    found, _ = make_model(
+    result, _ = make_model(
         "softmax", X, Y, 3, 2.0, [1.0, 1.0], 0.0, JITTER, hyperprior=HYPERPRIOR, learn=("variance", "lengthscales"),
         shared=True, n_steps=n_steps,
     )  # fmt: skip
-    return found
+    return result
 
 
 @pytest.mark.verifies(

@@ -145,7 +145,7 @@ CASES = {
     "softmax": ("softmax", 0.0, False, THREE),
 }
 CASES |= {f"{name} fitc": (case[0], case[1], True, case[3]) for name, case in CASES.items()}
-LIGHT = ("probit", "multinomial-probit", "threshold with errors", "logit fitc")
+LIGHT = ("probit", "multinomial-probit")
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LIGHT else HEAVY) for name in CASES])
@@ -180,7 +180,7 @@ def forgotten_values(monkeypatch):
 TWINS = [
     ("probit", forgotten_labels),
     ("probit", forgotten_values),
-    ("multinomial-probit", forgotten_labels),
+    pytest.param("multinomial-probit", forgotten_labels, marks=HEAVY),
     *(pytest.param(name, fault, marks=HEAVY) for name in ("logit", "threshold", "threshold with errors")
       for fault in (forgotten_labels, forgotten_values)),
 ]  # fmt: skip

@@ -112,9 +112,9 @@ def dense_fitc(X, X_test, Z, omega, y):
     explained = upsilon @ K_ZZ @ upsilon.T
     K_f = explained + np.diag(VARIANCE + NOISE - np.diag(explained))
     joint = np.block([[K_ZZ, K_ZZ @ upsilon.T], [upsilon @ K_ZZ, K_f]])
-    seen = slice(len(Z), len(Z) + len(X))
-    gain = joint[:, seen] @ np.linalg.inv(joint[seen, seen] + np.diag(1 / omega))
-    return gain @ (y / (2 * omega)), joint - gain @ joint[seen, :]
+    observed = slice(len(Z), len(Z) + len(X))
+    gain = joint[:, observed] @ np.linalg.inv(joint[observed, observed] + np.diag(1 / omega))
+    return gain @ (y / (2 * omega)), joint - gain @ joint[observed, :]
 
 
 def test_fitc_moments_given_omega_are_those_of_the_dense_joint_gaussian():
@@ -158,7 +158,7 @@ N_CHAINS, N_SWEEPS = 3000, 12
 def successive_conditional(rng, latent, update, move_labels=True):
     """Per chain, averages over the sweeps of the test functions; and how often each class count was seen."""
     n = latent.shape[1]
-    sums, seen, changed = 0.0, np.zeros(n + 1), np.zeros(N_CHAINS, dtype=bool)
+    sums, counts, changed = 0.0, np.zeros(n + 1), np.zeros(N_CHAINS, dtype=bool)
     y = np.where(rng.random(latent.shape) < expit(latent), 1.0, -1.0)
     for _ in range(N_SWEEPS):
         if move_labels:
@@ -167,10 +167,10 @@ def successive_conditional(rng, latent, update, move_labels=True):
             y = new
         omega = draw_omega(rng, latent)
         latent = update(rng, y, omega)
-        seen += np.bincount((y > 0).sum(axis=1), minlength=n + 1)
+        counts += np.bincount((y > 0).sum(axis=1), minlength=n + 1)
         pairs = np.einsum("ri,rj->rij", latent, latent)[:, *np.triu_indices(n)]
         sums = sums + np.concatenate([latent, pairs, y, y * latent, omega, omega * latent], axis=1) / N_SWEEPS
-    return sums, seen, changed
+    return sums, counts, changed
 
 
 def expected_under_prior(K):
@@ -205,8 +205,8 @@ def full_update(K, omega_factor=1.0):
 def test_the_full_sampler_leaves_the_joint_distribution_of_f_omega_and_y_alone(rng, assert_z):
     _, _, _, _, K, _ = problem()
     start = rng.standard_normal((N_CHAINS, 4)) @ np.linalg.cholesky(K).T
-    sums, seen, changed = successive_conditional(rng, start, full_update(K))
-    assert np.all(seen > 0)  # every class count moves
+    sums, observed, changed = successive_conditional(rng, start, full_update(K))
+    assert np.all(observed > 0)  # every class count moves
     assert changed.mean() > 0.99
     assert_z(z_of(sums, K))
 
@@ -247,8 +247,8 @@ def fitc_update(data, cond_var_factor=1.0):
 def test_the_fitc_sampler_leaves_the_joint_distribution_alone(rng, assert_z):
     data, K = fitc_model()
     start = rng.standard_normal((N_CHAINS, 4)) @ np.linalg.cholesky(K).T
-    sums, seen, changed = successive_conditional(rng, start, fitc_update(data))
-    assert np.all(seen > 0)
+    sums, observed, changed = successive_conditional(rng, start, fitc_update(data))
+    assert np.all(observed > 0)
     assert changed.mean() > 0.99
     assert_z(z_of(sums, K))
 

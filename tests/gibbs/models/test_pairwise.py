@@ -119,12 +119,12 @@ def test_the_mode_is_a_mode_and_the_turned_density_is_the_joint_up_to_a_constant
 
 def exact_white(rng, model, size):
     """Rejection from the prior."""
-    kept, found = [], 0
-    while found < size:
+    kept, actual = [], 0
+    while actual < size:
         white = rng.standard_normal((50_000, model.loadings.shape[1]))
         accept = rng.random(len(white)) < np.prod(ndtr(white @ model.loadings.T), axis=1)
         kept.append(white[accept])
-        found += len(kept[-1])
+        actual += len(kept[-1])
     return np.concatenate(kept)[:size]
 
 
@@ -190,12 +190,12 @@ def test_chains_and_both_routes_to_the_evidence_meet_quadrature(rng, assert_z, C
     # covariance errors come from 32 batches: their tails are wider than normal, a fifth at this level
     assert_z(np.concatenate([np.ravel(v) for v in z]) / 1.2)
     model = prepared(y, C)
-    found = bridge.log_evidence(rng, model.loadings, got.white_draws)
-    assert found.trusted
-    assert abs(found.value - truth.log_evidence) < LIMIT * found.standard_error
-    found = sequential.log_evidence_margins(rng, pairwise.moments_of_margins(model), C, target_error=0.02)
-    assert found.trusted
-    assert abs(found.value - truth.log_evidence) < LIMIT * found.standard_error
+    estimate = bridge.log_evidence(rng, model.loadings, got.white_draws)
+    assert estimate.trusted
+    assert abs(estimate.value - truth.log_evidence) < LIMIT * estimate.standard_error
+    estimate = sequential.log_evidence_margins(rng, pairwise.moments_of_margins(model), C, target_error=0.02)
+    assert estimate.trusted
+    assert abs(estimate.value - truth.log_evidence) < LIMIT * estimate.standard_error
 
 
 def toy(n):
@@ -217,8 +217,8 @@ def test_with_two_classes_it_is_the_threshold_model_of_exact_draws(rng, assert_z
         for name in ("inducing_mean", "inducing_cov")
     ]  # fmt: skip
     assert_z(np.concatenate([np.ravel(v) for v in z]))
-    found = bridge.log_evidence(rng, pairwise.prepare(*arguments).loadings, got.white_draws)
-    assert abs(found.value - truth.log_evidence) < LIMIT * np.hypot(found.standard_error, truth.log_evidence_se)
+    estimate = bridge.log_evidence(rng, pairwise.prepare(*arguments).loadings, got.white_draws)
+    assert abs(estimate.value - truth.log_evidence) < LIMIT * np.hypot(estimate.standard_error, truth.log_evidence_se)
 
 
 @pytest.mark.parametrize("prior_model", ["fitc", "full"])
@@ -229,12 +229,12 @@ def test_both_routes_meet_minimax_tilting_of_the_margins(rng, prior_model):
     G = pairwise.moments_of_margins(model)
     truth = log_probability(rng, tilt(G, 0.0, np.inf, remedy=""), target_error=0.01, max_proposals=10**6)
     got = pairwise.sample(*arguments, n_draws=200, n_warmup=20, seed=3)
-    for found in (
+    for value in (
         bridge.log_evidence(rng, model.loadings, got.white_draws),
         sequential.log_evidence_margins(rng, G, 3),
     ):
-        assert found.trusted
-        assert abs(found.value - truth.value) < LIMIT * np.hypot(found.standard_error, truth.standard_error)
+        assert value.trusted
+        assert abs(value.value - truth.value) < LIMIT * np.hypot(value.standard_error, truth.standard_error)
 
 
 def test_the_full_model_is_fitc_at_the_data_and_classes_may_be_renamed(rng):

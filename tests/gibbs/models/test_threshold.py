@@ -9,7 +9,8 @@ from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.core.kernels import squared_exponential
 from gibbs.models.multilatent import argmax_probability
 from gibbs.models.threshold import draw_components, draw_indicator, error_probability, log_likelihood, sample
-from gibbs.moves.cone import bounce_move, inside, log_step, swap_to_label
+from gibbs.moves.region import bounce_move, inside, log_step, swap_to_label
+from in_every_run import others_slow
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 X_TEST = np.array([[0.3, 0.0], [2.5, -1.0]])
@@ -58,11 +59,11 @@ def z_between(a, b):
 
 def given_indicators(rng, K, y, indicator, r):
     """Rejection from the prior: labels bind where the indicator is False."""
-    chol, kept, found = np.linalg.cholesky(K), [], 0
-    while found < r:
+    chol, kept, actual = np.linalg.cholesky(K), [], 0
+    while actual < r:
         f = np.einsum("lij,rlj->rli", chol, rng.standard_normal((100_000, *K.shape[:2])))
         kept.append(f[np.all(inside(f, y) | indicator, axis=1)])
-        found += len(kept[-1])
+        actual += len(kept[-1])
     return np.concatenate(kept)[:r]
 
 
@@ -154,14 +155,14 @@ def test_the_sampler_leaves_the_joint_distribution_alone(rng, assert_z, moves, e
     assert_z(geweke_z(sums, K, epsilon))
 
 
-@pytest.mark.parametrize("twin", ["indicators ignored", "indicators swapped", "half the wall"])
+@pytest.mark.parametrize("twin", ["indicators ignored", "indicators swapped", "half the constraint"])
 def test_the_joint_distribution_test_sees_a_known_fault(rng, twin):
     K, epsilon = prior(VARIANCES, X3[:2]), 0.3
     good = updates(K, epsilon, ("components",))
     update = {
         "indicators ignored": lambda rng, f, y, wrong: good(rng, swap_to_label(f, y), y, np.zeros_like(wrong)),
         "indicators swapped": lambda rng, f, y, wrong: good(rng, swap_to_label(f, y), y, ~wrong),
-        "half the wall": updates(K, epsilon, ("bounce",), height_factor=0.5),
+        "half the constraint": updates(K, epsilon, ("bounce",), height_factor=0.5),
     }[twin]
     sums, _ = successive_conditional(rng, K, update, epsilon)
     assert np.abs(geweke_z(sums, K, epsilon)).max() > 6.0  # far outside what the test above lets pass
@@ -199,7 +200,12 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("n", "C", "epsilon", "moves"), CASES)
+def _often(n, C, epsilon, moves):
+    """Each move with errors and without once; `exactness/gibbs-threshold` of `triad verify` asks two data too."""
+    return (n, C, moves) in {(2, 2, ("bounce",)), (3, 2, ("components",)), (1, 3, ("bounce",))}
+
+
+@pytest.mark.parametrize(("n", "C", "epsilon", "moves"), others_slow(CASES, _often))
 @pytest.mark.parametrize("fitc", [False, True])
 def test_chains_agree_with_quadrature(assert_z, orthants, n, C, epsilon, moves, fitc):
     y, variances = (np.array([1, 0, 0])[:n] if C == 2 else np.array([2, 0])[:n]), VARIANCES[:C]

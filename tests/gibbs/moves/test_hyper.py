@@ -21,8 +21,8 @@ def conditional(column, forgotten=False):
         hyper = np.broadcast_to(BASE, (*w.shape[:-1], 1, 3)).copy()
         hyper[..., 0, column] = np.exp(w[..., 0])
         values = np.broadcast_to(V, (w.shape[0], 1, 1, 4))
-        found, prior = log_normal_density(DESIGN, hyper, values), log_density(w[..., 0], LAW)
-        value, slope = found.value[:, 0] + prior.value, found.gradient[:, 0, column] + prior.gradient
+        result, prior = log_normal_density(DESIGN, hyper, values), log_density(w[..., 0], LAW)
+        value, slope = result.value[:, 0] + prior.value, result.gradient[:, 0, column] + prior.gradient
         if forgotten:
             value, slope = value - w[..., 0], slope - 1.0
         return LogDensity(value, slope[:, None])
@@ -77,8 +77,8 @@ def test_a_wrong_gradient_costs_acceptance_and_no_exactness(rng, assert_z):
     right = conditional(0)
 
     def function(w):
-        found = right(w)
-        return LogDensity(found.value, 0.3 * found.gradient + 0.2)
+        result = right(w)
+        return LogDensity(result.value, 0.3 * result.gradient + 0.2)
 
     assert_z(z_statistics(run(rng, function, "gradient"), *moments(right, -25.0)))
 
@@ -88,9 +88,9 @@ def test_a_region_without_density_is_refused_counted_and_left_out(rng, assert_z,
     inner = conditional(0)
 
     def function(w):
-        found, allowed = inner(w), w[:, 0] < 0.5
+        result, allowed = inner(w), w[:, 0] < 0.5
         bad = -np.inf if kind == "gradient" else np.nan
-        return LogDensity(np.where(allowed, found.value, bad), found.gradient)
+        return LogDensity(np.where(allowed, result.value, bad), result.gradient)
 
     r = 400
     w = np.full((r, 1), -1.0)

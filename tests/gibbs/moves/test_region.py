@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gibbs.moves.cone import bounce_move, inside, log_step, margins, swap_to_label
+from gibbs.moves.region import bounce_move, inside, log_step, margins, swap_to_label
 
 Y = np.array([0, 2, 1])
 R = 20_000
@@ -17,13 +17,13 @@ def covariance(C=3, n=3, seed=1):
 
 def exact_draws(rng, S, y, epsilon, r):
     """Rejection from the prior."""
-    chol, kept, found = np.linalg.cholesky(S), [], 0
+    chol, kept, actual = np.linalg.cholesky(S), [], 0
     floor = epsilon / len(S)
-    while found < r:
+    while actual < r:
         h = np.einsum("lij,rlj->rli", chol, rng.standard_normal((50_000, *S.shape[:2])))
         chance = np.prod(np.where(h.argmax(axis=1) == y, 1 - epsilon + floor, floor), axis=1)
         kept.append(h[rng.random(len(h)) < chance])
-        found += len(kept[-1])
+        actual += len(kept[-1])
     return np.concatenate(kept)[:r]
 
 
@@ -46,7 +46,7 @@ def test_the_move_leaves_the_law_of_a_cut_gaussian_alone(rng, assert_z, epsilon)
     assert_z(z_between(statistics(h, Y), statistics(fresh, Y)))
 
 
-def test_a_wall_of_the_wrong_height_is_seen(rng):
+def test_a_constraint_of_the_wrong_height_is_seen(rng):
     S = covariance()
     h, fresh = (exact_draws(rng, S, Y, 0.1, R) for _ in range(2))
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_a_class_of_prior_variance_zero_is_a_fixed_threshold(rng, assert_z):
 
 
 def test_without_labels_that_bind_a_quarter_turn_is_an_independent_draw(rng, assert_z):
-    # a wall of no height is no wall
+    # a constraint of no height is no constraint
     S = covariance()
     h = np.full((R, 3, 3), 100.0)
     out = bounce_move(rng, h, S, np.linalg.cholesky(S), Y, log_height=0.0).auxiliary
@@ -144,7 +144,7 @@ def test_without_labels_that_bind_a_quarter_turn_is_an_independent_draw(rng, ass
 
 
 @pytest.mark.parametrize("scale", [1e-8, 1e8])
-def test_paths_stay_inside_at_any_scale_and_in_narrow_cones(rng, scale):
+def test_paths_stay_inside_at_any_scale_and_in_narrow_regions(rng, scale):
     n, C = 40, 4
     x = np.linspace(0, 1, n)
     S = scale * np.broadcast_to(np.exp(-8 * np.subtract.outer(x, x) ** 2) + 1e-8 * np.eye(n), (C, n, n))
@@ -158,7 +158,7 @@ def test_paths_stay_inside_at_any_scale_and_in_narrow_cones(rng, scale):
         h = got.auxiliary
 
 
-def test_a_path_with_too_many_walls_is_taken_back_and_says_so(rng, assert_z):
+def test_a_path_with_too_many_constraints_is_taken_back_and_says_so(rng, assert_z):
     S = covariance()
     chol = np.linalg.cholesky(S)
     h, fresh = (exact_draws(rng, S, Y, 0.0, R) for _ in range(2))
@@ -179,7 +179,7 @@ def test_swapping_brings_the_label_on_top_and_keeps_the_values(rng):
     np.testing.assert_array_equal(margins(got, y)[:, y, np.arange(5)], 0.0)
 
 
-def test_the_height_of_a_wall_is_the_ratio_of_the_likelihoods():
+def test_the_height_of_a_constraint_is_the_ratio_of_the_likelihoods():
     for epsilon in (1e-12, 0.1, 0.5, 0.999):
         expected = np.log(1 - epsilon + epsilon / 4) - np.log(epsilon / 4)
         np.testing.assert_allclose(log_step(epsilon, 4), expected, rtol=1e-12)  # three roundings, one cancellation

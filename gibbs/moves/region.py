@@ -1,8 +1,8 @@
-"""A global exact move for a Gaussian vector between the walls h_y = h_j of its labels: riihimaki2013 section 4.2.2 as
+"""Exact HMC for a Gaussian truncated by the constraints h_y >= h_j of its labels: riihimaki2013 section 4.2.2 as
 the reason, Pakman & Paninski (2013, 2014) as the method.
 
 Hamiltonian dynamics of a Gaussian are rotations, known in closed form, and so are the times at which a rotation meets
-a wall through the origin. At a wall the velocity is reflected; where labels may be wrong the wall is a step of finite
+a plane through the origin, where the velocity is reflected; where labels may be wrong the plane is a step of finite
 height in the potential, which the path climbs if its velocity suffices. A quarter of a turn forgets an unconstrained
 Gaussian altogether, whatever its scale, which is what conditionals of unit width cannot do.
 """
@@ -24,12 +24,12 @@ class Bounce(NamedTuple):
     """Where the paths end."""
 
     auxiliary: Array  # (r, L, n)
-    moved: NDArray[np.bool_]  # (r,) False: the path met more walls than allowed, the state is the old one
-    events: NDArray[np.int64]  # (r,) walls met
+    moved: NDArray[np.bool_]  # (r,) False: the path met more constraints than allowed, the state is the old one
+    events: NDArray[np.int64]  # (r,) constraints met
 
 
 def log_step(epsilon: float, n_classes: int) -> float:
-    """Height of a wall: log p(y | inside) - log p(y | outside), villacampa2017 section 5's robust likelihood.
+    """Height of a constraint: log p(y | inside) - log p(y | outside), villacampa2017 section 5's robust likelihood.
 
     epsilon: probability of a labelling error, in [0, 1); n_classes C. Infinite for epsilon = 0.
     """
@@ -46,12 +46,12 @@ def margins(auxiliary: Array, y: Labels) -> Array:
 
 def inside(auxiliary: Array, y: Labels) -> NDArray[np.bool_]:
     """Where the label y (n,) is the class of the largest value: auxiliary (r, L, n) -> (r, n)."""
-    found: NDArray[np.bool_] = np.all(margins(auxiliary, y) >= 0.0, axis=1)
-    return found
+    result: NDArray[np.bool_] = np.all(margins(auxiliary, y) >= 0.0, axis=1)
+    return result
 
 
 def swap_to_label(auxiliary: Array, y: Labels) -> Array:
-    """Exchange, datum by datum, the largest value with that of the label: a state inside every wall.
+    """Exchange, datum by datum, the largest value with that of the label: a state inside every constraint.
 
     auxiliary (r, L, n), y (n,). Returns a new array.
     """
@@ -76,14 +76,14 @@ def bounce_move(
 ) -> Bounce:
     """Move h so that N(h; 0, cov) Π_i exp(-log_height · [label y_i is not the largest]) stays its law.
 
-    One Hamiltonian path of a quarter turn per chain from a fresh velocity. With normal a of a wall and S = cov the
-    velocity w changes along S a only: two blocks of n numbers a wall.
+    One Hamiltonian path of a quarter turn per chain from a fresh velocity. With normal a of a plane and S = cov the
+    velocity w changes along S a only: two blocks of n numbers a constraint.
 
     auxiliary h (r, L, n), classes independent under the prior; cov (L, n, n), or (r, L, n, n) where chains have their
     own, and lower factors chol_cov of the same shape with chol chol' = cov, one of the blocks may be zero; y (n,);
-    log_height > 0, infinite for hard walls (h is then inside them). A path that meets more than max_events walls
+    log_height > 0, infinite for hard constraints (h is then inside them). A path that meets more than max_events planes
     (default 100 + 50 n (L - 1)) is taken back: as many are met on the way back, so the move stays exact. rng gives
-    exactly r L n normals. Time O(r L n) a wall.
+    exactly r L n normals. Time O(r L n) a constraint.
 
     Raises ValueError for a cov or chol_cov of another shape.
     """
@@ -113,8 +113,8 @@ def bounce_move(
             ratio = Q / M
         ratio[:, is_label] = np.inf
         flat = ratio.reshape(ids.size, -1)
-        wall, k = flat.argmin(axis=1), np.arange(ids.size)
-        time = np.arctan(flat[k, wall]) + QUARTER_TURN
+        constraint, k = flat.argmin(axis=1), np.arange(ids.size)
+        time = np.arctan(flat[k, constraint]) + QUARTER_TURN
         last = time >= rest
         time = np.minimum(time, rest)
         cos, sin = np.cos(time)[:, None, None], np.sin(time)[:, None, None]
@@ -124,11 +124,11 @@ def bounce_move(
         out[ids[last]], moved[ids[last]] = h[last], True
         go = ~last & (events[ids] <= limit)
         if not go.all():
-            h, w, sign, rest, ids, wall = h[go], w[go], sign[go], rest[go], ids[go], wall[go]
+            h, w, sign, rest, ids, constraint = h[go], w[go], sign[go], rest[go], ids[go], constraint[go]
             k = np.arange(ids.size)
         if not ids.size:
             break
-        j, i = np.divmod(wall, n)
+        j, i = np.divmod(constraint, n)
         label = y[i]
         speed = w[k, label, i] - w[k, j, i]
         of_label, of_j = ((label, i), (j, i)) if shared else ((ids, label, i), (ids, j, i))
@@ -137,7 +137,7 @@ def bounce_move(
         if soft:
             others = np.where(is_label[:, i].T, 1.0, sign[k, :, i])
             others[k, j] = 1.0
-            decides = np.all(others > 0.0, axis=1)  # only then does this wall part inside from outside
+            decides = np.all(others > 0.0, axis=1)  # only then does this constraint part inside from outside
             square = np.square(speed)
             leaves = sign[k, j, i] > 0.0
             energy = np.where(leaves, square - 2.0 * spread * log_height, square + 2.0 * spread * log_height)
@@ -149,7 +149,7 @@ def bounce_move(
         w[k, label] += change * cov[of_label]
         w[k, j] -= change * cov[of_j]
     if not soft:
-        # rounding may leave a path that ends on a wall a hair outside it: it stays where it was
+        # rounding may leave a path that ends on a constraint a hair outside it: it stays where it was
         strayed = moved & ~np.all(inside(out, y), axis=1)
         out[strayed], moved[strayed] = auxiliary[strayed], False
     return Bounce(out, moved, events)
