@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -22,6 +22,8 @@ GATE = ("met", "not met")
 
 # why a file of another version of this page is not read
 SCHEMA = "gpc-triad/evidence-card/1"
+
+_TABLES = ("recipe", "evidence", "mcse", "versions")
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,13 @@ class EvidenceCard:
     seed, seconds, date        seconds of the run that was kept
     versions                   of what the numbers depend on
     moments_sha256             of the bytes of the .npz; none in cards older than this field
+    recipe                     of the library: how the problem is made; none elsewhere
+    evidence                   of the library: log Z by each route, (value, standard error, 1 if the route trusts it)
+    evidence_z                 largest |z| between the surest log Z and the other routes that are sure enough
+    evidence_limit             the |z| that a true agreement exceeds once in 10 000 cards
+    evidence_note              of the library: which two routes agree, or why there is no second one
+    mcse                       of the library: largest standard error of each quantity, in posterior standard deviations
+                               for means, in variances for covariances, absolute for probabilities and log Z
     """
 
     problem: str
@@ -62,6 +71,12 @@ class EvidenceCard:
     second_count: int | None = None
     second_limit: float | None = None
     moments_sha256: str | None = None
+    evidence_z: float | None = None
+    evidence_limit: float | None = None
+    evidence_note: str | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    mcse: Mapping[str, float] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -69,7 +84,8 @@ class EvidenceCard:
             arguments.string(getattr(self, name), name)
         for name in ("chains", "draws", "seed"):
             arguments.integer(getattr(self, name), name, at_least=0)
-        for name in ("target_ess", "seconds", "ess", "r_hat", "second_z", "second_limit"):
+        for name in ("target_ess", "seconds", "ess", "r_hat", "second_z", "second_limit", "evidence_z",
+                     "evidence_limit"):  # fmt: skip
             value = getattr(self, name)
             # NaN and infinity are what a chain that stands still has
             number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
@@ -84,16 +100,22 @@ class EvidenceCard:
             arguments.integer(self.second_count, "second_count", at_least=0)
         if self.moments_sha256 is not None:
             arguments.string(self.moments_sha256, "moments_sha256")
-        arguments.mapping(self.versions, "versions")
+        if self.evidence_note is not None:
+            arguments.string(self.evidence_note, "evidence_note")
+        for name in _TABLES:
+            arguments.mapping(getattr(self, name), name)
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         arguments.choice(self.gate, GATE, "gate")
         if self.second_route != "none" and (self.second_z is None or self.second_limit is None):
             raise ValueError(f"second_z: found None, expected the largest |z| against {self.second_route}")
-        object.__setattr__(self, "versions", MappingProxyType(dict(self.versions)))
+        if (self.evidence_z is None) != (self.evidence_limit is None):
+            raise ValueError("evidence_limit: found one of evidence_z and evidence_limit, expected both or none")
 
     @property
     def agrees(self) -> bool:
-        """Whether the second route, if there is one, agrees; NaN does not."""
-        return self.second_z is None or self.second_limit is None or self.second_z <= self.second_limit
+        """Whether the second route, if there is one, agrees, of log Z too; NaN does not."""
+        pairs = (self.second_z, self.second_limit), (self.evidence_z, self.evidence_limit)
+        return all(z is None or limit is None or z <= limit for z, limit in pairs)
 
     @property
     def certified(self) -> bool:
@@ -101,15 +123,17 @@ class EvidenceCard:
         return self.gate == "met" and self.agrees
 
     def to_toml(self) -> str:
-        """Text of the file, one field a line, versions as a table at the end."""
+        """Text of the file, one field a line, tables at the end; what a card does not have is left out."""
         lines = ["# The evidence behind the .npz of the same name; made by `triad truth`, not by hand.", ""]
         lines.append(f"schema = {_value(SCHEMA)}")
         for entry in fields(self):
             value = getattr(self, entry.name)
-            if entry.name != "versions" and value is not None:
+            if entry.name not in _TABLES and value is not None:
                 lines.append(f"{entry.name} = {_value(value)}")
-        lines += ["", "[versions]"]
-        lines += [f"{_value(name)} = {_value(number)}" for name, number in sorted(self.versions.items())]
+        for table in _TABLES:
+            if getattr(self, table) or table == "versions":
+                lines += ["", f"[{table}]"]
+                lines += [f"{_value(name)} = {_value(value)}" for name, value in sorted(getattr(self, table).items())]
         return "\n".join(lines) + "\n"
 
     @classmethod
@@ -121,8 +145,10 @@ class EvidenceCard:
             raise storage.FileFormatError(f"{where}: found a damaged card ({error}), expected TOML") from error
         if values.pop("schema", None) != SCHEMA:
             raise storage.FileFormatError(f"{where}: found no schema {SCHEMA!r}, expected it")
-        optional = {"ess", "r_hat", "second_z", "second_count", "second_limit", "moments_sha256"}
         known = {entry.name for entry in fields(cls)}
+        optional = {
+            entry.name for entry in fields(cls) if entry.default is None or entry.name in set(_TABLES) - {"versions"}
+        }
         storage.check_keys(set(values), known, known - optional, where)
         try:
             return cls(**values)
@@ -168,4 +194,6 @@ def _value(value: Any) -> str:
     """TOML of a number or a text: JSON's forms are among TOML's, but for infinities and NaN."""
     if isinstance(value, float):
         return repr(value)
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(_value(entry) for entry in value) + "]"
     return json.dumps(value, ensure_ascii=False)

@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
 from validation import problems, storage
@@ -119,8 +119,8 @@ def _made(work: list[Job], cluster: str | None, folder: Path, errors: Console) -
     how = {"jobs": 1, "threads": linear_algebra_threads()} if cluster is None else {}
     with engine(cluster, **how) as who, showing(errors) as (listen, callback):
         hear = _Both(listen, callback)
-        with closing(jobs_run.run(make, work, who, store=kept, listen=hear)) as found:
-            for done in found:
+        with closing(jobs_run.run(make, work, who, store=kept, listen=hear)) as value:
+            for done in value:
                 if done.lost is not None:
                     raise done.lost
                 yield done
@@ -184,8 +184,8 @@ def showing(console: Console) -> Iterator[tuple[Any, Any]]:
 
         yield line, None
         return
-    columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as bar:
+    columns = (BarColumn(24), TaskProgressColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}"), console=console, transient=True) as bar:
         task = bar.add_task("starting", total=None)
         asked = {"draws": 1}
 

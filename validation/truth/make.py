@@ -72,13 +72,20 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
         "exact-probit": Route("gibbs", "exact-probit", "independent", (*_PROBIT, "threshold"), epsilon=False),
         "gibbs-probit": Route("gibbs", "gibbs-probit", "chains", _PROBIT),
         "gibbs-threshold": Route("gibbs", "gibbs-threshold", "chains", ("threshold",)),
-        # univariate conditionals alone: slower, and without a line of the moves that follow the walls
+        # univariate conditionals alone: slower, and without a line of the moves that follow the constraints
         "gibbs-threshold-components": Route(
             "gibbs", "gibbs-threshold", "chains", ("threshold",), MappingProxyType({"moves": ["components"]})
         ),
         # both: coordinate draws between the paths move the chain wherever the paths alone would go wrong
         "gibbs-threshold-both": Route(
             "gibbs", "gibbs-threshold", "chains", ("threshold",), MappingProxyType({"moves": ["components", "bounce"]})
+        ),
+        # with both of their routes to log Z
+        "gibbs-probit-evidence": Route(
+            "gibbs", "gibbs-probit", "chains", _PROBIT, MappingProxyType({"evidence": "all"})
+        ),
+        "gibbs-threshold-evidence": Route(
+            "gibbs", "gibbs-threshold", "chains", ("threshold",), MappingProxyType({"evidence": "all"})
         ),
         "gibbs-logit": Route(
             "gibbs", "gibbs-logit", "chains", ("logit",), MappingProxyType({"evidence": "all"}), n_chains=16
@@ -91,6 +98,8 @@ ROUTES: Mapping[str, Route] = MappingProxyType(
             MappingProxyType({"evidence": "none", "moves": []}),
             n_chains=16,
         ),
+        # kernel parameters sampled with the latent values: no route to log Z
+        "gibbs-logit-learnt": Route("gibbs", "gibbs-logit", "chains", ("logit",)),
         "ensemble-logit": Route("gibbs", "ensemble-logit", "chains", ("logit",), most=6),
         "mh-softmax": Route("gibbs", "mh-softmax", "chains", ("softmax",), MappingProxyType({"evidence": "chains"})),
         # Neal's scaled Metropolis steps alone
@@ -135,6 +144,25 @@ class Truth(NamedTuple):
     solution: Solution
     card: EvidenceCard
 
+    @property
+    def problem(self) -> Problem:
+        """The question; where parameters were sampled, with them at the exponential of their mean logarithm."""
+        return self.solution.problem
+
+    def to_arviz(self, draws: str | PathLike[str] | None = None) -> Any:
+        """Draws of the latent values as ArviZ wants them, from a file that `triad truths NAME --draws FILE` wrote.
+
+        No draws are in the package. Raises ValueError without a file, ImportError without ArviZ (the extra `arviz`).
+        """
+        from validation.truth import draws as drawing
+
+        if draws is None:
+            raise ValueError(
+                "draws: found None, expected a file of draws, as "
+                f"`triad truths {self.problem.name} --draws FILE` writes it"
+            )
+        return drawing.to_arviz(drawing.Draws.load(draws, self.problem))
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write the .npz and, beside it, the card: the same name with .toml."""
         self.card.save_with(Path(path), storage.npz_bytes(SCHEMA, self.solution.to_arrays()))
@@ -147,6 +175,14 @@ class Truth(NamedTuple):
         if path.is_file():
             card.check_moments(path)
         return cls(Solution.load(path), card)
+
+
+class Pair(NamedTuple):
+    """A truth with all that its two routes answered, draws and traces left out of neither."""
+
+    truth: Truth
+    first: Solution
+    second: Solution | None
 
 
 class Attempt(NamedTuple):
@@ -162,7 +198,12 @@ class Attempt(NamedTuple):
 Listener = Callable[[Attempt], object]
 
 
-def make_truth(
+def make_truth(problem: Problem, method: str, **how: Any) -> Truth:
+    """The truth of `make_pair`, with its arguments, alone."""
+    return make_pair(problem, method, **how).truth
+
+
+def make_pair(
     problem: Problem,
     method: str,
     *,
@@ -176,7 +217,7 @@ def make_truth(
     options: Mapping[str, Any] | None = None,
     listen: Listener | None = None,
     callback: Callable[[Any], None] | None = None,
-) -> Truth:
+) -> Pair:
     """Sample a problem until the effective draws suffice or max_draws a chain are spent, and ask a second route.
 
     method       a name of ROUTES; "quadrature" finds the rule for the problem by itself
@@ -204,6 +245,7 @@ def make_truth(
     sampled = _run(problem, name, route, target_ess, seed, max_draws, hear, callback, first_draws)
     met, reason = gate(sampled.solution, route, sampled.n_draws, target_ess)
     agreement: dict[str, Any] = {"second_route": "none"}
+    other = None
     if chosen is not None:
         asked = 0.2 * target_ess if second_ess is None else second_ess
         # another seed through another generator: the routes share no randomness
@@ -238,7 +280,7 @@ def make_truth(
         versions=dict(solution.versions),
         **agreement,
     )
-    return Truth(solution, card)
+    return Pair(Truth(solution, card), sampled.solution, None if other is None else other.solution)
 
 
 def find_route(method: str, problem: Problem, argument: str) -> tuple[str, Route]:
@@ -273,9 +315,9 @@ def gate(solution: Solution, route: Route, n_draws: int, target_ess: float) -> t
     numbers = f"ESS {solution.ess:.0f} of {target_ess:.0f} asked for, R-hat {solution.r_hat:.4f} (at most {R_HAT})"
     # whatever was asked for, others may be judged by nothing less than the gate
     against = "" if solution.settings.get("settled", solution.converged) else "a chain stands still"
-    found = chain_gate("gate", route.n_chains, solution.r_hat, solution.ess, against)
-    met = found.met and enough(solution, target_ess)
-    return met, numbers if found.met else f"{numbers}; {found.why}"
+    result = chain_gate("gate", route.n_chains, solution.r_hat, solution.ess, against)
+    met = result.met and enough(solution, target_ess)
+    return met, numbers if result.met else f"{numbers}; {result.why}"
 
 
 def enough(solution: Solution, target_ess: float) -> bool:
@@ -287,21 +329,24 @@ def enough(solution: Solution, target_ess: float) -> bool:
 
 def agreement_statistics(left: Solution, right: Solution) -> np.ndarray[Any, np.dtype[np.float64]]:
     """z of every mean, covariance, probability and of log Z that both sides have, at least one with an error."""
-    found = []
+    results = []
     for quantity in QUANTITIES:
         if quantity == "log_evidence" and same_evidence(left, right) is not None:
             continue
         statistics = z_statistics(left, right, quantity)
         if statistics is not None:
-            found.append(statistics[0].ravel())
-    if not found:
+            results.append(statistics[0].ravel())
+    if not results:
         raise ValueError("second: found no quantity that both routes give with an error, expected at least one")
-    return np.concatenate(found)
+    return np.concatenate(results)
 
 
 def slim(solution: Solution) -> Solution:
     """What a file keeps: moments, probabilities and log Z with their errors; no draws, no traces."""
-    kept = {key: value for key, value in solution.local.items() if key.startswith("log_evidence_")}
+    learnt = solution.settings.get("learn", ())
+    heads = ("log_evidence_", *(f"{name}_{end}" for name in learnt for end in ("mean", "se")),
+             *(f"log_{name}_" for name in learnt))  # fmt: skip
+    kept = {key: value for key, value in solution.local.items() if key.startswith(heads)}
     return replace(solution, local=kept, trace=np.zeros(0))
 
 

@@ -41,7 +41,7 @@ class Recipe(NamedTuple):
 
 _EXACT = Recipe("exact-probit", 20_000)
 _STEEP = Recipe("exact-probit", 10_000)
-# labelling errors leave no exact draws: chains that follow the walls, held against chains with coordinate draws too;
+# labelling errors leave no exact draws: chains of exact HMC, held against chains with coordinate draws too;
 # log Z from their draws and by particles, the surer of the two kept
 _ERRORS = Recipe("gibbs-threshold", 10_000, options=MappingProxyType({"evidence": "all", "target_error": 0.02}))
 # log Z by three routes is part of the file; Pólya-Gamma sweeps without further moves are the second route
@@ -134,8 +134,8 @@ def stored_truth(problem: Problem) -> Solution | None:
     """The stored answer to a problem, looked up by its name; None where there is none, or it is of another question."""
     if problem.name not in RECIPES or not (folder() / f"{problem.name}.npz").is_file():
         return None
-    found = load(problem.name).solution
-    return found if same_question(found.problem, problem) else None
+    value = load(problem.name).solution
+    return value if same_question(value.problem, problem) else None
 
 
 def made(name: str, *, listen: Listener | None = None, callback: Any = None) -> Truth:

@@ -111,7 +111,7 @@ def save(name: str, truth: Truth) -> None:
 
 
 def regenerate(name: str, *, target_ess: float = 4_000, n_draws: int = 160, listen: Listener | None = None) -> Truth:
-    """Chains that follow the walls of the cones, held against shorter ones with the paper's two conditionals alone.
+    """Chains of exact HMC in truncated Gaussians, held against shorter ones with the paper's two conditionals alone.
 
     Parameters
     ----------

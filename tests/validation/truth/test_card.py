@@ -48,10 +48,39 @@ def test_what_a_card_does_not_know_is_left_out_and_comes_back_as_none():
     assert back.certified
 
 
+OF_THE_LIBRARY = {
+    "evidence_z": 0.4,
+    "evidence_limit": 3.9,
+    "evidence_note": "log Z by one, and by another",
+    "recipe": {"n": 3, "learn": [], "classes": ["a", "b"], "per_input": False, "log_variance": 4.0},
+    "evidence": {"one route": [-3.5, 0.001, 1], "another": [-3.6, 0.2, 0]},
+    "mcse": {"latent_mean": 0.0071},
+}
+
+
+def test_what_the_library_adds_comes_back_and_older_cards_do_not_have_it():
+    card = replace(CARD, **OF_THE_LIBRARY)
+    back = EvidenceCard.from_toml(card.to_toml())
+    for key, value in OF_THE_LIBRARY.items():
+        assert getattr(back, key) == value
+    assert back.to_toml() == card.to_toml()
+    bare = EvidenceCard.from_toml(CARD.to_toml())
+    assert (bare.evidence_z, dict(bare.recipe), dict(bare.mcse)) == (None, {}, {})
+    assert "evidence" not in CARD.to_toml().replace("evidence-card", "").replace("The evidence behind", "")
+
+
+def test_one_of_z_and_limit_of_log_z_is_refused():
+    with pytest.raises(ValueError, match="evidence_limit: found one of"):
+        replace(CARD, evidence_z=1.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "certified"),
     [
         ({}, True),
+        ({"evidence_z": 3.9, "evidence_limit": 3.9}, True),
+        ({"evidence_z": 3.91, "evidence_limit": 3.9}, False),
+        ({"evidence_z": float("nan"), "evidence_limit": 3.9}, False),
         ({"second_z": 4.82}, True),
         ({"second_z": 4.83}, False),
         ({"second_z": float("nan")}, False),

@@ -28,19 +28,19 @@ def invoke(monkeypatch, tmp_path):
 
 
 def test_a_truth_and_its_card_are_written_and_agree(invoke, tmp_path):
-    found = invoke(
+    outcome = invoke(
         "two-points-3", "--method", "exact-probit", "--target-ess", "1000", "--seed", "3", "--output", "a.npz"
     )
-    assert found.exit_code == 0, found.output
+    assert outcome.exit_code == 0, outcome.output
     card, solution = EvidenceCard.load(tmp_path / "a.toml"), Solution.load(tmp_path / "a.npz")
     assert card.certified
     assert card.second_route == "quadrature exact"
     assert solution.problem.differences(problems.get("two-points-3")) == []
     assert (solution.ess, card.seed) == (1000.0, 3)
-    assert "second route  quadrature exact" in found.stdout
+    assert "second route  quadrature exact" in outcome.stdout
     # progress on stderr
-    assert "exact-probit, 1000 draws" in found.stderr
-    assert "exact-probit, 1000 draws\n" not in found.stdout.split("route", 1)[0]
+    assert "exact-probit, 1000 draws" in outcome.stderr
+    assert "exact-probit, 1000 draws\n" not in outcome.stdout.split("route", 1)[0]
 
 
 def test_a_problem_from_a_file_will_do(invoke, tmp_path):
@@ -51,9 +51,9 @@ def test_a_problem_from_a_file_will_do(invoke, tmp_path):
 
 def test_a_gate_that_is_not_met_exits_1_says_so_and_still_writes(invoke, tmp_path):
     arguments = ["two-points-3-errors", "--method", "gibbs-threshold", "--second", "none", "--output", "a.npz"]
-    found = invoke(*arguments, "--target-ess", "1e9", "--max-draws", "20")
-    assert found.exit_code == 1
-    assert "gate not met: ESS" in found.stdout
+    outcome = invoke(*arguments, "--target-ess", "1e9", "--max-draws", "20")
+    assert outcome.exit_code == 1
+    assert "gate not met: ESS" in outcome.stdout
     assert EvidenceCard.load(tmp_path / "a.toml").gate == "not met"
     assert Solution.load(tmp_path / "a.npz").settings["n_draws"] == 20
 
@@ -68,9 +68,9 @@ def test_a_gate_that_is_not_met_exits_1_says_so_and_still_writes(invoke, tmp_pat
     ],
 )
 def test_a_request_that_makes_no_sense_exits_2(invoke, tmp_path, arguments, message):
-    found = invoke(*arguments)
-    assert found.exit_code == 2
-    assert message in " ".join(found.stderr.replace("│", " ").split())
+    outcome = invoke(*arguments)
+    assert outcome.exit_code == 2
+    assert message in " ".join(outcome.stderr.replace("│", " ").split())
     assert not list(tmp_path.iterdir())
 
 
@@ -78,9 +78,9 @@ def test_stored_truths_are_made_by_name_in_the_folder_of_the_package(invoke, mon
     monkeypatch.setattr(store, "folder", lambda: tmp_path / "stored")
     monkeypatch.setattr(store, "RECIPES", {"two-points-3": store.Recipe("exact-probit", 1000)})
     store.load.cache_clear()
-    found = invoke("--stored", "two-points-3")
-    assert found.exit_code == 0, found.output
-    assert "two-points-3: gibbs exact-probit, 1000 draws; gate met" in found.stdout
+    outcome = invoke("--stored", "two-points-3")
+    assert outcome.exit_code == 0, outcome.output
+    assert "two-points-3: gibbs exact-probit, 1000 draws; gate met" in outcome.stdout
     assert store.load("two-points-3").card.seed == store.SEED
     store.load.cache_clear()
     with pytest.raises(KeyError, match="stored: found 'toy'"):

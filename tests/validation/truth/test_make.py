@@ -51,9 +51,9 @@ def problem() -> Problem:
 
 @pytest.fixture
 def sampler(monkeypatch, problem) -> Sampler:
-    found = Sampler(problem)
-    monkeypatch.setattr(make_module, "solve", found)
-    return found
+    result = Sampler(problem)
+    monkeypatch.setattr(make_module, "solve", result)
+    return result
 
 
 def test_a_chain_is_extended_until_ess_and_r_hat_suffice(problem, sampler):

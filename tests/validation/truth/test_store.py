@@ -60,12 +60,12 @@ def test_the_stored_files_are_small_and_none_is_left_over():
 
 def test_every_quick_logit_problem_beyond_quadrature_has_its_truth_with_two_routes_to_log_z():
     for name in (*DRAWN, *REAL):
-        found = store.stored_truth(problems.get(name))
-        assert found is not None
-        assert found.method == "gibbs-logit"
-        routes = [key for key in found.local if key.startswith("log_evidence_")]
+        result = store.stored_truth(problems.get(name))
+        assert result is not None
+        assert result.method == "gibbs-logit"
+        routes = [key for key in result.local if key.startswith("log_evidence_")]
         assert len(routes) >= 2
-        assert found.settings["gate"]
+        assert result.settings["gate"]
 
 
 @pytest.mark.parametrize("name", ["toy-probit", "toy-3-sparse", "toy-3-threshold"])

@@ -38,9 +38,9 @@ def test_a_withheld_truth_is_certified_by_its_card(name):
 def test_without_the_data_there_is_a_reason_and_no_download(name, monkeypatch):
     monkeypatch.delenv("TRIAD_DATA", raising=False)
     withheld.question.cache_clear()
-    found = withheld.at_hand(name)
-    assert isinstance(found, str)
-    assert found.startswith("data: found no")
+    result = withheld.at_hand(name)
+    assert isinstance(result, str)
+    assert result.startswith("data: found no")
 
 
 def test_other_data_are_not_given_the_truth(monkeypatch):

@@ -1,0 +1,142 @@
+"""Draws from a truth's posterior: an optional file beside the moments, and what ArviZ is given of it.
+
+No draws are in the package: a thousand of them weigh a hundred times the moments. `triad truths NAME --draws FILE`
+draws them afresh: independent ones where exact draws are the truth's route, thinned chains of its sampler elsewhere.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+from collections.abc import Mapping
+from os import PathLike
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gibbs.models import exact_probit, multinomial_probit, sampling, softmax, threshold
+from validation import arguments, storage
+from validation.problem import Problem
+from validation.truth.library import fingerprint
+
+SCHEMA = "gpc-triad/truth-draws/1"
+
+CHAINS, DRAWS = 4, 250
+# sweeps between two draws of a chain that are kept, and before the first of them
+THIN: Mapping[str, int] = MappingProxyType(
+    {"gibbs-logit": 10, "gibbs-probit": 4, "gibbs-threshold": 10, "mh-softmax": 4}
+)
+WARMUP: Mapping[str, int] = MappingProxyType(
+    {"gibbs-logit": 500, "gibbs-probit": 50, "gibbs-threshold": 50, "mh-softmax": 400}
+)
+
+
+class Draws(NamedTuple):
+    """latent (chain, draw, n, L), latent values at the data, noise included; of which problem, and how drawn."""
+
+    name: str
+    fingerprint: str
+    sampler: str
+    seed: int
+    latent: NDArray[np.float64]
+
+    def save(self, path: str | PathLike[str]) -> None:
+        """Write one .npz, atomically; draws are stored in single precision."""
+        told = {key: value for key, value in self._asdict().items() if key != "latent"}
+        arrays = {"told": np.asarray(json.dumps(told)), "latent": self.latent.astype(np.float32)}
+        storage.save_npz(path, SCHEMA, arrays)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], problem: Problem) -> Draws:
+        """Read what `save` wrote.
+
+        Raises
+        ------
+        FileNotFoundError          no such file
+        storage.FileFormatError    it is damaged, or has draws of another problem
+        """
+        arrays = storage.load_npz(path, SCHEMA, lambda names: storage.check_keys(names, {"told", "latent"}, set(), ""))
+        storage.check_keys(set(arrays), {"told", "latent"}, {"told", "latent"}, str(path))
+        told = storage.read_json(storage.scalar(arrays["told"]), f"{path}: told")
+        storage.check_keys(set(told), set(cls._fields) - {"latent"}, set(cls._fields) - {"latent"}, f"{path}: told")
+        if told["fingerprint"] != fingerprint(problem):
+            raise storage.FileFormatError(
+                f"{path}: found draws of {told['name']} with another digest, expected those of {problem.name}"
+            )
+        latent = arguments.float_array(arrays["latent"], f"{path}: latent")
+        if latent.ndim != 4 or latent.shape[2:] != (problem.n, problem.n_latents):
+            raise storage.FileFormatError(
+                f"{path}: found latent of shape {latent.shape}, expected (chains, draws, {problem.n}, "
+                f"{problem.n_latents})"
+            )
+        return cls(**told, latent=latent)
+
+
+def draw(problem: Problem, method: str, *, n_chains: int = CHAINS, n_draws: int = DRAWS, seed: int = 0) -> Draws:
+    """Draws from a problem's posterior with its parameters held.
+
+    method     of the truth: "exact-probit", "gibbs-logit", "gibbs-probit", "gibbs-threshold", "mh-softmax"; "exact" is
+               quadrature, which has no draws of its own: the surest sampler of the likelihood stands in
+
+    Raises
+    ------
+    ValueError    for another method, or lengths below 1
+    """
+    arguments.integer(n_chains, "n_chains", at_least=1)
+    arguments.integer(n_draws, "n_draws", at_least=4)
+    if method == "exact":
+        method = {"logit": "gibbs-logit", "softmax": "mh-softmax"}.get(problem.likelihood, "exact-probit")
+    arguments.choice(method, ("exact-probit", *THIN), "method")
+    p = problem
+    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "smoothness")
+    inputs: dict[str, Any] = {name: getattr(p, name) for name in names}
+    if method == "exact-probit":
+        if p.epsilon:
+            method = "gibbs-threshold"
+        else:
+            result = exact_probit.sample_exact(p.likelihood, **inputs, n_draws=n_chains * n_draws, seed=seed)
+            latent = result.latent_draws.reshape(n_chains, n_draws, p.n, p.n_latents)
+            return Draws(p.name, fingerprint(p), f"{method}, independent", seed, latent)
+    run: dict[str, Any] = {
+        "n_chains": n_chains, "n_draws": n_draws, "n_warmup": WARMUP[method], "thin": THIN[method], "seed": seed,
+    }  # fmt: skip
+    chains: Any
+    if method == "gibbs-logit":
+        prior = (p.variance[0], p.lengthscales[0], p.noise[0], p.jitter[0])
+        smoothness = None if p.smoothness is None else float(p.smoothness[0])
+        if p.prior_model == "fitc":
+            assert p.Z is not None
+            chains = sampling.sample_fitc(p.X, p.y_sign, p.Z[0], *prior, smoothness=smoothness, **run)
+        else:
+            chains = sampling.sample_full(p.X, p.y_sign, *prior, smoothness=smoothness, **run)
+    elif method == "gibbs-probit":
+        chains = multinomial_probit.sample(**inputs, likelihood=p.likelihood, **run)
+    elif method == "gibbs-threshold":
+        chains = threshold.sample(**inputs, epsilon=p.epsilon, **run)
+    else:
+        chains = softmax.sample(**inputs, **run)
+    latent = np.asarray(chains.latent_draws).reshape(n_chains, n_draws, p.n, p.n_latents)
+    return Draws(p.name, fingerprint(p), f"{method}, every {THIN[method]}th sweep", seed, latent)
+
+
+def to_arviz(draws: Draws) -> Any:
+    """An InferenceData (ArviZ below 1.0) or DataTree with f (chain, draw, data, latent).
+
+    Raises ImportError, which names the extra, if ArviZ is not installed.
+    """
+    r, s, n, L = draws.latent.shape
+    coords = {"chain": np.arange(r), "draw": np.arange(s), "data": np.arange(n), "latent": np.arange(L)}
+    attrs = {"inference_library": "gpc-triad", "truth": draws.name, "sampler": draws.sampler}
+    try:
+        arviz = importlib.import_module("arviz")
+    except ImportError as error:
+        raise ImportError(
+            "arviz: found none, expected the package that takes the draws: pip install 'gpc-triad[arviz]'"
+        ) from error
+    groups, dims = {"posterior": {"f": draws.latent}}, {"f": ["data", "latent"]}
+    if "posterior" in inspect.signature(arviz.from_dict).parameters:  # ArviZ below 1.0: groups are arguments
+        return arviz.from_dict(**groups, coords=coords, dims=dims, attrs=attrs)
+    return arviz.from_dict(groups, coords=coords, dims=dims, attrs={"/": attrs})
