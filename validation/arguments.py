@@ -18,8 +18,8 @@ def float_array(value: ArrayLike | None, name: str) -> NDArray[np.float64]:
     """The argument as float64, or an error that names it."""
     array = _plain_array(value, name, "an array of real numbers")
     if array.dtype.kind not in "fiub":
-        found = f"{type(value).__name__} of dtype {array.dtype}"
-        raise TypeError(f"{name}: found {found}, expected an array of real numbers")
+        text = f"{type(value).__name__} of dtype {array.dtype}"
+        raise TypeError(f"{name}: found {text}, expected an array of real numbers")
     with np.errstate(over="ignore"):  # a long double beyond float64 becomes inf here and is refused as such
         return array.astype(np.float64)
 
@@ -142,10 +142,10 @@ def integer(value: Any, name: str, *, at_least: int) -> int:
 
 def size(value: Any, name: str) -> int:
     """Length of an axis: an integer >= 1 that an array could have."""
-    found = integer(value, name, at_least=1)
-    if found > LONGEST:
-        raise ValueError(f"{name}: found {found}, expected at most {LONGEST}")
-    return found
+    result = integer(value, name, at_least=1)
+    if result > LONGEST:
+        raise ValueError(f"{name}: found {result}, expected at most {LONGEST}")
+    return result
 
 
 def generator(value: Any, name: str) -> np.random.Generator:

@@ -15,6 +15,7 @@ PAPERS = {
     "riihimaki2013": "Riihimäki and others (2013)",
     "villacampa2017": "Villacampa-Calvo and Hernández-Lobato (2017)",
     "villacampa2020": "Villacampa-Calvo and Hernández-Lobato (2020)",
+    "rasmussen2006": "Rasmussen and Williams (2006)",  # a book: not of the ledger
 }
 
 # what a prior may stand on: every row of X (no Z), inducing points Z, or either
@@ -84,6 +85,7 @@ METHODS = (
     Method("bb-alpha", "villacampa2020", ("threshold",), INDUCING),
     Method("label-regression", "villacampa2020", ("threshold",), INDUCING),
     Method("laplace-sparse", "villacampa2020", ("softmax",), INDUCING),
+    Method("laplace-binary", "rasmussen2006", ("logit", "probit"), ALL_ROWS),
 )
 
 TRUTHS = (

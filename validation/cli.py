@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from validation import as_json, catalogue
+from validation import as_json, catalogue, completing
 from validation.jobs.job import ClusterError
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
@@ -35,9 +35,28 @@ app = typer.Typer(
         "Start here: triad verify (closes the triangle, two minutes); triad solve fast x-gpc toy (one answer); "
         "triad audit wenzel2019:11 (one equation); triad methods (what there is)."
     ),
-    no_args_is_help=True,
-    **STYLE,
+    **{**STYLE, "add_completion": True},
 )
+
+# What `triad` says by itself: three doors, each with a command that works as it stands.
+FIRST = """\
+GPC Triad: three witnesses for Gaussian process classification, and a judge that compares them.
+
+Audit an equation
+  triad audit                          how far each paper is
+  triad audit villacampa2020:A.20      one of them: source, tests, what is printed and what is right
+
+Check an implementation
+  triad verify                         close the triangle on real data: two and a half minutes
+  triad verify --compare OLD.csv       what moved since an earlier results/checks.csv
+  triad judge MODULE:FUNCTION          a program of your own, on every question that its method allows
+
+Solve a problem
+  triad methods                        the methods and the truths; triad problems: the questions
+  triad solve fast x-gpc toy           one answer to one of them
+
+triad COMMAND --help says more of each, triad --help lists all, triad --install-completion completes them.
+"""
 
 
 def _verify() -> Callable[..., Any]:
@@ -77,6 +96,12 @@ def _truth() -> Callable[..., Any]:
     return truth
 
 
+def _truths() -> Callable[..., Any]:
+    from validation.truth.listing import truths
+
+    return truths
+
+
 def _judge() -> Callable[..., Any]:
     from validation.judge_command import judge
 
@@ -109,6 +134,8 @@ later(app, "bench", "Measure speed and memory as ratios to a floor of the same r
       _bench)  # fmt: skip
 later(app, "truth", "Make a truth file with its evidence card; exit 1 if the gate is not met or the second route "
       "disagrees.", _truth)  # fmt: skip
+later(app, "truths", "List the library of truths, show one, or make what is missing; exit 1 if a truth misses its "
+      "gates.", _truths)  # fmt: skip
 later(app, "judge", "Judge a program of your own on every question that its method allows; exit 1 if it disagrees.",
       _judge)  # fmt: skip
 later(app, "claims", "Count the claims of the papers by state, list those of one paper, or show one of them.",
@@ -129,7 +156,10 @@ OptionValues = Annotated[
 
 @app.command("problems")
 def problems_command(
-    name: Annotated[str | None, typer.Argument(help="a problem to describe; all are listed without it")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="a problem to describe; all are listed without it", autocompletion=completing.problems),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", help="write the problem to this .npz")] = None,
     json_wanted: AsJson = False,
 ) -> None:
@@ -173,9 +203,20 @@ def _listed(name: str) -> dict[str, Any]:
 
 @app.command("solve")
 def solve_command(
-    implementation: Annotated[str, typer.Argument(help="reference, fast, gibbs, an entry point, or module:function")],
-    method: Annotated[str, typer.Argument(help="a method id such as x-gpc")],
-    problem: Annotated[str, typer.Argument(help="a .npz written by Problem.save, or the name of a built-in problem")],
+    implementation: Annotated[
+        str,
+        typer.Argument(
+            help="reference, fast, gibbs, an entry point, or module:function",
+            autocompletion=completing.implementations,
+        ),
+    ],
+    method: Annotated[str, typer.Argument(help="a method id such as x-gpc", autocompletion=completing.methods)],
+    problem: Annotated[
+        str,
+        typer.Argument(
+            help="a .npz written by Problem.save, or the name of a built-in problem", autocompletion=completing.problems
+        ),
+    ],
     output: Annotated[Path | None, typer.Option("--output", help="write the solution to this .npz")] = None,
     option: OptionValues = None,
     verbose: Annotated[
@@ -271,21 +312,25 @@ def print_suspects(console: Console, rows: list[Row], left: Solution, right: Sol
     if not names.intersection(QUANTITIES):
         return
     limits = [row.limit for row in failed if row.kind == "identity" and row.quantity in QUANTITIES]
-    found = suspects(left, right, names.intersection(QUANTITIES), limit=max(limits, default=SAME))
-    if found.same:
-        console.print(f"{found.model} gives the same numbers: the distance is the method's own", soft_wrap=True)
+    suspected = suspects(left, right, names.intersection(QUANTITIES), limit=max(limits, default=SAME))
+    if suspected.same:
+        console.print(f"{suspected.model} gives the same numbers: the distance is the method's own", soft_wrap=True)
         return
-    against = "" if found.model in ("left", "right") else f", held against {found.model}"
-    console.print(f"usual suspects: {len(found.found)} of {found.tried} would explain it{against}", soft_wrap=True)
-    for place, suspect in enumerate(found.found[:MOST_SUSPECTS], start=1):
+    against = "" if suspected.model in ("left", "right") else f", held against {suspected.model}"
+    console.print(
+        f"usual suspects: {len(suspected.ranked)} of {suspected.tried} would explain it{against}", soft_wrap=True
+    )
+    for place, suspect in enumerate(suspected.ranked[:MOST_SUSPECTS], start=1):
         console.print(f"  {place}. {suspect.sentence}", soft_wrap=True)
-    if found.left_out:
-        console.print(f"  {found.left_out}", soft_wrap=True)
+    if suspected.left_out:
+        console.print(f"  {suspected.left_out}", soft_wrap=True)
 
 
 @app.command("methods")
 def methods_command(
-    method: Annotated[str | None, typer.Argument(help="a method id: print its options")] = None,
+    method: Annotated[
+        str | None, typer.Argument(help="a method id: print its options", autocompletion=completing.methods)
+    ] = None,
     markdown: Annotated[bool, typer.Option("--markdown", help="the methods as README shows them")] = False,
     truths: Annotated[bool, typer.Option("--truths", help="with --markdown: the truths instead")] = False,
     options: Annotated[
@@ -361,12 +406,16 @@ def _print_methods() -> None:
 
 @app.callback(invoke_without_command=True)
 def root(
+    context: typer.Context,
     version: Annotated[bool, typer.Option("--version", help="print versions and stop", is_eager=True)] = False,
 ) -> None:
     """Three independent witnesses for Gaussian process classification, and a judge that compares them."""
     if version:
         sys.stdout.write(", ".join(f"{name} {number}" for name, number in versions().items()) + "\n")
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        sys.stderr.write(FIRST)
+        raise typer.Exit(EXIT_UNUSABLE)  # nothing was asked, so nothing counts as done
 
 
 def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | None:
@@ -380,10 +429,10 @@ def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | Non
     if ledger.without_states or ledger.problems:
         return None
     papers = dict.fromkeys(row.entry.paper for row in ledger.rows)
-    found: list[Coverage] = []
+    results: list[Coverage] = []
     for paper in papers:
         n = auditing.counts([row for row in ledger.rows if row.entry.paper == paper])
-        found.append(
+        results.append(
             {
                 "paper": paper,
                 "verified": n["verified"],
@@ -392,7 +441,7 @@ def ledger_coverage(stop: threading.Event | None = None) -> list[Coverage] | Non
                 "open": n["open"],
             }
         )
-    return found
+    return results
 
 
 def main() -> None:

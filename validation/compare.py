@@ -277,8 +277,8 @@ def _other_model(left: Solution, right: Solution) -> str | None:
 def _stated_rows(left: Solution, right: Solution) -> list[Row]:
     """What the two sides say of themselves that keeps them from being two computations of one fixed point."""
     rows = _target_rows(left, right, "identity")
-    if found := premises.unfinished(left, right):
-        rows.append(Row("converged", "identity", found.residual, found.tolerance, "FAIL", found.why))
+    if result := premises.unfinished(left, right):
+        rows.append(Row("converged", "identity", result.residual, result.tolerance, "FAIL", result.why))
     if left.method != right.method:
         why = f"{left.method!r} and {right.method!r}, compared as if theory made them equal"
         rows.append(Row("method", "identity", np.nan, np.nan, "INFO", why))
@@ -291,8 +291,8 @@ def _truth_premises(candidate: Solution, truth: Solution) -> list[Row]:
     """An approximation is judged at its fixed point, a truth by its gate, and both are to be of one model."""
     rows = []
     kind = "exactness" if premises.claims_truth(candidate) else "discrepancy"
-    if kind == "discrepancy" and (found := premises.unfinished(candidate)):
-        rows.append(Row("converged", kind, found.residual, found.tolerance, "FAIL", found.why))
+    if kind == "discrepancy" and (result := premises.unfinished(candidate)):
+        rows.append(Row("converged", kind, result.residual, result.tolerance, "FAIL", result.why))
     gates = [premises.gate(side) for side in (candidate, truth) if premises.claims_truth(side)]
     if closed := [gate.why for gate in gates if not gate.met]:
         r_hat = max((s.r_hat for s in (candidate, truth) if s.r_hat is not None), default=np.nan)
@@ -464,14 +464,14 @@ def _error_rows(*sides: Solution) -> list[Row]:
     """
     rows = []
     for name in ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov"):
-        found = [(side.label, ratio) for side in sides if (ratio := _error_ratio(side, name)) is not None]
-        if found:
+        results = [(side.label, ratio) for side in sides if (ratio := _error_ratio(side, name)) is not None]
+        if results:
             why = (
                 "largest standard error over what the side's own variances and ESS leave of a Gaussian: "
-                + ", ".join(f"{label} {ratio:.2f}" for label, ratio in sorted(found))
+                + ", ".join(f"{label} {ratio:.2f}" for label, ratio in sorted(results))
                 + f"; above {WIDEST_ERROR:g} it would hide a difference"
             )
-            worst = float(np.max([ratio for _, ratio in found]))
+            worst = float(np.max([ratio for _, ratio in results]))
             verdict = _verdict(worst, WIDEST_ERROR)
             rows.append(Row(f"{name}_se", "exactness", worst, WIDEST_ERROR, verdict, why))
     return rows
@@ -527,10 +527,10 @@ def _evidence_rows(
 
 
 def _z_row(candidate: Solution, truth: Solution, name: str) -> Row:
-    found = z_statistics(candidate, truth, name)
-    if found is None:
+    result = z_statistics(candidate, truth, name)
+    if result is None:
         return Row(name, "exactness", np.nan, np.nan, "SKIP", "neither side has standard errors")
-    z, se = found
+    z, se = result
     worst, threshold = float(np.abs(z).max()), float(-ndtri(0.5 * LEVEL / z.size))
     why = (
         f"largest |z| of {z.size}; a true agreement passes {threshold:.2f} in all but {LEVEL:g} of cases (Bonferroni); "

@@ -97,15 +97,15 @@ class Known(NamedTuple):
     def held(self, quantity: str, candidate: Solution, truth: Solution) -> Held | None:
         """A candidate's distance from its truth beside the recorded one; None where nothing was recorded."""
         recorded = self.entry.distances.get(quantity)
-        found = statistics(quantity, candidate, truth)
-        if recorded is None or found is None or len(found) != len(recorded):
+        result = statistics(quantity, candidate, truth)
+        if recorded is None or result is None or len(result) != len(recorded):
             return None
         noise = self._noise(quantity, truth)
         allowed = [min(SHARE * abs(r), SHARE) + FLOOR + e for r, e in zip(recorded, noise, strict=True)]
-        ratios = [abs(f - r) / a for f, r, a in zip(found, recorded, allowed, strict=True)]
+        ratios = [abs(f - r) / a for f, r, a in zip(result, recorded, allowed, strict=True)]
         told = "; ".join(
             f"{unit} {f:.4g}, recorded {r:.4g} ± {a:.2g}"
-            for unit, f, r, a in zip(_units(quantity), found, recorded, allowed, strict=True)
+            for unit, f, r, a in zip(_units(quantity), result, recorded, allowed, strict=True)
         )
         resolves = len(allowed) == 1 or allowed[-1] <= RESOLVING
         blind = "" if resolves else "; errors of the truths would hide variances 5 % off: nothing is judged"
@@ -173,10 +173,10 @@ def _errors(quantity: str, truth: Solution) -> list[float]:
     if quantity == "log_evidence":
         return [float(error / max(abs(value), 1.0))]
     scale = 1.0 if quantity == "probabilities" else float(np.abs(value).max())
-    found = [float(np.max(error) / scale)]
+    results = [float(np.max(error) / scale)]
     if quantity.endswith("_cov"):
-        found.append(float(np.mean(_variances(error) / _variances(value))))
-    return found
+        results.append(float(np.mean(_variances(error) / _variances(value))))
+    return results
 
 
 def _variances(cov: Any) -> NDArray[np.float64]:
@@ -213,8 +213,8 @@ def question(name: str) -> Problem:
     """The problem of that name, its link a probit where it ends so."""
     problems = import_module("validation.problems")
     if name in problems.names():
-        found: Problem = problems.get(name)
-        return found
+        result: Problem = problems.get(name)
+        return result
     return question(name.removesuffix("-probit")).replace(name=name, likelihood="probit")
 
 
@@ -251,8 +251,8 @@ def truth_of(name: str, solve: Any) -> Solution:
     """The truth that distances on a problem are measured against: the stored one, else quadrature by `solve`."""
     store = import_module("validation.truth.store")
     if name in store.RECIPES:
-        found: Solution = store.load(name).solution
-        return found
+        value: Solution = store.load(name).solution
+        return value
     options = {} if QUADRATURES[name] is None else {"digits": QUADRATURES[name]}
     answer: Solution = solve("quadrature", "exact", question(name), **options)
     return answer
@@ -273,8 +273,8 @@ def measured() -> Iterator[Entry]:
                     continue
                 if premises.asked_for_steps(answer):  # where a run of so many steps ends is no fixed point
                     continue
-                found = {q: s for q in QUANTITIES if (s := statistics(q, answer, truth)) is not None}
-                yield Entry(method, name, options, premises.comparable_settings(answer), found)
+                results = {q: s for q in QUANTITIES if (s := statistics(q, answer, truth)) is not None}
+                yield Entry(method, name, options, premises.comparable_settings(answer), results)
 
 
 def text(rows: Iterator[Entry]) -> str:

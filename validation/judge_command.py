@@ -41,47 +41,47 @@ def judge(
         errors.print(f"asking {what}", soft_wrap=True)
         sys.stderr.flush()
 
-    found = ask(program, method, problems=problem or None, largest=largest, limit=limit, power=power, listen=listen)
+    result = ask(program, method, problems=problem or None, largest=largest, limit=limit, power=power, listen=listen)
     console = Console(markup=False, emoji=False, highlight=False)
     table = Table("verdict", Column("question", overflow="fold"), "against", "observed", "limit", box=None)
-    for case in found.cases:
+    for case in result.cases:
         if verbose or case.row.verdict == "FAIL":
             style = {"PASS": "green", "FAIL": "bold red"}.get(case.row.verdict, "yellow")
             numbers = (f"{case.row.observed:.3g}", f"{case.row.limit:.3g}")
             table.add_row(case.row.verdict, case.name, case.against, *numbers, style=style)
     if table.row_count:
         console.print(table)
-    for line in lines(found):
+    for line in lines(result):
         console.print(line, soft_wrap=True)
     if as_html is not None:
-        storage.write_text(as_html, page(found))
+        storage.write_text(as_html, page(result))
         console.print(str(as_html), soft_wrap=True)
-    if found.failed:
+    if result.failed:
         raise typer.Exit(_DIFFERENT)
-    if not found.passed:
+    if not result.passed:
         raise typer.Exit(_UNDECIDED)
 
 
-def lines(found: Verdict) -> list[str]:
+def lines(verdict: Verdict) -> list[str]:
     """What follows the table: worst entries, suspects, power, what was not judged, the verdict."""
-    told = [f"  {case.name}: worst at {case.row.worst}" for case in found.failed if case.row.worst]
-    told += [f"  {case.name}: {case.row.why}" for case in found.failed if not case.row.worst]
-    for place, suspicion in enumerate(found.suspicions[:_MOST], start=1):
+    told = [f"  {case.name}: worst at {case.row.worst}" for case in verdict.failed if case.row.worst]
+    told += [f"  {case.name}: {case.row.why}" for case in verdict.failed if not case.row.worst]
+    for place, suspicion in enumerate(verdict.suspicions[:_MOST], start=1):
         told.append(f"suspect {place}: {suspicion.text} ({', '.join(suspicion.problems)})")
-    if found.failed and not found.suspicions:
+    if verdict.failed and not verdict.suspicions:
         told.append("no usual suspect would explain what failed")
-    if found.seen:
-        told.append(f"this run could have seen: {', '.join(found.seen)}")
-    if found.unseen:
-        told.append(f"this run could not have seen: {', '.join(found.unseen)}")
-    if found.not_judged:
-        told.append(f"not judged: {', '.join(found.not_judged)}")
-    told.append(f"{found.verdict}: {len(found.passed)} passed, {len(found.failed)} failed, "
-                f"{len(found.not_judged)} not judged ({found.program})")  # fmt: skip
+    if verdict.seen:
+        told.append(f"this run could have seen: {', '.join(verdict.seen)}")
+    if verdict.unseen:
+        told.append(f"this run could not have seen: {', '.join(verdict.unseen)}")
+    if verdict.not_judged:
+        told.append(f"not judged: {', '.join(verdict.not_judged)}")
+    told.append(f"{verdict.verdict}: {len(verdict.passed)} passed, {len(verdict.failed)} failed, "
+                f"{len(verdict.not_judged)} not judged ({verdict.program})")  # fmt: skip
     return told
 
 
-def page(found: Verdict) -> str:
+def page(verdict: Verdict) -> str:
     """One file of HTML without external parts: the verdict, suspects, power, every case with its reason."""
     rows = "\n".join(
         f'<tr class="{case.row.verdict}">'
@@ -93,16 +93,16 @@ def page(found: Verdict) -> str:
             )
         )
         + "</tr>"
-        for case in found.cases
+        for case in verdict.cases
     )  # fmt: skip
-    notes = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines(found))
-    reasons = "\n".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in found.not_judged.items())
+    notes = "\n".join(f"<p>{html.escape(line)}</p>" for line in lines(verdict))
+    reasons = "\n".join(f"<li>{html.escape(name)}: {html.escape(why)}</li>" for name, why in verdict.not_judged.items())
     return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{html.escape(found.program)}: {found.verdict}</title>
+<html lang="en"><head><meta charset="utf-8"><title>{html.escape(verdict.program)}: {verdict.verdict}</title>
 <style>body{{font:15px/1.5 sans-serif;max-width:70em;margin:2em auto;padding:0 1em}}
 table{{border-collapse:collapse;font-size:13px}}td,th{{padding:.2em .6em;border-bottom:1px solid #ddd;text-align:left}}
 .FAIL{{background:#fde4e1}}.PASS td:first-child{{color:#176f2c}}.SKIP,.INFO{{color:#666}}</style></head>
-<body><h1>{html.escape(found.program)}: {found.verdict}</h1>
+<body><h1>{html.escape(verdict.program)}: {verdict.verdict}</h1>
 {notes}
 <table><tr><th>verdict<th>question<th>against<th>observed<th>limit<th>reason</tr>
 {rows}

@@ -139,8 +139,8 @@ def judge(
     """
     cases: list[Case] = []
     left_out: dict[str, str] = {}
-    found: list[tuple[str, Found]] = []
-    seen: dict[str, bool] = {}
+    results: list[tuple[str, Found]] = []
+    visited: dict[str, bool] = {}
     for asked in questions_for(answer, method, problems=problems, largest=largest):
         for name in asked.problems:
             if listen is not None:
@@ -150,16 +150,16 @@ def judge(
             cases += mine
             left_out |= {f"{asked.method} on {name}": session.refusal} if session.refusal else {}
             if any(case.row.verdict == "FAIL" for case in mine):
-                found += [(name, told) for told in session.suspects(mine)]
+                results += [(name, told) for told in session.suspects(mine)]
             elif power and session.solution is not None:
-                known = {word for word, noticed in seen.items() if noticed}
+                known = {word for word, noticed in visited.items() if noticed}
                 for word, noticed in session.power(known):
-                    seen[word] = seen.get(word, False) or noticed
+                    visited[word] = visited.get(word, False) or noticed
     for case in cases:
         if case.row.verdict == "SKIP":
             left_out.setdefault(case.name, case.row.why)
-    lists = [sorted(word for word, noticed in seen.items() if noticed is wanted) for wanted in (True, False)]
-    return Verdict(_name(answer), tuple(cases), _ranked(found), tuple(lists[0]), tuple(lists[1]), left_out)
+    lists = [sorted(word for word, noticed in visited.items() if noticed is wanted) for wanted in (True, False)]
+    return Verdict(_name(answer), tuple(cases), _ranked(results), tuple(lists[0]), tuple(lists[1]), left_out)
 
 
 def questions_for(
@@ -226,10 +226,10 @@ def _fits(answer: Callable[..., Any], method: str, problem: Problem, largest: in
 
 
 def _words(answer: Callable[..., Any], name: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
-    found = getattr(answer, name, None)
-    if found is None:
+    result = getattr(answer, name, None)
+    if result is None:
         return default
-    words = (found,) if isinstance(found, str) else tuple(found)
+    words = (result,) if isinstance(result, str) else tuple(result)
     for word in words:
         arguments.choice(word, known, name)
     return words
@@ -241,12 +241,12 @@ def _name(answer: Callable[..., Any] | str) -> str:
     return f"{getattr(answer, '__module__', '?')}:{getattr(answer, '__qualname__', type(answer).__name__)}"
 
 
-def _ranked(found: list[tuple[str, Found]]) -> tuple[Suspicion, ...]:
+def _ranked(value: list[tuple[str, Found]]) -> tuple[Suspicion, ...]:
     """Suspects by the problems that they explain, then by their place on each."""
     where: dict[str, dict[str, str]] = {}
     points: Counter[str] = Counter()
-    for name, told in found:
-        for place, suspect in enumerate(told.found):
+    for name, told in value:
+        for place, suspect in enumerate(told.ranked):
             if name not in where.setdefault(suspect.name, {}):
                 where[suspect.name][name] = suspect.text
                 points[suspect.name] += 1000 - place
@@ -321,10 +321,10 @@ class Session:
             if change.name in known:
                 continue
             try:
-                found = solve("fast", change.method or self.method, change.problem)
+                solution = solve("fast", change.method or self.method, change.problem)
             except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError):
                 continue
-            values = {name: getattr(found, name) for name in given}
+            values = {name: getattr(solution, name) for name in given}
             planted = {k: v for k, v in values.items() if v is not None and np.shape(v) == given[k].shape}
             if planted:
                 yield change.name, self._noticed(mine, planted)
@@ -346,17 +346,17 @@ class Session:
     def _asked(self, problem: Problem) -> tuple[Row, Solution | None]:
         """The program's answer, and a row on whether it gave one."""
         try:
-            found = solve_with(self.answer, self.method, problem)
+            result = solve_with(self.answer, self.method, problem)
         except NotImplementedError as error:
             self.refusal = f"refused: {error}"
             return Row("answer", "answer", np.nan, np.nan, "SKIP", self.refusal), None
         except (ImplementationError, TypeError, ValueError) as error:
             return Row("answer", "answer", 1.0, 0.0, "FAIL", str(error)), None
-        there = [name for name in QUANTITIES if (value := getattr(found, name)) is not None and np.size(value)]
+        there = [name for name in QUANTITIES if (value := getattr(result, name)) is not None and np.size(value)]
         if not there:
             why = f"found none of {', '.join(QUANTITIES)} in the solution, expected at least one"
             return Row("answer", "answer", 1.0, 0.0, "FAIL", why), None
-        return Row("answer", "answer", 0.0, 0.0, "PASS", f"gives {', '.join(there)}"), found
+        return Row("answer", "answer", 0.0, 0.0, "PASS", f"gives {', '.join(there)}"), result
 
     def _invariances(self) -> Iterator[Case]:
         assert self.solution is not None
@@ -384,9 +384,9 @@ class Session:
                 order,
             )
         for what, (problem, by_row, by_class) in moved.items():
-            row, found = self._asked(problem)
-            if found is not None:
-                row = _unchanged(self.solution, found, by_row, by_class)
+            row, result = self._asked(problem)
+            if result is not None:
+                row = _unchanged(self.solution, result, by_row, by_class)
             yield Case(self.method, self.name, row._replace(quantity=what, kind="invariance"), "itself")
 
 
@@ -425,27 +425,27 @@ def _differs(a: Any, b: Any) -> bool:
 def solve_with(answer: Callable[..., Any], method: str, problem: Problem) -> Solution:
     """The answer of a callable, checked; what it raises is an ImplementationError, but for NotImplementedError."""
     try:
-        found = answer(method, problem)
+        result = answer(method, problem)
     except NotImplementedError:
         raise
     except Exception as error:
-        said = " ".join(str(error).split())
+        text = " ".join(str(error).split())
         raise ImplementationError(
-            f"{_name(answer)} {method} on {problem.name}: {type(error).__name__}: {said}"
+            f"{_name(answer)} {method} on {problem.name}: {type(error).__name__}: {text}"
         ) from error
-    if not isinstance(found, Solution):
-        raise TypeError(f"{_name(answer)}: found {type(found).__name__} returned, expected a validation.Solution")
-    if changed := found.problem.differences(problem):
+    if not isinstance(result, Solution):
+        raise TypeError(f"{_name(answer)}: found {type(result).__name__} returned, expected a validation.Solution")
+    if changed := result.problem.differences(problem):
         raise ValueError(f"{_name(answer)}: found a solution of another problem, which differs in {changed}")
-    return found
+    return result
 
 
 @cache
 def posed(name: str) -> Problem:
     """The problem of that name, to the last digit that of its stored truth: another machine standardises otherwise."""
     store = importlib.import_module("validation.truth.store")
-    found: Problem = store.load(name).solution.problem if name in store.RECIPES else distances.question(name)
-    return found
+    value: Problem = store.load(name).solution.problem if name in store.RECIPES else distances.question(name)
+    return value
 
 
 @cache

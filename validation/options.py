@@ -103,20 +103,20 @@ def rows(method: str) -> list[Row]:
 
     Raises ValueError for a method that no witness has, with the near misses.
     """
-    found: dict[tuple[Any, ...], Row] = {}
+    results: dict[tuple[Any, ...], Row] = {}
     for witness, has in methods().items():
         for option in options_of(witness, method).values() if method in has else ():
             alike = tuple(getattr(option, name, None) for name in ("name", "kind", "interval", "choices", "default"))
-            row = found.get(alike)
+            row = results.get(alike)
             if row is None:
                 row = Row(option.name, option.expected, repr(option.default), option.meaning, ())
-            found[alike] = row._replace(witnesses=(*row.witnesses, witness))
-    if not found:
+            results[alike] = row._replace(witnesses=(*row.witnesses, witness))
+    if not results:
         known = sorted({name for has in methods().values() for name in has})
         close = get_close_matches(method, known, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
         raise ValueError(f"method: found {shown(method)}, expected one of {', '.join(known)}{hint}")
-    return sorted(found.values(), key=lambda row: [other.name for other in found.values()].index(row.name))
+    return sorted(results.values(), key=lambda row: [other.name for other in results.values()].index(row.name))
 
 
 def markdown() -> str:

@@ -145,13 +145,13 @@ def asked_for_steps(solution: Solution) -> bool:
 
 def unfinished(*sides: Solution) -> Unfinished | None:
     """The sides that were asked for a fixed point and say that they did not reach it; None if there is none."""
-    found = [side for side in sides if not side.converged and not asked_for_steps(side)]
-    if not found:
+    results = [side for side in sides if not side.converged and not asked_for_steps(side)]
+    if not results:
         return None
     # a run may stop for another reason than its residual; only a residual above the tolerance explains anything
-    known = [(side.residual, _tolerance(side)) for side in found if side.residual is not None]
+    known = [(side.residual, _tolerance(side)) for side in results if side.residual is not None]
     residual, tolerance = max(known, default=(np.nan, np.nan))
-    told = " and ".join(_described(side) for side in found)
+    told = " and ".join(_described(side) for side in results)
     why = f"{told}: an iteration that did not converge has no fixed point (max_iterations sets how far it may go)"
     return Unfinished(residual, tolerance if residual > tolerance else np.nan, why)
 

@@ -264,7 +264,7 @@ _RECIPES: dict[str, Recipe] = {
     "three-points-fitc": Recipe(
         lambda: _few(3, np.exp(2.0), 0.2, Z=[-1.0, 1.2]), "three data given two inducing values: the FITC prior", 5.0
     ),
-    "toy": Recipe(lambda: _toy(24, 1, 1.0, 0.1, seed=4), "drawn from the model, log variance 1", 6.0),
+    "toy": Recipe(lambda: _toy(24, 1, 1.0, 0.1, seed=4), "drawn from the model, log variance 1", 10.0),
     "toy-probit": Recipe(
         lambda: _toy(24, 1, 1.0, 0.1, seed=4).replace(likelihood="probit"), "toy with the probit link", 2.0
     ),
@@ -321,14 +321,14 @@ _RECIPES: dict[str, Recipe] = {
         "two-points-3-sparse",
         _few_sparse,
         "two data, three classes, two inducing values each: quadrature knows all",
-        3.0,
+        20.0,
         _THRESHOLD,
     ),
     **_classes(
         "toy-2-sparse",
         lambda: _toy_classes(20, 2, 1, 1.0, 0.3, seed=15, m=4),
         "two classes given 4 inducing points: FITC where pairs of classes are all there is",
-        3.0,
+        8.0,
         _THRESHOLD,
     ),
     **_classes(

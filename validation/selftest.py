@@ -284,8 +284,8 @@ def run(
     # a problem costs about as much again for each fault that is tried on it
     work = [Job(unit.problem, unit, runner.cost(unit.problem) * (1 + len(unit.faults))) for unit in units]
     try:
-        with closing(jobs_run.run(_work, work, engine, store=store, listen=listen or runner.silent)) as found:
-            for done in found:
+        with closing(jobs_run.run(_work, work, engine, store=store, listen=listen or runner.silent)) as value:
+            for done in value:
                 name = done.job.name
                 if done.lost is not None:
                     lost[name] = str(done.lost)
@@ -341,7 +341,7 @@ def _work(unit: _Work, listen: Listener) -> _Finished:
     faults = {fault.name: fault for fault in _faults(unit.source)}
     healthy = Context(quick=not unit.full)
     baseline = tuple(runner.ask_problem(unit.problem, unit.pairs, healthy, unit.modules, listen))
-    seen: dict[str, _Seen] = {}
+    visited: dict[str, _Seen] = {}
     for name, pairs in unit.faults:
         listen(Event("start", unit.problem, f"fault {name}"))
         started = time.perf_counter()
@@ -350,12 +350,12 @@ def _work(unit: _Work, listen: Listener) -> _Finished:
             with seeded(fault) as calls:
                 context = healthy.without(_touched(fault, healthy))
                 answers = tuple(runner.ask_problem(unit.problem, pairs, context, unit.modules, runner.silent))
-            seen[name] = _Seen(answers, calls.count, time.perf_counter() - started)
+            visited[name] = _Seen(answers, calls.count, time.perf_counter() - started)
         except Exception as error:  # noqa: BLE001 - a fault that cannot be seeded is reported with its reason
             text = str(error) if isinstance(error, FaultError) else f"{type(error).__name__}: {error}"
-            seen[name] = _Seen((), 0, time.perf_counter() - started, text)
+            visited[name] = _Seen((), 0, time.perf_counter() - started, text)
         listen(Event("done", unit.problem, f"fault {name}"))
-    return _Finished(baseline, seen)
+    return _Finished(baseline, visited)
 
 
 def _touched(fault: Fault, context: Context) -> set[str]:
@@ -376,12 +376,12 @@ def _trial(
 ) -> Trial:
     """The verdict on one fault, from what its checks said with and without it."""
     names = list(dict.fromkeys(pair.problem for pair in pairs))
-    seen = [finished[name].seen[fault.name] for name in names if name in finished]
-    seconds = sum(entry.seconds for entry in seen)
-    errors = [lost[name] for name in names if name in lost] + [entry.error for entry in seen if entry.error]
+    observed = [finished[name].seen[fault.name] for name in names if name in finished]
+    seconds = sum(entry.seconds for entry in observed)
+    errors = [lost[name] for name in names if name in lost] + [entry.error for entry in observed if entry.error]
     if errors:
         return Trial(fault, "error", (), seconds, errors[0])
-    if len(seen) < len(names):
+    if len(observed) < len(names):
         return Trial(fault, "not run", (), seconds, "interrupted before all its checks were asked")
     before = runner.judge([green[pair] for pair in pairs], modules)
     red_before = [result for result in before if result.failed]
@@ -389,9 +389,9 @@ def _trial(
         worst = red_before[0] if red_before else before[0]
         note = f"{worst.verdict} {worst.check} on {worst.problem} without the fault: {worst.why}"
         return Trial(fault, "not green without fault", (), seconds, note)
-    if not any(entry.calls for entry in seen):
+    if not any(entry.calls for entry in observed):
         return Trial(fault, "never exercised", (), seconds, f"no check called {' or '.join(fault.targets)}")
-    after = runner.judge([answer for entry in seen for answer in entry.answers], modules)
+    after = runner.judge([answer for entry in observed for answer in entry.answers], modules)
     counted = ("FAIL", "ERROR") if fault.raises else ("FAIL",)
     by = sorted((result for result in after if result.verdict in counted), key=_redness)
     if by:

@@ -11,6 +11,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import ModuleType
 
 from validation.quoting import shown
@@ -148,10 +149,10 @@ def implementations() -> dict[str, str]:
     """Names that `solve` takes, each with where it comes from."""
     from importlib.metadata import entry_points
 
-    found = dict.fromkeys(WITNESSES, "witness") | dict.fromkeys(JUDGE, "the judge's own")
+    value = dict.fromkeys(WITNESSES, "witness") | dict.fromkeys(JUDGE, "the judge's own")
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        found.setdefault(point.name, f"entry point {point.value}")
-    return found
+        value.setdefault(point.name, f"entry point {point.value}")
+    return value
 
 
 def methods() -> dict[str, tuple[str, ...]]:
@@ -178,13 +179,13 @@ def find_implementation(name: str) -> Implementation:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if point.name == name:
             try:
-                found = point.load()
+                result = point.load()
             except Exception as error:
                 raise ValueError(
                     f"implementation: found the entry point {name!r} = {point.value!r}, which cannot be loaded "
                     f"({_described(error)}), expected module:function"
                 ) from error
-            return _callable(found, name)
+            return _callable(result, name)
     if ":" in name:
         module_name, _, attribute = name.partition(":")
         if not all(part.isidentifier() for part in f"{module_name}.{attribute}".split(".")):
@@ -230,16 +231,22 @@ def check_options(function: Callable[..., Any], options: Mapping[str, Any], wher
 
 def versions() -> dict[str, str]:
     """Versions of what the numbers depend on."""
+    return dict(_versions())
+
+
+@cache
+def _versions() -> Mapping[str, str]:
+    """Looked up once in a process: reading the metadata takes as long as solving a small problem."""
     import platform
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"python": platform.python_version()}
+    results = {"python": platform.python_version()}
     for package in ("gpc-triad", "numpy", "scipy"):
         try:
-            found[package] = version(package)
+            results[package] = version(package)
         except PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+            results[package] = "not installed"
+    return results
 
 
 def _cannot_import(module_name: str, error: Exception) -> ValueError:

@@ -264,11 +264,11 @@ def load_npz(
     if foreign or members != len(arrays):
         found_instead = f"members that are no arrays: {foreign[:3]}" if foreign else "two members of one name"
         raise FileFormatError(f"{path}: found {found_instead}, expected {schema!r}")
-    found = arrays.pop("schema", None)
-    if found is None:
+    result = arrays.pop("schema", None)
+    if result is None:
         raise FileFormatError(f"{path}: found no field 'schema', expected {schema!r}")
-    if found.ndim or str(found) != schema:
-        raise FileFormatError(f"{path}: found schema {str(found)!r}, expected {schema!r}")
+    if result.ndim or str(result) != schema:
+        raise FileFormatError(f"{path}: found schema {str(result)!r}, expected {schema!r}")
     return arrays
 
 
@@ -311,17 +311,17 @@ def _check_headers(
 
 
 def _is_npz(file: IO[bytes]) -> bool:
-    found = zipfile.is_zipfile(file)
+    result = zipfile.is_zipfile(file)
     file.seek(0)
-    return found
+    return result
 
 
-def check_keys(found: set[str], known: set[str], required: set[str], where: str) -> None:
+def check_keys(value: set[str], known: set[str], required: set[str], where: str) -> None:
     """Refuse unknown and missing fields, each by name."""
-    if found - known:
-        raise FileFormatError(f"{where}: found unknown fields {sorted(found - known)}, expected only {sorted(known)}")
-    if required - found:
-        raise FileFormatError(f"{where}: found no fields {sorted(required - found)}, expected them")
+    if value - known:
+        raise FileFormatError(f"{where}: found unknown fields {sorted(value - known)}, expected only {sorted(known)}")
+    if required - value:
+        raise FileFormatError(f"{where}: found no fields {sorted(required - value)}, expected them")
 
 
 def scalar(array: NDArray[Any]) -> Any:

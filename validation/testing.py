@@ -49,14 +49,14 @@ class Check:
         """Ask; AssertionError if the verdict is FAIL, pytest's skip if there is none."""
         if "cases" not in self.kept:
             self.kept["cases"] = list(self.session.cases())
-        found = [case for case in self.kept["cases"] if self._means(case)]
-        failed = [case for case in found if case.row.verdict == "FAIL"]
+        results = [case for case in self.kept["cases"] if self._means(case)]
+        failed = [case for case in results if case.row.verdict == "FAIL"]
         if failed:
             raise AssertionError("\n".join([*map(_told, failed), *self._suspects()]))
-        if not any(case.row.verdict == "PASS" for case in found):
+        if not any(case.row.verdict == "PASS" for case in results):
             import pytest
 
-            reasons = [case.row.why for case in found] or [self.session.refusal or "the program does not give it"]
+            reasons = [case.row.why for case in results] or [self.session.refusal or "the program does not give it"]
             pytest.skip(f"{self.name}: {reasons[0]}")
 
     def _means(self, case: Case) -> bool:
@@ -75,8 +75,8 @@ class Check:
             return
         if "suspects" not in self.kept:
             self.kept["suspects"] = list(self.session.suspects(self.kept["cases"]))
-        for found in self.kept["suspects"]:
-            yield from (f"suspect: {suspect.sentence}" for suspect in found.found[:3])
+        for value in self.kept["suspects"]:
+            yield from (f"suspect: {suspect.sentence}" for suspect in value.ranked[:3])
 
 
 def _told(case: Case) -> str:
@@ -98,19 +98,19 @@ def checks_of(
 
     Parameters, errors: as `validation.judging.judge`.
     """
-    found = []
+    results = []
     for asked in questions_for(answer, method, problems=problems, largest=largest):
         for name in asked.problems:
             session, kept = Session(asked.answer, asked.method, name, limit), {}  # type: ignore[var-annotated]
             several, sparse = session.problem.n_latents > 1, session.problem.Z is not None
             quantities = [name for name in QUANTITIES if sparse or not name.startswith("inducing")]
-            found.append(Check(session, kept, "answer", ""))
+            results.append(Check(session, kept, "answer", ""))
             if asked.method in methods()["fast"]:
-                found += [Check(session, kept, "identity", quantity) for quantity in quantities]
-            found += [Check(session, kept, "truth", quantity) for quantity in quantities]
+                results += [Check(session, kept, "identity", quantity) for quantity in quantities]
+            results += [Check(session, kept, "truth", quantity) for quantity in quantities]
             if session.problem.n <= 2 or name in SMALL:
-                found += [Check(session, kept, "invariance", what) for what in _INVARIANCES[: 3 + several]]
-    return found
+                results += [Check(session, kept, "invariance", what) for what in _INVARIANCES[: 3 + several]]
+    return results
 
 
 def parametrize_with_checks(

@@ -51,7 +51,7 @@ def _libraries() -> tuple[Any, ...]:
     """The libraries of linear algebra in this process: NumPy's, and SciPy's own, which has to be loaded for that."""
     import scipy.linalg  # noqa: F401
 
-    return tuple(found for found in ThreadpoolController().lib_controllers if found.user_api == "blas")
+    return tuple(value for value in ThreadpoolController().lib_controllers if value.user_api == "blas")
 
 
 def _small(n_rows: int, n_inducing: int | None) -> bool:

@@ -16,9 +16,10 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from validation import selftest, storage
+from validation import completing, selftest, storage
 from validation.checks import runner
 from validation.checks.runner import Event, Listener, Selection, SelectionError
+from validation.forecast import Forecast, work
 from validation.jobs import place as places
 from validation.jobs.job import HELP, ClusterError
 from validation.jobs.run import engine
@@ -38,12 +39,21 @@ _aside = ThreadPoolExecutor(1)
 
 def verify(
     full: Annotated[bool, typer.Option("--full", help="add the larger problems and longer chains")] = False,
-    paper: Annotated[list[str] | None, typer.Option("--paper", help="only checks of this paper; repeatable")] = None,
-    method: Annotated[list[str] | None, typer.Option("--method", help="only this method id; repeatable")] = None,
+    paper: Annotated[
+        list[str] | None,
+        typer.Option("--paper", help="only checks of this paper; repeatable", autocompletion=completing.papers),
+    ] = None,
+    method: Annotated[
+        list[str] | None,
+        typer.Option("--method", help="only this method id; repeatable", autocompletion=completing.methods),
+    ] = None,
     check: Annotated[
         list[str] | None, typer.Option("--check", help="only this check, or a glob such as 'identity/*'; repeatable")
     ] = None,
-    problem: Annotated[list[str] | None, typer.Option("--problem", help="only this problem; repeatable")] = None,
+    problem: Annotated[
+        list[str] | None,
+        typer.Option("--problem", help="only this problem; repeatable", autocompletion=completing.problems),
+    ] = None,
     self_test: Annotated[
         bool, typer.Option("--self-test", help="seed faults and see that the checks turn red on each")
     ] = False,
@@ -106,42 +116,44 @@ def verify(
         narrow = bool(check or method or problem)
         reading = None if coverage is None or narrow else _aside.submit(coverage, stop)
         store = _Spread(cluster, jobs, output).store(("verify", selection), runner.TYPES)
+        parts = [(pair.check, pair.problem) for pair in selection.pairs]
+        forecast = Forecast(work(parts, output / "checks.csv"))
         with (
             engine(cluster, jobs=jobs, threads=threads) as who,
-            nullcontext(None) if quiet else progress(errors, len(selection.pairs)) as listen,
+            nullcontext(None) if quiet else progress(errors, len(selection.pairs), forecast) as listen,
         ):
-            found = runner.run(selection, listen=listen, engine=who, store=store)
+            result = runner.run(selection, listen=listen, engine=who, store=store)
         console = Console()
         # of what was not asked this time nothing can be said
-        moves = None if earlier is None else moved.moves(_asked(earlier, selection), table.verdicts(found.results))
+        moves = None if earlier is None else moved.moves(_asked(earlier, selection), table.verdicts(result.results))
         if as_json:
-            sys.stdout.write(export.json_text(found, moves))
+            sys.stdout.write(export.json_text(result, moves))
         else:
-            table.print_run(console, found, why=why, verbose=verbose, quiet=quiet)
+            table.print_run(console, result, why=why, verbose=verbose, quiet=quiet)
             if moves is not None:
                 table.print_moves(console, moves, str(compare))
         # who interrupts the run does not wait for the ledger
-        known = None if reading is None or found.interrupted else reading.result()
-        csv = table.csv_text(found.results).encode()
+        known = None if reading is None or result.interrupted else reading.result()
+        csv = table.csv_text(result.results).encode()
         # the page names the table that it was made with
-        drawn = page.render(found, known, moves=moves, earlier="" if compare is None else compare.name)
+        drawn = page.render(result, known, moves=moves, earlier="" if compare is None else compare.name)
         report = drawn.replace(
             "<head>", f'<head>\n<meta name="checks-csv-sha256" content="{hashlib.sha256(csv).hexdigest()}">', 1
         )
         storage.write_together({output / "checks.csv": csv, output / "report.html": report.encode()})
         if junit is not None:
-            storage.write_together({junit: export.junit(found).encode()})
-        if store is not None and not found.interrupted:
+            storage.write_together({junit: export.junit(result).encode()})
+        if store is not None and not result.interrupted:
             store.clear()
         aside = errors if as_json else console
         if cluster is not None:
-            for line in places.summary(found.places):
+            for line in places.summary(result.places):
                 aside.print(f"problems computed: {line}", soft_wrap=True, highlight=False, markup=False)
-        for line in places.unlike(place for place, _ in found.places):
+        for line in places.unlike(place for place, _ in result.places):
             text = f"warning: digits may differ between workers: {line}"
             aside.print(text, style="yellow", soft_wrap=True, highlight=False, markup=False)
         if as_json:
-            raise typer.Exit(INTERRUPTED if found.interrupted else int(found.failed))
+            raise typer.Exit(INTERRUPTED if result.interrupted else int(result.failed))
         written = [output / "checks.csv", output / "report.html", *([junit] if junit is not None else [])]
         console.print(", ".join(map(str, written)), soft_wrap=True, highlight=False)
         if narrow:
@@ -153,9 +165,9 @@ def verify(
         _refuse(errors, str(error))
     finally:
         stop.set()  # Python waits for the thread that reads before it ends
-    if found.interrupted:
+    if result.interrupted:
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(int(found.failed))
+    raise typer.Exit(int(result.failed))
 
 
 def _earlier(errors: Console, path: Path) -> Verdicts:
@@ -196,7 +208,7 @@ def _self_test(
     store = spread.store(("self-test", full), selftest.TYPES)
     try:
         with engine(spread.cluster, jobs=spread.jobs) as who, progress(errors, None) as listen:
-            found = selftest.run(faults=fault, method=method, full=full, listen=listen, by=(who, store))
+            result = selftest.run(faults=fault, method=method, full=full, listen=listen, by=(who, store))
     except (SelectionError, ClusterError) as error:
         _refuse(errors, str(error))
     except KeyboardInterrupt:
@@ -204,12 +216,12 @@ def _self_test(
         raise typer.Exit(INTERRUPTED) from None
     from validation.report import table
 
-    table.print_self_test(Console(), found, verbose=verbose)
-    if found.interrupted:
+    table.print_self_test(Console(), result, verbose=verbose)
+    if result.interrupted:
         raise typer.Exit(INTERRUPTED)
     if store is not None:
         store.clear()
-    raise typer.Exit(int(not found.all_caught))
+    raise typer.Exit(int(not result.all_caught))
 
 
 def _refuse(errors: Console, message: str) -> NoReturn:
@@ -222,10 +234,18 @@ def _refuse(errors: Console, message: str) -> NoReturn:
 
 
 @contextmanager
-def progress(console: Console, total: int | None) -> Iterator[Listener]:
-    """A listener that shows what is running: a live bar on a terminal, one plain line for each problem elsewhere."""
+def progress(console: Console, total: int | None, forecast: Forecast | None = None) -> Iterator[Listener]:
+    """A listener that shows what is running: a live bar on a terminal, one plain line for each problem elsewhere.
+
+    With a forecast it says how long the rest will take.
+    """
+    started = time.perf_counter()
+
+    def rest() -> str:
+        return "" if forecast is None else forecast.words(time.perf_counter() - started)
+
     if not console.is_terminal:
-        yield _plain(console)
+        yield _plain(console, started, forecast, rest)
         return
     columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     running: dict[str, str] = {}
@@ -237,24 +257,30 @@ def progress(console: Console, total: int | None) -> Iterator[Listener]:
                 running[event.problem] = event.check
             elif event.what == "finished":
                 running.pop(event.problem, None)
-            described = ", ".join(f"{problem}: {what}" for problem, what in list(running.items()))
+            elif forecast is not None:
+                forecast.done((event.check, event.problem))
+            told = ", ".join(f"{problem}: {what}" for problem, what in list(running.items()))
+            left = rest()
             # names are names, not rich's markup
-            bar.update(task, advance=int(event.what == "done"), description=described.replace("[", r"\["))
+            described = (f"{left}; {told}" if left else told).replace("[", r"\[")
+            bar.update(task, advance=int(event.what == "done"), description=described)
 
         yield live
 
 
-def _plain(console: Console) -> Listener:
-    started = time.perf_counter()
+def _plain(console: Console, started: float, forecast: Forecast | None, rest: Callable[[], str]) -> Listener:
     done: dict[str, int] = {}
 
     def line(event: Event) -> None:
         if event.what == "done":
             done[event.problem] = done.get(event.problem, 0) + 1
+            if forecast is not None:
+                forecast.done((event.check, event.problem))
         elif event.what == "finished":
             asked = done.get(event.problem, 0)
             what = "checks that need no problem" if event.problem == "-" else event.problem
-            text = f"{time.perf_counter() - started:6.1f} s  {what}: {asked} done"
+            left = rest()
+            text = f"{time.perf_counter() - started:6.1f} s  {what}: {asked} done{f'; {left}' if left else ''}"
             console.print(text, soft_wrap=True, highlight=False, markup=False)
             sys.stderr.flush()
 

@@ -32,8 +32,8 @@ def curve(nll, first=10.0, step=1.0):
 def rows(ours, theirs):
     """Lines of one comparison by the end of their text."""
     data = load(m=5)
-    found = list(peers_multiclass._rows([data], lambda _: ours, lambda _: theirs))
-    return {row.quantity.split(": ", 1)[1]: row for row in found}
+    result = list(peers_multiclass._rows([data], lambda _: ours, lambda _: theirs))
+    return {row.quantity.split(": ", 1)[1]: row for row in result}
 
 
 def test_without_gpflow_the_bench_refuses_at_once_and_says_what_to_install(monkeypatch):
@@ -92,24 +92,24 @@ def test_the_score_is_that_of_the_true_class():
 
 
 def test_the_target_is_the_lowest_mean_of_gpflow_and_the_ratio_is_of_warm_times(without_data):
-    found = rows(curve([0.9, 0.3, 0.3, 0.3], first=1.0), curve([0.9, 0.9, 0.6, 0.6, 0.6, 0.9]))
-    target = next(row for key, row in found.items() if key.startswith("target") or "target" in row.quantity)
+    result = rows(curve([0.9, 0.3, 0.3, 0.3], first=1.0), curve([0.9, 0.9, 0.6, 0.6, 0.6, 0.9]))
+    target = next(row for key, row in result.items() if key.startswith("target") or "target" in row.quantity)
     np.testing.assert_allclose(target.value, 0.6, rtol=1e-15)  # rounding of three sums
     assert re.search(r"gpflow .*tensorflow ", target.quantity)
-    assert found["sep, seconds to it"].value == 3.0  # mean 0.5 at the third step
-    assert found["GPflow, seconds to it"].value == 5.0
-    assert found["GPflow, seconds to it, cold"].value == 14.0
-    ratio = found["seconds of GPflow over those of sep"]
+    assert result["sep, seconds to it"].value == 3.0  # mean 0.5 at the third step
+    assert result["GPflow, seconds to it"].value == 5.0
+    assert result["GPflow, seconds to it, cold"].value == 14.0
+    ratio = result["seconds of GPflow over those of sep"]
     np.testing.assert_allclose(ratio.value, 5.0 / 3.0, rtol=1e-15)  # one division
     assert ratio.met is True
-    assert found["sep, final held-out score"].met is True
+    assert result["sep, final held-out score"].met is True
 
 
 def test_a_sep_that_is_worse_or_never_there_is_told_as_not_met(without_data):
-    found = rows(curve([0.9, 0.8, 0.8, 0.8]), curve([0.9, 0.6, 0.6, 0.6]))
-    assert np.isnan(found["sep, seconds to it"].value)
-    assert found["seconds of GPflow over those of sep"].met is False
-    assert found["sep, final held-out score"].met is False
+    result = rows(curve([0.9, 0.8, 0.8, 0.8]), curve([0.9, 0.6, 0.6, 0.6]))
+    assert np.isnan(result["sep, seconds to it"].value)
+    assert result["seconds of GPflow over those of sep"].met is False
+    assert result["sep, final held-out score"].met is False
 
 
 def test_waveforms_stand_in_where_no_folder_of_data_is_named(without_data):
@@ -127,7 +127,7 @@ def test_sep_learns_until_the_clock_ends_it_and_scores_better_than_guessing(with
     monkeypatch.setattr(peers_multiclass, "Stopwatch", stopped)
     whole = load(m=10, batch_size=50)
     data = whole._replace(X=whole.X[:300], y=whole.y[:300], X_test=whole.X_test[:200], y_test=whole.y_test[:200])
-    found = peers_multiclass._ours(data, 15.0, {"damping": 0.2})
-    assert found.seconds[-1] - found.first >= 15.0 > found.seconds[-2] - found.first
-    assert found.steps[:3] == [1, 2, 3]
-    assert min(found.nll) < 0.9 * np.log(3.0)  # log 3 is guessing; about 0.4 is reached
+    result = peers_multiclass._ours(data, 15.0, {"damping": 0.2})
+    assert result.seconds[-1] - result.first >= 15.0 > result.seconds[-2] - result.first
+    assert result.steps[:3] == [1, 2, 3]
+    assert min(result.nll) < 0.9 * np.log(3.0)  # log 3 is guessing; about 0.4 is reached

@@ -59,10 +59,10 @@ def test_every_sampler_of_several_classes_is_certified_at_a_large_variance_and_w
     for sampler in ("exact-probit", "gibbs-probit", "gibbs-threshold"):
         names = [name for entry in CERTIFICATES if entry.sampler == sampler for name in entry.problems]
         names += [name for name, recipe in store.RECIPES.items() if recipe.method == sampler]
-        found = [problems.get(name.removesuffix("-probit")) for name in names]
+        results = [problems.get(name.removesuffix("-probit")) for name in names]
         # to rounding of exp(log(...))
-        assert any(p.n_classes >= 3 and p.variance.max() >= np.exp(4.0) * (1.0 - 1e-12) for p in found)
-        assert any(p.n_classes >= 4 for p in found)
+        assert any(p.n_classes >= 3 and p.variance.max() >= np.exp(4.0) * (1.0 - 1e-12) for p in results)
+        assert any(p.n_classes >= 4 for p in results)
 
 
 def test_every_stored_truth_is_asked_on_the_problem_of_its_name():

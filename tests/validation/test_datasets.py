@@ -241,12 +241,12 @@ def test_no_input_is_in_both_parts_of_a_split(seed, data_seed, stratify):
 def test_folds_are_disjoint_cover_all_rows_and_share_no_input_with_their_train_part(seed, data_seed, stratify):
     dataset = repeated(data_seed)
     groups = datasets.duplicate_groups(dataset.X)
-    seen = []
+    visited = []
     for train, test in datasets.kfold(dataset, 4, seed, stratify=stratify):
         assert not set(groups[train]) & set(groups[test])
         assert sorted([*train, *test]) == list(range(dataset.n))
-        seen += test.tolist()
-    assert sorted(seen) == list(range(dataset.n))
+        visited += test.tolist()
+    assert sorted(visited) == list(range(dataset.n))
 
 
 def test_split_without_repeats_has_exactly_the_size_asked_for_and_the_class_shares():

@@ -104,9 +104,9 @@ def test_settings_of_another_fixed_point_have_no_recorded_distance() -> None:
 
 
 def test_the_default_band_is_nine_tenths_of_what_is_recorded() -> None:
-    found = [e.distances[q][0] for e in distances.entries() for q in COVARIANCES if q in e.distances]
+    results = [e.distances[q][0] for e in distances.entries() for q in COVARIANCES if q in e.distances]
     # to the tenth
-    assert round(float(np.quantile(found, 0.9)), 1) == distances.COVARIANCE_BAND
+    assert round(float(np.quantile(results, 0.9)), 1) == distances.COVARIANCE_BAND
 
 
 def test_every_deterministic_method_with_a_truth_of_its_model_is_recorded_and_checked() -> None:

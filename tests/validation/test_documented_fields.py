@@ -18,6 +18,7 @@ ASKED = [
     ("x-gpc", {}, "toy"),
     ("vi-jj", {}, "toy-spread"),
     ("vi-taylor", {}, "toy-spread"),
+    ("laplace-binary", {}, "toy-spread"),
     ("nested-ep", {}, "toy-3"),
     ("qep", {}, "toy-3"),
     ("qiep", {}, "toy-3"),
@@ -67,11 +68,11 @@ def test_every_method_of_the_witnesses_has_a_row():
 @pytest.mark.parametrize("witness", ["reference", "fast"])
 def test_a_row_says_what_a_witness_states(witness, method, options, name):
     problem, row = problems.get(name), row_of(method, options)
-    found = solve(witness, method, problem, max_iterations=3, **options)
-    assert found.log_evidence_kind == row["kind"]
-    assert found.evidence_target == re.findall("`([^`]+)`", row["target"])[0]
+    solution = solve(witness, method, problem, max_iterations=3, **options)
+    assert solution.log_evidence_kind == row["kind"]
+    assert solution.evidence_target == re.findall("`([^`]+)`", row["target"])[0]
     prior = re.findall("`([^`]+)`", row["prior"])
-    assert found.prior_model == (prior[0] if prior else problem.prior_model)
+    assert solution.prior_model == (prior[0] if prior else problem.prior_model)
     # without inducing inputs every row of X is one
     sizes = {"n": problem.n, "C": problem.n_classes, "C-1": problem.n_classes - 1, "m": problem.m or problem.n,
              "t": problem.t}  # fmt: skip
@@ -80,6 +81,6 @@ def test_a_row_says_what_a_witness_states(witness, method, options, name):
     for names, letters in re.findall(r"((?:`\w+`(?:, )?)+) \(([^)]*)\)", "; ".join(parts)):
         shape = tuple(sizes.get(letter.strip()) for letter in letters.split(",") if letter.strip())
         shapes |= dict.fromkeys(re.findall(r"`(\w+)`", names), shape)
-    assert {key: array.shape for key, array in found.local.items()} == {
+    assert {key: array.shape for key, array in solution.local.items()} == {
         key: shape for key, shape in shapes.items() if key not in ("rates", "tkp_scores")
     }

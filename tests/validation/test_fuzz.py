@@ -64,9 +64,9 @@ def test_a_case_is_the_same_every_time_and_shrinks_to_what_matters(monkeypatch):
     door = Door("planted", 1.0, lambda rng: {"a": 1, "b": 0}, call, {"a": "any", "b": "any"})
     monkeypatch.setattr(fuzz, "doors", lambda: (door,))
     texts = [fuzz.look(5, number)[2] for number in range(300)]
-    found = [text for text in texts if text]
-    assert found
-    assert all(re.search(r"^planted: b = (True|np\.True_)\n", text) for text in found)
+    results = [text for text in texts if text]
+    assert results
+    assert all(re.search(r"^planted: b = (True|np\.True_)\n", text) for text in results)
     assert texts == [fuzz.look(5, number)[2] for number in range(300)]
 
 

@@ -44,11 +44,11 @@ def test_both_routes_meet_quadrature(asked):
     truth = solve("quadrature", "exact", asked)
     routes = probit_routes(asked, chains_of(asked), 7, "all", 0.04)
     assert set(routes) == {"bridge", "sequential"}
-    for found in routes.values():
-        assert found.trusted
-        assert found.standard_error <= 0.04
+    for value in routes.values():
+        assert value.trusted
+        assert value.standard_error <= 0.04
         # two-sided, Bonferroni at 1e-4 over twelve statistics: 4.5
-        assert abs(found.value - truth.log_evidence) < 4.5 * found.standard_error
+        assert abs(value.value - truth.log_evidence) < 4.5 * value.standard_error
 
 
 def test_only_the_routes_asked_for_are_taken_and_a_seed_fixes_them():
@@ -62,6 +62,6 @@ def test_only_the_routes_asked_for_are_taken_and_a_seed_fixes_them():
 
 def test_an_error_that_cannot_be_reached_is_not_trusted():
     asked = CASES[4]
-    found = probit_routes(asked, chains_of(asked), 7, "chains", 1e-6)["bridge"]
-    assert not found.trusted
-    assert found.standard_error > 1e-6
+    actual = probit_routes(asked, chains_of(asked), 7, "chains", 1e-6)["bridge"]
+    assert not actual.trusted
+    assert actual.standard_error > 1e-6

@@ -65,15 +65,15 @@ def test_evidence_is_left_out_when_asked_and_a_seed_fixes_every_number():
 
 
 def test_other_moves_reach_the_adapter_and_progress_is_seen():
-    seen = []
+    visited = []
     short = SHORT | {"n_draws": 60}
     got = solve(
-        "gibbs", "mh-softmax", problem(), moves=["ellipse", "scaled"], evidence="none", callback=seen.append, **short
+        "gibbs", "mh-softmax", problem(), moves=["ellipse", "scaled"], evidence="none", callback=visited.append, **short
     )
     assert got.settings["moves"] == ["ellipse", "scaled"]
     assert "acceptance_flow" not in got.settings
     assert 0.0 < got.settings["acceptance_scaled"] < 1.0
-    assert seen
+    assert visited
 
 
 @pytest.mark.parametrize(

@@ -364,8 +364,8 @@ def test_a_binary_probit_with_a_matern_kernel_is_a_normal_orthant():
     K = 2.5 * (1.0 + r) * np.exp(-r) + 1.4 * np.eye(2)  # the closed form; noise, jitter and the probit's unit
     signs = problem.y_sign
     truth = np.log(multivariate_normal(cov=signs[:, None] * K * signs).cdf(np.zeros(2)))
-    found = solve("quadrature", "exact", problem)
-    assert found.log_evidence == pytest.approx(truth, abs=1e-7)  # a rule of 8 digits, and SciPy's
+    solution = solve("quadrature", "exact", problem)
+    assert solution.log_evidence == pytest.approx(truth, abs=1e-7)  # a rule of 8 digits, and SciPy's
 
 
 def test_more_than_three_points_are_refused(make_problem):

@@ -72,7 +72,7 @@ def test_the_bivariate_cdf_is_the_integral_of_its_density(rho):
 def test_one_datum_has_the_evidence_and_moments_of_the_definition(epsilon):
     # a problem needs two classes to occur, so the second datum lies so far away that nothing is shared
     problem = few(epsilon=epsilon, X=np.array([[-0.5], [300.0]]), X_test=np.array([[-0.1]]))
-    found = solve_orthant(problem)
+    result = solve_orthant(problem)
     sd = np.sqrt(problem.variance + problem.noise)
     y = 1
 
@@ -96,14 +96,14 @@ def test_one_datum_has_the_evidence_and_moments_of_the_definition(epsilon):
     evidence = right * mass + floor
     mean = np.array([right * other / evidence, right * own / evidence])
     # 1e-8: the tolerance of the adaptive rules, and the digits asked for of this one
-    np.testing.assert_allclose(found.latent_mean[0, :2], mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(result.latent_mean[0, :2], mean, rtol=0, atol=1e-8)
     expected_cov = right * between / evidence - mean[0] * mean[1]
-    np.testing.assert_allclose(found.latent_cov[0, 0, 1], expected_cov, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(result.latent_cov[0, 0, 1], expected_cov, rtol=0, atol=1e-8)
     expected_var = (right * square + floor * sd[0] ** 2) / evidence - mean[0] ** 2
-    np.testing.assert_allclose(found.latent_cov[0, 0, 0], expected_var, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(result.latent_cov[0, 0, 0], expected_var, rtol=0, atol=1e-8)
     # the second datum is another problem of the same kind: label 0 in place of 1
     second = right * quad(lambda a: density(a, 0) * others(a, (0,)), -12, 12, epsabs=1e-11)[0] + floor
-    np.testing.assert_allclose(found.log_evidence, np.log(evidence * second), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(result.log_evidence, np.log(evidence * second), rtol=0, atol=1e-9)
 
 
 # -- two data ------------------------------------------------------------------------------------------------------
@@ -142,19 +142,19 @@ def test_two_classes_are_the_binary_probit_through_their_scaled_difference(spars
         jitter=0.0,
         Z=None if not sparse else classes.Z[0],
     )
-    found, expected = solve_orthant(classes), solve("quadrature", "exact", binary)
+    result, expected = solve_orthant(classes), solve("quadrature", "exact", binary)
     contrast = np.array([-1.0, 1.0]) / np.sqrt(2.0)
     # both rules state errors below 1e-7
     tolerance = {"rtol": 0, "atol": 1e-7}
-    np.testing.assert_allclose(found.log_evidence, expected.log_evidence, **tolerance)
-    np.testing.assert_allclose(found.probabilities, expected.probabilities, **tolerance)
+    np.testing.assert_allclose(result.log_evidence, expected.log_evidence, **tolerance)
+    np.testing.assert_allclose(result.probabilities, expected.probabilities, **tolerance)
     for name in ("latent", "test_latent"):
-        mean, cov = getattr(found, f"{name}_mean"), getattr(found, f"{name}_cov")
+        mean, cov = getattr(result, f"{name}_mean"), getattr(result, f"{name}_cov")
         np.testing.assert_allclose(mean @ contrast, getattr(expected, f"{name}_mean")[:, 0], **tolerance)
         var = np.einsum("l,nlp,p->n", contrast, cov, contrast)
         np.testing.assert_allclose(var, getattr(expected, f"{name}_cov")[:, 0, 0], **tolerance)
     if sparse:
-        np.testing.assert_allclose(contrast @ found.inducing_mean, expected.inducing_mean[0], **tolerance)
+        np.testing.assert_allclose(contrast @ result.inducing_mean, expected.inducing_mean[0], **tolerance)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.3])
@@ -162,7 +162,7 @@ def test_two_classes_are_the_binary_probit_through_their_scaled_difference(spars
 def test_moments_and_probabilities_are_those_of_weighted_prior_draws(epsilon, n_classes):
     """Self-normalised importance sampling from the prior: latents and test latents of both data at once."""
     problem = few(n_classes=n_classes, epsilon=epsilon)
-    found = solve_orthant(problem)
+    result = solve_orthant(problem)
     rng = np.random.default_rng(20190127)
     points = np.vstack([problem.X, problem.X_test])
     s = 400_000
@@ -184,7 +184,7 @@ def test_moments_and_probabilities_are_those_of_weighted_prior_draws(epsilon, n_
 
     for i in range(4):
         name, row = ("latent", i) if i < 2 else ("test_latent", i - 2)
-        mean, cov = getattr(found, f"{name}_mean")[row], getattr(found, f"{name}_cov")[row]
+        mean, cov = getattr(result, f"{name}_mean")[row], getattr(result, f"{name}_cov")[row]
         for c in range(n_classes):
             held(f[:, i, c], mean[c])
             for other in range(c + 1):
@@ -194,8 +194,8 @@ def test_moments_and_probabilities_are_those_of_weighted_prior_draws(epsilon, n_
         chosen = f[:, 2 + t].argmax(axis=1)
         for c in range(n_classes):
             p = (1.0 - epsilon) * (chosen == c) + epsilon / n_classes
-            held(p, found.probabilities[t, c])
-    z_evidence = (weight.mean() - np.exp(found.log_evidence)) / (weight.std() / np.sqrt(s))
+            held(p, result.probabilities[t, c])
+    z_evidence = (weight.mean() - np.exp(result.log_evidence)) / (weight.std() / np.sqrt(s))
     statistics.append(z_evidence)
     # two-sided, 1e-4 over all statistics of the test (Bonferroni)
     assert np.abs(statistics).max() < norm.isf(0.5e-4 / len(statistics))

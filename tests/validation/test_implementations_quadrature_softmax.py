@@ -56,7 +56,7 @@ def prior_covariance(problem, latent):
 @pytest.mark.parametrize("prior_model", ["full", "fitc"])
 def test_two_classes_and_two_data_agree_with_an_adaptive_rule(prior_model):
     problem = make(2, 2, prior_model, y=(0, 1), X_test=X_TEST[:1])
-    found = solve("quadrature", "exact", problem)
+    solution = solve("quadrature", "exact", problem)
     # d = f_0 - f_1 at the data: only it is seen
     D = (prior_covariance(problem, 0) + prior_covariance(problem, 1))[:2, :2]
     (p, _), (q, r) = np.linalg.cholesky(D)
@@ -70,30 +70,30 @@ def test_two_classes_and_two_data_agree_with_an_adaptive_rule(prior_model):
 
     z = integral(lambda a, b: 1.0)
     # the stated error covers the gap, up to what the adaptive rule was asked for
-    assert abs(found.log_evidence - np.log(z)) <= found.settings["error_log_evidence"] + 1e-8
+    assert abs(solution.log_evidence - np.log(z)) <= solution.settings["error_log_evidence"] + 1e-8
     mean, square = (integral(lambda a, b, j=j: a**j) / z for j in (1, 2))
-    gap = found.latent_mean[0, 0] - found.latent_mean[0, 1]
-    assert gap == pytest.approx(mean, abs=2 * found.settings["error_latent_mean"] + 1e-8)
-    spread = np.array([1.0, -1.0]) @ found.latent_cov[0] @ np.array([1.0, -1.0])
-    assert spread == pytest.approx(square - mean**2, abs=4 * found.settings["error_latent_cov"] + 1e-7)
+    gap = solution.latent_mean[0, 0] - solution.latent_mean[0, 1]
+    assert gap == pytest.approx(mean, abs=2 * solution.settings["error_latent_mean"] + 1e-8)
+    spread = np.array([1.0, -1.0]) @ solution.latent_cov[0] @ np.array([1.0, -1.0])
+    assert spread == pytest.approx(square - mean**2, abs=4 * solution.settings["error_latent_cov"] + 1e-7)
 
 
 @pytest.mark.parametrize("prior_model", ["full", "fitc"])
 def test_two_classes_are_the_binary_logit_of_the_difference(prior_model):
     problem = make(3, 2, prior_model, variance=(2.0, 2.0), y=(0, 1, 1))
-    found = solve("quadrature", "exact", problem)
+    solution = solve("quadrature", "exact", problem)
     binary = solve(
         "quadrature",
         "exact",
         make(3, 2, prior_model, likelihood="logit", variance=(4.0,), noise=0.4, jitter=2e-3, y=(0, 1, 1)),
     )
     # f_1 - f_0 has twice the kernel, the noise and the jitter; both are rules of 8 digits
-    assert found.log_evidence == pytest.approx(binary.log_evidence, abs=1e-8)
-    np.testing.assert_allclose(found.probabilities, binary.probabilities, rtol=0, atol=1e-8)
-    difference = found.test_latent_mean[:, 1] - found.test_latent_mean[:, 0]
+    assert solution.log_evidence == pytest.approx(binary.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(solution.probabilities, binary.probabilities, rtol=0, atol=1e-8)
+    difference = solution.test_latent_mean[:, 1] - solution.test_latent_mean[:, 0]
     np.testing.assert_allclose(difference, binary.test_latent_mean[:, 0], rtol=0, atol=1e-7)
     if prior_model == "fitc":
-        between = found.inducing_mean[1] - found.inducing_mean[0]
+        between = solution.inducing_mean[1] - solution.inducing_mean[0]
         np.testing.assert_allclose(between, binary.inducing_mean[0], rtol=0, atol=1e-7)
 
 
@@ -101,7 +101,7 @@ def test_two_classes_are_the_binary_logit_of_the_difference(prior_model):
 def test_moments_and_probabilities_agree_with_weighted_prior_draws(n, C, prior_model):
     rng = np.random.default_rng(5)
     problem = make(n, C, prior_model, y=(0, 2, 1, 2) if C == 3 else (0, 1, 1, 0))
-    found = solve("quadrature", "exact", problem, digits=6.0)
+    solution = solve("quadrature", "exact", problem, digits=6.0)
     size, t = 400_000, problem.t
     draws = np.stack(
         [
@@ -112,7 +112,7 @@ def test_moments_and_probabilities_agree_with_weighted_prior_draws(n, C, prior_m
     )
     likelihood = softmax(draws[:, :n], axis=0)[problem.y, np.arange(n)].prod(axis=0)
     z = likelihood.mean()
-    statistics = [(found.log_evidence - np.log(z)) * np.sqrt(size) * z / likelihood.std()]
+    statistics = [(solution.log_evidence - np.log(z)) * np.sqrt(size) * z / likelihood.std()]
 
     def compare(values, expected):
         """Ratio estimate of E[values | y] and its delta-method error."""
@@ -121,32 +121,32 @@ def test_moments_and_probabilities_agree_with_weighted_prior_draws(n, C, prior_m
         statistics.append((expected - mean) / error)
 
     for c, i in itertools.product(range(C), range(n)):
-        compare(draws[c, i], found.latent_mean[i, c])
+        compare(draws[c, i], solution.latent_mean[i, c])
     chosen = softmax(draws[:, n : n + t], axis=0)
     for c, j in itertools.product(range(C), range(t)):
-        compare(draws[c, n + j], found.test_latent_mean[j, c])
-        compare(chosen[c, j], found.probabilities[j, c])
+        compare(draws[c, n + j], solution.test_latent_mean[j, c])
+        compare(chosen[c, j], solution.probabilities[j, c])
         for d in range(c + 1):
-            centred = draws[[c, d], n + j] - found.test_latent_mean[j, [c, d]][:, None]
-            compare(centred.prod(axis=0), found.test_latent_cov[j, c, d])
+            centred = draws[[c, d], n + j] - solution.test_latent_mean[j, [c, d]][:, None]
+            compare(centred.prod(axis=0), solution.test_latent_cov[j, c, d])
     if prior_model == "fitc":
         for c in range(C):
-            compare(draws[c, n + t], found.inducing_mean[c, 0])
-            centred = draws[c, n + t :] - found.inducing_mean[c][:, None]
-            compare(centred.prod(axis=0), found.inducing_cov[c, 0, 1])
+            compare(draws[c, n + t], solution.inducing_mean[c, 0])
+            centred = draws[c, n + t :] - solution.inducing_mean[c][:, None]
+            compare(centred.prod(axis=0), solution.inducing_cov[c, 0, 1])
     # two-sided, Bonferroni at 1e-4 over at most 60 statistics: 4.9; the sums have many draws each
     assert np.abs(statistics).max() < 4.9
-    np.testing.assert_allclose(found.probability_mass, 1.0, rtol=0, atol=1e-6)  # the rule's own error
+    np.testing.assert_allclose(solution.probability_mass, 1.0, rtol=0, atol=1e-6)  # the rule's own error
 
 
 @pytest.mark.parametrize("prior_model", ["full", "fitc"])
 def test_a_probability_is_a_ratio_of_evidences(prior_model):
     changes = {"jitter": 0.0} if prior_model == "full" else {}  # the full prior has its jitter at the data only
     problem = make(2, 2, prior_model, y=(0, 1), X_test=X3[2:3], **changes)
-    found = solve("quadrature", "exact", problem)
+    solution = solve("quadrature", "exact", problem)
     more = solve("quadrature", "exact", make(3, 2, prior_model, y=(0, 1, 1), X_test=None, **changes))
-    ratio = np.exp(more.log_evidence - found.log_evidence)
-    assert found.probabilities[0, 1] == pytest.approx(ratio, rel=1e-7)  # two rules of 8 digits
+    ratio = np.exp(more.log_evidence - solution.log_evidence)
+    assert solution.probabilities[0, 1] == pytest.approx(ratio, rel=1e-7)  # two rules of 8 digits
 
 
 def test_more_digits_change_no_more_than_the_stated_error_and_classes_may_be_renamed():

@@ -119,14 +119,14 @@ def test_without_an_interrupt_exit_codes_and_errors_are_those_of_the_command():
 
 def left_running(mark: str) -> list[str]:
     """Command lines of processes that have `mark` in their environment, where /proc tells."""
-    found = []
+    results = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             if mark.encode() in (folder / "environ").read_bytes():
-                found.append((folder / "cmdline").read_text().replace("\0", " "))
+                results.append((folder / "cmdline").read_text().replace("\0", " "))
         except OSError:
             continue
-    return found
+    return results
 
 
 def hit(command: str, delay: float, folder: Path, *, group: bool) -> None:
@@ -147,15 +147,15 @@ def hit(command: str, delay: float, folder: Path, *, group: bool) -> None:
     finally:
         process.kill()
         process.wait()
-    said = f"{command!r} after {delay:.3f} s: {process.returncode}\n{errors}"
+    message = f"{command!r} after {delay:.3f} s: {process.returncode}\n{errors}"
     # it may have been done when the signal came: then its own code stands
-    assert process.returncode == 130 or (ended or (process.returncode == 0 and "interrupted" not in errors)), said
-    assert "Traceback" not in out + errors, said
-    assert "Exception ignored" not in errors, said
+    assert process.returncode == 130 or (ended or (process.returncode == 0 and "interrupted" not in errors)), message
+    assert "Traceback" not in out + errors, message
+    assert "Exception ignored" not in errors, message
     deadline = time.monotonic() + 5.0
     while left_running(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert left_running(mark) == [], said
+    assert left_running(mark) == [], message
 
 
 # before this the interpreter itself is starting

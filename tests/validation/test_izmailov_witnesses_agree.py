@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from in_every_run import others_slow
 from validation import Problem, Solution, problems, solve
 from validation.compare import identity_limit, prior_condition, relative_difference
 
@@ -93,7 +94,8 @@ def above_limit(left: Solution, right: Solution) -> dict[str, float]:
     return {name: value for name, value in differences(left, right).items() if not value <= limit}
 
 
-@pytest.mark.parametrize("seed", range(4))
+# `identity/*/settings` and the identities of the named problems ask every kernel of every method in `triad verify`
+@pytest.mark.parametrize("seed", others_slow(range(4), lambda seed: seed == 1))
 @pytest.mark.parametrize(("kernel", "smoothness"), KERNELS)
 @pytest.mark.parametrize(("method", "likelihood"), ASKED)
 def test_fixed_points_agree_on_random_problems(
@@ -108,7 +110,9 @@ def test_fixed_points_agree_on_random_problems(
 
 
 @pytest.mark.parametrize(("method", "likelihood"), ASKED)
-@pytest.mark.parametrize("name", ["three-points", "three-points-fitc", "toy-steep"])
+@pytest.mark.parametrize(
+    "name", others_slow(["three-points", "three-points-fitc", "toy-steep"], lambda name: name == "three-points-fitc")
+)
 def test_fixed_points_agree_on_named_problems(name: str, method: str, likelihood: str) -> None:
     p = problems.get(name).replace(likelihood=likelihood)
     left, right = solve("reference", method, p), solve("fast", method, p)
@@ -119,7 +123,7 @@ def test_fixed_points_agree_on_named_problems(name: str, method: str, likelihood
 
 @pytest.mark.parametrize("learn", [(), LEARNED], ids=["held", "learning"])
 @pytest.mark.parametrize("likelihood", ["logit", "probit"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", others_slow(range(4), lambda seed: seed == 2))
 def test_fifty_steps_on_the_same_batches_are_the_same_steps(seed: int, likelihood: str, learn: tuple[str, ...]) -> None:
     p = conditioned(50 + seed, *KERNELS[seed], sparse=True).replace(likelihood=likelihood, noise=0.05)
     rng = np.random.default_rng([11, seed])

@@ -17,8 +17,8 @@ def right(method, problem):
 
 
 def twice(method, problem):
-    found = solve("fast", method, problem.replace(noise=2.0 * problem.noise))
-    return replace(found, problem=problem, implementation="mine")
+    solution = solve("fast", method, problem.replace(noise=2.0 * problem.noise))
+    return replace(solution, problem=problem, implementation="mine")
 
 
 def own(method, problem):
@@ -29,36 +29,36 @@ def own(method, problem):
 
 
 def test_a_right_program_agrees_and_is_told_what_the_run_could_have_seen():
-    found = judge(right, "x-gpc", problems=["two-points", "toy"])
-    assert found.verdict == "AGREE", list(found.failed)
-    assert {case.row.kind for case in found.passed} >= {"answer", "identity", "discrepancy", "invariance"}
+    verdict = judge(right, "x-gpc", problems=["two-points", "toy"])
+    assert verdict.verdict == "AGREE", list(verdict.failed)
+    assert {case.row.kind for case in verdict.passed} >= {"answer", "identity", "discrepancy", "invariance"}
     expected = {"sd for variance", "constant n log 2", "lengthscale factor 2", "another link", "noise twice"}
-    assert expected | {"latent_cov 5 % off"} <= set(found.seen)
-    assert found.program.endswith("test_judging:right")
+    assert expected | {"latent_cov 5 % off"} <= set(verdict.seen)
+    assert verdict.program.endswith("test_judging:right")
 
 
 def test_a_wrong_program_disagrees_and_its_mistake_is_suspected_first():
-    found = judge(twice, "x-gpc", problems=["toy", "toy-steep"], power=False)
-    assert found.verdict == "DISAGREE"
-    assert found.suspicions[0].name == "noise twice"
-    assert found.suspicions[0].problems == ("toy", "toy-steep")
-    assert any(case.row.worst.startswith("latent_mean[") for case in found.failed)
-    assert "noise is counted twice" in page(found)
+    verdict = judge(twice, "x-gpc", problems=["toy", "toy-steep"], power=False)
+    assert verdict.verdict == "DISAGREE"
+    assert verdict.suspicions[0].name == "noise twice"
+    assert verdict.suspicions[0].problems == ("toy", "toy-steep")
+    assert any(case.row.worst.startswith("latent_mean[") for case in verdict.failed)
+    assert "noise is counted twice" in page(verdict)
 
 
 def test_what_a_program_refuses_or_leaves_out_is_not_judged_and_no_failure():
     own.likelihoods = ("logit",)
-    found = judge(own, "coin", problems=["two-points", "toy"])
-    assert "refused: two data at most" in found.not_judged.values()
-    assert {case.problem for case in found.cases if case.row.verdict == "PASS"} == {"two-points"}
+    verdict = judge(own, "coin", problems=["two-points", "toy"])
+    assert "refused: two data at most" in verdict.not_judged.values()
+    assert {case.problem for case in verdict.cases if case.row.verdict == "PASS"} == {"two-points"}
 
 
 def test_what_a_program_raises_is_a_failure_with_its_words():
     def broken(method, problem):
         return Solution(problem, "mine", method, probabilities=np.full((problem.t, 2), 0.6))
 
-    found = judge(broken, "x-gpc", problems=["two-points"])
-    (case,) = found.failed
+    verdict = judge(broken, "x-gpc", problems=["two-points"])
+    (case,) = verdict.failed
     assert "found a row that sums to 1 +0.2, expected 1" in case.row.why
 
 

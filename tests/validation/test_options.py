@@ -20,8 +20,8 @@ ROWS = [(witness, method) for witness in WITNESSES for method in methods()[witne
 def adapter(witness, method):
     """The function behind a method."""
     package = importlib.import_module(f"validation.implementations.{witness}")
-    for found in pkgutil.iter_modules(package.__path__):
-        table = getattr(importlib.import_module(f"{package.__name__}.{found.name}"), "TABLE", {})
+    for value in pkgutil.iter_modules(package.__path__):
+        table = getattr(importlib.import_module(f"{package.__name__}.{value.name}"), "TABLE", {})
         if method in table:
             return table[method]
     raise AssertionError(method)
@@ -37,13 +37,13 @@ def doors():
     """Functions of the witnesses that check their options, with the records that they check against."""
     for witness in WITNESSES:
         package = importlib.import_module(witness)
-        for found in pkgutil.walk_packages(package.__path__, f"{witness}."):
-            if any(part in found.name for part in ("estimators",)):
+        for result in pkgutil.walk_packages(package.__path__, f"{witness}."):
+            if any(part in result.name for part in ("estimators",)):
                 continue
-            module = importlib.import_module(found.name)
+            module = importlib.import_module(result.name)
             for name, value in vars(module).items():
-                if inspect.isfunction(value) and value.__module__ == found.name and hasattr(value, "options"):
-                    yield f"{found.name}.{name}", value
+                if inspect.isfunction(value) and value.__module__ == result.name and hasattr(value, "options"):
+                    yield f"{result.name}.{name}", value
 
 
 @pytest.mark.parametrize(("witness", "method"), ROWS)
@@ -136,23 +136,23 @@ def test_a_bad_value_is_refused_by_name_whether_it_would_be_used_or_not(witness,
 )
 def test_any_kind_of_real_number_is_a_tolerance(value):
     for witness in ("reference", "fast"):
-        found = checked(witness, "x-gpc", {"tolerance": value}, 3)["tolerance"]
-        assert type(found) is float
-        assert found == float(value)
+        actual = checked(witness, "x-gpc", {"tolerance": value}, 3)["tolerance"]
+        assert type(actual) is float
+        assert actual == float(value)
 
 
 def test_a_share_below_what_rounding_leaves_of_it_is_refused():
     shares = {"damping", "inner_damping", "nat_rate"}
-    seen = set()
+    visited = set()
     for witness, method in ROWS:
         for name, option in options_of(witness, method).items():
             if name in shares or option.kind == "rate":
-                seen.add(name)
+                visited.add(name)
                 assert option.check(1e-8) == 1e-8
                 for value in (5e-324, 1e-300, 9.9e-9):
                     with pytest.raises(ValueError, match=rf"^{name}: found .*, expected .*in \[1e-8, 1\]"):
                         checked(witness, method, {name: value}, 100)
-    assert seen == shares | {"rate"}
+    assert visited == shares | {"rate"}
 
 
 def test_an_unused_option_is_refused_through_solve():

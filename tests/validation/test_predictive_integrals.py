@@ -20,18 +20,18 @@ MEAN, COV = np.array([[0.4, -0.9]]), np.array([[[3.0, 1.0], [1.0, 2.0]]])  # f_0
 
 
 def test_two_classes_have_known_integrals() -> None:
-    found = integrals.softmax_mean(MEAN, COV)
+    result = integrals.softmax_mean(MEAN, COV)
     exact = quad(lambda d: norm.pdf(d, 1.3, np.sqrt(3.0)) * expit(d), -15, 15, epsabs=1e-13)[0]
-    assert 0.0 < found.error < 1e-4
-    np.testing.assert_allclose(found.probabilities, [[exact, 1.0 - exact]], rtol=0, atol=found.error)
+    assert 0.0 < result.error < 1e-4
+    np.testing.assert_allclose(result.probabilities, [[exact, 1.0 - exact]], rtol=0, atol=result.error)
     orthants = integrals.probit_orthants(MEAN, COV)
     exact = ndtr(1.3 / np.sqrt(5.0))
     np.testing.assert_allclose(orthants.probabilities, [[exact, 1.0 - exact]], rtol=0, atol=1e-12)  # closed form
 
 
 def test_orthants_of_four_equal_classes_are_a_quarter_each() -> None:
-    found = integrals.probit_orthants(np.zeros((1, 4)), 2.0 * np.eye(4)[None] + 0.5)
-    np.testing.assert_allclose(found.probabilities, 0.25, rtol=0, atol=found.error)
+    result = integrals.probit_orthants(np.zeros((1, 4)), 2.0 * np.eye(4)[None] + 0.5)
+    np.testing.assert_allclose(result.probabilities, 0.25, rtol=0, atol=result.error)
 
 
 def test_a_stated_error_is_that_of_the_next_larger_case_and_none_is_claimed_beyond() -> None:
@@ -50,20 +50,20 @@ def answer(method: str) -> Solution:
 
 @pytest.mark.parametrize(("method", "lost"), [("qep", 1e-4), ("laplace", 1e-8), ("vb-probit", 1e-8)])
 def test_a_lost_mass_is_seen_where_a_method_integrates(method: str, lost: float) -> None:
-    found = answer(method)
-    (fine,) = integrals.unit_mass(found)
+    result = answer(method)
+    (fine,) = integrals.unit_mass(result)
     assert fine.observed <= fine.limit  # type: ignore[union-attr]
-    assert found.probability_mass is not None
-    (bad,) = integrals.unit_mass(replace(found, probability_mass=found.probability_mass - lost))
+    assert result.probability_mass is not None
+    (bad,) = integrals.unit_mass(replace(result, probability_mass=result.probability_mass - lost))
     assert bad.observed > bad.limit  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("method", ["nested-ep", "laplace-tkp"])
 def test_normalisers_that_are_no_integrals_are_held_to_nothing(method: str) -> None:
-    found = answer(method)
-    assert found.probability_mass is not None
-    assert np.abs(found.probability_mass - 1.0).max() > 1e-5
-    assert list(integrals.unit_mass(found)) == []
+    result = answer(method)
+    assert result.probability_mass is not None
+    assert np.abs(result.probability_mass - 1.0).max() > 1e-5
+    assert list(integrals.unit_mass(result)) == []
 
 
 @pytest.mark.parametrize("subject", [QEP, LAPLACE])

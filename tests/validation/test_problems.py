@@ -36,10 +36,10 @@ def test_a_method_that_needs_a_large_variance_finds_one():
 
 def test_several_classes_at_a_large_variance_and_more_than_three_are_there_for_every_likelihood():
     for likelihood in ("multinomial-probit", "softmax", "threshold"):
-        found = [p for p in map(problems.get, problems.names()) if p.likelihood == likelihood]
-        assert any(p.n_classes >= 4 and p.variance.min() >= np.exp(4.0) * (1.0 - 1e-12) for p in found)
-        assert {p.prior_model for p in found} == {"full", "fitc"}
-    assert any(p.epsilon > 0.0 for p in found)
+        results = [p for p in map(problems.get, problems.names()) if p.likelihood == likelihood]
+        assert any(p.n_classes >= 4 and p.variance.min() >= np.exp(4.0) * (1.0 - 1e-12) for p in results)
+        assert {p.prior_model for p in results} == {"full", "fitc"}
+    assert any(p.epsilon > 0.0 for p in results)
 
 
 def test_the_likelihoods_of_one_name_share_data_prior_and_noise():

@@ -72,11 +72,11 @@ def witness(monkeypatch) -> Any:
 @pytest.fixture
 def faults(monkeypatch) -> list[Fault]:
     """The list that the self-test reads; append to it."""
-    found: list[Fault] = []
+    results: list[Fault] = []
     module: Any = ModuleType("made_up_faults")
-    module.all_faults = lambda: tuple(found)
+    module.all_faults = lambda: tuple(results)
     monkeypatch.setitem(sys.modules, "made_up_faults", module)
-    return found
+    return results
 
 
 def fault(*targets: str, name: str = "wrong", make: Any = None, **changes: Any) -> Fault:
@@ -91,15 +91,15 @@ def fault(*targets: str, name: str = "wrong", make: Any = None, **changes: Any) 
 
 def register(id: str, function: Any, problems: tuple[str, ...] = ("easy",)) -> None:
     def asked(context: Any, problem: Any) -> Any:
-        found = function()
-        return found if isinstance(found, core.Skipped) else Compared(found, 0.5, "because", "left", "right")
+        result = function()
+        return result if isinstance(result, core.Skipped) else Compared(result, 0.5, "because", "left", "right")
 
     check(id, paper="wenzel2019", question="Is it so?", problems=problems)(asked)
 
 
 def trials(**options: Any) -> dict[str, selftest.Trial]:
-    found = selftest.run(source=SOURCE, jobs=1, **options)
-    return {trial.fault.name: trial for trial in found.trials}
+    result = selftest.run(source=SOURCE, jobs=1, **options)
+    return {trial.fault.name: trial for trial in result.trials}
 
 
 # -- seeding -------------------------------------------------------------------------------------------------
@@ -147,8 +147,8 @@ def test_a_target_in_no_module_is_an_error():
     nowhere = Fault("x", "fast", "x-gpc", "", ("no_such_module:f",), lambda f: f)
     with pytest.raises(FaultError, match="found no module 'no_such_module'"), seeded(nowhere):
         pass
-    half = Fault("x", "fast", "x-gpc", "", ("fast.kernel.kernels",), lambda f: f)
-    with pytest.raises(FaultError, match="expected module:attribute"), seeded(half):
+    halved = Fault("x", "fast", "x-gpc", "", ("fast.kernel.kernels",), lambda f: f)
+    with pytest.raises(FaultError, match="expected module:attribute"), seeded(halved):
         pass
 
 
@@ -186,10 +186,10 @@ def test_a_fault_that_turns_a_check_red_is_caught_by_it(witness, faults):
 def test_a_fault_that_no_check_notices_is_missed(witness, faults):
     register("identity/x-gpc/kl", lambda: 0.1 * witness.kl())
     faults.append(fault("kl", name="small", make=lambda original: lambda: original() + 0.1))
-    found = selftest.run(source=SOURCE, jobs=1)
-    assert not found.all_caught
-    assert found.trials[0].state == "missed"
-    assert "all of 1 verdicts stayed green; closest identity/x-gpc/kl at 0.42" in found.trials[0].note
+    result = selftest.run(source=SOURCE, jobs=1)
+    assert not result.all_caught
+    assert result.trials[0].state == "missed"
+    assert "all of 1 verdicts stayed green; closest identity/x-gpc/kl at 0.42" in result.trials[0].note
 
 
 def test_a_check_that_is_red_without_the_fault_catches_nothing(witness, faults):
@@ -224,10 +224,10 @@ def test_an_error_counts_only_for_a_fault_that_says_so(witness, faults):
     register("identity/x-gpc/kl", lambda: abs(witness.kl() - 2.0))
     faults.append(fault("kl", name="silent", make=refuse))
     faults.append(fault("kl", name="loud", make=refuse, raises=True))
-    found = trials()
-    assert found["silent"].state == "missed"
-    assert "raised ArithmeticError: K_ZZ" in found["silent"].note
-    assert found["loud"].state == "caught"
+    result = trials()
+    assert result["silent"].state == "missed"
+    assert "raised ArithmeticError: K_ZZ" in result["silent"].note
+    assert result["loud"].state == "caught"
 
 
 def test_a_fault_that_cannot_be_seeded_is_an_error_and_the_others_go_on(witness, faults):
@@ -235,10 +235,10 @@ def test_a_fault_that_cannot_be_seeded_is_an_error_and_the_others_go_on(witness,
     faults.append(fault("absent", name="first"))
     faults.append(fault("kl", name="second", make=lambda original: 1.0))
     faults.append(fault("kl", name="third"))
-    found = trials()
-    assert [trial.state for trial in found.values()] == ["error", "error", "caught"]
-    assert "found no 'absent'" in found["first"].note
-    assert "make: found float" in found["second"].note
+    result = trials()
+    assert [trial.state for trial in result.values()] == ["error", "error", "caught"]
+    assert "found no 'absent'" in result["first"].note
+    assert "make: found float" in result["second"].note
 
 
 def test_a_fault_sees_only_its_own_problems_and_checks(witness, faults):
@@ -328,10 +328,10 @@ def test_an_interrupt_leaves_the_rest_not_run(witness, faults):
         raise KeyboardInterrupt
 
     faults.append(fault("kl", make=interrupt))
-    found = selftest.run(source=SOURCE, jobs=1)
-    assert found.interrupted
-    assert found.trials[0].state == "not run"
-    assert not found.all_caught
+    result = selftest.run(source=SOURCE, jobs=1)
+    assert result.interrupted
+    assert result.trials[0].state == "not run"
+    assert not result.all_caught
     assert witness.kl() == 2.0
 
 
@@ -360,9 +360,9 @@ def test_faults_run_in_processes_too(witness, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(tmp_path))
     (tmp_path / "made_up_process_module.py").write_text(PROCESS_MODULE)
     monkeypatch.delitem(sys.modules, "made_up_process_module", raising=False)
-    found = selftest.run(source="made_up_process_module:all_faults", modules=["made_up_process_module"], jobs=2)
-    assert found.all_caught
-    assert [result.problem for result in found.trials[0].by] == ["easy", "hard"]
+    outcome = selftest.run(source="made_up_process_module:all_faults", modules=["made_up_process_module"], jobs=2)
+    assert outcome.all_caught
+    assert [result.problem for result in outcome.trials[0].by] == ["easy", "hard"]
 
 
 def test_a_mistake_that_one_of_two_packages_never_makes_is_not_exercised():

@@ -263,9 +263,9 @@ def test_the_answer_says_who_how_when_and_with_what(make_problem, name):
 
 
 def test_the_callback_is_called_and_is_no_setting(make_problem):
-    seen = []
-    solution = solve("reference", "x-gpc", make_problem(), callback=seen.append, max_iterations=3)
-    assert len(seen) == 3
+    visited = []
+    solution = solve("reference", "x-gpc", make_problem(), callback=visited.append, max_iterations=3)
+    assert len(visited) == 3
     assert "callback" not in solution.settings
 
 
@@ -311,9 +311,9 @@ def test_the_methods_of_a_third_party_are_checked_before_any_work(beside, make_p
         solve("mine_methods:answer", "constnt", make_problem())
 
 
-@pytest.mark.parametrize("said", ["'constant'", "(1, 2)"])
-def test_methods_that_are_no_tuple_of_names_are_refused(beside, make_problem, said):
-    beside("mine_said", ANSWER.replace("('constant',)", said))
+@pytest.mark.parametrize("stated", ["'constant'", "(1, 2)"])
+def test_methods_that_are_no_tuple_of_names_are_refused(beside, make_problem, stated):
+    beside("mine_said", ANSWER.replace("('constant',)", stated))
     with pytest.raises(TypeError, match=r"mine_said:answer: found methods = .*, expected a tuple of method ids"):
         solve("mine_said:answer", "const", make_problem())
 
@@ -464,9 +464,9 @@ def test_garbage_from_a_third_party_is_refused_by_what_is_wrong(beside, make_pro
     beside("mine_garbage", HEADER + f"def answer(method, problem, **options):\n    return {body}\n")
     with pytest.raises((error, ImplementationError)) as caught:
         solve("mine_garbage:answer", "m", make_problem())
-    found = caught.value.__cause__ or caught.value  # refused where it was made, or where it came back
-    assert isinstance(found, error)
-    assert re.match(match, str(found))
+    actual = caught.value.__cause__ or caught.value  # refused where it was made, or where it came back
+    assert isinstance(actual, error)
+    assert re.match(match, str(actual))
 
 
 def test_a_solution_of_another_problem_is_refused_by_the_fields_that_differ(beside, make_problem):
@@ -560,9 +560,9 @@ def test_an_entry_point_that_cannot_be_called_is_refused(installed, make_problem
 @pytest.mark.parametrize("name", ["two-points", "iris"])
 def test_the_example_of_the_documentation_answers(monkeypatch, name):
     monkeypatch.chdir(ROOT)
-    solution = solve("docs.examples.sklearn_laplace:answer", "laplace", problems.get(name))
+    solution = solve("docs.examples.sklearn_laplace:answer", "laplace-binary", problems.get(name))
     assert isinstance(solution, Solution)
-    assert solution.label == "scikit-learn laplace"
+    assert solution.label == "scikit-learn laplace-binary"
     assert "scikit-learn" in solution.versions
 
 
@@ -577,12 +577,12 @@ def test_the_example_of_the_documentation_answers(monkeypatch, name):
 )
 def test_the_example_refuses_what_it_cannot_answer(monkeypatch, make_problem, changes, options, match):
     monkeypatch.chdir(ROOT)
-    with pytest.raises(ImplementationError, match=rf"sklearn_laplace:answer laplace: ValueError: {match}"):
-        solve("docs.examples.sklearn_laplace:answer", "laplace", make_problem(**changes), **options)
+    with pytest.raises(ImplementationError, match=rf"sklearn_laplace:answer laplace-binary: ValueError: {match}"):
+        solve("docs.examples.sklearn_laplace:answer", "laplace-binary", make_problem(**changes), **options)
 
 
 def test_the_example_is_short_enough_to_read():
     source = (ROOT / "docs" / "examples" / "sklearn_laplace.py").read_text(encoding="utf-8")
     assert source.count("\n") < 80
-    assert "triad solve docs.examples.sklearn_laplace:answer laplace iris --output laplace.npz" in source
+    assert "triad solve docs.examples.sklearn_laplace:answer laplace-binary iris --output laplace.npz" in source
     assert inspect.cleandoc(source)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from in_every_run import others_slow
 from validation import Problem, Solution, problems, solve
 from validation.compare import compare, identity_limit, prior_condition, relative_difference
 
@@ -112,7 +113,7 @@ def assert_same_run(p: Problem, method: str, seed: int, **options: Any) -> None:
 @pytest.mark.parametrize("learn", [(), ("variance", "lengthscales"), EVERYTHING], ids=["held", "kernel", "everything"])
 @pytest.mark.parametrize("rate", list(RATES))
 @pytest.mark.parametrize("method", ["x-gpc-svi", "svgpc"])
-@pytest.mark.parametrize("name", ["three-points-fitc", "toy-sparse"])
+@pytest.mark.parametrize("name", others_slow(["three-points-fitc", "toy-sparse"], lambda name: name != "toy-sparse"))
 def test_fifty_steps_on_the_same_batches_are_the_same_steps(
     name: str, method: str, rate: str, learn: tuple[str, ...]
 ) -> None:
@@ -123,7 +124,7 @@ def test_fifty_steps_on_the_same_batches_are_the_same_steps(
 @pytest.mark.parametrize("damping", [1.0, 0.6])
 @pytest.mark.parametrize("parallel", [True, False])
 @pytest.mark.parametrize("learn", [(), EVERYTHING], ids=["held", "everything"])
-@pytest.mark.parametrize("name", ["three-points-fitc", "toy-sparse"])
+@pytest.mark.parametrize("name", others_slow(["three-points-fitc", "toy-sparse"], lambda name: name != "toy-sparse"))
 def test_fifty_batches_of_expectation_propagation_are_the_same(
     name: str, learn: tuple[str, ...], parallel: bool, damping: float
 ) -> None:
@@ -132,7 +133,7 @@ def test_fifty_batches_of_expectation_propagation_are_the_same(
 
 
 @pytest.mark.parametrize("method", ["x-gpc-svi", "svgpc", "epgpc"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", others_slow(range(8), lambda seed: seed < 2))
 def test_fifty_steps_agree_on_random_problems(seed: int, method: str) -> None:
     p = conditioned(seed, sparse=True)
     learn = tuple(name for name in EVERYTHING if name != "noise" or p.noise[0] > 0.0)
@@ -153,7 +154,7 @@ def test_batches_that_start_the_adaptive_rate_may_be_given(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", ["svgpc", "epgpc"])
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", others_slow(range(24), lambda seed: seed < 3))
 def test_fixed_points_agree_on_random_problems(seed: int, method: str) -> None:
     p = conditioned(100 + seed)
     left, right = solve("reference", method, p), solve("fast", method, p)

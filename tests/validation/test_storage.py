@@ -399,8 +399,8 @@ def test_folders_that_a_zip_program_adds_are_passed_over(tmp_path):
     storage.save_npz(path, "s/1", {"problem/X": np.zeros(3)})
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("problem/", b"")
-    found = storage.load_npz(path, "s/1", lambda names: storage.check_keys(names, {"problem/X"}, set(), "foreign"))
-    assert list(found) == ["problem/X"]
+    result = storage.load_npz(path, "s/1", lambda names: storage.check_keys(names, {"problem/X"}, set(), "foreign"))
+    assert list(result) == ["problem/X"]
 
 
 def test_files_that_belong_together_appear_both_or_not_at_all(tmp_path, monkeypatch):

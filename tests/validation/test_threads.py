@@ -18,7 +18,7 @@ from validation.threads import step_rows
 
 
 def counts():
-    return {found["num_threads"] for found in threadpool_info() if found["user_api"] == "blas"}
+    return {value["num_threads"] for value in threadpool_info() if value["user_api"] == "blas"}
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +88,9 @@ def test_blocks_that_overlap_in_several_threads_leave_the_first_count_behind(oth
 
 
 def test_solve_states_the_threads_it_had_and_restores_them_after_an_error():
-    seen = set()
-    solution = solve("fast", "x-gpc", problems.get("toy"), callback=lambda state: seen.update(counts()))
-    assert seen == {1}
+    visited = set()
+    solution = solve("fast", "x-gpc", problems.get("toy"), callback=lambda state: visited.update(counts()))
+    assert visited == {1}
     assert solution.settings["blas_threads"] == 1
 
     def stop(state):
@@ -137,15 +137,15 @@ def test_classifiers_have_them_in_training_and_prediction_and_keep_the_number(ma
     rng = np.random.default_rng(1)
     X = rng.normal(size=(40, 2))
     y = (X[:, 0] > 0).astype(int)
-    seen = set()
-    model = make(random_state=0).fit(X, y, callback=lambda model: seen.update(counts()))
-    assert seen == {1}
+    visited = set()
+    model = make(random_state=0).fit(X, y, callback=lambda model: visited.update(counts()))
+    assert visited == {1}
     assert model.blas_threads_ == 1
     assert counts() == {2}
     predict = model._predict
-    model._predict = lambda X: seen.add(("predicting", *counts())) or predict(X)
+    model._predict = lambda X: visited.add(("predicting", *counts())) or predict(X)
     model.predict(X)
-    assert ("predicting", 1) in seen
+    assert ("predicting", 1) in visited
     with pytest.raises(ValueError, match="expected"):
         make(variance=-1.0).fit(X, y)
     assert counts() == {2}
@@ -153,10 +153,10 @@ def test_classifiers_have_them_in_training_and_prediction_and_keep_the_number(ma
 
 @pytest.mark.parametrize(("order", "expected"), [(6, {1}), (600, {2})])
 def test_a_chain_called_directly_has_them(order, expected):
-    seen = set()
+    visited = set()
 
     def step(state, rngs):
-        seen.update(counts())
+        visited.update(counts())
         return state
 
     def record(state):
@@ -164,7 +164,7 @@ def test_a_chain_called_directly_has_them(order, expected):
 
     rngs = spawn_generators(4, ("walk",))
     run({"f": np.zeros((2, order))}, step, record, rngs, n_draws=8, n_warmup=1)
-    assert seen == expected
+    assert visited == expected
 
 
 def test_batches_that_hold_themselves_are_left_to_the_check_of_options():

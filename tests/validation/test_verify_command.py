@@ -80,9 +80,9 @@ def green(invoke):
 
 
 def test_a_green_run_exits_0_and_writes_both_files(green, tmp_path):
-    found = green()
-    assert found.exit_code == 0
-    assert "2 passed, 0 failed, 2 skipped in" in found.stdout
+    correct = green()
+    assert correct.exit_code == 0
+    assert "2 passed, 0 failed, 2 skipped in" in correct.stdout
     frame = pd.read_csv(tmp_path / "results" / "checks.csv")
     assert list(frame.columns) == COLUMNS
     assert frame["verdict"].tolist() == ["PASS", "PASS", "SKIP", "SKIP"]
@@ -96,11 +96,11 @@ def test_a_green_run_exits_0_and_writes_both_files(green, tmp_path):
 
 def test_a_failure_exits_1_and_says_how_to_see_it_again(green):
     register("identity/x-gpc/mean", Compared(1e-3, 1e-8, "a missing term shows at 1e-8", "reference", "fast"))
-    found = green()
-    assert found.exit_code == 1
-    assert re.search(r"FAIL\s+identity/x-gpc/mean\s+easy\s+reference vs fast", found.stdout)
-    assert "why: a missing term shows at 1e-8" in found.stdout
-    assert "reproduce: triad verify --check identity/x-gpc/mean --problem easy" in found.stdout
+    correct = green()
+    assert correct.exit_code == 1
+    assert re.search(r"FAIL\s+identity/x-gpc/mean\s+easy\s+reference vs fast", correct.stdout)
+    assert "why: a missing term shows at 1e-8" in correct.stdout
+    assert "reproduce: triad verify --check identity/x-gpc/mean --problem easy" in correct.stdout
 
 
 def test_the_command_that_reproduces_a_failure_fails_too(green):
@@ -111,10 +111,10 @@ def test_the_command_that_reproduces_a_failure_fails_too(green):
 
 def test_an_error_in_a_check_exits_1_and_shows_its_traceback_on_request(green):
     register("limit/x-gpc/z", ValueError("Z: found 3 rows, expected 4"))
-    found = green()
-    assert found.exit_code == 1
-    assert "why: ValueError: Z: found 3 rows, expected 4" in found.stdout
-    assert "Traceback" not in found.output
+    correct = green()
+    assert correct.exit_code == 1
+    assert "why: ValueError: Z: found 3 rows, expected 4" in correct.stdout
+    assert "Traceback" not in correct.output
     assert "Traceback" in green("--verbose").stdout
 
 
@@ -122,10 +122,10 @@ def test_what_moved_since_an_earlier_run_is_shown(green, tmp_path):
     green("--output", "old")
     core._registry.pop("identity/x-gpc/elbo")
     register("identity/x-gpc/elbo", Compared(3e-7, 1e-8, "1e-8 is where a missing term shows", "reference", "fast"))
-    found = green("--compare", "old/checks.csv")
-    assert found.exit_code == 1
-    assert "against old/checks.csv: 1 turned red" in found.stdout
-    assert "identity/x-gpc/elbo on easy: PASS 3e-11 (0.003 of 1e-08) -> FAIL 3e-07 (30 of 1e-08)" in found.stdout
+    correct = green("--compare", "old/checks.csv")
+    assert correct.exit_code == 1
+    assert "against old/checks.csv: 1 turned red" in correct.stdout
+    assert "identity/x-gpc/elbo on easy: PASS 3e-11 (0.003 of 1e-08) -> FAIL 3e-07 (30 of 1e-08)" in correct.stdout
     assert "What moved against checks.csv" in (tmp_path / "results" / "report.html").read_text(encoding="utf-8")
 
 
@@ -160,9 +160,9 @@ def test_junit_is_written_beside(green, tmp_path):
 )
 def test_what_cannot_be_compared_is_refused_before_anything_runs(green, tmp_path, arguments, message):
     (tmp_path / "empty.csv").write_text("")
-    found = green(*arguments)
-    assert found.exit_code == 2
-    assert message in " ".join(found.stderr.split())
+    correct = green(*arguments)
+    assert correct.exit_code == 2
+    assert message in " ".join(correct.stderr.split())
     assert not (tmp_path / "results").exists()
 
 
@@ -172,10 +172,10 @@ def test_reasons_are_printed_on_request(green):
 
 
 def test_progress_goes_to_stderr_in_plain_lines(green):
-    found = green()
-    assert re.search(r"^ *\d+\.\d s  easy: 3 done$", found.stderr, flags=re.MULTILINE)
-    assert "done" not in found.stdout
-    assert "\x1b" not in found.output
+    correct = green()
+    assert re.search(r"^ *\d+\.\d s  easy: 3 done$", correct.stderr, flags=re.MULTILINE)
+    assert "done" not in correct.stdout
+    assert "\x1b" not in correct.output
 
 
 def test_coverage_of_the_ledger_reaches_the_report(green, tmp_path, monkeypatch):
@@ -212,34 +212,34 @@ def test_a_narrow_run_leaves_the_ledger_alone_and_says_so(green, monkeypatch, na
     ],
 )
 def test_a_selection_that_makes_no_sense_exits_2_and_computes_nothing(green, tmp_path, arguments, message):
-    found = green(*arguments)
-    assert found.exit_code == 2
-    assert message in found.stderr
-    assert found.stdout == ""
+    correct = green(*arguments)
+    assert correct.exit_code == 2
+    assert message in correct.stderr
+    assert correct.stdout == ""
     assert not (tmp_path / "results").exists()
 
 
 def test_no_checks_at_all_exit_2(invoke):
-    found = invoke()
-    assert found.exit_code == 2
-    assert "found no check for all, expected at least one" in found.stderr
+    outcome = invoke()
+    assert outcome.exit_code == 2
+    assert "found no check for all, expected at least one" in outcome.stderr
 
 
 def test_a_folder_that_cannot_be_written_is_told_before_any_work(invoke, tmp_path):
     (tmp_path / "file").write_text("in the way")
     register("identity/x-gpc/elbo", AssertionError("was asked"))
-    found = invoke("--output", "file/results")
-    assert found.exit_code == 2
-    assert "file/results: found" in found.stderr
-    assert "expected a folder that can be written" in found.stderr
-    assert "was asked" not in found.output
+    outcome = invoke("--output", "file/results")
+    assert outcome.exit_code == 2
+    assert "file/results: found" in outcome.stderr
+    assert "expected a folder that can be written" in outcome.stderr
+    assert "was asked" not in outcome.output
 
 
 def test_a_folder_where_a_file_should_be_is_told_too(green, tmp_path):
     (tmp_path / "results" / "report.html").mkdir(parents=True)
-    found = green()
-    assert found.exit_code == 2
-    assert "report.html: found a folder" in found.stderr
+    correct = green()
+    assert correct.exit_code == 2
+    assert "report.html: found a folder" in correct.stderr
 
 
 # -- interrupts ----------------------------------------------------------------------------------------------
@@ -247,9 +247,9 @@ def test_a_folder_where_a_file_should_be_is_told_too(green, tmp_path):
 
 def test_an_interrupt_reports_what_is_done_and_exits_130(green, tmp_path):
     register("invariance/x-gpc/permutation", KeyboardInterrupt())
-    found = green()
-    assert found.exit_code == 130
-    assert "interrupted: 2 passed" in found.stdout
+    correct = green()
+    assert correct.exit_code == 130
+    assert "interrupted: 2 passed" in correct.stdout
     frame = pd.read_csv(tmp_path / "results" / "checks.csv")
     assert frame["verdict"].tolist() == ["PASS", "PASS", "SKIP", "SKIP", "SKIP"]
     assert frame["why"].iloc[-1] == runner.NOT_RUN
@@ -362,15 +362,15 @@ def faulty(invoke, monkeypatch):
 
 def test_the_self_test_exits_0_iff_every_fault_is_caught(faulty):
     assert faulty("--self-test", "--fault", "large").exit_code == 0
-    found = faulty("--self-test")
-    assert found.exit_code == 1
-    assert "1 of 2 faults caught" in found.stdout
-    assert re.search(r"caught\s+large\s+fast x-gpc", found.stdout)
-    assert "by: identity/x-gpc/kl on easy, 2.000 x limit" in found.stdout
-    assert re.search(r"missed\s+small\s+fast x-gpc", found.stdout)
+    result = faulty("--self-test")
+    assert result.exit_code == 1
+    assert "1 of 2 faults caught" in result.stdout
+    assert re.search(r"caught\s+large\s+fast x-gpc", result.stdout)
+    assert "by: identity/x-gpc/kl on easy, 2.000 x limit" in result.stdout
+    assert re.search(r"missed\s+small\s+fast x-gpc", result.stdout)
 
 
 def test_an_unknown_fault_exits_2(faulty):
-    found = faulty("--self-test", "--fault", "larg")
-    assert found.exit_code == 2
-    assert "did you mean 'large'" in found.stderr
+    result = faulty("--self-test", "--fault", "larg")
+    assert result.exit_code == 2
+    assert "did you mean 'large'" in result.stderr

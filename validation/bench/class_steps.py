@@ -106,8 +106,8 @@ class Operands(NamedTuple):
             for _ in range(self.kinds):
                 rows.T @ self.other
                 dtrsm(1.0, factor, self.right, side=0, lower=1, trans_a=1)
-                half = dtrsm(1.0, factor, self.square, side=0, lower=1, trans_a=1)
-                dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1)
+                whitened = dtrsm(1.0, factor, self.square, side=0, lower=1, trans_a=1)
+                dtrsm(1.0, factor, whitened, side=1, lower=1, overwrite_b=1)
                 rows.T @ points
                 self.square @ self.corner
 

@@ -8,7 +8,8 @@ import platform
 import sys
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import typer
@@ -28,6 +29,10 @@ from validation.bench import (
 )
 from validation.bench import peers as peer_programs
 from validation.bench.measure import Row
+from validation.bench.quality import command as quality
+from validation.bench.quality import table as quality_table
+from validation.bench.quality.run import Asked
+from validation.jobs.job import HELP
 from validation.quoting import shown
 from validation.solve import versions
 
@@ -61,20 +66,71 @@ BY_NAME = (
     "peers/multiclass",
 )  # measured only when asked for: they take minutes, and packages that nothing else needs
 
+QUALITY = "quality"  # a table of its own, with options of its own
+
 
 def bench(
     only: Annotated[list[str] | None, typer.Option("--only", help="a bench by name; repeatable")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="machine-readable")] = False,
+    rows: Annotated[int | None, typer.Option("--rows", min=20, help="quality: training rows at most [1500]")] = None,
+    sets: Annotated[list[str] | None, typer.Option("--sets", help="quality: a data set by name; repeatable")] = None,
+    classifiers: Annotated[
+        list[str] | None, typer.Option("--classifiers", help="quality: a classifier or peer by name; repeatable")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0.1, help="quality: processor time that a fit may take [300]")
+    ] = None,
+    folds: Annotated[int | None, typer.Option("--folds", min=2, help="quality: parts of a set [3]")] = None,
+    run: Annotated[int | None, typer.Option("--run", min=1, help="quality: how many of them are run [all]")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="quality: of folds and classifiers [0]")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="quality: folder of the table and the fits [results/quality]")
+    ] = None,
+    stored: Annotated[bool, typer.Option("--stored", help="quality: show the table that ships")] = False,
+    table: Annotated[Path | None, typer.Option("--from", help="quality: show the table in this folder")] = None,
+    markdown: Annotated[bool, typer.Option("--markdown", help="quality: as the docs show it")] = False,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="quality: fits at once [2]")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help=f"quality: {HELP}")] = None,
 ) -> None:
     """Measure speed and memory as ratios to a floor of the same run (best of several; takes a minute)."""
+    making = {"--rows": rows, "--sets": sets, "--classifiers": classifiers, "--seconds": seconds, "--folds": folds,
+              "--run": run, "--seed": seed, "--output": output, "--jobs": jobs, "--cluster": cluster}  # fmt: skip
+    reading = {"--stored": stored or None, "--from": table}
+    given = [name for name, value in (making | reading | {"--markdown": markdown or None}).items() if value is not None]
+    if QUALITY not in (only or []):
+        if given:
+            raise typer.BadParameter(f"found {', '.join(given)}, expected it with --only {QUALITY}")
+    elif len(only or []) > 1:
+        raise typer.BadParameter(f"found --only {QUALITY} beside others, expected it alone: it is another table")
+    else:
+        folder = quality_table.stored() if stored else table
+        if folder is not None:
+            clash = [name for name in given if name in making or (name == "--from" and stored)]
+            if clash:
+                raise typer.BadParameter(
+                    f"found {', '.join(clash)} with a table that is there, expected no such option"
+                )
+            quality.read(folder, markdown=markdown, as_json=as_json)
+            return
+        options: dict[str, Any] = {"rows": rows, "budget": seconds, "seed": seed, **Asked.parts(folds, run)}
+        asked = Asked(tuple(classifiers or ()), tuple(sets or ()))._replace(
+            **{name: value for name, value in options.items() if value is not None}
+        )
+        quality.made(asked, quality.Where(output or quality.OUTPUT, cluster, jobs), markdown=markdown, as_json=as_json)
+        return
     for name in only or []:
         if name not in BENCHES:
-            close = get_close_matches(name, BENCHES, n=1)
+            close = get_close_matches(name, (*BENCHES, QUALITY), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
-            raise typer.BadParameter(f"found {shown(name)}, expected one of {', '.join(BENCHES)}{hint}")
+            raise typer.BadParameter(f"found {shown(name)}, expected one of {', '.join((*BENCHES, QUALITY))}{hint}")
+    _measured(only or [name for name in BENCHES if name not in BY_NAME], as_json=as_json)
+
+
+def _measured(names: Iterable[str], *, as_json: bool) -> None:
+    """Run benches and print what they measured."""
     progress = Console(stderr=True)
     rows: list[Row] = []
-    for name in only or [name for name in BENCHES if name not in BY_NAME]:
+    for name in names:
         progress.print(f"measuring {name} ...")
         rows += BENCHES[name]()
     if as_json:

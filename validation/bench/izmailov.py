@@ -44,11 +44,11 @@ def _floor(state: Alternation, n: int, m: int, d: int) -> tuple[Callable[[], Non
         B = np.eye(m, order="F")
         for start in range(0, n, block):
             part = slice(start, min(start + block, n))
-            half = buffer[: part.stop - start]
-            half[:] = rows[part]
-            half = dtrsm(1.0, factor, half.T, side=0, lower=1, overwrite_b=1).T
-            half @ signs[:m]
-            np.vecdot(half, half)
+            halved = buffer[: part.stop - start]
+            halved[:] = rows[part]
+            halved = dtrsm(1.0, factor, halved.T, side=0, lower=1, overwrite_b=1).T
+            halved @ signs[:m]
+            np.vecdot(halved, halved)
             root = np.sqrt(np.tanh(xi[part]) / xi[part])
             np.multiply(rows[part], root[:, None], out=buffer[: part.stop - start])
             B = dsyrk(1.0, buffer[: part.stop - start].T, beta=1.0, c=B, lower=1, overwrite_c=1)

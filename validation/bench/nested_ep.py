@@ -67,10 +67,10 @@ def fixed_point(*, n: int = 300) -> Iterable[Row]:
     for C in (3, 6, 10):
         prior = _problem(n, C)
         started = time.perf_counter()
-        found = nested_ep.converge(prior)
+        result = nested_ep.converge(prior)
         seconds = time.perf_counter() - started
-        where = f"n = {n}, C = {C}, {found.iterations} iterations"
-        yield Row("nested-ep/fixed-point", where, seconds, "s", "< 2", found.converged and seconds < 2.0)
+        where = f"n = {n}, C = {C}, {result.iterations} iterations"
+        yield Row("nested-ep/fixed-point", where, seconds, "s", "< 2", result.converged and seconds < 2.0)
 
 
 def exponents(*, repeats: int = 2) -> Iterable[Row]:

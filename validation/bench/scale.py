@@ -89,17 +89,17 @@ def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) ->
         for workers in counted:
             small, prior = _data(Path(folder) / str(workers), 32 * workers, m, leaf=32)
             with started(workers, processes=False) as local, Client(local, set_as_default=False) as client:
-                found = timed(small, prior, client)
+                result = timed(small, prior, client)
             sent = workers - 1 + 3 * workers // 2 - 2
-            yield Row(_BENCH, f"messages of a sweep, {workers} in-process workers", found.messages, "",
-                      f"at most {sent}", found.messages <= 1.05 * sent)  # fmt: skip
-            yield Row(_BENCH, f"bytes of a sweep, {workers} in-process workers", found.bytes, "B",
-                      f"at most {sent * message}", found.bytes <= 1.05 * sent * message)  # fmt: skip
-            yield Row(_BENCH, f"bytes that a worker receives, {workers} in-process workers", found.largest, "B",
-                      f"<= 3 x 8 m^2 = {most}", found.largest <= most)  # fmt: skip
+            yield Row(_BENCH, f"messages of a sweep, {workers} in-process workers", result.messages, "",
+                      f"at most {sent}", result.messages <= 1.05 * sent)  # fmt: skip
+            yield Row(_BENCH, f"bytes of a sweep, {workers} in-process workers", result.bytes, "B",
+                      f"at most {sent * message}", result.bytes <= 1.05 * sent * message)  # fmt: skip
+            yield Row(_BENCH, f"bytes that a worker receives, {workers} in-process workers", result.largest, "B",
+                      f"<= 3 x 8 m^2 = {most}", result.largest <= most)  # fmt: skip
             # one process computes for all of them; what a sweep takes beyond that is the scheduler's
             alone = min(_alone(small, prior))
-            task = max(task, (min(found.seconds) - alone) / (3 * workers))
+            task = max(task, (min(result.seconds) - alone) / (3 * workers))
     for workers in PREDICTED:
         levels = 1 + float(np.log2(workers))
         moved = levels * (2 * LATENCY + 3 * message / BANDWIDTH) + 3 * workers * task + update

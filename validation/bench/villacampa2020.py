@@ -19,7 +19,7 @@ from validation.bench import class_steps
 from validation.bench.class_steps import LEARN, Floor, Operands
 from validation.bench.measure import Row, best_of
 
-_NODES = 56  # of the winner's integral at the shape of `step`
+_NODES = 56  # of the largest value's integral at the shape of `step`
 
 
 def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps:

@@ -44,8 +44,8 @@ def sweep(*, n: int = 20_000, m: int = 200, d: int = 8, repeats: int = 7) -> Ite
         weights = rows.T @ signs
         for start in range(0, n, block):
             part = rows[start : start + block]
-            half = dtrsm(1.0, factor, part.T, side=0, lower=1)
-            np.einsum("mn,mn->n", half, half)
+            whitened = dtrsm(1.0, factor, part.T, side=0, lower=1)
+            np.einsum("mn,mn->n", whitened, whitened)
             part @ weights
 
     ours, bare = best_of([lambda: x_gpc.sweep(prior, c), floor], repeats)
@@ -80,10 +80,12 @@ def polya_gamma(*, size: int = 1_000_000, repeats: int = 5) -> Iterable[Row]:
 def chains(*, n_draws: int = 1500) -> Iterable[Row]:
     """Effective draws a second of the latents beside sweeps a second."""
     for name in ("toy", "toy-steep", "iris", "breast-cancer"):
-        found = solve(
+        solution = solve(
             "gibbs", "gibbs-logit", problems.get(name), seed=2, n_draws=n_draws, n_warmup=200, evidence="none"
         )
-        seconds = found.settings["sampling_seconds"]
-        yield Row("gibbs/chains", f"{name}: effective draws", found.settings["ess_latent"] / seconds, "1/s", "", None)
-        per_second = found.settings["sweeps_per_second"] * found.settings["n_chains"]
+        seconds = solution.settings["sampling_seconds"]
+        yield Row(
+            "gibbs/chains", f"{name}: effective draws", solution.settings["ess_latent"] / seconds, "1/s", "", None
+        )
+        per_second = solution.settings["sweeps_per_second"] * solution.settings["n_chains"]
         yield Row("gibbs/chains", f"{name}: sweeps of one chain", per_second, "1/s", "", None)

@@ -74,8 +74,8 @@ def _floor(m: int, b: int, d: int, learn: bool) -> tuple[Callable[[], None], tup
         for _ in range(2):
             dtrsm(1.0, factor, right, side=0, lower=1)
         rows.T @ rows
-        half = dtrsm(1.0, factor, square, side=0, lower=1, trans_a=1)
-        dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1)
+        whitened = dtrsm(1.0, factor, square, side=0, lower=1, trans_a=1)
+        dtrsm(1.0, factor, whitened, side=1, lower=1, overwrite_b=1)
         dpotrf(matrix, lower=1)
 
     if not learn:
@@ -107,8 +107,8 @@ def _floor(m: int, b: int, d: int, learn: bool) -> tuple[Callable[[], None], tup
         rows.T @ rows
         rows.T @ pull
         dtrsm(1.0, factor, right, side=0, lower=1, trans_a=1)
-        half = dtrsm(1.0, factor, square, side=0, lower=1, trans_a=1)
-        dtrsm(1.0, factor, half, side=1, lower=1, overwrite_b=1)
+        whitened = dtrsm(1.0, factor, square, side=0, lower=1, trans_a=1)
+        dtrsm(1.0, factor, whitened, side=1, lower=1, overwrite_b=1)
         pull @ corner
         inner @ corner
 

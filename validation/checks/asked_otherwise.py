@@ -24,9 +24,9 @@ _Y = np.arange(12) % 3
 _PRIOR = (np.array([1.3, 0.8, 2.1]), np.array([[0.9, 1.4], [1.2, 0.7], [1.0, 1.1]]), 0.1, 1e-4)
 
 
-def _same(found: Any, expected: Any, limit: float, why: str) -> Compared:
+def _same(actual: Any, expected: Any, limit: float, why: str) -> Compared:
     """Largest difference over the largest entry; shapes that differ fail."""
-    left, right = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    left, right = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     gap = np.inf if left.shape != right.shape else float(np.abs(left - right).max()) / max(1.0, np.abs(right).max())
     return Compared(float(gap), limit, why, "fast", "fast, asked otherwise")
 
@@ -64,14 +64,14 @@ def _wide(method: str, paper: str, module: str, extra: tuple[Any, ...], options:
 
         own = importlib.import_module(f"fast.methods.{module}")
         variance, lengthscales, noise, jitter = _PRIOR
-        found = []
+        results = []
         for wide in (False, True):
             X, Z, X_test = (_padded(a) if wide else a for a in (_X, _Z, _X_TEST))
             scales = np.concatenate([lengthscales, np.ones((3, _COLUMNS - 2))], axis=1) if wide else lengthscales
             posterior = by_name(own.fit)(X, _Y, 3, variance, scales, noise, jitter, Z, *extra, **options)
             predicted = own.predict(posterior, X_test)
-            found.append((predicted, posterior.run.points))
-        (narrow, old), (broad, new) = found
+            results.append((predicted, posterior.run.points))
+        (narrow, old), (broad, new) = results
         why = "a product loses |x|²/l² epsilon of a squared distance, 1e-14; a fixed point to 1e-10 and its condition"
         yield _same(broad.probabilities, narrow.probabilities, 1e-8, why)
         yield _same(broad.latent_mean, narrow.latent_mean, 1e-7, why)
@@ -155,7 +155,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.core.values import Data, Prior
     from fast.methods import epgpc_svi
 
-    found = []
+    results = []
     for every in (1, 4):
         options = epgpc_svi.EPGPCSteps(
             batch_size=5,
@@ -165,12 +165,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             rebuild_every=every,
             trace=True,
         )
-        found.append(epgpc_svi.fit(Data(_X, _Y % 2), Prior(1.3, np.array([0.4, 0.5]), 0.1, 1e-9, _X), options))
+        results.append(epgpc_svi.fit(Data(_X, _Y % 2), Prior(1.3, np.array([0.4, 0.5]), 0.1, 1e-9, _X), options))
     why = (
         "projections onto u are unit vectors whatever the kernel: only jitter of 1e-9 and rounding times its condition"
     )
-    yield _same(found[1].trace, found[0].trace, 1e-6, why)
-    yield _same(found[1].posterior.inducing_mean, found[0].posterior.inducing_mean, 1e-6, why)
+    yield _same(results[1].trace, results[0].trace, 1e-6, why)
+    yield _same(results[1].posterior.inducing_mean, results[0].posterior.inducing_mean, 1e-6, why)
 
 
 # -- bookkeeping --------------------------------------------------------------------------------------------------
@@ -217,9 +217,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for alpha in (0.0, 0.3, 0.8):
         options = apep.EnergyOptions(alpha=alpha, epsilon=0.1)
         posterior = apep.fit(Data(_X, _Y, 3), Prior(*_PRIOR, _Z), options)
-        found = [bb_alpha.monte_carlo_energy(posterior, n_draws=1500, seed=seed) for seed in range(32)]
-        stated = np.sqrt(np.mean([one.standard_error**2 for one in found]))
-        spread = np.array([one.log_norm for one in found]).var(axis=0, ddof=1).sum()
+        results = [bb_alpha.monte_carlo_energy(posterior, n_draws=1500, seed=seed) for seed in range(32)]
+        stated = np.sqrt(np.mean([one.standard_error**2 for one in results]))
+        spread = np.array([one.log_norm for one in results]).var(axis=0, ddof=1).sum()
         # a sum of 12 variances, 31 degrees of freedom each: relative deviation sqrt(2/31/12) if equal, 1/4 at the most
         z.append(np.log(spread / stated**2) / np.sqrt(2.0 / 31.0))
     yield Tested(
@@ -239,10 +239,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     rng, few = np.random.default_rng(32), Few("multinomial-probit")
     draws = few.draws(rng, 4 * 161).reshape(4, 161, few.n_latents, -1)
-    found = fitted.log_evidence(rng, few.cov, few.y, draws, few.epsilon)
+    estimate = fitted.log_evidence(rng, few.cov, few.y, draws, few.epsilon)
     yield Tested(
-        np.array([(found.value - few.log_evidence()) / found.standard_error]), "stated error; Holm at 1e-4", "gibbs",
-        "scipy.stats",
+        np.array([(estimate.value - few.log_evidence()) / estimate.standard_error]), "stated error; Holm at 1e-4",
+        "gibbs", "scipy.stats",
         "four stated errors would show",
     )  # fmt: skip
 
@@ -262,7 +262,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         model = pairwise.prepare(_X[:n], _Y[:n], 3, scale, np.array([0.9, 1.4]), 0.1, 1e-4, _Z, "fitc")
         peak = pairwise._peak(model.loadings)
         sampler = pairwise._Sampler(model.loadings, peak, peak.step)
-        found = sampler.tuned(np.random.default_rng(k)).step_size
+        value = sampler.tuned(np.random.default_rng(k)).step_size
         rng, expected = np.random.default_rng(k), peak.step
         zeta = rng.standard_normal((32, model.loadings.shape[1]))
         while expected < pairwise._LENGTH / 2.0:
@@ -273,7 +273,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             if np.mean(rounds) < 0.8:
                 break
             expected *= 2.0
-        wrong += found != expected
+        wrong += value != expected
     yield Compared(
         float(wrong), 0.0, "32 walkers, four paths each, the mean of all 128", "gibbs", "definition", "steps"
     )

@@ -110,7 +110,7 @@ def _wrong_bijection(count: int) -> bool:
 
     rng = np.random.default_rng(count)
     maps = [[permuted(k, count, keys) for k in range(count)] for keys in rng.integers(0, 2**32, size=(3, 6))]
-    return any(sorted(found) != list(range(count)) for found in maps) or (count > 8 and maps[0] == maps[1])
+    return any(sorted(value) != list(range(count)) for value in maps) or (count > 8 and maps[0] == maps[1])
 
 
 def _even() -> Compared:
@@ -178,13 +178,13 @@ def _wrong_lists() -> int:
         if n > batch:
             wrong += len({tuple(part) for part in lists}) < 10
         source = drawn_batches(n, batch, 4)
-        seen = []
+        visited = []
         for _ in range(_EPOCHS):
             parts = [next(source) for _ in range(-(-n // batch))]
-            seen.append(np.concatenate(parts))
-            wrong += sorted(seen[-1].tolist()) != list(range(n))
+            visited.append(np.concatenate(parts))
+            wrong += sorted(visited[-1].tolist()) != list(range(n))
             wrong += max(part.size for part in parts) - min(part.size for part in parts) > 1
-        wrong += any(np.array_equal(a, b) for a, b in pairwise(seen))
+        wrong += any(np.array_equal(a, b) for a, b in pairwise(visited))
     return int(wrong)
 
 
@@ -328,8 +328,8 @@ def _files_refused(checkpoint: Any) -> Iterator[str]:
             yield "a file that is not there was read"
         checkpoint.save(path, mark, arrays)
         checkpoint.save(path, mark, arrays)
-        found = checkpoint.load(path, mark, arrays)
-        if sorted(found) != sorted(arrays) or any(not np.array_equal(found[name], arrays[name]) for name in arrays):
+        result = checkpoint.load(path, mark, arrays)
+        if sorted(result) != sorted(arrays) or any(not np.array_equal(result[name], arrays[name]) for name in arrays):
             yield "a round trip changes arrays"
         if [entry.name for entry in Path(folder).iterdir()] != ["run.npz"]:
             yield "something else is left in the folder"

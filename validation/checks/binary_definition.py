@@ -111,9 +111,9 @@ def local_elbo(problem: Problem, q: Law, rows: Sequence[int] | None = None) -> f
     dense = Objective(problem)
     chosen = list(range(problem.n) if rows is None else rows)
     m, v = dense.moments(q.mean, q.root)
-    xi, half = np.sqrt(m * m + v)[chosen], 0.5 * (dense.y * m)[chosen]
+    xi, halved = np.sqrt(m * m + v)[chosen], 0.5 * (dense.y * m)[chosen]
     # at the maximum the quadratic term is its own tangent: log sigma(c) + (y m - c)/2
-    values = -np.logaddexp(0.0, -xi) + half - 0.5 * xi
+    values = -np.logaddexp(0.0, -xi) + halved - 0.5 * xi
     return float(problem.n / len(chosen) * values.sum()) - dense.divergence(q.mean, q.root)
 
 
@@ -168,15 +168,15 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
     for witness in _WITNESSES:
         answer = _solve(context, witness, method, problem)
         sites = _sites(answer)
-        said = {
+        stated = {
             "log_evidence": (answer.log_evidence, ep_evidence(asked, sites)),
             "sites": (sites, ep_matched(asked, sites, range(problem.n))),
         }
         q = law_of(answer)
         P, h = ep_law(Objective(asked), sites)
-        said |= {"precision of q": (inverse(q.cov), P), "mean of q": (P @ q.mean, h)}
+        stated |= {"precision of q": (inverse(q.cov), P), "mean of q": (P @ q.mean, h)}
         yield from apart(
-            said, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer.label
+            stated, 10.0 * limit, f"dense natural parameters, a trapezoidal rule to 1e-13; {why}", answer.label
         )
         units = np.array([np.abs(sites[0]) + 0.1, np.abs(sites[1]) + 0.1])
         slopes = free_differences(lambda x, asked=asked: ep_evidence(asked, x), sites, units)  # type: ignore[misc]
@@ -253,7 +253,7 @@ def predictions(context: Context, method: str, problem: Problem) -> Iterable[Out
         f = test_mean[:, None] + np.sqrt(test_var)[:, None] * _NODES
         link = norm.cdf if asked.likelihood == "probit" else lambda z: np.exp(-np.logaddexp(0.0, -z))
         right = link(f) @ _WEIGHTS
-        said = {
+        stated = {
             "latent_mean": (answer.latent_mean, mean[:, None]),
             "latent_cov": (answer.latent_cov, var[:, None, None]),
             "test_latent_mean": (answer.test_latent_mean, test_mean[:, None]),
@@ -261,7 +261,7 @@ def predictions(context: Context, method: str, problem: Problem) -> Iterable[Out
             "probabilities": (answer.probabilities, np.stack([1.0 - right, right], axis=1)),
         }
         yield from apart(
-            said, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer.label
+            stated, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer.label
         )
 
 
@@ -269,15 +269,15 @@ def _tilted_latents(problem: Problem, sites: Array) -> tuple[Array, Array]:
     """Moments of f_i under cavity times Phi(y f), by numbers."""
     dense = Objective(problem)
     P, h = ep_law(dense, sites)
-    found = []
+    results = []
     for i, row in enumerate(dense.kappa):
         V = inverse(P - sites[0, i] * np.outer(row, row))
         var = float(row @ V @ row) + dense.cond_var[i]
         f = float(row @ V @ (h - sites[1, i] * row)) + np.sqrt(var) * _NODES
         p = _WEIGHTS * norm.cdf(dense.y[i] * f)
         mean = p @ f / p.sum()
-        found.append((mean, p @ (f - mean) ** 2 / p.sum()))
-    means, variances = np.array(found).T
+        results.append((mean, p @ (f - mean) ** 2 / p.sum()))
+    means, variances = np.array(results).T
     return means, variances
 
 
@@ -310,8 +310,8 @@ def gradients(context: Context, method: str, problem: Problem) -> Iterable[Outco
         value = _objective(method, answer)
         for name, given in answer.gradients.items():
             # a noise far below its unit, the whole variance, needs the extrapolation
-            whole, half = (parameter_differences(value, answer.problem, name, step) for step in (1e-4, 5e-5))
-            slopes = (4.0 * half - whole) / 3.0
+            whole, half_step = (parameter_differences(value, answer.problem, name, step) for step in (1e-4, 5e-5))
+            slopes = (4.0 * half_step - whole) / 3.0
             assert answer.log_evidence is not None
             yield Compared(
                 relative_difference(given * gradient_unit(answer.problem, name), slopes,
@@ -395,16 +395,16 @@ def steps(context: Context, method: str, problem: Problem, *, learning: bool = F
     q = Law(V @ h, V)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, asked, **options)
-        said: dict[str, tuple[Any, Any]] = {
+        stated: dict[str, tuple[Any, Any]] = {
             "inducing_mean": (answer.inducing_mean, q.mean[None]),
             "inducing_cov": (answer.inducing_cov, q.cov[None]),
             "log_evidence": (answer.log_evidence, bound(moved, q)),
         }
         if learning:
-            said |= {name: (getattr(answer.problem, name), getattr(moved, name)) for name in _LEARNED}
+            stated |= {name: (getattr(answer.problem, name), getattr(moved, name)) for name in _LEARNED}
         told = "slopes by differences leave 1e-8 of a step of 1e-2" if learning else why
         yield from apart(
-            said, 1e-6 if learning else limit, f"after {len(options['batches'])} batches; {told}", answer.label
+            stated, 1e-6 if learning else limit, f"after {len(options['batches'])} batches; {told}", answer.label
         )
 
 
@@ -421,14 +421,14 @@ def ep_steps(context: Context, method: str, problem: Problem) -> Iterable[Outcom
     V = inverse(P)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, asked, batches=batches(problem), damping=_DAMPING)
-        said = {
+        stated = {
             "site_precision": (answer.local["site_precision"], sites[0]),
             "site_shift": (answer.local["site_shift"], sites[1]),
             "inducing_mean": (answer.inducing_mean, (V @ h)[None]),
             "inducing_cov": (answer.inducing_cov, V[None]),
             "log_evidence": (answer.log_evidence, ep_evidence(asked, sites)),
         }
-        yield from apart(said, 10.0 * limit, f"moments by a trapezoidal rule; {why}", answer.label)
+        yield from apart(stated, 10.0 * limit, f"moments by a trapezoidal rule; {why}", answer.label)
 
 
 def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcome]:
@@ -453,12 +453,12 @@ def adadelta(context: Context, method: str, problem: Problem) -> Iterable[Outcom
     q = at(where)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, problem, batches=batches(problem))
-        said = {
+        stated = {
             "inducing_mean": (answer.inducing_mean, q.mean[None]),
             "inducing_cov": (answer.inducing_cov, q.cov[None]),
             "log_evidence": (answer.log_evidence, elbo(problem, q)),
         }
-        yield from apart(said, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
+        yield from apart(stated, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
 
 
 # -- registration ----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ noise          the unit noise of the multinomial probit is noise of the threshol
                variance, and log Z and class probabilities are the same.
 inducing       FITC with Z = X and no jitter is the full GP, noise and all.
 
-Exact draws see only the Gaussian vector that the walls cut. Both forms give it the same covariance, up to a scale, so
+Exact draws see only the Gaussian vector that is truncated. Both forms give it the same covariance, up to a scale, so
 that equal seeds give equal draws and the two answers agree to rounding: the algebra around the draws is what is
 compared. Chains of the two forms are different chains, and z statistics compare them.
 """

@@ -48,12 +48,12 @@ class Law(NamedTuple):
 def given(few: Few, v: Array, A: Array, noise: Array) -> dict[str, Law]:
     """Laws of f, f* and u given v = A f + N(0, diag(noise)): v (N, k), A (k, L n), noise (N or 1, k)."""
     parts = few.blocks
-    S = block_diag(*[found.data for found in parts])
-    crosses = {"latent": S, "test": block_diag(*[found.test for found in parts])}
-    priors = {"latent": S, "test": np.diag(np.concatenate([found.test_var for found in parts]))}
+    S = block_diag(*[value.data for value in parts])
+    crosses = {"latent": S, "test": block_diag(*[value.test for value in parts])}
+    priors = {"latent": S, "test": np.diag(np.concatenate([value.test_var for value in parts]))}
     if few.fitc:
-        crosses["inducing"] = block_diag(*[found.cross for found in parts])
-        priors["inducing"] = block_diag(*[found.inducing for found in parts])
+        crosses["inducing"] = block_diag(*[value.cross for value in parts])
+        priors["inducing"] = block_diag(*[value.inducing for value in parts])
     T = A @ S @ A.T + noise[:, :, None] * np.eye(len(A))
     out = {}
     for name, cross in crosses.items():
@@ -103,13 +103,13 @@ def log_joint(few: Few, chains: Any, v: Array) -> Array:
     if few.likelihood == "logit":
         sign = 2.0 * few.y - 1.0
         f = v[:, 0]
-        found, at = few.blocks[0], log_expit(sign * f).sum(axis=1)
+        value, at = few.blocks[0], log_expit(sign * f).sum(axis=1)
         if not few.fitc:
-            return at + _log_white(np.linalg.solve(np.linalg.cholesky(found.data), f.T).T)
+            return at + _log_white(np.linalg.solve(np.linalg.cholesky(value.data), f.T).T)
         u = chains.inducing_draws.reshape(len(v), -1)
         law = given_inducing(few, u[:, None])["latent"]
-        assert found.inducing is not None
-        white = np.linalg.solve(np.linalg.cholesky(found.inducing), u.T).T
+        assert value.inducing is not None
+        white = np.linalg.solve(np.linalg.cholesky(value.inducing), u.T).T
         return at + _log_white(white) + _log_white((f - law.mean[:, 0]) / np.sqrt(np.diag(law.cov[0])))
     if few.likelihood == "softmax":
         T = np.kron(helmert(L), np.eye(len(X)))  # orthonormal: any such basis has the same density
@@ -143,7 +143,7 @@ def pairwise_log_joint(few: Few, white: Array) -> Array:
 def inducing_of(few: Few, white: Array) -> Array:
     """u (N, L, m) of white coordinates (N, L m)."""
     at = white.reshape(len(white), few.n_latents, -1)
-    roots = [np.linalg.cholesky(found.inducing) for found in few.blocks]  # type: ignore[arg-type]
+    roots = [np.linalg.cholesky(value.inducing) for value in few.blocks]  # type: ignore[arg-type]
     return np.stack([at[:, k] @ root.T for k, root in enumerate(roots)], axis=1)
 
 
@@ -234,9 +234,9 @@ def _register(method: str) -> None:
         for entry in ENTRIES:
             if entry.method == method:
                 few = entry.few
-                for name, found in differences(entry):
+                for name, value in differences(entry):
                     yield Compared(
-                        found,
+                        value,
                         LIMIT,
                         f"{name}, {few.likelihood}{', FITC' if few.fitc else ''}: rounding, and 1e-10 of quadratures",
                         "gibbs",

@@ -34,7 +34,7 @@ class Step(NamedTuple):
 
 def change(step: Step) -> Array:
     """z of the change of every mean and every second moment."""
-    left, right = (found.reshape(len(found), -1) for found in step)
+    left, right = (value.reshape(len(value), -1) for value in step)
     a, b = np.triu_indices(left.shape[1])
     gap = np.concatenate([right - left, right[:, a] * right[:, b] - left[:, a] * left[:, b]], axis=1)
     error = gap.std(axis=0, ddof=1) / np.sqrt(len(gap))
@@ -62,10 +62,10 @@ def white_logit(rng: np.random.Generator, A: Array, sign: Array, beta: float, si
 
 def _fitc_rows(few: Few) -> tuple[Array, Array]:
     """Rows W with f = W v + √cond e, v and e standard normal, and cond."""
-    found = few.blocks[0]
-    assert found.cross is not None
-    assert found.inducing is not None
-    rows: Array = np.asarray(np.linalg.solve(_lower(found.inducing), found.cross).T, dtype=np.float64)
+    value = few.blocks[0]
+    assert value.cross is not None
+    assert value.inducing is not None
+    rows: Array = np.asarray(np.linalg.solve(_lower(value.inducing), value.cross).T, dtype=np.float64)
     return rows, np.asarray(few.thetas[0, 0] + few.thetas[0, -1] - np.square(rows).sum(axis=1))
 
 
@@ -140,7 +140,7 @@ def _softmax(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
 
 def _threshold(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
     from gibbs.models.threshold import draw_components, draw_indicator
-    from gibbs.moves.cone import bounce_move, log_step
+    from gibbs.moves.region import bounce_move, log_step
 
     for epsilon in (0.0, 0.3):
         few = Few("threshold", epsilon)
@@ -150,28 +150,28 @@ def _threshold(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]
         yield f"components, errors {epsilon}", Step(f, draw_components(rng, f, precision, few.y, wrong))
         height = log_step(epsilon, few.n_classes)
         root = _lower(few.cov)
-        found = bounce_move(rng, f, few.cov, root, few.y, log_height=height)
-        yield f"bounces, errors {epsilon}", Step(f, found.auxiliary)
-        found = bounce_move(rng, f, few.cov, root, few.y, log_height=height, max_events=1)
-        yield f"bounces, one wall at most, errors {epsilon}", Step(f, found.auxiliary)
+        result = bounce_move(rng, f, few.cov, root, few.y, log_height=height)
+        yield f"bounces, errors {epsilon}", Step(f, result.auxiliary)
+        result = bounce_move(rng, f, few.cov, root, few.y, log_height=height, max_events=1)
+        yield f"bounces, one constraint at most, errors {epsilon}", Step(f, result.auxiliary)
 
 
 def _probit(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
     from gibbs.models.multinomial_probit import draw_auxiliary, draw_auxiliary_binary, draw_latent, smoother, sweep
-    from gibbs.moves.cone import bounce_move
+    from gibbs.moves.region import bounce_move
 
     few = Few("multinomial-probit")
     h = few.draws(rng, size)
-    gain, root = smoother(np.array([found.data for found in few.blocks]))
+    gain, root = smoother(np.array([value.data for value in few.blocks]))
     f = draw_latent(rng, gain, root, h)
     yield "f, then h", Step(h, draw_auxiliary(rng, f, h, few.y))
     again, fresh = sweep(rng, f, h, few.y, gain, root)
     yield "a sweep", Step(np.concatenate([h, f], axis=1), np.concatenate([fresh, again], axis=1))
-    found = bounce_move(rng, h, few.cov, _lower(few.cov), few.y)
-    yield "bounces", Step(h, found.auxiliary)
+    value = bounce_move(rng, h, few.cov, _lower(few.cov), few.y)
+    yield "bounces", Step(h, value.auxiliary)
     few = Few("probit")
     h = few.draws(rng, size)
-    gain, root = smoother(np.array([found.data for found in few.blocks]))
+    gain, root = smoother(np.array([value.data for value in few.blocks]))
     f = draw_latent(rng, gain, root, h)
     yield "f, then h, two classes", Step(h, draw_auxiliary_binary(rng, f, few.y))
 

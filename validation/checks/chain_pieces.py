@@ -50,10 +50,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     expected = np.array([cut_normal(low, high) for low, high in INTERVALS])
     pieces = [interval(*INTERVALS.T), *(interval(low, high) for low, high in INTERVALS)]
-    found = [np.array(pieces[0]).T, np.array([tuple(float(part) for part in piece) for piece in pieces[1:]])]
+    results = [np.array(pieces[0]).T, np.array([tuple(float(part) for part in piece) for piece in pieces[1:]])]
     for k, name in enumerate(("log probability", "mean", "variance")):
         scale = np.maximum(np.abs(expected[:, k]), 1e-3 if k == 2 else 1e-2)
-        worst = max(float(np.abs((at[:, k] - expected[:, k]) / scale).max()) for at in found)
+        worst = max(float(np.abs((at[:, k] - expected[:, k]) / scale).max()) for at in results)
         yield Compared(worst, 1e-6, f"{name}: a rule of 200 001 points, 1e-8 and its square root to spare", "gibbs",
                        "definition")  # fmt: skip
     rng, z, n = np.random.default_rng(12), [], 3000
@@ -144,8 +144,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             expected = np.exp(-0.5 * square)
         else:
             expected = np.array([matern_correlation(order, s) for s in np.sqrt(2.0 * order * square.ravel())])
-        found = covariance(A, B, 2.3, scales, order) / 2.3
-        worst = float(np.abs(found.ravel() / expected.ravel() - 1.0).max())
+        value = covariance(A, B, 2.3, scales, order) / 2.3
+        worst = float(np.abs(value.ravel() / expected.ravel() - 1.0).max())
         # the judge's rule leaves 1e-12 for these orders, logarithms of large factors a digit or two more
         yield Compared(worst, 1e-9, f"smoothness {order}", "gibbs", "quadrature")
 
@@ -185,7 +185,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         signs += [(i, int(label), k) for k in range(few.n_classes) if k != label]
     margins = np.eye(len(signs))
     prior = np.array([theta[0] + theta[-1] for theta in few.thetas])
-    explained = np.array([_explained(found.cross, found.inducing) for found in parts])  # (L, n, n)
+    explained = np.array([_explained(value.cross, value.inducing) for value in parts])  # (L, n, n)
     rest = prior[:, None] - np.einsum("lii->li", explained)
     for a, (i, c, k) in enumerate(signs):
         for b, (j, e, h) in enumerate(signs):
@@ -227,27 +227,27 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from gibbs.models.logit import draw_latent
     from gibbs.moves.hyper import hamiltonian_move
 
-    found: dict[str, float] = {}
+    results: dict[str, float] = {}
     draws = np.random.default_rng(16)
     f = Few("logit").draws(draws, 3 * 141).reshape(3, 141, 2)
     rng = np.random.default_rng(1)
     bridge.log_evidence_full(rng, Few("logit").cov[0], np.array([-1.0, 1.0]), f)
-    found["bridge"] = numbers_apart(rng, 1, 2 * 3 * 70 * 2)
+    results["bridge"] = numbers_apart(rng, 1, 2 * 3 * 70 * 2)
     few = Few("softmax")
     rng = np.random.default_rng(2)
     softmax_bridge.log_evidence(rng, few.cov, few.y, few.draws(draws, 3 * 141).reshape(3, 141, 3, 2).swapaxes(2, 3))
-    found["bridge of the softmax"] = numbers_apart(rng, 2, 2 * 3 * 70 * 4)
+    results["bridge of the softmax"] = numbers_apart(rng, 2, 2 * 3 * 70 * 4)
     rng = np.random.default_rng(3)
     pairwise.log_evidence(rng, draws.standard_normal((3, 2)), draws.standard_normal((3, 141, 2)))
-    found["bridge of the pairwise model"] = numbers_apart(rng, 3, 2 * 3 * 70 * 2)
+    results["bridge of the pairwise model"] = numbers_apart(rng, 3, 2 * 3 * 70 * 2)
     rng = np.random.default_rng(4)
     hamiltonian_move(rng, np.zeros((5, 3)), lambda x: LogDensity(-(x**2).sum(axis=-1), -2.0 * x), np.ones(5), 2)
-    found["Hamiltonian move"] = numbers_apart(rng, 4, 15, 10)
+    results["Hamiltonian move"] = numbers_apart(rng, 4, 15, 10)
     rng = np.random.default_rng(5)
     cov = Few("logit").cov[0]
     draw_latent(rng, cov, np.linalg.cholesky(cov), np.array([1.0, -1.0]), np.array([0.2, 0.3]))
-    found["latent values"] = numbers_apart(rng, 5, 4)
-    for name, wrong in found.items():
+    results["latent values"] = numbers_apart(rng, 5, 4)
+    for name, wrong in results.items():
         yield Compared(wrong, 0.0, f"{name}: so many normals and uniforms", "gibbs", "its documentation", "1 if not")
     factors = start_factors(200)
     wrong = float(not np.array_equal(factors[:7], start_factors(7))) + abs(float(factors[0]) - 1.0)

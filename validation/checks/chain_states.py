@@ -83,11 +83,11 @@ def apart(left: Any, right: Any) -> float:
 def stopped(entry: Interrupted, folder: Path) -> Iterable[tuple[str, Any]]:
     """What comes of a run that is interrupted twice, and of one that goes on from a file of long ago."""
     path, old = folder / "run.npz", folder / "old.npz"
-    seen: list[int] = []
+    visited: list[int] = []
 
     def interrupt(after: int) -> Callable[[Any], None]:
         def call(progress: Any) -> None:
-            seen.append(progress.sweep)
+            visited.append(progress.sweep)
             if progress.sweep == after:
                 raise KeyboardInterrupt
 
@@ -96,7 +96,7 @@ def stopped(entry: Interrupted, folder: Path) -> Iterable[tuple[str, Any]]:
     for after in entry.stop:
         with suppress(KeyboardInterrupt):
             sampled(entry.sampler, 3, checkpoint=path, callback=interrupt(after))
-    went_on = len(seen) == entry.stop[1] and seen == list(range(1, entry.stop[1] + 1))
+    went_on = len(visited) == entry.stop[1] and visited == list(range(1, entry.stop[1] + 1))
     yield "sweeps", went_on
     yield "interrupted", sampled(entry.sampler, 3, checkpoint=path)
 
@@ -114,8 +114,8 @@ def _interruptions(entry: Interrupted) -> Iterable[Outcome]:
     whole = sampled(entry.sampler, 3)
     name = f"{entry.sampler.few.likelihood}{', parameters sampled' if 'learn' in entry.sampler.options else ''}"
     with tempfile.TemporaryDirectory() as folder:
-        for what, found in stopped(entry, Path(folder)):
-            differ = float(not found) if what == "sweeps" else apart(found, whole)
+        for what, value in stopped(entry, Path(folder)):
+            differ = float(not value) if what == "sweeps" else apart(value, whole)
             yield Compared(
                 differ, 0.0, f"{name}, {what}: a file holds all that the sweeps depend on: every bit comes again",
                 "gibbs", "gibbs", "arrays that differ",
@@ -157,7 +157,7 @@ def _register(method: str) -> None:
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         for entry in RUNS:
-            # sampled parameters keep the same state for every likelihood, with walls and without
+            # sampled parameters keep the same state for every likelihood, with constraints and without
             long = "learn" in entry.sampler.options and method in ("gibbs-probit", "mh-softmax")
             if entry.sampler.method == method and not (long and context.quick):
                 yield from _interruptions(entry)
@@ -199,10 +199,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                 every, numbers = kept_numbers(capacity, number)
                 again = ThinnedStore(one, n_draws, budget)
                 again.load({name: value.copy() for name, value in store.arrays().items()})
-                for found in (store, again):
+                for result in (store, again):
                     expected = np.array([numbers, np.negative(numbers)], dtype=float)
-                    held = found.kept()["x"]
-                    wrong += not np.array_equal(held, expected) or found.every != every
+                    held = result.kept()["x"]
+                    wrong += not np.array_equal(held, expected) or result.every != every
                 store = again
     yield Compared(float(wrong), 0.0, "every k-th draw, k the least power of two that fits; also after a resume",
                    "gibbs", "definition", "stores that differ")  # fmt: skip
@@ -244,15 +244,15 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                 again.load({name: np.array(value) for name, value in sums.arrays().items()})
                 sums = again
         pending = {"x": draws[:, at:].sum(axis=1)} if at < s else None
-        found = sums.batches(pending, s - at)
+        result = sums.batches(pending, s - at)
         width = 1
         while s // width >= capacity and at // width >= capacity:
             width *= 2
         edges = [k * width for k in range(max(at // width, 1))] + [s]
         expected = np.stack([draws[:, a:b].mean(axis=1) for a, b in itertools.pairwise(edges)], axis=1)
-        right = found.widths.tolist() == np.diff(edges).tolist()
-        wrong += not right or not np.allclose(found.means("x"), expected, rtol=0.0, atol=1e-12)
-        joined = found.joined(5)
+        right = result.widths.tolist() == np.diff(edges).tolist()
+        wrong += not right or not np.allclose(result.means("x"), expected, rtol=0.0, atol=1e-12)
+        joined = result.joined(5)
         pieces = np.linspace(0, len(edges) - 1, min(5, len(edges) - 1) + 1).astype(int)
         ends = [edges[k] for k in pieces]
         expected = np.stack([draws[:, a:b].mean(axis=1) for a, b in itertools.pairwise(ends)], axis=1)
@@ -429,14 +429,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                 sys.modules.pop("arviz")
                 if before is not None:
                     sys.modules["arviz"] = before
-            found = calls[-1]
-            right = found["posterior"].keys() == expected.keys() and found["dims"] == dims and s == len(coords["draw"])
-            right = right and all(np.array_equal(found["posterior"][name], expected[name]) for name in expected)
-            right = right and np.array_equal(found["sample_stats"]["log_joint"], chains.log_joint)
-            right = right and {name: list(v) for name, v in found["coords"].items()} == {
+            value = calls[-1]
+            right = value["posterior"].keys() == expected.keys() and value["dims"] == dims and s == len(coords["draw"])
+            right = right and all(np.array_equal(value["posterior"][name], expected[name]) for name in expected)
+            right = right and np.array_equal(value["sample_stats"]["log_joint"], chains.log_joint)
+            right = right and {name: list(v) for name, v in value["coords"].items()} == {
                 n: list(v) for n, v in coords.items()
             }
-            right = right and found["attrs"]["tuning_steps"] == 2 and found["attrs"]["gate"] == int(chains.gate)
-            wrong += not (right and found["attrs"]["sampling_time"] == chains.seconds)
+            right = right and value["attrs"]["tuning_steps"] == 2 and value["attrs"]["gate"] == int(chains.gate)
+            wrong += not (right and value["attrs"]["sampling_time"] == chains.seconds)
     yield Compared(float(wrong), 0.0, "arrays, axes, numbers of draws and attributes, in both forms of ArviZ", "gibbs",
                    "chains", "exports that differ")  # fmt: skip

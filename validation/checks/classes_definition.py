@@ -132,8 +132,8 @@ def pair_matched(model: Model, sites: Sites, chosen: Iterable[int]) -> Sites:
         if i in wanted:
             label, _ = _side(model, V, h, i, y, *sites[:2, i, k])
             other, _ = _side(model, V, h, i, k, *sites[2:, i, k])
-            found = tilted_pair(label, other, model.open[i, y] + model.open[i, k])
-            for at, side, mean, var in ((0, label, *found[1:3]), (2, other, *found[3:5])):
+            tilted = tilted_pair(label, other, model.open[i, y] + model.open[i, k])
+            for at, side, mean, var in ((0, label, *tilted[1:3]), (2, other, *tilted[3:5])):
                 new[at : at + 2, i, k] = 1.0 / var - 1.0 / side.var, mean / var - side.mean / side.var
     return new
 
@@ -188,16 +188,16 @@ def pairs_definition(context: Context, setup: Setup, problem: Problem) -> Iterab
         sites, model = _sites(answer), on(problem)
         P, h = posterior(model, sites)
         mean, cov = _inducing(setup, problem, P, h)
-        said = {
+        stated = {
             "log_evidence": (answer.log_evidence, pair_evidence(model, sites)),
             "inducing_mean": (answer.inducing_mean, mean),
             "inducing_cov": (answer.inducing_cov, cov),
         }
-        yield from _apart(said, limit, f"dense natural parameters; {why}", answer.label)
+        yield from _apart(stated, limit, f"dense natural parameters; {why}", answer.label)
         V = inverse(P)
-        seen = np.einsum("nki,kij,nkj->nk", model.rows, V, model.rows)
-        label = np.repeat(seen[np.arange(problem.n), problem.y][:, None], seen.shape[1], axis=1)
-        units = np.array([1.0 / label, 1.0 / np.sqrt(label), 1.0 / seen, 1.0 / np.sqrt(seen)])
+        projected = np.einsum("nki,kij,nkj->nk", model.rows, V, model.rows)
+        label = np.repeat(projected[np.arange(problem.n), problem.y][:, None], projected.shape[1], axis=1)
+        units = np.array([1.0 / label, 1.0 / np.sqrt(label), 1.0 / projected, 1.0 / np.sqrt(projected)])
         yield _flat(differences(lambda x, model=model: pair_evidence(model, x), sites, units), answer)  # type: ignore[misc]
         yield from _gradients(answer, lambda moved, sites=sites: pair_evidence(on(moved), sites))  # type: ignore[misc]
 
@@ -227,8 +227,8 @@ def datum_definition(context: Context, setup: Setup, problem: Problem) -> Iterab
             {"log_evidence": (answer.log_evidence, dense.with_sites(1.0, *sites))}, limit, why, answer.label
         )
         assert answer.inducing_cov is not None
-        seen = np.einsum("nki,kij,nkj->nk", dense.upsilon, answer.inducing_cov, dense.upsilon)
-        units = np.array([1.0 / seen, 1.0 / np.sqrt(seen)])
+        projected = np.einsum("nki,kij,nkj->nk", dense.upsilon, answer.inducing_cov, dense.upsilon)
+        units = np.array([1.0 / projected, 1.0 / np.sqrt(projected)])
         yield _flat(differences(lambda x, dense=dense: dense.with_sites(1.0, *x), sites, units), answer)  # type: ignore[misc]
         yield from _gradients(answer, lambda moved, sites=sites: Dense(moved).with_sites(1.0, *sites))  # type: ignore[misc]
 
@@ -274,7 +274,7 @@ def predictions(
         assert answer.test_latent_cov is not None
         # laplace-sparse couples the classes, which blocks of q(u) do not tell
         test_cov = answer.test_latent_cov * (np.eye(C) if problem.likelihood == "softmax" else 1.0)
-        said: dict[str, tuple[Any, Any]] = {
+        stated: dict[str, tuple[Any, Any]] = {
             "test_latent_mean": (answer.test_latent_mean, mean),
             "test_latent_cov": (test_cov, var[:, :, None] * np.eye(C)),
         }
@@ -282,7 +282,7 @@ def predictions(
             labels = np.repeat(np.arange(C)[None], len(mean), axis=0)
             right = np.stack([probabilities_of(labels[:, k], mean, var) for k in range(C)], axis=1)
             likely = dense.labels[0] * right + dense.labels[1] * (1.0 - right)
-            said["probabilities"] = answer.probabilities, likely / likely.sum(axis=1, keepdims=True)
+            stated["probabilities"] = answer.probabilities, likely / likely.sum(axis=1, keepdims=True)
         if at_data == "q":
             P = inverse(answer.inducing_cov)
             data_mean, data_var = dense.moments(P, np.einsum("kij,kj->ki", P, answer.inducing_mean))
@@ -291,10 +291,10 @@ def predictions(
             V = inverse(P)
             data_mean, data_var = np.einsum("kij,kj->ik", V, h), np.einsum("kii->ik", V)
         if at_data:
-            said["latent_mean"] = answer.latent_mean, data_mean
-            said["latent_cov"] = answer.latent_cov, data_var[:, :, None] * np.eye(C)
+            stated["latent_mean"] = answer.latent_mean, data_mean
+            stated["latent_cov"] = answer.latent_cov, data_var[:, :, None] * np.eye(C)
         yield from _apart(
-            said, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer.label
+            stated, limit, f"of the reported q(u), by dense matrices and a trapezoidal rule; {why}", answer.label
         )
 
 
@@ -317,16 +317,16 @@ def pair_batches(context: Context, setup: Setup, problem: Problem) -> Iterable[O
     mean, cov = _inducing(setup, problem, *posterior(model, sites))
     for witness in WITNESSES:
         answer = setup.solve(context, witness, problem, batches=_rows(problem), damping=_DAMPING)
-        said = {"sites": (_sites(answer), sites), "inducing_mean": (answer.inducing_mean, mean),
+        stated = {"sites": (_sites(answer), sites), "inducing_mean": (answer.inducing_mean, mean),
                 "inducing_cov": (answer.inducing_cov, cov),
                 "log_evidence": (answer.log_evidence, pair_evidence(model, sites))}  # fmt: skip
-        yield from _apart(said, limit, f"moments by a trapezoidal rule each way; {why}", answer.label)
+        yield from _apart(stated, limit, f"moments by a trapezoidal rule each way; {why}", answer.label)
 
 
 def _moved_rows(old: Array, new: Array, rows: list[int]) -> Array:
-    found = old.copy()
-    found[:, rows] = (1.0 - _DAMPING) * old[:, rows] + _DAMPING * new[:, rows]
-    return found
+    result = old.copy()
+    result[:, rows] = (1.0 - _DAMPING) * old[:, rows] + _DAMPING * new[:, rows]
+    return result
 
 
 def power_matched(problem: Problem, alpha: float, sites: Array, rows: Iterable[int]) -> Array:
@@ -363,18 +363,18 @@ def power_batches(context: Context, solve: Callable[..., Solution], problem: Pro
         sites = _moved_rows(sites, power_matched(problem, alpha, sites, rows), rows)
     for witness in WITNESSES:
         answer = solve(witness, batches=_rows(problem), damping=_DAMPING)
-        found = np.array([answer.local["site_precision"], answer.local["site_shift"]])
-        said = {"sites": (found, sites),
+        result = np.array([answer.local["site_precision"], answer.local["site_shift"]])
+        stated = {"sites": (result, sites),
                 "log_evidence": (answer.log_evidence, Dense(problem).with_sites(alpha, *sites))}  # fmt: skip
-        yield from _apart(said, limit, f"moments by adaptive quadrature; {why}", answer.label)
+        yield from _apart(stated, limit, f"moments by adaptive quadrature; {why}", answer.label)
 
 
 def energy_batches(context: Context, solve: Callable[..., Solution], problem: Problem) -> Iterable[Outcome]:
     """apep, arpep and rpapep: Adam over means, Cholesky factors (logarithms of diagonals) and log variances."""
     batches = _rows(problem)
     options: dict[str, Any] = {"batches": batches, "learn": ("variance",), "rate": _RATE}
-    found = {witness: solve(witness, **options) for witness in WITNESSES}
-    method, alpha = found["fast"].method, power(found["fast"])
+    results = {witness: solve(witness, **options) for witness in WITNESSES}
+    method, alpha = results["fast"].method, power(results["fast"])
     C, m = problem.n_classes, Dense(problem).K_inv.shape[1]
     low = np.tril_indices(m, -1)
 
@@ -396,11 +396,11 @@ def energy_batches(context: Context, solve: Callable[..., Solution], problem: Pr
 
         where = where + adam.step(differences(at, where, np.ones_like(where)))
     mean, cov, moved = unpacked(where)
-    for answer in found.values():
-        said = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, cov),
+    for answer in results.values():
+        stated = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, cov),
                 "variance": (answer.problem.variance, moved.variance),
                 "log_evidence": (answer.log_evidence, Dense(moved).energy(method, alpha, mean, cov))}  # fmt: skip
-        yield from _apart(said, 1e-5, "Adam divides by slopes, which differences know to 1e-8", answer.label)
+        yield from _apart(stated, 1e-5, "Adam divides by slopes, which differences know to 1e-8", answer.label)
 
 
 def variational_batches(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
@@ -425,15 +425,15 @@ def variational_batches(context: Context, setup: Setup, problem: Problem) -> Ite
     mean = np.einsum("kij,kj->ki", V, h)
     for witness in WITNESSES:
         answer = setup.solve(context, witness, problem, batches=batches, nat_rate=_RATE)
-        said = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, V),
+        stated = {"inducing_mean": (answer.inducing_mean, mean), "inducing_cov": (answer.inducing_cov, V),
                 "log_evidence": (answer.log_evidence, dense.energy("vi-robust", 0.0, mean, V))}  # fmt: skip
-        yield from _apart(said, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
+        yield from _apart(stated, 1e-6, "slopes by differences of 1e-4 leave 1e-8", answer.label)
 
 
 def _label_slopes(dense: Dense, mean: Array, var: Array) -> tuple[Array, Array]:
     """Derivatives of E log p(y_i|f_i) in the means and variances of the latent values."""
     gap = np.log(dense.labels[0]) - np.log(dense.labels[1])
-    found = []
+    results = []
     for name in ("mean", "var"):
         slopes = np.empty_like(mean)
         for k in range(mean.shape[1]):
@@ -444,8 +444,8 @@ def _label_slopes(dense: Dense, mean: Array, var: Array) -> tuple[Array, Array]:
                 moved[name][:, k] += sign * step
                 ends.append(probabilities_of(dense.y, moved["mean"], moved["var"]))
             slopes[:, k] = gap * (ends[0] - ends[1]) / (2.0 * step)
-        found.append(slopes)
-    return found[0], found[1]
+        results.append(slopes)
+    return results[0], results[1]
 
 
 # -- registration ----------------------------------------------------------------------------------------------------

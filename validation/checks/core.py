@@ -42,6 +42,11 @@ class Compared(NamedTuple):
     unit: str = "relative difference"
 
 
+def flaws(count: float, why: str, left: str, unit: str) -> Compared:
+    """How many things are not as their definition has them: none may be."""
+    return Compared(float(count), 0.0, why, left, "definition", unit)
+
+
 class Tested(NamedTuple):
     """z statistics, each standard normal if left and right agree; two-sided, Holm over the whole run decides.
 
@@ -145,20 +150,20 @@ class Context:
             self._answers[key] = answer
             self.solutions.append(answer)
             return answer
-        found = self._answers[key]
-        if isinstance(found, Exception):
-            raise found
-        return found
+        value = self._answers[key]
+        if isinstance(value, Exception):
+            raise value
+        return value
 
     def stored(self, problem: Problem) -> Solution | None:
         """The truth that ships with the package for this very question, if there is one; the report shows it too.
 
         Never remembered as an answer: a file that changes between two contexts is read again.
         """
-        found: Solution | None = importlib.import_module("validation.truth.store").stored_truth(problem)
-        if found is not None and not any(solution is found for solution in self.solutions):
-            self.solutions.append(found)
-        return found
+        result: Solution | None = importlib.import_module("validation.truth.store").stored_truth(problem)
+        if result is not None and not any(solution is result for solution in self.solutions):
+            self.solutions.append(result)
+        return result
 
     @property
     def implementations(self) -> set[str]:
@@ -259,9 +264,9 @@ def check(
 def modules() -> tuple[str, ...]:
     """Modules of this package that register checks."""
     package = importlib.import_module("validation.checks")
-    found = pkgutil.walk_packages(package.__path__, prefix="validation.checks.")
+    result = pkgutil.walk_packages(package.__path__, prefix="validation.checks.")
     machinery = {f"validation.checks.{name}" for name in ("core", "multiple", "runner", "selection")}
-    return tuple(sorted(module.name for module in found if module.name not in machinery))
+    return tuple(sorted(module.name for module in result if module.name not in machinery))
 
 
 def registered(extra: Iterable[str] = ()) -> Mapping[str, Check]:
@@ -296,9 +301,9 @@ def _frozen(value: Any) -> Any:
 
 
 def _fingerprint(arrays: Mapping[str, NDArray[Any]]) -> str:
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for key in sorted(arrays):
         array = np.ascontiguousarray(arrays[key])
-        found.update(f"{key}|{array.dtype.str}|{np.shape(arrays[key])}|".encode())
-        found.update(array.tobytes())
-    return found.hexdigest()
+        result.update(f"{key}|{array.dtype.str}|{np.shape(arrays[key])}|".encode())
+        result.update(array.tobytes())
+    return result.hexdigest()

@@ -31,7 +31,7 @@ def recorded() -> Mapping[str, Mapping[str, Mapping[str, str]]]:
     return tomllib.loads(resources.files("validation.checks").joinpath(FILE).read_text(encoding="utf-8"))
 
 
-def found(package: str) -> dict[str, dict[str, str]]:
+def in_code(package: str) -> dict[str, dict[str, str]]:
     """The same of the code as it is."""
     table = {}
     for module in _modules(package):
@@ -73,7 +73,7 @@ def _defaults(function: Any) -> Iterator[tuple[str, Any]]:
 
 def compared(package: str) -> Iterable[Outcome]:
     """How many defaults of a package differ from the record, by name."""
-    here, there = found(package), recorded()[package]
+    here, there = in_code(package), recorded()[package]
     wrong = [
         f"{address} {name}: found {here.get(address, {}).get(name, 'nothing')}, recorded {value}"
         for address, defaults in there.items()
@@ -109,7 +109,7 @@ def record() -> str:
     """The text of the file."""
     lines = ["# Made by `python -m validation.checks.defaults`: defaults of public functions. Do not edit by hand."]
     for package in PACKAGES:
-        for address, defaults in sorted(found(package).items()):
+        for address, defaults in sorted(in_code(package).items()):
             lines += ["", f'["{package}"."{address}"]']
             lines += [f"{name} = {_quoted(value)}" for name, value in defaults.items()]
     return "\n".join(lines) + "\n"

@@ -28,7 +28,7 @@ def parameter_differences(value: Callable[[Problem], float], problem: Problem, n
     """
     base = np.array(getattr(problem, name), dtype=np.float64)
     unit = np.broadcast_to(gradient_unit(problem, name), base.shape)
-    found = np.empty_like(base)
+    values = np.empty_like(base)
     for index in np.ndindex(base[:1].shape if problem.shared else base.shape):
         entry = (slice(None), *index[1:]) if problem.shared else index
         ends = []
@@ -36,5 +36,5 @@ def parameter_differences(value: Callable[[Problem], float], problem: Problem, n
             moved = base.copy()
             moved[entry] += sign * step * unit[entry]
             ends.append(value(problem.replace(**{name: moved})))
-        found[entry] = (ends[0] - ends[1]) / (2.0 * step)
-    return found
+        values[entry] = (ends[0] - ends[1]) / (2.0 * step)
+    return values

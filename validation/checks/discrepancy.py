@@ -72,12 +72,12 @@ def compared(
     open_by = f"; the truths leave {error:.2g} open" if error else ""
     for implementation in ("reference", "fast"):
         answer = context.solve(implementation, subject.method, problem)
-        found = discrepancy(quantity, answer, exact)
-        nearest = min(max(distance, found - error), found + error)  # of what the errors leave possible
+        result = discrepancy(quantity, answer, exact)
+        nearest = min(max(distance, result - error), result + error)  # of what the errors leave possible
         yield Compared(
             observed=max(nearest / distance, distance / nearest) if nearest > 0.0 else np.inf,
             limit=MARGIN,
-            why=f"{QUANTITIES[quantity][1]} {found:.4g}, recorded {distance:.4g}: the method's own error, "
+            why=f"{QUANTITIES[quantity][1]} {result:.4g}, recorded {distance:.4g}: the method's own error, "
             f"which is held within a factor of 1.5 in either direction{open_by}",
             left=implementation,
             right=exact.label,

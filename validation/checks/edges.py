@@ -20,9 +20,9 @@ from validation.quoting import shown
 Array = NDArray[np.float64]
 
 
-def _against(found: object, expected: object, limit: float, why: str, unit: str = "relative difference") -> Compared:
+def _against(actual: object, expected: object, limit: float, why: str, unit: str = "relative difference") -> Compared:
     """Largest difference over the largest of what is expected; NaN in one place only fails."""
-    left, right = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    left, right = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     if left.shape != right.shape:
         return Compared(np.inf, limit, f"shapes {left.shape} and {right.shape}; {why}", "fast", "definition", unit)
     with np.errstate(invalid="ignore"):  # infinities that agree
@@ -36,7 +36,7 @@ def _against(found: object, expected: object, limit: float, why: str, unit: str 
 # -- the largest of several, some of them known exactly -----------------------------------------------------------
 
 
-def log_winner(mean: Array, var: Array, y: int) -> float:
+def log_argmax(mean: Array, var: Array, y: int) -> float:
     """log P(f_y is the largest): a trapezoidal rule above the highest of the values that are known exactly."""
     others = np.delete(np.arange(mean.size), y)
     fixed, loose = others[var[others] == 0.0], others[var[others] > 0.0]
@@ -75,29 +75,31 @@ _EXACT: tuple[tuple[list[float], list[float], int], ...] = (
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.likelihood.largest import winner
+    from fast.likelihood.largest import argmax_moments
 
     mean, var = np.array([row[0] for row in _EXACT]), np.array([row[1] for row in _EXACT])
     y = np.array([row[2] for row in _EXACT])
-    found = winner(mean, var, y)
-    expected = [log_winner(a, b, int(k)) for a, b, k in zip(mean, var, y, strict=True)]
-    yield _against(found.log_mass, expected, 1e-10, "states 1e-12; 901 points of a double-exponential rule leave less")
-    yield _against(winner(mean, var, y, moments=False).log_mass, found.log_mass, 0.0, "the same sums, and no more")
+    result = argmax_moments(mean, var, y)
+    expected = [log_argmax(a, b, int(k)) for a, b, k in zip(mean, var, y, strict=True)]
+    yield _against(result.log_mass, expected, 1e-10, "states 1e-12; 901 points of a double-exponential rule leave less")
+    yield _against(
+        argmax_moments(mean, var, y, moments=False).log_mass, result.log_mass, 0.0, "the same sums, and no more"
+    )
     step, sure = 1e-3, 4  # rows in which no step of this size meets another
     slope, curvature = np.empty((sure, 3)), np.empty((sure, 3))
     for i, j in np.ndindex(sure, 3):
-        up, here, down = (log_winner(mean[i] + h * (np.arange(3) == j), var[i], int(y[i])) for h in (step, 0.0, -step))
+        up, here, down = (log_argmax(mean[i] + h * (np.arange(3) == j), var[i], int(y[i])) for h in (step, 0.0, -step))
         slope[i, j], curvature[i, j] = (up - down) / (2.0 * step), (up - 2.0 * here + down) / step**2
     why = "differences of step 1e-3: a sixth of its square times third derivatives, which are below 5"
-    yield _against(found.slope[:sure], slope, 1e-5, why)
-    yield _against(found.curvature[:sure], curvature, 1e-5, why)
+    yield _against(result.slope[:sure], slope, 1e-5, why)
+    yield _against(result.curvature[:sure], curvature, 1e-5, why)
     # deviations four orders apart: panels; so many rows that a table does not hold them
     rng = np.random.default_rng(21)
     mean, var = rng.standard_normal((4000, 3)), 10.0 ** rng.uniform(-7.0, 1.0, (4000, 3))
     y = rng.integers(0, 3, 4000)
-    together = winner(mean, var, y)
+    together = argmax_moments(mean, var, y)
     for rows in (slice(0, 60), slice(3940, 4000)):
-        alone = winner(mean[rows], var[rows], y[rows])
+        alone = argmax_moments(mean[rows], var[rows], y[rows])
         yield _against(together.log_mass[rows], alone.log_mass, 1e-13, "a row's numbers depend on nothing but the row")
         yield _against(together.slope[rows], alone.slope, 1e-12, "a row's numbers depend on nothing but the row")
 
@@ -132,20 +134,20 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         [np.linalg.cholesky(one) if fine else np.eye(3) for one, fine in zip(matrices, good, strict=True)]
     )
     for factors in (linalg.positive_factors, chains.factor):
-        lower, found = factors(matrices)
-        yield _against(found, good, 0.0, "three of 300 have none", "flags")
+        lower, result = factors(matrices)
+        yield _against(result, good, 0.0, "three of 300 have none", "flags")
         yield _against(lower, wanted, 1e-14, "one matrix at a time, the identity where there is no factor")
     proper = np.where(np.arange(300)[:, None, None] == 111, np.eye(3), matrices).reshape(100, 3, 3, 3)
     smallest = float(np.linalg.eigvalsh(matrices[5])[0])
     for ask, error in ((linalg.cholesky_of_all, NotPositiveDefiniteError), (chains.cholesky, NoFactorError)):
-        said = ""
+        message = ""
         try:
             ask(proper, "V", "x") if ask is linalg.cholesky_of_all else ask("V", proper, "x")  # type: ignore[arg-type]
         except error as caught:
-            said = str(caught)
-        named = said.startswith("V[1, 2] (3, 3)") and f"{smallest:.3g}" in said
-        yield Compared(float(not named), 0.0, f"the first without a factor, and its eigenvalue: {shown(said)}", "both",
-                       "definition", "errors that name another")  # fmt: skip
+            message = str(caught)
+        named = message.startswith("V[1, 2] (3, 3)") and f"{smallest:.3g}" in message
+        yield Compared(float(not named), 0.0, f"the first without a factor, and its eigenvalue: {shown(message)}",
+                       "both", "definition", "errors that name another")  # fmt: skip
     flat = np.diag([1.0, 1.0, 1e-17])
     early = np.array([[1.0, 0.0, 0.0], [0.0, -1.0, 0.0], [0.0, 0.0, 1.0]])
     refused = 0
@@ -195,17 +197,17 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         ("logit", expected_log_logit, log_expit),
         ("probit", expected_log_probit, log_ndtr),
     ):
-        found = function(y, mean, var)
+        result = function(y, mean, var)
         wanted = np.array([_gaussian_mean(log_p, a * m, v) for a, m, v in zip(y, mean, var, strict=True)])
         scale = np.where(wanted == 0.0, 1.0, wanted)
         yield _against(
-            found.value / scale, wanted / scale, 1e-9, f"{name}: the mean of the logarithm, point masses too"
+            result.value / scale, wanted / scale, 1e-9, f"{name}: the mean of the logarithm, point masses too"
         )
         for at in (0, 1, 3, 4, 6):
             shift = 1e-4 * max(1.0, abs(mean[at]))
             ends = [_gaussian_mean(log_p, y[at] * (mean[at] + h), var[at]) for h in (shift, -shift)]
             slope = (ends[0] - ends[1]) / (2.0 * shift)
-            yield _against(found.slope[at], slope, 1e-6, f"{name}: a difference of relative step 1e-4")
+            yield _against(result.slope[at], slope, 1e-6, f"{name}: a difference of relative step 1e-4")
 
 
 @check(
@@ -230,14 +232,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     rho = 0.6
     x = np.linspace(0.0, 1.0, 4001)
     for a, b in ((-45.0, -30.0), (-32.0, 1.0), (0.3, -0.4)):
-        found = log_orthant(Differences(np.array([[a, b]]), np.array([[[1.0, rho], [rho, 1.0]]])))[0]
+        value = log_orthant(Differences(np.array([[a, b]]), np.array([[[1.0, rho], [rho, 1.0]]])))[0]
         # g_1 = a + e with e > -a, beyond which the density falls by exp(a x) at least where a is far below zero
         e = max(-a, -9.0) + (40.0 / -a if a < -10.0 else 18.0) * x
         term = -0.5 * e * e + log_ndtr((b + rho * e) / np.sqrt(1.0 - rho**2))
         weights = np.full(x.size, e[1] - e[0])
         weights[[0, -1]] *= 0.5
         wanted_one = term.max() + np.log(weights @ np.exp(term - term.max())) - 0.5 * np.log(2.0 * np.pi)
-        yield Compared(float(abs(found - wanted_one)), 2e-3, "1024 points in one dimension; a rule of 4001 leaves 1e-4",
+        yield Compared(float(abs(value - wanted_one)), 2e-3, "1024 points in one dimension; a rule of 4001 leaves 1e-4",
                        "fast", "definition", "difference of logarithms")  # fmt: skip
 
 
@@ -301,15 +303,15 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             k for k in range(5, means.size) if below[k - 5 : k + 1].all() and means[k] < means[: k + 1].max() - limit
         )
         expected = next((20 * (k + 1) for k in ends), None)
-        rule, found = Falling(n), None
+        rule, result = Falling(n), None
         for step, value in enumerate(values, start=1):
             kept = rule.state()
             rule = Falling(n)
             rule.restore(kept)
             if rule.add(float(value)):
-                found = step
+                result = step
                 break
-        wrong += found != expected
+        wrong += result != expected
         fresh = Falling(n)
         wrong += next((k for k, value in enumerate(values, start=1) if fresh.add(float(value))), None) != expected
     yield Compared(float(wrong), 0.0, "six means of 20 in a row below the one before, and 20 log 2 below the best",
@@ -387,5 +389,5 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     x = np.array([30.0, 999.0, 1001.0, 2e4, 1e8])
     slope = x + 1.0 / (x + 2.0 / (x + 3.0 / (x + 4.0 / (x + 5.0 / x))))  # Laplace's continued fraction of phi/Phi(-x)
     why = "logarithms of 5e5 cancel to 1e-10 up to 1000, five terms of the fraction leave 1e-12 from 30 on"
-    found = log_joint_gradient(np.ones((1, 1)), -x[:, None])[:, 0]
-    yield _against(found / x, slope / x + 1.0, 1e-9, why)._replace(left="gibbs")
+    value = log_joint_gradient(np.ones((1, 1)), -x[:, None])[:, 0]
+    yield _against(value / x, slope / x + 1.0, 1e-9, why)._replace(left="gibbs")

@@ -13,19 +13,15 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr
 
 from validation.checks import resumed
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import tiny
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
 
 
-def _wrong(count: float, why: str, left: str, unit: str) -> Compared:
-    return Compared(float(count), 0.0, why, left, "definition", unit)
-
-
-def _near(found: float, expected: float, limit: float, why: str, left: str) -> Compared:
-    gap = 0.0 if found == expected else abs(found - expected) / max(abs(expected), 1e-300)
+def _near(actual: float, expected: float, limit: float, why: str, left: str) -> Compared:
+    gap = 0.0 if actual == expected else abs(actual - expected) / max(abs(expected), 1e-300)
     return Compared(gap, limit, why, left, "definition", "relative difference")
 
 
@@ -64,7 +60,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     centre, start, damping = np.array([1.0, -2.0, 0.5, 3.0]), np.zeros(4), 0.7
     sweeps = Sweeps(damping, 1e-12)
     left, count, proposed = _swept(sweeps, start, centre, damping)
-    yield _wrong(abs(count - _FIRST), "the first proposal comes after fifty sweeps", "reference", "sweeps too many")
+    yield flaws(abs(count - _FIRST), "the first proposal comes after fifty sweeps", "reference", "sweeps too many")
     gap = np.inf if proposed is None else float(np.abs(proposed - centre).max())
     yield Compared(
         gap, 1e-9,
@@ -78,28 +74,28 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         left, _, _ = _swept(again, start, centre, damping)
         back = again.see((start,), size * residual, improper)
         right = back is None if kept else back is not None and np.array_equal(back[0], left)
-        yield _wrong(not right, f"a residual {size:g} times the last, {improper} improper: kept is {kept}", "reference",
+        yield flaws(not right, f"a residual {size:g} times the last, {improper} improper: kept is {kept}", "reference",
                      "proposals decided otherwise")  # fmt: skip
     refused = Sweeps(damping, 1e-12)
     left, _, _ = _swept(refused, start, centre, damping)
     back = refused.refuse()
-    yield _wrong(not np.array_equal(back[0], left), "sites that are no distribution: back to the sweeps", "reference",
+    yield flaws(not np.array_equal(back[0], left), "sites that are no distribution: back to the sweeps", "reference",
                  "proposals decided otherwise")  # fmt: skip
     _, count, _ = _swept(refused, left, centre, damping)
-    yield _wrong(abs(count - _SPAN - 1), "moves start anew after that: thirteen sweeps to the next", "reference",
+    yield flaws(abs(count - _SPAN - 1), "moves start anew after that: thirteen sweeps to the next", "reference",
                  "sweeps too many")  # fmt: skip
     still = Sweeps(damping, 1e-12)
     ends = []
     for count in range(1, 2 * _GIVEN_UP):
         still.see((start,), 1.0 if count < 100 else 0.5, 0)
         ends.append(still.stalled)
-    yield _wrong(abs(ends.index(True) + 1 - (100 + _GIVEN_UP)), "three hundred sweeps after the residual has halved",
+    yield flaws(abs(ends.index(True) + 1 - (100 + _GIVEN_UP)), "three hundred sweeps after the residual has halved",
                  "reference", "sweeps too many")  # fmt: skip
     there = Sweeps(damping, 1e-12)
     there.see((start,), 0.0, 1)
     improper = there.converged
     there.see((start,), 0.0, 0)
-    yield _wrong(improper or not there.converged or there.distance != 0.0,
+    yield flaws(improper or not there.converged or there.distance != 0.0,
                  "no change and no improper cavity is the end", "reference", "ends elsewhere")  # fmt: skip
 
 
@@ -131,16 +127,16 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield _near(early, max(3e-4, damping * 3e-4 * float((factor**later).sum())), 1e-9, why, "fast")
         steps = _Remaining(damping, None)
         told = [steps.after(float(change)) for change in changes]
-        yield _wrong(told[0] != np.inf, "one step tells no rate", "fast", "distances")
+        yield flaws(told[0] != np.inf, "one step tells no rate", "fast", "distances")
         yield _near(told[-1], max(changes[-1], damping * changes[-1] / (1.0 - factor)), 1e-9, why, "fast")
         known = _Remaining(damping, 400.0)
         yield _near(known.after(3e-4), 400.0 * 3e-4, 1e-12, "a factor that mixed steps have seen", "fast")
     growing = SweepDistance(0.5, 0.0)
     grown = [growing(change) for change in (1e-3, 2e-3, 4e-3)]
-    yield _wrong(grown[-1] != np.inf, "changes that grow leave no distance", "fast", "distances")
-    yield _wrong(SweepDistance(0.5, 1.0)(1e-3) != np.inf, "a direction that does not shrink", "fast", "distances")
+    yield flaws(grown[-1] != np.inf, "changes that grow leave no distance", "fast", "distances")
+    yield flaws(SweepDistance(0.5, 1.0)(1e-3) != np.inf, "a direction that does not shrink", "fast", "distances")
     for rule in (SweepDistance(0.5, 1.0), _Remaining(0.5, None).after):
-        yield _wrong(rule(0.0) != 0.0, "no change is no distance", "fast", "distances")
+        yield flaws(rule(0.0) != 0.0, "no change is no distance", "fast", "distances")
 
 
 # -- stochastic runs ----------------------------------------------------------------------------------------------
@@ -158,8 +154,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     asked = tiny("logit")
     X, y = np.array([[0.4, -0.3], [-1.1, 0.6], [0.2, 1.3]]), np.array([1, 0, 0])
     options = {"batches": _BATCHES * 40, "rate": 0.05, "holdout": (X, y), "holdout_every": 3}
-    found = resumed.fit(resumed.Run("until scores stand still", "x-gpc-svi", "x_gpc_svi", "logit", options))
-    scores = np.asarray(found.holdout_scores)
+    posterior = resumed.fit(resumed.Run("until scores stand still", "x-gpc-svi", "x_gpc_svi", "logit", options))
+    scores = np.asarray(posterior.holdout_scores)
     for k in (0, 1, len(scores) - 1):
         after = context.solve("fast", "x-gpc-svi", asked.replace(name=f"scored {k}", X_test=X),
                               batches=_BATCHES * (k + 1), rate=0.05)  # fmt: skip
@@ -168,10 +164,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield _near(float(scores[k]), own, 1e-10, f"a run of {3 * (k + 1)} steps, and its probabilities", "fast")
     means = np.convolve(scores, np.full(5, 0.2), mode="valid")
     ends = [k for k in range(10, len(scores) + 1) if abs(means[k - 5] - means[k - 10]) < 1e-3]
-    yield _wrong(
-        not found.converged
-        or found.diverged
-        or found.reason != "mean hold-out score stands still"
+    yield flaws(
+        not posterior.converged
+        or posterior.diverged
+        or posterior.reason != "mean hold-out score stands still"
         or ends[:1] != [len(scores)],
         "the first two windows of five scores whose means differ by less than 1e-3", "fast", "ends elsewhere",
     )  # fmt: skip
@@ -207,12 +203,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for fall, learn, end in ((0.01, ("variance",), 120), (1e-5, ("variance",), None), (0.01, (), None)):
         source = Listed(asked.X, asked.y, everything * 200)
         settings = Settings(200, 0.5, learn, 1e-9, stop=None, trace=True)
-        found = run_steps(source, Sinking(fall), hyper, asked.Z[0], settings)
-        right = found.diverged == (end is not None) and len(found.rates) == (end or 200)
+        result = run_steps(source, Sinking(fall), hyper, asked.Z[0], settings)
+        right = result.diverged == (end is not None) and len(result.rates) == (end or 200)
         if end is not None:
-            right &= found.reason == f"step {end}: the estimate of the bound has been falling without end"
+            right &= result.reason == f"step {end}: the estimate of the bound has been falling without end"
         why = f"a fall of {fall:g} nat a datum and step, learning {learn}: ends at {end or 200}"
-        yield _wrong(not right, why, "fast", "ends elsewhere")
+        yield flaws(not right, why, "fast", "ends elsewhere")
 
 
 # -- the peak that a sampler starts from --------------------------------------------------------------------------
@@ -230,21 +226,21 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     rng = np.random.default_rng(31)
     for size in (0.5, 5.0, 60.0):  # of the loadings, each row by a factor of its own besides
         loadings = size * rng.standard_normal((9, 4)) * np.exp(rng.standard_normal((9, 1)))
-        found = _peak(loadings)
-        z = loadings @ found.mode
+        result = _peak(loadings)
+        z = loadings @ result.mode
         hazard = np.exp(-0.5 * z * z - 0.5 * np.log(2.0 * np.pi) - log_ndtr(z))
         precision = np.eye(4) + (loadings.T * (hazard * (hazard + z))) @ loadings
-        gradient = np.linalg.solve(precision, loadings.T @ hazard - found.mode)
+        gradient = np.linalg.solve(precision, loadings.T @ hazard - result.mode)
         # in units of the posterior's deviations; Newton's steps end at 1e-9 of them
         gap = float(np.sqrt(gradient @ precision @ gradient))
         yield Compared(gap, 1e-7, f"loadings of size {size:g}: the gradient there, in standard deviations", "gibbs",
                        "definition", "standard deviations")  # fmt: skip
         scale = float(np.abs(precision).max())
-        gap = float(np.abs(found.R @ found.R.T - precision).max()) / scale
+        gap = float(np.abs(result.R @ result.R.T - precision).max()) / scale
         yield Compared(gap, 1e-9, "dense products of nine rows", "gibbs", "definition", "relative difference")
-        gap = float(np.abs(found.turned @ found.R.T - loadings).max()) / float(np.abs(loadings).max())
-        gap = max(gap, float(np.abs(found.inverse @ found.R - np.eye(4)).max()))
-        gap = max(gap, float(np.abs(found.centre - z).max()) / max(1.0, float(np.abs(z).max())))
+        gap = float(np.abs(result.turned @ result.R.T - loadings).max()) / float(np.abs(loadings).max())
+        gap = max(gap, float(np.abs(result.inverse @ result.R - np.eye(4)).max()))
+        gap = max(gap, float(np.abs(result.centre - z).max()) / max(1.0, float(np.abs(z).max())))
         yield Compared(gap, 1e-9, "what is made of it: products with the root", "gibbs", "definition",
                        "relative difference")  # fmt: skip
 
@@ -271,7 +267,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         for radius in (0.25, 1.0, 2.5):
             step = _within(curvature, slope, radius)
             size = float(np.sqrt(step @ step))
-            yield _wrong(
+            yield flaws(
                 not size <= radius * (1.0 + 1e-9), f"radius {radius:g}, eigenvalues {values}", "fast", "outside"
             )
             shift = float(-(curvature * step + slope) @ step / (step @ step))

@@ -10,10 +10,15 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from fast.core.ending import ending
 from validation.checks.estimator_requests import Request, request
 from validation.checks.estimator_settings import Entry, difference
 
 Array = NDArray[Any]
+# A search goes on while three iterations together gain this many nats a row: docs/classifiers.md, "Defaults"
+GAIN, SPAN = 2e-4, 3
+NO_GAIN = "further iterations would not change predictions"
+_INNER, _END = 1e-4, 1e-8  # full GPs: the method's iteration at each step of a search, and at the best parameters
 
 
 class Answer(NamedTuple):
@@ -34,8 +39,8 @@ class Answer(NamedTuple):
 
 def worst(left: NamedTuple, right: NamedTuple) -> tuple[float, str]:
     """The largest difference over all fields, and the name of that field."""
-    found = [(difference(a, b), name) for name, a, b in zip(left._fields, left, right, strict=True)]
-    return max(found)
+    results = [(difference(a, b), name) for name, a, b in zip(left._fields, left, right, strict=True)]
+    return max(results)
 
 
 def of_classifier(model: Any, X_new: Any) -> Answer:
@@ -53,35 +58,37 @@ def of_classifier(model: Any, X_new: Any) -> Answer:
 def direct(entry: Entry, given: Mapping[str, Any], X: Any, codes: Array, X_new: Any) -> Answer:
     """The method itself, with the settings that a classifier would give it."""
     asked = request(entry, given, X, codes)
-    if entry.family == "full":
-        return _of_full(entry, asked, X_new)
-    found = asked.run()
+    with ending(None, worth=GAIN * len(X)):
+        if entry.family == "full":
+            return _of_full(entry, asked, X_new)
+        result = asked.run()
     module = importlib.import_module(asked.module)
     if entry.family == "classes":
-        return _of_classes(entry, asked, found, module.predict(found, X_new))
+        return _of_classes(entry, asked, result, module.predict(result, X_new))
     given_Z = asked.settings["inducing_points"]
-    if entry.family == "adadelta":
+    if asked.function == "fit_stochastic":
         steps = asked.settings["max_iter"]
         ended = steps, True, f"{steps} steps made"
-        return _answer(module.predict_run(found, X_new), found.hyper, given_Z, module.bound(found, X, codes), *ended)
+        return _answer(module.predict_run(result, X_new), result.hyper, given_Z, module.bound(result, X, codes), *ended)
     if entry.family == "quadratic":
-        reason = found.learning.reason if asked.learn else _fixed_point(found.converged)
-        ended = found.iterations, found.converged, reason
-        return _answer(module.predict(found, X_new), found.prior.hyper, given_Z, found.elbo, *ended)
+        reason = result.learning.reason if asked.learn else _fixed_point(result.converged)
+        ended = result.iterations, result.converged, reason
+        return _answer(module.predict(result, X_new), result.prior.hyper, given_Z, result.elbo, *ended)
     if "seed" in asked.options:
-        ended = found.iterations, found.converged, found.reason
+        ended = result.iterations, result.converged, result.reason
         if entry.method == "epgpc":
-            predicted = _method(entry).predict(found.posterior, X_new)
-            return _answer(predicted, found.hyper, found.Z, found.posterior.log_evidence, *ended)
-        return _answer(module.predict(found, X_new), found.hyper, found.Z, module.bound(found, X, codes), *ended)
+            predicted = _method(entry).predict(result.posterior, X_new)
+            return _answer(predicted, result.hyper, result.Z, result.posterior.log_evidence, *ended)
+        return _answer(module.predict(result, X_new), result.hyper, result.Z, module.bound(result, X, codes), *ended)
     if asked.learn:
-        found, learned = found
+        result, learned = result
         ended = len(learned.trace), learned.converged, learned.reason
     else:
-        ended = found.iterations, found.converged, _fixed_point(found.converged)
-    evidence = found.log_evidence if entry.method == "epgpc" else found.elbo
-    Z = None if given_Z is None else found.prior.Z
-    return _answer(module.predict(found, X_new), found.prior.hyper, Z, evidence, *ended)
+        result = result[0] if entry.family == "adadelta" else result
+        ended = result.iterations, result.converged, _fixed_point(result.converged)
+    evidence = result.log_evidence if entry.method == "epgpc" else result.elbo
+    Z = None if given_Z is None else result.prior.Z
+    return _answer(module.predict(result, X_new), result.prior.hyper, Z, evidence, *ended)
 
 
 def _method(entry: Entry) -> Any:
@@ -95,7 +102,7 @@ def followed(entry: Entry, given: Mapping[str, Any], X: Any, codes: Array, X_new
     probabilities.
     """
     asked = request(entry, given, X, codes)
-    found: list[tuple[Any, ...]] = []
+    results: list[tuple[Any, ...]] = []
     nothing = float("nan")
 
     def look(progress: Any) -> None:
@@ -103,7 +110,7 @@ def followed(entry: Entry, given: Mapping[str, Any], X: Any, codes: Array, X_new
         if entry.family == "adadelta":
             run = progress.run
             hyper, Z, predicted = run.hyper, asked.settings["inducing_points"], module.predict_run(run, X_new)
-            found.append((count, True, "in training", 0.0, evidence, hyper.variance, Z, predicted.probabilities))
+            results.append((count, True, "in training", 0.0, evidence, hyper.variance, Z, predicted.probabilities))
             return
         if entry.family == "classes":
             points, evidence = progress.run.points, progress.log_evidence
@@ -114,12 +121,13 @@ def followed(entry: Entry, given: Mapping[str, Any], X: Any, codes: Array, X_new
             state = progress.state
             hyper, Z = state.kernel.hyper, state.kernel.Z
             predicted = module.predict(SimpleNamespace(state=state, hyper=hyper, Z=Z), X_new)
-        found.append((count, False, "in training", 0.0, evidence, hyper.variance, Z, predicted.probabilities))
+        results.append((count, False, "in training", 0.0, evidence, hyper.variance, Z, predicted.probabilities))
 
     module = importlib.import_module(asked.module)
-    if entry.family in ("classes", "adadelta") or "seed" in asked.options:
-        asked.run(callback=look)
-    return found
+    if entry.family == "classes" or "seed" in asked.options:
+        with ending(None, worth=GAIN * len(X)):
+            asked.run(callback=look)
+    return results
 
 
 def _answer(predicted: Any, hyper: Any, Z: Any, log_evidence: Any, *ended: Any) -> Answer:
@@ -133,15 +141,15 @@ def _fixed_point(converged: bool) -> str:
     return "fixed point reached" if converged else "iteration limit reached"
 
 
-def _of_classes(entry: Entry, asked: Request, found: Any, predicted: Any) -> Answer:
-    end, points = found.trained, found.run.points
-    evidence = float("nan") if found.log_evidence is None else found.log_evidence
+def _of_classes(entry: Entry, asked: Request, value: Any, predicted: Any) -> Answer:
+    end, points = value.trained, value.run.points
+    evidence = float("nan") if value.log_evidence is None else value.log_evidence
     reason = end.reason
-    if getattr(found, "optimum", "").startswith("none"):
-        reason = found.optimum
+    if getattr(value, "optimum", "").startswith("none"):
+        reason = value.optimum
     elif "learn_tolerance" in asked.options:
         if end.converged:
-            reason = "slope of the evidence below 0.01"
+            reason = "slope of the evidence below 0.01" if end.residual <= 1e-2 else NO_GAIN
         elif end.residual <= 1e-2:
             reason = (
                 "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
@@ -154,32 +162,56 @@ def _of_classes(entry: Entry, asked: Request, found: Any, predicted: Any) -> Ans
 
 
 def _of_full(entry: Entry, asked: Request, X_new: Any) -> Answer:
-    from fast.core.values import Data as Given
-    from fast.core.values import Prior
-    from fast.full_classes.learning import ClassSearch, search
-    from fast.full_classes.prior import prepare
-    from fast.methods import nested_iep
-
     module = _method(entry)
-    given = replace(Prior(*asked.arguments[3:]), shared=True)
-    prior, own = prepare(Given(*asked.arguments[:3]), given), type(module.DEFAULTS)
-    evidence = "elbo" if entry.method == "vb-probit" else "log_evidence"
+    own, evidence = type(module.DEFAULTS), _evidence(entry)
     if asked.learn:
-        warm: Callable[[Any], Any] = {
-            "nested-ep": lambda at: (at.alpha_tilde, at.beta_tilde),
-            "nested-iep": nested_iep.warm,
-            "laplace": lambda at: at.mode.slope,
-            "vb-probit": lambda at: at.posterior.weights,
-        }[entry.method]
-        found = search(
-            prior, lambda at, begin: module.converge(at, own(tolerance=1e-8), start=begin),
-            lambda at: (getattr(at, evidence), module.gradients(at)), ClassSearch(**asked.options), warm_start=warm,
-        )  # fmt: skip
-        posterior, ended = found.posterior, (len(found.trace), found.converged, found.reason)
+        optimum = search_of_full(entry, asked)
+        posterior = module.converge(optimum.posterior.prior, own(tolerance=_END), start=_warm(entry)(optimum.posterior))
+        reason = optimum.reason
+        if not posterior.converged:
+            reason = f"the method did not converge at the best parameters: residual {posterior.residual:.2g}"
+        ended = len(optimum.trace), optimum.converged and posterior.converged, reason
     else:
-        posterior = module.converge(prior, own(**asked.options))
+        posterior = module.converge(_prior_of_full(asked), own(**asked.options))
         ended = posterior.iterations, posterior.converged, _fixed_point(posterior.converged)
     one = posterior.prior.hyper
     hyper = SimpleNamespace(variance=one.variance[0], lengthscales=one.lengthscales[0], noise=one.noise[0])
     value = getattr(posterior, evidence)
     return _answer(module.predict(posterior, X_new), hyper, None, float("nan") if value is None else value, *ended)
+
+
+def search_of_full(entry: Entry, asked: Request) -> Any:
+    """The search over parameters that a classifier with a full GP should make."""
+    from fast.full_classes.learning import ClassSearch, search
+
+    module, evidence = _method(entry), _evidence(entry)
+    own = type(module.DEFAULTS)
+    return search(
+        _prior_of_full(asked), lambda at, begin: module.converge(at, own(tolerance=_INNER), start=begin),
+        lambda at: (getattr(at, evidence), module.gradients(at)), ClassSearch(**asked.options), warm_start=_warm(entry),
+    )  # fmt: skip
+
+
+def _prior_of_full(asked: Request) -> Any:
+    from fast.core.values import Data as Given
+    from fast.core.values import Prior
+    from fast.full_classes.prior import prepare
+
+    return prepare(Given(*asked.arguments[:3]), replace(Prior(*asked.arguments[3:]), shared=True))
+
+
+def _evidence(entry: Entry) -> str:
+    return "elbo" if entry.method == "vb-probit" else "log_evidence"
+
+
+def _warm(entry: Entry) -> Callable[[Any], Any]:
+    """Where an iteration starts, of the posterior before it."""
+    from fast.methods import nested_iep
+
+    ways: dict[str, Callable[[Any], Any]] = {
+        "nested-ep": lambda at: (at.alpha_tilde, at.beta_tilde),
+        "nested-iep": nested_iep.warm,
+        "laplace": lambda at: at.mode.slope,
+        "vb-probit": lambda at: at.posterior.weights,
+    }
+    return ways[entry.method]

@@ -108,10 +108,10 @@ def brought() -> Iterable[Outcome]:
     for total, count, number in ((None, "all", 8), (None, "per-class", "given"), (50, "per-class", 100)):
         given: dict[str, Any] = {"learn": (), "count": count, "damping": 0.7}
         given |= {"inducing_points": X[:6]} if number == "given" else {"n_inducing": number}
-        model, steps, observed, seen = _classifier(**given), None, 0.0, 0
+        model, steps, observed, visited = _classifier(**given), None, 0.0, 0
         for rows in batches:
             model.partial_fit(X[rows], y[rows], classes=problem.alphabet[::-1], total_samples=total)
-            seen += len(rows)
+            visited += len(rows)
             if steps is None:
                 Z = X[:6] if number == "given" else np.unique(X[rows], axis=0)
                 steps = TiedSteps([Points(Z, **_PRIOR) for _ in range(_C)], count, 0.7)
@@ -119,13 +119,13 @@ def brought() -> Iterable[Outcome]:
                 more = chosen(steps.latents, X[rows], int(number) - len(steps.latents[0].Z))
                 for one in steps.latents:
                     one.grow(more)
-            steps.step(X[rows], codes[rows], seen if total is None else total)
+            steps.step(X[rows], codes[rows], visited if total is None else total)
             observed = max(observed, _off(model, steps, problem))
         what = f"total_samples {total}, count {count}, n_inducing {number}"
         yield _compared(observed, f"{DENSE}; {what}")
-        said = model.stop_reason_ == "5 batches seen" and model.n_iter_ == 5 and not model.converged_
-        said = said and model.jitter_spent_ == 0.0
-        yield _compared(0.0 if said else 1.0, f"what is said of 5 batches; {what}", 0.0, "departures")
+        message = model.stop_reason_ == "5 batches seen" and model.n_iter_ == 5 and not model.converged_
+        message = message and model.jitter_spent_ == 0.0
+        yield _compared(0.0 if message else 1.0, f"what is said of 5 batches; {what}", 0.0, "departures")
     yield _compared(_defaults(model), "what a stream is without settings, and with bad ones", 0.0, "departures")
 
 
@@ -160,11 +160,11 @@ def after_fit() -> Iterable[Outcome]:
         steps = TiedSteps([Points(X[::4], **_PRIOR) for _ in range(_C)], count, 0.6, np.bincount(codes))
         for one, precision, shift in zip(steps.latents, *model.posterior_.run.tied(), strict=True):
             one.precision, one.shift = precision, shift
-        observed, seen = 0.0, 0
+        observed, visited = 0.0, 0
         for rows, total in ((slice(0, 12), None), (slice(8, 28), None), (slice(2, 20), 56), (slice(0, 7), None)):
             model.partial_fit(X[rows], y[rows], total_samples=total)
-            seen += len(y[rows])
-            steps.step(X[rows], codes[rows], max(28, seen) if total is None else total)
+            visited += len(y[rows])
+            steps.step(X[rows], codes[rows], max(28, visited) if total is None else total)
             observed = max(observed, _off(model, steps, problem))
         yield _compared(observed, f"{DENSE}; after a fit, count {count}")
     learns = _classifier(**given | {"learn": ("variance",), "learning_rate": 0.02}).fit(X, y)
@@ -186,7 +186,14 @@ def listed() -> Iterable[Outcome]:
     X, y = problem.X, problem.labels
     batches = [np.arange(k % 4 * 9, k % 4 * 9 + 9) for k in range(6)]
     for learn, count, shared in (((), "per-class", True), (("variance", "lengthscales", "noise", "Z"), "all", False)):
-        given = {"inducing_points": X[::6], "learn": learn, "learning_rate": 0.05, "count": count, "damping": 0.4}
+        given = {
+            "inducing_points": X[::6],
+            "learn": learn,
+            "prior": None,
+            "learning_rate": 0.05,
+            "count": count,
+            "damping": 0.4,
+        }
         model = _classifier(**given, shared=shared)
         for rows in batches:
             model.partial_fit(X[rows], y[rows], classes=problem.alphabet, total_samples=36)
@@ -194,12 +201,12 @@ def listed() -> Iterable[Outcome]:
             batches=batches, learn=learn, rate=0.05, count=count, damping=0.4, evaluate=False
         )  # fmt: skip
         prior = Prior(2.0, np.array([0.9, 2.5]), 0.1, 1e-3, X[::6], shared=shared)
-        found = sep.fit(Data(X, problem.codes, 3), prior, options)
-        wanted, hyper = sep.predict(found, problem.X_new), found.run.points.hyper
+        posterior = sep.fit(Data(X, problem.codes, 3), prior, options)
+        wanted, hyper = sep.predict(posterior, problem.X_new), posterior.run.points.hyper
         pairs = (
             (model.predict_proba(problem.X_new), wanted.probabilities), (model.variance_, hyper.variance),
             (model.lengthscales_, hyper.lengthscales), (model.noise_, hyper.noise),
-            (model.inducing_points_, found.run.points.Z),
+            (model.inducing_points_, posterior.run.points.Z),
         )  # fmt: skip
         why = "one step of the same factors, sums in another place in memory"
         yield _compared(max(difference(a, b) for a, b in pairs), f"{why}; learned: {learn}, count {count}")

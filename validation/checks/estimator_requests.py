@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 
 from fast.core.declare import Options
 from validation.by_name import by_name, names_of
-from validation.checks.estimator_settings import Data, Entry, difference
+from validation.checks.estimator_priors import asked_hyperprior
+from validation.checks.estimator_settings import ENTRIES, Data, Entry, difference
 
 Array = NDArray[Any]
 LARGEST_SEED = 2**31 - 1
 LARGEST_BATCH = 2000  # rows up to which training="auto" is in batch
-# riihimaki2013, section 5.5: half-Student-t with 4 degrees of freedom, "variance equal to one hundred"
-DF, SCALE = 4.0, 10.0
+BY_EP = ("sep", "vi-robust", "pep", "apep", "arpep", "rpapep")  # learn="auto" in batch: parameters are those of EP
+EP_ROWS = 400  # rows that EP learns them from, at most
 
 
 class Request(NamedTuple):
@@ -53,17 +55,26 @@ def order_seed(random_state: int) -> int:
     return int(np.random.RandomState(training).randint(LARGEST_SEED))
 
 
-def request(entry: Entry, given: Mapping[str, Any], X: Any, codes: Array) -> Request:
+def request(
+    entry: Entry, given: Mapping[str, Any], X: Any, codes: Array, by_ep: tuple[Array, Array, Array] | None = None
+) -> Request:
     """What a classifier with these settings should ask of its method.
 
     given    lengthscales as numbers, and inducing points where the method has them
+    by_ep    variance (C,), lengthscales (C, d) and noise (C,) that EP learned, where the classifier asks it
     """
     settings = {**entry.defaults, **given}
     lengthscales = np.broadcast_to(np.asarray(settings["lengthscales"], dtype=float), (X.shape[1],)).copy()
-    learn = _learned(entry, settings, X)
+    held = asks_ep(entry, settings, X.shape[0])
+    if held != (by_ep is not None):
+        raise ValueError(f"by_ep: found {by_ep}, expected parameters where EP is asked for them, and only there")
+    learn = () if held else _learned(entry, settings, X)
     noise = 1e-3 if settings["noise"] == 0.0 and "noise" in learn else settings["noise"]
-    start = (settings["variance"], lengthscales, noise, settings["jitter"])
+    start = (*(by_ep or (settings["variance"], lengthscales, noise)), settings["jitter"])
     module, function, options = _REQUESTS[entry.family](entry, settings, learn, X.shape[0])
+    if "learn" in options:
+        hyperprior = asked_hyperprior(entry, settings["prior"], lengthscales, X)
+        options |= _of_search(hyperprior) if entry.family == "full" else {"hyperprior": hyperprior}
     module = module if "." in module else f"fast.methods.{module}"
     if entry.family == "full":
         return Request(module, function, (X, codes, entry.n_classes, *start), options, learn, settings)
@@ -72,14 +83,33 @@ def request(entry: Entry, given: Mapping[str, Any], X: Any, codes: Array) -> Req
     return Request(module, function, arguments, options, learn, settings)
 
 
+def asks_ep(entry: Entry, settings: Mapping[str, Any], n: int) -> bool:
+    """Whether a classifier holds parameters that EP learns for it: those of its model, in batch, if none are named."""
+    unnamed = isinstance(settings["learn"], str) and settings["learn"] == "auto"
+    return entry.method in BY_EP and unnamed and not _stochastic(settings, n)
+
+
+def learned_by_ep(entry: Entry, given: Mapping[str, Any], X: Any) -> tuple[Array, Array, Array] | None:
+    """Parameters to stand for those that EP learns, of each class its own unless shared; None: it is not asked."""
+    settings, d = {**entry.defaults, **given}, X.shape[1]
+    if not asks_ep(entry, settings, len(X)):
+        return None
+    rows = np.zeros(entry.n_classes) if settings["shared"] else np.arange(entry.n_classes)
+    return 2.0 + rows, 0.3 + rows[:, None] + 0.1 * np.arange(d), 0.01 + 0.02 * rows
+
+
 def _learned(entry: Entry, settings: Mapping[str, Any], X: Any) -> tuple[str, ...]:
     learn = settings["learn"]
     if settings.get("hyperparameters") == "fixed":
         return ()
-    if isinstance(learn, str) and learn == "auto":  # lengthscales if each has 20 rows to it
-        each = X.shape[1] * (1 if settings["shared"] else entry.n_classes)
-        return ("variance", "noise", "lengthscales") if X.shape[0] >= 20 * each else ("variance", "noise")
-    return tuple(learn)
+    if not (isinstance(learn, str) and learn == "auto"):
+        return tuple(learn)
+    n, d = X.shape
+    rows = entry.n_classes if entry.family == "classes" and not settings["shared"] else 1
+    # under the weak prior one factor of all comes first; on mini-batches there is no second stage
+    many = entry.steps and _stochastic(settings, n) and n >= 20 * d * rows
+    lengths = "scale" if settings["prior"] == "weak" and d > 1 and not many else "lengthscales"
+    return ("variance", "noise", lengths) if entry.family == "classes" else ("variance", lengths)
 
 
 def _stochastic(settings: Mapping[str, Any], n: int) -> bool:
@@ -115,9 +145,11 @@ def _quadratic(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, st
 
 
 def _adadelta(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str, dict[str, Any]]:
-    options = {name: settings[name] for name in ("smoothness", "batch_size", "rate")}
-    options |= {"n_steps": settings["max_iter"], "seed": order_seed(settings["random_state"]), "learn": learn}
-    return entry.modules[0], "fit_stochastic", options
+    options = {"smoothness": settings["smoothness"], "learn": learn}
+    if not _stochastic(settings, n):  # to the maximum of the bound
+        return entry.modules[0], "fit_learning" if learn else "fit", options | {"max_iterations": settings["max_iter"]}
+    options |= {"batch_size": settings["batch_size"], "rate": settings["rate"], "n_steps": settings["max_iter"]}
+    return entry.modules[0], "fit_stochastic", options | {"seed": order_seed(settings["random_state"])}
 
 
 def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str, dict[str, Any]]:
@@ -130,16 +162,13 @@ def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str,
             "rate": settings["learning_rate"], "seed": order_seed(settings["random_state"]),
         }  # fmt: skip
     elif not learn:
-        options |= {"tolerance": 1e-8, "max_iterations": given or 10_000}
+        # parameters that EP found are not exact either: q is brought to 1e-4 there
+        options |= {"tolerance": 1e-4 if asks_ep(entry, settings, n) else 1e-8, "max_iterations": given or 10_000}
     elif entry.method == "sep":
         options |= {"n_steps": given or 250, "optimizer": "adam", "rate": settings["learning_rate"]}
     else:
-        # q at every step of a search: to 1e-2 in at most 25 iterations; rpapep: 5 iterations, 10 steps on q in each
-        short = entry.method == "rpapep"
-        options |= {
-            "n_steps": given or (5 if short else 30), "max_iterations": 10 if short else 25, "tolerance": 1e-2,
-            "learn_tolerance": 1e-2,
-        }  # fmt: skip
+        # q at every step of a search: to 1e-2 in at most 25 iterations
+        options |= {"n_steps": given or 30, "max_iterations": 25, "tolerance": 1e-2, "learn_tolerance": 1e-2}
         if entry.method != "gfitc":
             options["optimizer"] = "lbfgs"
     return entry.modules[0], "fit", options
@@ -148,21 +177,15 @@ def _classes(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str,
 def _full(entry: Entry, settings: Any, learn: Any, n: int) -> tuple[str, str, dict[str, Any]]:
     if not learn:
         return entry.modules[0], "converge", {"tolerance": 1e-8, "max_iterations": settings["max_iter"]}
-    lengthscales = np.broadcast_to(np.asarray(settings["lengthscales"], dtype=float), (2,))
-    options = {
-        "learn": learn, "hyperprior": _hyperprior(settings["hyperprior"], lengthscales),
-        "max_iterations": settings["max_iter"], "learning_tolerance": 1e-3,
-    }  # fmt: skip
+    options = {"learn": learn, "max_iterations": settings["max_iter"], "learning_tolerance": 1e-3}
     return "fast.estimators.multiclass", "search", options
 
 
-def _hyperprior(given: Any, lengthscales: Array) -> Any:
-    """Half-Student-t of section 5.5 on every field, lengthscales in units of their start or of the inputs."""
-    if given is None or not isinstance(given, str):
-        return given
-    units: Any = {"half-student-t": lengthscales, "half-student-t-absolute": 1.0}[given]
-    law = ("half-student-t", DF, SCALE)
-    return {"variance": law, "noise": law, "lengthscales": ("half-student-t", DF, SCALE * units)}
+def _of_search(hyperprior: Any) -> dict[str, Any]:
+    """The same as options of `fast.full_classes.learning.search`."""
+    if hyperprior is None:
+        return {"hyperprior": None}
+    return {"hyperprior": hyperprior.laws, "map_density": hyperprior.map_density}
 
 
 _REQUESTS: dict[str, Callable[..., tuple[str, str, dict[str, Any]]]] = {
@@ -201,10 +224,15 @@ def asked_of(model: Any, X: Any, y: Any, owner: Any, function: str) -> tuple[tup
 
 def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> float:
     """Largest difference of what a classifier asks and what it should ask, infinite if a name is missing."""
-    wanted = request(entry, given, problem.X, problem.codes)
+    settings, by_ep = {**entry.defaults, **given}, learned_by_ep(entry, given, problem.X)
+    wanted = request(entry, given, problem.X, problem.codes, by_ep)
     owner = entry.cls if entry.family == "quadratic" else importlib.import_module(wanted.module)
     function = "_fit" if entry.family == "quadratic" else wanted.function
-    arguments, options = asked_of(entry.cls(**given), problem.X, problem.labels, owner, function)
+    with _ep_answers(by_ep) as questions:
+        arguments, options = asked_of(entry.cls(**given), problem.X, problem.labels, owner, function)
+    if len(questions) != (by_ep is not None):
+        return float("inf")
+    asked_ep = max((_questions_differ(one, settings, problem) for one in questions), default=0.0)
     if entry.family == "full":
         prior = arguments[0]
         asked = next(one for one in arguments if isinstance(one, Options))
@@ -228,10 +256,67 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
     if set(options) != set(wanted.options) or len(arguments) != len(wanted.arguments):
         return float("inf")
     pairs = [*zip(arguments, wanted.arguments, strict=True), *((options[k], wanted.options[k]) for k in options)]
-    return max(_apart(left, right) for left, right in pairs)
+    return max(asked_ep, *(_apart(left, right) for left, right in pairs))
+
+
+class _Question(NamedTuple):
+    """What EP is asked: its settings, inputs (r, d) and codes (r,)."""
+
+    settings: dict[str, Any]
+    X: Array
+    codes: Array
+
+
+@contextmanager
+def _ep_answers(parameters: tuple[Array, Array, Array] | None) -> Iterator[list[_Question]]:
+    """EP's classifier answers at once; what it was asked."""
+    from fast.estimators import EPClassifier
+
+    questions: list[_Question] = []
+    if parameters is None:
+        yield questions
+        return
+
+    def fit(self: Any, X: Any, y: Any) -> Any:
+        questions.append(_Question(self.get_params(deep=False), np.asarray(X), np.asarray(y)))
+        self.variance_, self.lengthscales_, self.noise_ = parameters
+        return self
+
+    with patch.object(EPClassifier, "fit", fit):
+        yield questions
+
+
+def _questions_differ(question: _Question, settings: Mapping[str, Any], problem: Data) -> float:
+    """Largest difference of what EP is asked and what it should be: its own defaults, and start and prior of who asks.
+
+    Up to 400 rows it has all of them and the same inducing points, else a sample and its own.
+    """
+    ep = next(entry for entry in ENTRIES if entry.method == "ep")
+    names = ("variance", "noise", "jitter", "shared", "prior", "verbose")
+    wanted = {**ep.defaults, **{name: settings[name] for name in names}, "training": "batch"}
+    wanted["lengthscales"] = np.broadcast_to(settings["lengthscales"], problem.X.shape[1:])
+    wanted["random_state"] = np.random.RandomState(settings["random_state"]).randint(LARGEST_SEED)  # the first drawn
+    n, rows = len(problem.X), len(question.X)
+    if n <= EP_ROWS:
+        wanted["inducing_points"] = settings["inducing_points"]
+    if set(question.settings) != set(wanted) or rows != min(n, EP_ROWS) or len(question.codes) != rows:
+        return float("inf")
+    place = {row.tobytes(): i for i, row in enumerate(problem.X)}
+    chosen = np.array([place.get(row.tobytes(), -1) for row in question.X])
+    ascending = chosen[0] >= 0 and bool((np.diff(chosen) > 0).all())  # which says that none is there twice
+    if not ascending or not np.array_equal(question.codes, problem.codes[chosen]):
+        return float("inf")
+    shares = np.bincount(problem.codes) * rows / n
+    # one row of each class is sure, the others in their share: a row more or less, and one of rounding
+    if (np.abs(np.bincount(question.codes, minlength=shares.size) - shares) >= 2.0).any():
+        return float("inf")
+    return max(_apart(question.settings[name], wanted[name]) for name in wanted)
 
 
 def _apart(left: Any, right: Any) -> float:
+    if hasattr(left, "laws") and hasattr(right, "laws"):
+        readings = (left.sits_on, left.map_density) == (right.sits_on, right.map_density)
+        return _apart(left.laws, right.laws) if readings else np.inf
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return max((_apart(left[key], right[key]) for key in left), default=0.0) if set(left) == set(right) else np.inf
     if isinstance(left, tuple) and isinstance(right, tuple) and len(left) == len(right):

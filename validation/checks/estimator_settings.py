@@ -20,18 +20,16 @@ _NAMES = {2: ("pear", "fig"), 3: ("pear", "quince", "fig")}  # sorted: another o
 
 _COMMON: dict[str, Any] = {
     "variance": 1.0, "lengthscales": "median", "noise": 0.0, "jitter": 1e-6, "random_state": None, "verbose": 0,
+    "learn": "auto", "prior": "weak", "max_time": None,
 }  # fmt: skip
 _SPARSE = {**_COMMON, "n_inducing": "auto", "inducing_points": None}
 _STEPS: dict[str, Any] = {"training": "auto", "batch_size": 100, "max_iter": None, "learning_rate": 0.01}
-_TWO = {**_SPARSE, **_STEPS, "learn": ("variance", "lengthscales")}
-_QUADRATIC = {**_SPARSE, "smoothness": None, "learn": ("variance", "lengthscales")}
+_TWO = {**_SPARSE, **_STEPS}
+_QUADRATIC = {**_SPARSE, "smoothness": None}
 _STAGED = {**_QUADRATIC, "n_upd": 3, "n_fun": 5, "tol": 1e-5, "max_iter": 100}
-_CLASSES = {**_SPARSE, "noise": 0.1, "shared": False, "learn": "auto"}
+_CLASSES = {**_SPARSE, "noise": 0.1, "shared": False}
 _ALPHA = {**_CLASSES, **_STEPS, "alpha": 0.5, "epsilon": 1e-3}
-_FULL = {
-    **_COMMON, "hyperparameters": "map", "learn": ("variance", "lengthscales"), "hyperprior": "half-student-t",
-    "max_iter": 100,
-}  # fmt: skip
+_FULL = {**_COMMON, "hyperparameters": "map", "max_iter": 100}
 
 
 class Entry(NamedTuple):
@@ -71,7 +69,7 @@ ENTRIES = (
     ),
     Entry(
         "svi", "izmailov2016", "SVIClassifier", "adadelta", 2, ("svi",),
-        {**_QUADRATIC, "jitter": 1e-3, "batch_size": 50, "rate": 1.0, "max_iter": 1000},
+        {**_QUADRATIC, "jitter": 1e-3, "training": "auto", "batch_size": 50, "rate": 1.0, "max_iter": 1000},
     ),
     Entry(
         "ep", "villacampa2017", "EPClassifier", "classes", 3, ("ep",),

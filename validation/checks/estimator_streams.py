@@ -91,13 +91,13 @@ class Points:
 
 def chosen(latents: list[Points], X: Array, room: int) -> Array:
     """Rows that the inducing points explain worst, one after the other."""
-    found = np.empty((0, X.shape[1]))
-    while len(found) < room:
-        left = np.max([one.left(X, found) / one.prior[0] for one in latents], axis=0)
+    values = np.empty((0, X.shape[1]))
+    while len(values) < room:
+        left = np.max([one.left(X, values) / one.prior[0] for one in latents], axis=0)
         if left.max() <= EXPLAINED:
             break
-        found = np.concatenate([found, X[left.argmax()][None]])
-    return found
+        values = np.concatenate([values, X[left.argmax()][None]])
+    return values
 
 
 # -- one latent function ---------------------------------------------------------------------------------------------
@@ -223,14 +223,14 @@ def brought(method: str) -> Iterable[Outcome]:
                 steps = Steps(Points(Z, **_PRIOR), sites)
             elif count != "given":
                 steps.at.grow(chosen([steps.at], batch, int(count) - len(steps.at.Z)))
-            seen = sum(len(y[part]) for part in batches[: number + 1])
-            steps.step(batch, signs[rows], seen if total is None else total)
+            visited = sum(len(y[part]) for part in batches[: number + 1])
+            steps.step(batch, signs[rows], visited if total is None else total)
             observed = max(observed, _apart(model, steps, problem))
         what = f"total_samples {total}, n_inducing {count}"
         yield _compared(observed, f"{DENSE}; {what}", LIMIT)
-        said = model.stop_reason_ == "8 batches seen" and model.n_iter_ == 8 and not model.converged_
-        said = said and model.jitter_spent_ == 0.0
-        yield _compared(0.0 if said else 1.0, f"what is said of 8 batches; {what}", 0.0, "departures")
+        message = model.stop_reason_ == "8 batches seen" and model.n_iter_ == 8 and not model.converged_
+        message = message and model.jitter_spent_ == 0.0
+        yield _compared(0.0 if message else 1.0, f"what is said of 8 batches; {what}", 0.0, "departures")
 
 
 def after_fit(method: str) -> Iterable[Outcome]:
@@ -241,14 +241,14 @@ def after_fit(method: str) -> Iterable[Outcome]:
         given = dict(_PRIOR) | {"inducing_points": X[::5], "learn": (), "random_state": 3} | ways
         model = _entry(method).cls(**given).fit(X, y)
         model.partial_fit(X[:3], y[:3]).fit(X, y)  # what came before a fit is forgotten by it
-        found = model.posterior_
+        value = model.posterior_
         steps = Steps(Points(X[::5], **_PRIOR), sites, known=30)
-        steps.take(found.inducing_mean, found.inducing_cov)
-        observed, seen = 0.0, 0
+        steps.take(value.inducing_mean, value.inducing_cov)
+        observed, count = 0.0, 0
         for rows in (slice(0, 12), slice(10, 30), slice(0, 8), slice(8, 28)):
             model.partial_fit(X[rows], y[rows])
-            seen += len(y[rows])
-            steps.step(X[rows], signs[rows], max(30, seen))
+            count += len(y[rows])
+            steps.step(X[rows], signs[rows], max(30, count))
             observed = max(observed, _apart(model, steps, problem))
         model.partial_fit(X[:6], y[:6], total_samples=80)
         steps.step(X[:6], signs[:6], 80)
@@ -280,7 +280,7 @@ def listed(method: str) -> Iterable[Outcome]:
     X, y = problem.X, problem.labels
     batches = [np.arange(k, 40, 5) for k in range(5)]
     for learn in (("variance", "lengthscales"), ("noise", "Z")):
-        given = dict(_PRIOR) | {"inducing_points": X[::6], "learn": learn, "learning_rate": 0.05}
+        given = dict(_PRIOR) | {"inducing_points": X[::6], "learn": learn, "prior": None, "learning_rate": 0.05}
         model = _entry(method).cls(**given)
         for rows in batches:
             model.partial_fit(X[rows], y[rows], classes=["pear", "fig"], total_samples=40)
@@ -288,12 +288,12 @@ def listed(method: str) -> Iterable[Outcome]:
             batches=batches, learn=learn, rate=("decay", 1.0, 0.0, 1.0), learning_rate=0.05, trace=True
         )
         prior = Prior(2.0, np.array([0.9, 2.5]), 0.1, 1e-3, X[::6])
-        found = module.fit(Data(X, problem.codes), prior, options)
-        wanted = module.predict(found, problem.X_new)
+        posterior = module.fit(Data(X, problem.codes), prior, options)
+        wanted = module.predict(posterior, problem.X_new)
         pairs = (
-            (model.predict_proba(problem.X_new), wanted.probabilities), (model.variance_, found.hyper.variance),
-            (model.lengthscales_, found.hyper.lengthscales), (model.noise_, found.hyper.noise),
-            (model.inducing_points_, found.Z), (model.log_evidence_, found.trace[-1]),
+            (model.predict_proba(problem.X_new), wanted.probabilities), (model.variance_, posterior.hyper.variance),
+            (model.lengthscales_, posterior.hyper.lengthscales), (model.noise_, posterior.hyper.noise),
+            (model.inducing_points_, posterior.Z), (model.log_evidence_, posterior.trace[-1]),
         )  # fmt: skip
         why = "one step with the same rate: 1 / t and b / (t b) differ by rounding"
         yield _compared(max(difference(a, b) for a, b in pairs), f"{why}; {', '.join(learn)} learned", 1e-9)
@@ -312,9 +312,9 @@ def _online(**more: Any) -> tuple[Any, Steps]:
 
 
 def _off(online: Any, steps: Steps) -> float:
-    found = online.posterior.state.moments
+    value = online.posterior.state.moments
     cov = np.linalg.inv(steps.at.K_inv + steps.at.precision)
-    return max(difference(found.inducing_cov, cov), difference(found.inducing_mean, cov @ steps.at.shift))
+    return max(difference(value.inducing_cov, cov), difference(value.inducing_mean, cov @ steps.at.shift))
 
 
 class _Adaptive:
@@ -371,8 +371,8 @@ def rates() -> Iterable[Outcome]:
             start = {"known": known, "factor": state.factor, "weights": state.weights}
         online, steps = _online(rate="adaptive", **start)
         if known:
-            found = first.posterior.state.moments
-            steps.take(found.inducing_mean, found.inducing_cov)
+            value = first.posterior.state.moments
+            steps.take(value.inducing_mean, value.inducing_cov)
         memory, observed = _Adaptive(), 0.0
         for number, rows in enumerate(batches):
             batch = X[rows], signs[rows]

@@ -20,8 +20,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
-from validation.checks.estimator_answers import direct, followed, of_classifier, worst
-from validation.checks.estimator_requests import LARGEST_BATCH, request, requests_differ
+from validation.checks.estimator_answers import (
+    GAIN,
+    NO_GAIN,
+    SPAN,
+    direct,
+    followed,
+    of_classifier,
+    search_of_full,
+    worst,
+)
+from validation.checks.estimator_requests import BY_EP, EP_ROWS, LARGEST_BATCH, learned_by_ep, request, requests_differ
 from validation.checks.estimator_settings import ENTRIES, Data, Entry, data, difference
 from validation.problem import Problem
 
@@ -34,7 +43,7 @@ CHANGED: Mapping[str, Any] = {
     "variance": 2.0, "lengthscales": (0.7, 2.5), "noise": 0.2, "jitter": 1e-4, "learn": ("lengthscales", "noise"),
     "batch_size": 8, "learning_rate": 0.03, "smoothness": 1.5, "n_upd": 2, "n_fun": 4, "tol": 1e-3, "rate": 0.5,
     "shared": True, "factors": "datum", "damping": 0.4, "count": "per-class", "epsilon": 0.05, "alpha": 0.8,
-    "hyperprior": "half-student-t-absolute", "max_iter": 3, "random_state": 7,
+    "prior": "half-student-t-absolute", "max_iter": 3, "random_state": 7,
 }  # fmt: skip
 
 
@@ -142,8 +151,10 @@ def steps(entry: Entry) -> Iterable[Outcome]:
         # lines along the way from 2 on
         model = entry.cls(**given, verbose=3 if entry.method in ("svgpc", "apep") else 2).fit(problem.X, problem.labels)
     yield _same(model, entry, given, problem, "mini-batches")
-    said = {"x-gpc": ["step 100 of 101"], "svgpc": [], "epgpc": []}.get(entry.method, ["step 10"])
-    yield _compared(_printed(out.getvalue(), model, said), "lines along the way, then how training ended", 0.0, "lines")
+    message = {"x-gpc": ["step 100 of 101"], "svgpc": [], "epgpc": [], "svi": []}.get(entry.method, ["step 10"])
+    yield _compared(
+        _printed(out.getvalue(), model, message), "lines along the way, then how training ended", 0.0, "lines"
+    )
     yield from _watched(entry, given | {"max_iter": 5}, problem)
 
 
@@ -152,23 +163,12 @@ def ends(entry: Entry) -> Iterable[Outcome]:
     problem, wrong = data(entry.n_classes), []
     given = changed(entry, problem) | ({"inducing_points": problem.X[::5]} if entry.family == "classes" else {})
     if entry.family == "full":
-        module = importlib.import_module("fast.estimators.multiclass")
-        search = module.search
-
-        def lost(*arguments: Any, **options: Any) -> Any:
-            found = search(*arguments, **options)
-            posterior = copy.copy(found.posterior)
-            vars(posterior).update(converged=False, residual=0.5)
-            return found._replace(posterior=posterior, converged=True)
-
-        with patch.object(module, "search", lost):
-            model = entry.cls(**given).fit(problem.X, problem.labels)
-        reason = "the method did not converge at the best parameters: residual 0.5"
-        wrong.append(model.stop_reason_ != reason or model.converged_)
+        wrong += [_lost(entry, given, problem), _unfinished(entry, given, problem), _gainless(entry, given, problem)]
     else:
         slack = "the iteration on q did not converge at the best parameters, though the slope of the evidence is small"
         ways = [
-            (True, 1e-3, 2, "slope of the evidence below 0.01"), (False, 1e-2, 2, slack), (False, 1e-3, 3, slack),
+            (True, 1e-3, 2, "slope of the evidence below 0.01"), (True, 1e-2, 3, "slope of the evidence below 0.01"),
+            (True, 0.011, 2, NO_GAIN), (False, 1e-2, 2, slack), (False, 1e-3, 3, slack),
             (False, 0.011, 3, "iteration limit reached with a slope of 0.011"),
             (False, 0.5, 4, "iteration limit reached with a slope of 0.5"),
             (False, 0.5, 2, "no step raises the evidence with a slope of 0.5"),
@@ -181,8 +181,8 @@ def ends(entry: Entry) -> Iterable[Outcome]:
             fake = SimpleNamespace(trained=end, run=real.run, log_evidence=None)
             with patch.object(module, "fit", lambda *_, fake=fake, **__: fake):
                 model = entry.cls(**given).fit(problem.X, problem.labels)
-            said = model.stop_reason_, model.n_iter_, model.converged_
-            wrong.append(said != (reason, iterations, converged) or not np.isnan(model.log_evidence_))
+            message = model.stop_reason_, model.n_iter_, model.converged_
+            wrong.append(message != (reason, iterations, converged) or not np.isnan(model.log_evidence_))
         endless = SimpleNamespace(trained=real.trained, run=real.run, log_evidence=-3.0, optimum="none: it grows")
         with patch.object(module, "fit", lambda *_, **__: endless):
             model = entry.cls(**given).fit(problem.X, problem.labels)
@@ -197,31 +197,79 @@ def ends(entry: Entry) -> Iterable[Outcome]:
     yield _compared(float(sum(wrong)), "a search says what ended it", 0.0, "departures")
 
 
-def _printed(text: str, model: Any, said: list[str]) -> float:
+def _lost(entry: Entry, given: Mapping[str, Any], problem: Data) -> bool:
+    """Whether an iteration that does not converge at the best parameters goes unsaid, though the search ended well."""
+    module = importlib.import_module(f"fast.methods.{entry.modules[0]}")
+    search, converge = importlib.import_module("fast.full_classes.learning").search, module.converge
+    ended = []
+
+    def well(*arguments: Any, **options: Any) -> Any:
+        ended.append(search(*arguments, **options)._replace(converged=True))
+        return ended[-1]
+
+    def lost(*arguments: Any, **options: Any) -> Any:
+        posterior = copy.copy(converge(*arguments, **options))
+        if ended:
+            vars(posterior).update(converged=False, residual=0.5)
+        return posterior
+
+    classifiers = importlib.import_module("fast.estimators.multiclass")
+    with patch.object(classifiers, "search", well), patch.object(module, "converge", lost):
+        model = entry.cls(**given).fit(problem.X, problem.labels)
+    reason = "the method did not converge at the best parameters: residual 0.5"
+    return bool(model.stop_reason_ != reason or model.converged_)
+
+
+def _unfinished(entry: Entry, given: Mapping[str, Any], problem: Data) -> bool:
+    """Whether a search that was cut short counts as converged, though the iteration at its best parameters did."""
+    search = importlib.import_module("fast.full_classes.learning").search
+
+    def short(*arguments: Any, **options: Any) -> Any:
+        return search(*arguments, **options)._replace(converged=False, reason="cut short")
+
+    with patch.object(importlib.import_module("fast.estimators.multiclass"), "search", short):
+        model = entry.cls(**given).fit(problem.X, problem.labels)
+    return bool(model.stop_reason_ != "cut short" or model.converged_ or not model.posterior_.converged)
+
+
+def _gainless(entry: Entry, given: Mapping[str, Any], problem: Data) -> bool:
+    """Whether a search ends elsewhere than where, in a search that never asks, iterations begin to gain too little."""
+    given = {**given, "max_iter": 100}
+    trace = search_of_full(entry, request(entry, given, problem.X, problem.codes)).trace
+    gains = trace[SPAN:] - trace[:-SPAN]
+    first = SPAN + 1 + int(np.argmax(gains < GAIN * len(problem.X)))
+    model = entry.cls(**given).fit(problem.X, problem.labels)
+    alike = (model.n_iter_, model.converged_, model.stop_reason_) == (first, True, NO_GAIN)
+    return not (alike and SPAN + 1 < first < trace.size)
+
+
+def _printed(text: str, model: Any, stated: list[str]) -> float:
     """Lines that are not as documented; the seconds must be those of a run that took less than a minute."""
     name = type(model).__name__
     *along, last = text.splitlines()
     form = rf"{name}: {model.n_iter_} steps in (\d+\.\d\d) s: {re.escape(model.stop_reason_)}"
-    found = re.fullmatch(form, last)
-    wrong = 0 if found and float(found[1]) < 60.0 else 1
-    return float(wrong + (along != [f"{name}: {line}" for line in said]))
+    matched = re.fullmatch(form, last)
+    wrong = 0 if matched and float(matched[1]) < 60.0 else 1
+    return float(wrong + (along != [f"{name}: {line}" for line in stated]))
 
 
 def _watched(entry: Entry, given: Mapping[str, Any], problem: Data) -> Iterable[Outcome]:
     """A callback sees the classifier after each step that the method calls back after, or at the end."""
-    seen: list[tuple[Any, ...]] = []
+    visited: list[tuple[Any, ...]] = []
 
     def look(model: Any) -> None:
-        seen.append((model.n_iter_, model.converged_, model.stop_reason_, *_state(model, problem)))
+        visited.append((model.n_iter_, model.converged_, model.stop_reason_, *_state(model, problem)))
 
     out = io.StringIO()
     with redirect_stdout(out):
         model = entry.cls(**given, verbose=1).fit(problem.X, problem.labels, callback=look)
     end = (model.n_iter_, model.converged_, model.stop_reason_, *_state(model, problem))
     wanted = followed(entry, given, problem.X, problem.codes, problem.X_new) or [end]
-    if len(seen) == len(wanted):
+    if len(visited) == len(wanted):
         observed = max(
-            difference(a, b) for one, other in zip(seen, wanted, strict=True) for a, b in zip(one, other, strict=True)
+            difference(a, b)
+            for one, other in zip(visited, wanted, strict=True)
+            for a, b in zip(one, other, strict=True)
         )
     else:
         observed = float("inf")
@@ -251,19 +299,25 @@ def asked(entry: Entry) -> Iterable[Outcome]:
     settings = [bare, bare | {"learn": ()}, bare | {"learn": ("noise",), "noise": 0.0}, given, given | {"learn": ()}]
     if entry.steps:
         settings += [one | {"training": "minibatch"} for one in (bare, given)]
-        settings += [given | {"training": "minibatch", "batch_size": size, "max_iter": None} for size in (7, 40)]
+        steps = {"max_iter": None} if entry.defaults["max_iter"] is None else {}
+        settings += [given | {"training": "minibatch", "batch_size": size} | steps for size in (7, 40)]
         settings += [given | {"training": "batch"}]
     if entry.family == "classes":
         settings += [bare | {"shared": True}]
     if entry.family == "full":
-        law = ("half-student-t", 3.0, 2.0)
-        settings += [given | {"hyperparameters": "fixed"}, given | {"hyperprior": None}]
-        settings += [given | {"hyperprior": {"variance": law}}, bare | {"lengthscales": (0.7, 2.5)}]
+        settings += [given | {"hyperparameters": "fixed"}]
+    law = ("half-student-t", 3.0, 2.0)
+    settings += [given | {"prior": prior} for prior in (None, "weak", "half-student-t", {"variance": law})]
+    settings += [bare | {"prior": None}, bare | {"lengthscales": (0.7, 2.5)}]
     observed = max(requests_differ(entry, one, problem) for one in settings)
     for n, more in _borders(entry):
         rows = data(entry.n_classes, n)
         observed = max(observed, requests_differ(entry, bare | more, rows))
-    yield _compared(observed, "what is asked of the method is what was set, or else the documented default", 0.0)
+    yield _compared(
+        observed,
+        "what is asked of the method is what was set, or else the documented default; typical "
+        "lengthscales are a median of sums of squares in another order",
+    )
     ways = [given, given | {"learn": ()}] + ([given | {"training": "minibatch"}] if entry.steps else [])
     drawn = entry.steps or entry.family == "adadelta"  # else nothing is drawn once points and lengthscales are given
     names = [name for name in given if drawn or name != "random_state"]
@@ -273,19 +327,27 @@ def asked(entry: Entry) -> Iterable[Outcome]:
 
 def _borders(entry: Entry) -> list[tuple[int, dict[str, Any]]]:
     """Numbers of rows on either side of a rule that counts them."""
-    found: list[tuple[int, dict[str, Any]]] = []
+    results: list[tuple[int, dict[str, Any]]] = []
     if entry.steps:
-        found += [(LARGEST_BATCH, {}), (LARGEST_BATCH + 1, {}), (LARGEST_BATCH + 1, {"batch_size": 7})]
-        found += [(LARGEST_BATCH + 1, {"batch_size": 1500})]
+        results += [(LARGEST_BATCH, {}), (LARGEST_BATCH + 1, {}), (LARGEST_BATCH + 1, {"batch_size": 7})]
+        results += [(LARGEST_BATCH + 1, {"batch_size": 1500})]
     if entry.family == "classes":  # 20 rows for each of 2 lengthscales, of one or of three classes
-        found += [(120, {}), (119, {}), (40, {"shared": True}), (39, {"shared": True})]
-    return found
+        ways = [(120, {}), (119, {}), (40, {"shared": True}), (39, {"shared": True})]
+        results += [(n, {"training": "minibatch"} | more) for n, more in ways] if entry.steps else ways
+    if entry.method in BY_EP:
+        results += [(EP_ROWS, {}), (EP_ROWS + 1, {}), (EP_ROWS + 1, {"shared": True, "noise": 0.0})]
+    if entry.family in ("two", "adadelta"):
+        results += [(n, {"training": "minibatch"} if entry.steps else {}) for n in (39, 40)]
+    return results
 
 
 def _idle(entry: Entry, way: Mapping[str, Any], name: str, problem: Data) -> bool:
     """Whether a setting, put back to its default, leaves what is asked as it was."""
     default = {**entry.defaults, "lengthscales": 1.3, "random_state": 8, "inducing_points": problem.X[::3]}[name]
-    one, other = (request(entry, {**way, name: value}, problem.X, problem.codes) for value in (way[name], default))
+    ways = ({**way, name: value} for value in (way[name], default))
+    one, other = (
+        request(entry, each, problem.X, problem.codes, learned_by_ep(entry, each, problem.X)) for each in ways
+    )
     pairs = [*zip(one.arguments, other.arguments, strict=True)]
     pairs += [(value, other.options.get(key)) for key, value in one.options.items() if key != "hyperprior"]
     laws = repr(one.options.get("hyperprior")) == repr(other.options.get("hyperprior"))

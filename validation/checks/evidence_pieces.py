@@ -63,11 +63,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         for size in (400, 900, 4000):
             for _ in range(8):
                 log_w = -k * np.log(rng.random(size)) + 3.0
-                found = _pareto_k(log_w)
-                worst = max(worst, abs(found - tail_index(np.exp(log_w - log_w.max()))))
+                result = _pareto_k(log_w)
+                worst = max(worst, abs(result - tail_index(np.exp(log_w - log_w.max()))))
                 tail = min(0.2 * size, 3.0 * np.sqrt(size))
                 # asymptotic error of the estimate, (1 + k)/√tail; the prior of the grid costs or gives a third of it
-                z.append((found - k) * np.sqrt(tail) / (1.0 + k))
+                z.append((result - k) * np.sqrt(tail) / (1.0 + k))
         yield Compared(worst, 1e-9, f"index {k}: the same formula, without logarithms of sums", "gibbs", "definition")
         yield Compared(
             abs(float(np.mean(z))), 1.3, f"index {k}: mean of 24 standardised errors, known to 0.2, its bias below one",
@@ -94,7 +94,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     rng = np.random.default_rng(42)
     for r, s, spread in ((4, 160, 0.7), (3, 101, 0.2), (40, 70, 0.4), (1, 640, 1.5)):
         log_p = spread * rng.standard_normal((r, s)) - 700.0
-        found = _finish(2.5, log_p, 0.05)
+        result = _finish(2.5, log_p, 0.05)
         p = np.exp(log_p + 700.0)
         count = max(32 // r, 2)
         width = s // count
@@ -102,13 +102,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         error = batches.std(ddof=1) / p.mean() / np.sqrt(len(batches))
         size, index = p.sum() ** 2 / np.square(p).sum(), tail_index(p.ravel() / p.max())
         wanted = {
-            "value": (found.value, 2.5 - np.log(p.mean()) + 700.0),
-            "standard error": (found.standard_error, error),
-            "mean of logarithms": (found.mean_log, 2.5 - np.log(batches).mean() + 700.0),
-            "bias": (found.bias, 0.5 * error**2),
-            "effective size": (found.detail["weight_ess"], size),
-            "tail index": (found.detail["pareto_k"], index),
-            "spread": (found.detail["log_density_spread"], log_p.std()),
+            "value": (result.value, 2.5 - np.log(p.mean()) + 700.0),
+            "standard error": (result.standard_error, error),
+            "mean of logarithms": (result.mean_log, 2.5 - np.log(batches).mean() + 700.0),
+            "bias": (result.bias, 0.5 * error**2),
+            "effective size": (result.detail["weight_ess"], size),
+            "tail index": (result.detail["pareto_k"], index),
+            "spread": (result.detail["log_density_spread"], log_p.std()),
         }
         worst = max(wanted, key=lambda name: abs(wanted[name][0] - wanted[name][1]))
         # logarithms near 700 leave 1e-13 of a density
@@ -145,9 +145,9 @@ def _trust(method: str) -> Iterable[Outcome]:
         )  # fmt: skip
 
 
-def _others(found: Any) -> bool:
+def _others(value: Any) -> bool:
     """What else a route trusts by."""
-    detail = found.detail
+    detail = value.detail
     if "island_spread" in detail:
         return bool(detail["island_spread"] <= 0.5 and detail.get("acceptance", 1.0) >= 0.3)
     if "overlap" in detail:
@@ -210,14 +210,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield Compared(apart, 1e-12, "error of a mean by 30 batches, the last draws", "gibbs", "definition")
 
     mean, var, sign = rng.standard_normal(6), rng.uniform(0.05, 9.0, 6), np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
-    found = annealed._tilted(sign, 0.7, mean, var)
+    result = annealed._tilted(sign, 0.7, mean, var)
     x = np.linspace(-12.0, 12.0, 24_001)
     f = mean[:, None] + np.sqrt(var)[:, None] * x
     weight = np.exp(-0.5 * x**2) * (1.0 / (1.0 + np.exp(-sign[:, None] * f))) ** 0.7
     weight /= weight.sum(axis=1, keepdims=True)
     centre = (weight * f).sum(axis=1)
     spread = (weight * (f - centre[:, None]) ** 2).sum(axis=1)
-    apart = max(float(np.abs(found[0] - centre).max()), float(np.abs(found[1] / spread - 1.0).max()))
+    apart = max(float(np.abs(result[0] - centre).max()), float(np.abs(result[1] / spread - 1.0).max()))
     # a rule that only centres proposals: 57 nodes to seven deviations
     yield Compared(apart, 1e-6, "moments under a power of the likelihood, by 24 001 nodes", "gibbs", "definition")
 
@@ -279,20 +279,20 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     rng = np.random.default_rng(45)
     root = rng.standard_normal((6, 6))
     cov = root @ root.T + 0.3 * np.eye(6)
-    for walls, epsilon, n_classes in ((2, 0.0, 3), (2, 0.4, 3), (1, 0.2, 2)):
-        n, truth = 6 // walls, 0.0
+    for constraints, epsilon, n_classes in ((2, 0.0, 3), (2, 0.4, 3), (1, 0.2, 2)):
+        n, truth = 6 // constraints, 0.0
         for wrong in itertools.product((False, True), repeat=n):
             weight = float(np.prod([epsilon / n_classes if w else 1.0 - epsilon for w in wrong]))
-            rows = [i * walls + j for i in range(n) for j in range(walls) if not wrong[i]]
+            rows = [i * constraints + j for i in range(n) for j in range(constraints) if not wrong[i]]
             if weight > 0.0:
                 truth += weight * (_orthant(cov[np.ix_(rows, rows)]) if rows else 1.0)
         chol: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
         count = 400 if context.quick else 20_000
-        found = np.exp([sequential._island(rng, chol, walls, epsilon, n_classes, 5) for _ in range(count)])
-        z = (found.mean() - truth) / (found.std(ddof=1) / np.sqrt(count))
+        result = np.exp([sequential._island(rng, chol, constraints, epsilon, n_classes, 5) for _ in range(count)])
+        z = (result.mean() - truth) / (result.std(ddof=1) / np.sqrt(count))
         yield Tested(
-            np.array([z]), f"{count} islands of 5, {walls} walls a datum, errors {epsilon}; Holm over a run at 1e-4",
-            "gibbs", "orthants of scipy", f"a bias of {6.0 * found.std() / truth / np.sqrt(count):.0%} would show",
+            np.array([z]), f"{count} islands of 5, {constraints} a datum, errors {epsilon}; Holm over a run at 1e-4",
+            "gibbs", "orthants of scipy", f"a bias of {6.0 * result.std() / truth / np.sqrt(count):.0%} would show",
         )  # fmt: skip
 
 
@@ -358,9 +358,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         )  # fmt: skip
 
         truth = _probability(cov, low, high)
-        found = box.log_probability(np.random.default_rng(47 + number), tilting, target_error=0.02)
+        result = box.log_probability(np.random.default_rng(47 + number), tilting, target_error=0.02)
         drawn = box.draw_truncated(np.random.default_rng(48 + number), tilting, 4000)
-        z = [(found.value - np.log(truth)) / found.standard_error,
+        z = [(result.value - np.log(truth)) / result.standard_error,
              (drawn.probability.value - np.log(truth)) / drawn.probability.standard_error]  # fmt: skip
         draws = np.empty_like(drawn.white)
         draws[:, tilting.order] = drawn.white @ tilting.factor.T
@@ -376,15 +376,15 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     tilting = box.tilt(*BOXES[1])
     limits = []
     for most, target in ((1, 1e-9), (box._BLOCK * 7, 1e-9), (box._BLOCK * 7 + 1, 1e-9), (10**7, 0.9), (10**7, 0.004)):
-        found = box.log_probability(np.random.default_rng(49), tilting, target_error=target, max_proposals=most)
+        result = box.log_probability(np.random.default_rng(49), tilting, target_error=target, max_proposals=most)
         if target < 1e-8:
-            limits.append(found.n_proposals == -(-most // box._BLOCK) * box._BLOCK)
+            limits.append(result.n_proposals == -(-most // box._BLOCK) * box._BLOCK)
         else:
-            limits.append(found.standard_error <= target and found.n_proposals >= 5 * box._BLOCK)
+            limits.append(result.standard_error <= target and result.n_proposals >= 5 * box._BLOCK)
     # a box of 10⁻³ and less, where proposals are accepted once in so many, is refused with what was seen
     hard = box.tilt(np.eye(40) * 0.02 + 0.98, np.full(40, -0.1), np.full(40, _INF))
     far = _hopeless(box)
-    for most, seen, call in (
+    for most, observed, call in (
         (box._BLOCK, 1, lambda rng, most: box.draw_truncated(rng, hard, 10**6, max_proposals=most)),
         (2 * box._BLOCK, 2, lambda rng, most: box.log_probability(rng, far, max_proposals=most)),
         # forty thousand proposals are enough to see that a million will not do
@@ -396,7 +396,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             limits.append(False)
         except ValueError as error:
             limits.append(
-                f"max_proposals: found {seen * 2048} proposals" in str(error) and f"within {most}" in str(error)
+                f"max_proposals: found {observed * 2048} proposals" in str(error) and f"within {most}" in str(error)
             )
     yield Compared(float(sum(not holds for holds in limits)), 0.0, "proposals end at the limit or the error asked for",
                    "gibbs", "its documentation", "runs that end otherwise")  # fmt: skip

@@ -41,22 +41,22 @@ _MOMENTS = {
 
 def tested(chains: Solution, truth: Solution, quantity: str) -> Outcome:
     """The z statistics of one quantity, with what they can see."""
-    found = z_statistics(chains, truth, quantity)
-    if found is None:
+    result = z_statistics(chains, truth, quantity)
+    if result is None:
         return Skipped(f"{quantity}: found no standard errors, expected a sampled side", chains.label, truth.label)
-    z, se = found
+    z, se = result
     if quantity == "probabilities":
         # the two columns are one number: p and 1 - p
         z, se = z[:, 1:], se[:, 1:]
     # eight times the error would be seen with near certainty at the level of a whole run (|z| about 5)
     scale = float(np.abs(np.asarray(getattr(truth, quantity))).max())
-    seen = 8.0 * float(np.median(se)) / scale if scale > 0.0 else np.nan
+    observed = 8.0 * float(np.median(se)) / scale if scale > 0.0 else np.nan
     return Tested(
         z,
         why=f"two-sided z on {z.size} statistics, Holm over the run at 1e-4: one true agreement in 10 000 runs fails",
         left=chains.label,
         right=truth.label,
-        power=f"a difference of {seen:.2%} of the largest entry would show",
+        power=f"a difference of {observed:.2%} of the largest entry would show",
     )
 
 
@@ -82,9 +82,9 @@ def _register(subject: Subject) -> None:
         full=LARGER,
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        found = list(routes(chain(context, subject.sampler, problem)))
-        first = found[0]
-        for route, value, error in found[1:]:
+        result = list(routes(chain(context, subject.sampler, problem)))
+        first = result[0]
+        for route, value, error in result[1:]:
             yield _evidence_test(value, error, first[1], first[2], f"gibbs {route}", f"gibbs {first[0]}")
 
     @check(
@@ -160,15 +160,15 @@ def _evidence_test(value: float, error: float, other: float, other_error: float,
 
 
 def _register_certificate(sampler: str, quantity: str, question: str) -> None:
-    found = certificates(sampler)
-    of_problem = {name: entry for entry in found for name in (*entry.problems, *entry.full)}
+    result = certificates(sampler)
+    of_problem = {name: entry for entry in result for name in (*entry.problems, *entry.full)}
 
     @check(
         f"exactness/{sampler}/{quantity}",
-        paper=found[0].paper,
+        paper=result[0].paper,
         question=question,
-        problems=tuple(name for entry in found for name in entry.problems),
-        full=tuple(name for entry in found for name in entry.full),
+        problems=tuple(name for entry in result for name in entry.problems),
+        full=tuple(name for entry in result for name in entry.full),
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         left, right = certified(context, of_problem[problem.name], problem)
@@ -190,7 +190,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 
 def _evidences(context: Context, entry: Evidence, problem: Problem) -> Iterable[Outcome]:
-    found = context.solve("gibbs", entry.sampler, problem, seed=SEED, **entry.options)
+    solution = context.solve("gibbs", entry.sampler, problem, seed=SEED, **entry.options)
     if entry.truth == "quadrature":
         truth: Solution | None = exact(context, problem, entry.digits)
     else:
@@ -199,7 +199,7 @@ def _evidences(context: Context, entry: Evidence, problem: Problem) -> Iterable[
         yield Skipped(f"{problem.name}: found no stored log Z; `triad truth --stored {problem.name}` makes it")
         return
     label = truth.label if entry.truth == "quadrature" else f"stored {truth.label}"
-    for route, value, error in routes(found):
+    for route, value, error in routes(solution):
         yield _evidence_test(
             value, error, truth.log_evidence, truth.log_evidence_se or 0.0, f"gibbs {entry.sampler} {route}", label
         )
@@ -226,10 +226,10 @@ def _register_plain(sampler: str, name: str, options: Mapping[str, Any]) -> None
         problems=(name,),
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-        found = context.solve("gibbs", sampler, problem, seed=SEED, **options)
+        solution = context.solve("gibbs", sampler, problem, seed=SEED, **options)
         truth = exact(context, problem, certificates(sampler)[0].digits)
         for quantity in ("latent_mean", "latent_cov", "probabilities"):
-            yield tested(found, truth, quantity)
+            yield tested(solution, truth, quantity)
 
 
 for _plain in PLAIN:

@@ -18,8 +18,8 @@ from validation.quoting import shown
 Array = NDArray[np.float64]
 
 
-def _near(found: object, expected: object, limit: float, why: str, left: str) -> Compared:
-    a, b = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+def _near(actual: object, expected: object, limit: float, why: str, left: str) -> Compared:
+    a, b = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     gap = float(np.max(np.abs(a - b) / np.maximum(np.abs(b), 1e-300))) if a.shape == b.shape else np.inf
     return Compared(gap, limit, why, left, "definition", "relative difference, entry by entry")
 
@@ -63,13 +63,13 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         return 1.0 / (1.0 + math.exp(f))
 
     for mean in (-1.3, 0.0, 2.1):
-        found = gaussian_integral(log_function, slope, mean, 0.0)
-        yield _near(found.value, 1.0 / (1.0 + math.exp(-mean)), 1e-14, "a probability at a point", "reference")
+        result = gaussian_integral(log_function, slope, mean, 0.0)
+        yield _near(result.value, 1.0 / (1.0 + math.exp(-mean)), 1e-14, "a probability at a point", "reference")
         near = gaussian_integral(log_function, slope, mean, 1e-14)
-        yield _near(found.value, near.value, 1e-13, "and next to no variance", "reference")
+        yield _near(result.value, near.value, 1e-13, "and next to no variance", "reference")
         spread = gaussian_expectation(log_function, mean, 0.0)
         yield _near(spread.value, log_function(mean), 1e-14, "its logarithm at a point", "reference")
-        yield Compared(found.error + spread.error, 0.0, "no rule, no error", "reference", "definition", "stated error")
+        yield Compared(result.error + spread.error, 0.0, "no rule, no error", "reference", "definition", "stated error")
 
 
 @check(
@@ -93,16 +93,16 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         (solution, (flat, np.ones(3), "W"), "W (3, 3): found smallest singular value 0"),
         (singular_values, (holes, "U"), "U (2, 2): found 2 entries not finite"),
     )
-    said = []
+    messages = []
     for ask, arguments, words in questions:
         try:
             ask(*arguments)
         except NotPositiveDefiniteError as error:
-            said.append(str(error))
+            messages.append(str(error))
             missed += not _tells(str(error), words)
         else:
             missed += 1
-    yield Compared(float(missed), 0.0, f"what is said: {shown('; '.join(said))}", "reference", "definition",
+    yield Compared(float(missed), 0.0, f"what is said: {shown('; '.join(messages))}", "reference", "definition",
                    "errors that say otherwise")  # fmt: skip
 
 
@@ -141,11 +141,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         # states 0..n-1 are given the unit vectors for normals, the last one zeros
         normals = np.concatenate([np.eye(n), np.zeros((1, n))])
         chol, values = (np.broadcast_to(a, (n + 1, *a.shape)) for a in (np.linalg.cholesky(K), latent))
-        found = model.draw_shift(_Fixed(normals), chol, values)
+        result = model.draw_shift(_Fixed(normals), chol, values)
         A = np.linalg.inv(K).sum(axis=0)
         mean = -np.linalg.solve(A, np.linalg.solve(K, latent[..., None]).sum(axis=0)[:, 0])
-        yield _near(found[-1], mean, 1e-9, f"its mean, one prior for all: {shared}; dense solves", "gibbs")
-        columns = found[:n] - found[-1]
+        yield _near(result[-1], mean, 1e-9, f"its mean, one prior for all: {shared}; dense solves", "gibbs")
+        columns = result[:n] - result[-1]
         cov = np.linalg.inv(A)
         scale = float(np.abs(cov).max())
         gap = float(np.abs(columns.T @ columns - cov).max()) / scale

@@ -67,7 +67,7 @@ class Few(NamedTuple):
     @property
     def cov(self) -> Array:
         """(L, n, n) of f, of h for the probits."""
-        return np.array([found.data for found in self.blocks]) + own.unit_noise(self.likelihood) * np.eye(len(X))
+        return np.array([value.data for value in self.blocks]) + own.unit_noise(self.likelihood) * np.eye(len(X))
 
     def arguments(self) -> dict[str, Any]:
         """What samplers of `gibbs` take, with one entry for each latent."""
@@ -79,7 +79,7 @@ class Few(NamedTuple):
         }  # fmt: skip
 
     def log_evidence(self) -> float:
-        """Orthants of scipy for walls, product rules for logit and softmax."""
+        """Orthants of scipy for constraints, product rules for logit and softmax."""
         if self.likelihood in own.SMOOTH:
             return self._by_rule()
         margins = margin_covariance(self.cov, self.y)
@@ -107,7 +107,7 @@ class Few(NamedTuple):
         return float(np.log(weight @ np.exp(log_p)))
 
     def draws(self, rng: np.random.Generator, size: int) -> Array:
-        """(size, L, n) independent draws of f given y, of h for walls, by rejection from the prior."""
+        """(size, L, n) independent draws of f given y, of h for constraints, by rejection from the prior."""
         root, kept, count = np.linalg.cholesky(self.cov), [], 0
         while count < size:
             v = np.einsum("lij,rlj->rli", root, rng.standard_normal((4 * size, self.n_latents, len(X))))
@@ -154,5 +154,5 @@ def orthant(cov: Array) -> float:
     zero, rng = np.zeros(len(cov)), np.random.default_rng(0)
     if len(cov) == 1:
         return 0.5
-    found = multivariate_normal.cdf(zero, zero, cov, maxpts=400_000, abseps=1e-6, releps=1e-6, rng=rng)
-    return float(found)
+    result = multivariate_normal.cdf(zero, zero, cov, maxpts=400_000, abseps=1e-6, releps=1e-6, rng=rng)
+    return float(result)

@@ -240,11 +240,11 @@ def _gradients(answer: Solution, of: Callable[[Problem], float], limit: float = 
     assert answer.gradients is not None
     assert answer.log_evidence is not None
     for name in _FIELDS:
-        whole, half = (parameter_differences(of, answer.problem, name, step) for step in (1e-3, 5e-4))
+        whole, half_step = (parameter_differences(of, answer.problem, name, step) for step in (1e-3, 5e-4))
         yield Compared(
             relative_difference(
                 answer.gradients[name] * gradient_unit(answer.problem, name),
-                (4.0 * half - whole) / 3.0,
+                (4.0 * half_step - whole) / 3.0,
                 0.01 * abs(answer.log_evidence),
             ),
             limit,
@@ -286,23 +286,23 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
         precision, location = answer.local["site_precision"], answer.local["site_location"]
         q = law(problem, precision, location)
         told = f"of the sites, by dense algebra; {why}"
-        said = _of_q(answer, q)
+        stated = _of_q(answer, q)
         if method in ("nested-ep", "nested-iep"):
             inner = np.array([answer.local["alpha_tilde"], answer.local["beta_tilde"]])
         sites = np.array([np.einsum("ncc->nc", precision), location])
         if method == "qep":
-            yield from _qep(answer, problem, said, limit, told)
+            yield from _qep(answer, problem, stated, limit, told)
             continue
         start = sites
         if method == "nested-ep":
-            found = [outer_site(int(y), np.diag(a), b) for y, a, b in zip(problem.y, *inner, strict=True)]
-            said["sites"] = precision, np.array([site[0] for site in found])
-            said["locations"] = location, np.array([site[1] for site in found])
+            results = [outer_site(int(y), np.diag(a), b) for y, a, b in zip(problem.y, *inner, strict=True)]
+            stated["sites"] = precision, np.array([site[0] for site in results])
+            stated["locations"] = location, np.array([site[1] for site in results])
             start = inner
         elif method == "nested-iep":
             start = np.concatenate([sites, inner], axis=2)
         value = _VALUES[method]
-        said["log_evidence"] = answer.log_evidence, value(problem, start)
+        stated["log_evidence"] = answer.log_evidence, value(problem, start)
         if method != "qiep":
             assert answer.test_latent_mean is not None
             assert answer.test_latent_cov is not None
@@ -310,15 +310,15 @@ def ep_definition(context: Context, method: str, problem: Problem) -> Iterable[O
             pairs = list(zip(answer.test_latent_mean, answer.test_latent_cov, strict=True))[:2]
             raw = np.exp([[inner_ep(k, *pair) for k in range(problem.n_classes)] for pair in pairs])
             assert answer.probabilities is not None
-            said["probabilities"] = answer.probabilities[:2], raw / raw.sum(axis=1, keepdims=True)
-        yield from _said(said, limit, told, answer.label)
+            stated["probabilities"] = answer.probabilities[:2], raw / raw.sum(axis=1, keepdims=True)
+        yield from _said(stated, limit, told, answer.label)
         yield _flat(lambda x, value=value: value(problem, x), start, answer, 1e-5 if integrated else 1e-6)  # type: ignore[misc]
         yield from _gradients(answer, lambda moved, value=value, start=start: value(moved, start),  # type: ignore[misc]
                               1e-5 if integrated else 1e-6)  # fmt: skip
 
 
 def _qep(
-    answer: Solution, problem: Problem, said: dict[str, tuple[Any, Any]], limit: float, told: str
+    answer: Solution, problem: Problem, stated: dict[str, tuple[Any, Any]], limit: float, told: str
 ) -> Iterable[Outcome]:
     """Lambda and xi by the tilted moments of g, the sites that they leave, log Z."""
     precision, location = answer.local["site_precision"], answer.local["site_location"]
@@ -332,7 +332,7 @@ def _qep(
         weights.append(weight)
         shifts.append((weight + before) @ hat.mean - before @ hat.before[0])
         sites.append(outer_site(int(y), answer.local["lambda_tilde"][i], answer.local["xi"][i]))
-    said |= {
+    stated |= {
         "lambda_tilde": (answer.local["lambda_tilde"], np.array(weights)),
         "xi": (answer.local["xi"], np.array(shifts)),
         "sites": (precision, np.array([site[0] for site in sites])),
@@ -342,7 +342,7 @@ def _qep(
             evidence(problem, precision, location, lambda i, P, h: tilted_g(int(problem.y[i]), P, h).log_norm),
         ),
     }
-    yield from _said(said, limit, told, answer.label)
+    yield from _said(stated, limit, told, answer.label)
 
 
 def variational_value(problem: Problem, mean: Array, V: Array) -> float:
@@ -363,16 +363,16 @@ def variational(context: Context, method: str, problem: Problem) -> Iterable[Out
         answer = context.solve(witness, method, problem)
         z = answer.local["expected_auxiliary"]
         q = law(problem, eye, z)
-        said = _of_q(answer, q) | {"log_evidence": (answer.log_evidence, variational_value(problem, q.mean, q.V))}
+        message = _of_q(answer, q) | {"log_evidence": (answer.log_evidence, variational_value(problem, q.mean, q.V))}
         ones = np.ones(problem.n_classes)
         means = [largest(int(y), row, ones)[1] for y, row in zip(problem.y, q.mean, strict=True)]
-        said["expected_auxiliary"] = z, np.array(means)
+        message["expected_auxiliary"] = z, np.array(means)
         test_mean, test_cov = predicted(problem, q.mean, q.V)
         var = np.einsum("tcc->tc", test_cov) + 1.0
         labels = np.repeat(np.arange(problem.n_classes)[None], len(test_mean), axis=0)
         right = [probabilities_of(labels[:, k], test_mean, var) for k in range(problem.n_classes)]
-        said["probabilities"] = answer.probabilities, np.stack(right, axis=1)
-        yield from _said(said, limit, f"adaptive integrals to 1e-12; {why}", answer.label)
+        message["probabilities"] = answer.probabilities, np.stack(right, axis=1)
+        yield from _said(message, limit, f"adaptive integrals to 1e-12; {why}", answer.label)
         yield _flat(lambda x, V=q.V: variational_value(problem, x, V), q.mean, answer)  # type: ignore[misc]
         yield from _gradients(answer, lambda moved, q=q: variational_value(moved, q.mean, q.V))  # type: ignore[misc]
 
@@ -415,20 +415,20 @@ def laplace(context: Context, method: str, problem: Problem) -> Iterable[Outcome
     """laplace and laplace-tkp: mode, covariances, log Z and its derivatives; evidence ratios of the latter."""
     limit, why = identity_limit(problem)
     C = problem.n_classes
-    found = mode(prior_cov(problem), problem.y, C)
-    blocks = found.V.reshape(problem.n, C, problem.n, C)
-    q = Law(found.V, found.V, found.mean, np.array([blocks[i, :, i] for i in range(problem.n)]), found.V)
+    result = mode(prior_cov(problem), problem.y, C)
+    blocks = result.V.reshape(problem.n, C, problem.n, C)
+    q = Law(result.V, result.V, result.mean, np.array([blocks[i, :, i] for i in range(problem.n)]), result.V)
     assert problem.X_test is not None
     ratios = np.array([[_extended(problem, x, k).log_evidence for k in range(C)] for x in problem.X_test[:2]])
-    ratios = np.exp(ratios - found.log_evidence)
+    ratios = np.exp(ratios - result.log_evidence)
     for witness in _WITNESSES:
         answer = context.solve(witness, method, problem)
-        said = _of_q(answer, q) | {"log_evidence": (answer.log_evidence, found.log_evidence)}
+        message = _of_q(answer, q) | {"log_evidence": (answer.log_evidence, result.log_evidence)}
         if method == "laplace-tkp":
             assert answer.probabilities is not None
-            said["tkp_scores"] = answer.local["tkp_scores"][:2], ratios
-            said["probabilities"] = answer.probabilities[:2], ratios / ratios.sum(axis=1, keepdims=True)
-        yield from _said(said, limit, f"the mode by Newton's method anew; {why}", answer.label)
+            message["tkp_scores"] = answer.local["tkp_scores"][:2], ratios
+            message["probabilities"] = answer.probabilities[:2], ratios / ratios.sum(axis=1, keepdims=True)
+        yield from _said(message, limit, f"the mode by Newton's method anew; {why}", answer.label)
         yield from _gradients(answer, lambda moved: mode(prior_cov(moved), moved.y, C).log_evidence)
 
 

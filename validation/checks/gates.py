@@ -37,24 +37,24 @@ SAMPLERS = (
 
 def short_chains(context: Context, short: Short, problem: Problem) -> Iterable[Outcome]:
     """What the chains say of themselves, and what the judge says when they are offered as a truth."""
-    found = context.solve("gibbs", short.sampler, problem, evidence="none", **_SHORT)
-    gate = premises.gate(found)
-    told = bool(not found.converged and str(found.settings.get("reason", "")).strip())
+    solution = context.solve("gibbs", short.sampler, problem, evidence="none", **_SHORT)
+    gate = premises.gate(solution)
+    told = bool(not solution.converged and str(solution.settings.get("reason", "")).strip())
     twin = context.solve("gibbs", short.sampler, problem, evidence="none", **{**_SHORT, "seed": SEED + 1})
-    verdicts = [row.quantity for row in compare(twin, found) if row.verdict in ("PASS", "FAIL")]
+    verdicts = [row.quantity for row in compare(twin, solution) if row.verdict in ("PASS", "FAIL")]
     for observed, why, left in (
-        (not told, "80 draws are not converged, and the reason is stated", found.label),
-        (premises.is_truth(found, found.evidence_target), f"{gate.why}: no truth", "the judge"),
+        (not told, "80 draws are not converged, and the reason is stated", solution.label),
+        (premises.is_truth(solution, solution.evidence_target), f"{gate.why}: no truth", "the judge"),
         (bool(verdicts), f"verdicts issued against them: {', '.join(verdicts) or 'none'}", "compare"),
     ):
         yield Compared(float(observed), 0.0, why, left, "the gate", "1 if taken for a truth")
     # were they mixed after all, this check would ask nothing
-    r_hat = np.inf if found.r_hat is None else found.r_hat
+    r_hat = np.inf if solution.r_hat is None else solution.r_hat
     yield Compared(
         (premises.GATE_R_HAT - 1.0) / max(r_hat - 1.0, 1e-12),
         1.0,
         f"R-hat {r_hat:.4f} of these chains is beyond the gate's {premises.GATE_R_HAT}: there is something to say",
-        found.label,
+        solution.label,
         "the gate",
         "the gate's R-hat - 1 over theirs",
     )

@@ -71,13 +71,13 @@ class TimeExceededError(RuntimeError):
 def judged(cell: Cell) -> Verdict:
     """Ask both witnesses and judge what they answer; never raises but on an interrupt."""
     started = time.process_time()
-    found: list[Solution] = []
+    results: list[Solution] = []
     refused: list[str] = []
     with warnings.catch_warnings(record=True) as caught, _limited(LONGEST):
         warnings.simplefilter("always")
         for witness in ("reference", "fast"):
             try:
-                found.append(solve(witness, cell.method, cell.problem, **cell.options))
+                results.append(solve(witness, cell.method, cell.problem, **cell.options))
             except TimeExceededError:
                 return Verdict("red", np.nan, f"{witness}: found no answer after {LONGEST:g} s", LONGEST)
             except (ValueError, np.linalg.LinAlgError, ArithmeticError, RuntimeError, LookupError) as error:
@@ -92,17 +92,17 @@ def judged(cell: Cell) -> Verdict:
         return Verdict("red", np.nan, f"found {seconds:.0f} s, expected at most {LONGEST:g} s", seconds)
     if refused:
         return Verdict("error", np.nan, "; ".join(refused), seconds)
-    return _compared(found, seconds)
+    return _compared(results, seconds)
 
 
-def _compared(found: Sequence[Solution], seconds: float) -> Verdict:
-    unfinished = [side for side in found if not side.converged and not premises.asked_for_steps(side)]
+def _compared(value: Sequence[Solution], seconds: float) -> Verdict:
+    unfinished = [side for side in value if not side.converged and not premises.asked_for_steps(side)]
     if silent := [side.label for side in unfinished if not side.settings.get("reason")]:
         return Verdict("red", np.nan, f"{silent[0]}: found converged=False without a reason", seconds)
     if unfinished:
         why = "; ".join(f"{side.label}: {side.settings['reason']}" for side in unfinished)
         return Verdict("honest", np.nan, why, seconds)
-    left, right = found
+    left, right = value
     bound, _ = comparing.identity_limit(left.problem)
     # beyond WIDEST_LIMIT `compare` judges nothing; who claims convergence there is held to that much
     limit = None if bound <= comparing.WIDEST_LIMIT else comparing.WIDEST_LIMIT
@@ -152,14 +152,16 @@ def _limited(seconds: float) -> Iterator[None]:
 
 def _outcomes(asked: Iterable[Cell]) -> Iterable[Outcome]:
     for cell in asked:
-        found = judged(cell)
+        verdict = judged(cell)
         # what is honest, or refused by name, has nothing to compare; what is red for another reason has no ratio
-        observed = {"equal": found.ratio, "red": found.ratio if found.ratio > 1.0 else np.inf}.get(found.verdict, 0.0)
+        observed = {"equal": verdict.ratio, "red": verdict.ratio if verdict.ratio > 1.0 else np.inf}.get(
+            verdict.verdict, 0.0
+        )
         yield Compared(
             observed,
             1.0,
-            f"{cell.problem.name}, {found.verdict}: two claims of convergence agree within the limits of `compare`, or "
-            f"a side says why it makes none; {found.why}",
+            f"{cell.problem.name}, {verdict.verdict}: two claims of convergence agree within the limits of `compare`, "
+            f"or a side says why it makes none; {verdict.why}",
             "reference",
             "fast",
             "largest difference over its limit",
@@ -201,10 +203,10 @@ def main(arguments: Sequence[str] | None = None, write: Callable[[str], object] 
     for method in asked.method or FAMILIES:
         for seed in range(asked.seed, asked.seed + asked.seeds):
             for cell in cells(method, seed, tuple(asked.cell)):
-                found = judged(cell)
-                counts[found.verdict] += 1
+                result = judged(cell)
+                counts[result.verdict] += 1
                 name = f"{method} {cell.problem.name.removeprefix('hard-')} {seed}"
-                write(f"{found.verdict:7s}{name:44s}{found.seconds:6.1f} s  {found.why}\n")
+                write(f"{result.verdict:7s}{name:44s}{result.seconds:6.1f} s  {result.why}\n")
     write(", ".join(f"{count} {verdict}" for verdict, count in counts.items()) + "\n")
     return int(counts["red"] > 0)
 

@@ -182,12 +182,12 @@ def _drawn(rng: np.random.Generator, scenario: Scenario, family: Family) -> Prob
 
 def _inputs(rng: np.random.Generator, inputs: str, n: int, d: int, lengthscale: float) -> Array:
     X = rng.uniform(-2.0, 2.0, (n, d))
-    half = n // 2
+    middle = n // 2
     if inputs == "pairs":
-        distance = lengthscale * 10.0 ** rng.uniform(-9.0, -4.0, (half, 1))
-        X[half : 2 * half] = X[:half] + distance * rng.choice([-1.0, 1.0], d)
+        distance = lengthscale * 10.0 ** rng.uniform(-9.0, -4.0, (middle, 1))
+        X[middle : 2 * middle] = X[:middle] + distance * rng.choice([-1.0, 1.0], d)
     elif inputs == "repeated":
-        X[half : 2 * half] = X[:half]
+        X[middle : 2 * middle] = X[:middle]
     elif inputs == "far":
         X += OFFSET * rng.choice([-1.0, 1.0], d)
     elif inputs == "far-cluster":

@@ -91,11 +91,11 @@ def chains(model: Model, X: Array, y: NDArray[np.int64], laws: Mapping[str, own.
     )  # fmt: skip
 
 
-def log_pairs(found: Any, name: str, truth: tuple[float, float]) -> list[tuple[Any, Any, Any]]:
+def log_pairs(value: Any, name: str, truth: tuple[float, float]) -> list[tuple[Any, Any, Any]]:
     """(found, error, truth) of mean and variance of the logarithm."""
     return [
-        (found.log_hyper_mean[name].ravel()[0], found.log_hyper_mean_se[name].ravel()[0], truth[0]),
-        (found.log_hyper_var[name].ravel()[0], found.log_hyper_var_se[name].ravel()[0], truth[1]),
+        (value.log_hyper_mean[name].ravel()[0], value.log_hyper_mean_se[name].ravel()[0], truth[0]),
+        (value.log_hyper_var[name].ravel()[0], value.log_hyper_var_se[name].ravel()[0], truth[1]),
     ]
 
 
@@ -105,31 +105,31 @@ def z_of_pairs(pairs: list[tuple[Any, Any, Any]]) -> Array:
     Errors from about a thousand effective draws are known to a tenth only: tails of a t, which 1.2 allows for.
     """
     z = []
-    for found, error, truth in pairs:
-        if np.shape(found) != np.shape(truth):
-            raise ValueError(f"truth: found shape {np.shape(truth)}, expected {np.shape(found)}")
-        z.append(np.ravel((np.asarray(found) - truth) / error) / 1.2)
+    for value, error, truth in pairs:
+        if np.shape(value) != np.shape(truth):
+            raise ValueError(f"truth: found shape {np.shape(truth)}, expected {np.shape(value)}")
+        z.append(np.ravel((np.asarray(value) - truth) / error) / 1.2)
     return np.concatenate(z)
 
 
 def _prior_only(context: Context, model: Model) -> Iterable[Outcome]:
     # one chain forgets its start in some ten sweeps here; 32 chains of 60 draws are about a thousand effective ones
-    found = chains(model, X2[:1], np.array([1]), HEAVY, 60 if context.quick else 2000)
-    pairs = [pair for name in model.learn for pair in log_pairs(found, name, own.log_moments(HEAVY[name]))]
+    result = chains(model, X2[:1], np.array([1]), HEAVY, 60 if context.quick else 2000)
+    pairs = [pair for name in model.learn for pair in log_pairs(result, name, own.log_moments(HEAVY[name]))]
     yield _tested(
         z_of_pairs(pairs),
         f"{model.name}: one datum, classes that are exchanged freely, p(y | θ) the same for every θ",
         "hyperprior",
         "a shift of log θ by a fifth of its deviation would show",
     )
-    normal = float(np.abs(found.probabilities.sum(axis=1) - 1.0).max())
+    normal = float(np.abs(result.probabilities.sum(axis=1) - 1.0).max())
     yield Compared(normal, 1e-12, "class probabilities are normalised", "gibbs", "definition")
     # here nearly every path is accepted, oftener than the 0.8 that is wanted: 30 sweeps make the step twice as long
-    grown = float(np.log(found.step_size / 0.1).mean())
+    grown = float(np.log(result.step_size / 0.1).mean())
     yield Compared(
         abs(grown - 0.8), 0.35, "paths that are accepted too often are made longer", "gibbs", "definition", "logarithm"
     )
-    refused = sum(found.refused.values()) + float(not found.settled)
+    refused = sum(result.refused.values()) + float(not result.settled)
     yield Compared(refused, 0.0, "nothing here is near singular, and no chain stands still", "gibbs", "itself", "count")
 
 
@@ -173,8 +173,8 @@ def binary_posterior(model: Model, learn: tuple[str, ...], y: Array, nodes: int)
     for at in itertools.product(*axes):
         theta = np.array([1.0, 1.0, NOISE])
         theta[own.positions(learn, 1)] = np.exp(at)
-        found = own.blocks(theta, given)
-        f = np.linalg.cholesky(found.data) @ grid
+        result = own.blocks(theta, given)
+        f = np.linalg.cholesky(result.data) @ grid
         terms = log_expit(sign * f) if model.likelihood == "logit" else log_ndtr(sign * f)
         log_p = log_white + terms.sum(axis=0)
         top = log_p.max()
@@ -182,8 +182,8 @@ def binary_posterior(model: Model, learn: tuple[str, ...], y: Array, nodes: int)
         prior = sum(float(own.log_density(w, LAWS[name])) for w, name in zip(at, learn, strict=True))
         log_weight.append(prior + top + np.log(weight.sum()))
         weight /= weight.sum()
-        gain = np.linalg.solve(found.data, found.test.T).T
-        at_test, rest = (gain @ f)[0], found.test_var[0] - float((gain @ found.test.T)[0, 0])
+        gain = np.linalg.solve(result.data, result.test.T).T
+        at_test, rest = (gain @ f)[0], result.test_var[0] - float((gain @ result.test.T)[0, 0])
         drawn = at_test[:, None] + np.sqrt(rest) * np.linspace(-6.0, 6.0, 25)
         inner = np.exp(-0.5 * np.linspace(-6.0, 6.0, 25) ** 2)
         if model.likelihood == "logit":
@@ -191,11 +191,11 @@ def binary_posterior(model: Model, learn: tuple[str, ...], y: Array, nodes: int)
         else:
             p = float(weight @ ndtr(at_test / np.sqrt(1.0 + rest)))
         u, u2 = 0.0, 0.0
-        if found.cross is not None and found.inducing is not None:
-            gain = np.linalg.solve(found.data, found.cross.T).T
+        if result.cross is not None and result.inducing is not None:
+            gain = np.linalg.solve(result.data, result.cross.T).T
             at_u = (gain @ f)[0]
             u = float(weight @ at_u)
-            u2 = float(weight @ at_u**2) + float((found.inducing - gain @ found.cross.T)[0, 0])
+            u2 = float(weight @ at_u**2) + float((result.inducing - gain @ result.cross.T)[0, 0])
         rows.append(
             np.concatenate(
                 [at, np.square(at), f @ weight, np.square(f) @ weight, [weight @ at_test],
@@ -218,24 +218,24 @@ TWO_DATA = (
 
 def _two_data(context: Context, model: Model) -> Iterable[Outcome]:
     y = np.array([0, 1])
-    found = chains(model, X2, y, LAWS, 80 if context.quick else 2000)
+    result = chains(model, X2, y, LAWS, 80 if context.quick else 2000)
     truth = binary_posterior(model, model.learn, y, 27 if context.quick else 61)
     pairs = [
         pair
         for k, name in enumerate(model.learn)
-        for pair in log_pairs(found, name, (truth.log_mean[k], truth.log_var[k]))
+        for pair in log_pairs(result, name, (truth.log_mean[k], truth.log_var[k]))
     ]
     pairs += [
-        (found.latent_mean, found.latent_mean_se, truth.latent_mean[:, None]),
-        (found.latent_cov, found.latent_cov_se, truth.latent_var[:, None, None]),
-        (found.test_latent_mean, found.test_latent_mean_se, truth.test_mean[:, None]),
-        (found.test_latent_cov, found.test_latent_cov_se, truth.test_var[:, None, None]),
-        (found.probabilities[:, 1], found.probabilities_se[:, 1], truth.probability),
+        (result.latent_mean, result.latent_mean_se, truth.latent_mean[:, None]),
+        (result.latent_cov, result.latent_cov_se, truth.latent_var[:, None, None]),
+        (result.test_latent_mean, result.test_latent_mean_se, truth.test_mean[:, None]),
+        (result.test_latent_cov, result.test_latent_cov_se, truth.test_var[:, None, None]),
+        (result.probabilities[:, 1], result.probabilities_se[:, 1], truth.probability),
     ]
     if model.fitc:
-        pairs.append((found.inducing_mean, found.inducing_mean_se, truth.inducing_mean[:, None]))
+        pairs.append((result.inducing_mean, result.inducing_mean_se, truth.inducing_mean[:, None]))
         # no error is stated for it: that of the test variance beside it, which is of the same kind, is taken
-        pairs.append((found.inducing_cov, found.test_latent_cov_se, truth.inducing_cov[:, None, None]))
+        pairs.append((result.inducing_cov, result.test_latent_cov_se, truth.inducing_cov[:, None, None]))
     yield _tested(z_of_pairs(pairs), model.name, "quadrature", "a shift by a fifth of a deviation would show")
 
 
@@ -346,24 +346,24 @@ def sweep(held: Any, rng: np.random.Generator, theta: Array, v: Array) -> tuple[
         "hyper": theta, "latent": v, "sweep": np.ones(len(v)), "log_turn": np.full(len(v), np.log(0.12)),
         "log_step": np.full(theta.shape[:2], np.log(0.4)), "normals": np.zeros((len(v), 1, v.shape[1], 0)),
     }  # fmt: skip
-    found = held.step(state, rngs)
-    adapted = sum(not np.array_equal(found.get(name, state[name]), state[name]) for name in ("log_step", "log_turn"))
-    return found["hyper"], found["latent"], adapted
+    result = held.step(state, rngs)
+    adapted = sum(not np.array_equal(result.get(name, state[name]), state[name]) for name in ("log_step", "log_turn"))
+    return result["hyper"], result["latent"], adapted
 
 
 def slices(held: Any, rng: np.random.Generator, theta: Array, v: Array) -> tuple[Array, Array, int]:
     """Parameters by slices, and the latent values that follow them."""
     if held.likelihood in own.SMOOTH:
         white, u = _white(held, theta, v), np.zeros((len(v), len(X2)))
-        found = held.ancillary_move(rng, theta, white, u)
-        return found[0], found[1], 0
+        result = held.ancillary_move(rng, theta, white, u)
+        return result[0], result[1], 0
     white, u = held.draw_white(rng, theta, v)
     hyper, smooth, sd, _ = held.ancillary_move(rng, theta, white, u)
     return hyper, held.draw_auxiliary(rng, smooth, sd, u), 0
 
 
 def refreshed(held: Any, rng: np.random.Generator, theta: Array, v: Array) -> tuple[Array, Array, int]:
-    """Latent values alone: those of walls through their smooth part, others by rotations, a softmax class by class."""
+    """Latent values alone: truncated ones through their smooth part, others by rotations, a softmax class by class."""
     if held.likelihood in own.SMOOTH:
         chol = np.linalg.cholesky(_covariances(held, theta))
         white, _ = held.rotation_move(rng, _white(held, theta, v), chol, np.full(len(v), 0.12))
@@ -378,7 +378,7 @@ def refreshed(held: Any, rng: np.random.Generator, theta: Array, v: Array) -> tu
 
 
 def paths(held: Any, rng: np.random.Generator, theta: Array, v: Array) -> tuple[Array, Array, int]:
-    """Parameters along their gradient given v; the latent values of walls by a path between them before that."""
+    """Parameters along their gradient given v; the latent values of constraints by a path between them before that."""
     if held.likelihood not in own.SMOOTH:
         v = held.bounce(rng, theta, v)
     if held.likelihood == "logit":

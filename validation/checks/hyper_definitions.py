@@ -109,7 +109,10 @@ def _state(rng: np.random.Generator, case: Case, r: int = 2) -> _State:
     hyper = np.exp(0.4 * rng.standard_normal((r, B, 4)))
     hyper[..., -1] *= 0.4
     values = rng.standard_normal((r, L, len(X)))
-    if case.likelihood in ("multinomial-probit", "threshold"):  # inside the walls, but for the last where labels err
+    if case.likelihood in (
+        "multinomial-probit",
+        "threshold",
+    ):  # inside the constraints, but for the last where labels err
         for k in range(r - (case.epsilon > 0.0)):
             for i, label in enumerate(_labels(case)):
                 top = int(values[k, :, i].argmax())
@@ -134,16 +137,16 @@ def densities(case: Case) -> Iterable[tuple[str, float, float]]:
     r, B, columns = len(hyper), hyper.shape[1], own.positions(case.learn, X.shape[1])
     per_block, given = values.reshape(r, B, -1, len(X)), case.given
     w = np.log(hyper[..., columns])
-    found = model.log_hyperprior(w)
+    result = model.log_hyperprior(w)
     expected = [[_log_prior(w[k, b], case) for b in range(B)] for k in range(r)]
     gradient = [[own.slope(lambda at: _log_prior(at, case), w[k, b]) for b in range(B)] for k in range(r)]
-    yield "log hyperprior", own.difference(found.value, expected), EXACT
-    yield "gradient of the log hyperprior", own.difference(found.gradient, gradient), SLOPE
+    yield "log hyperprior", own.difference(result.value, expected), EXACT
+    yield "gradient of the log hyperprior", own.difference(result.gradient, gradient), SLOPE
     beyond = np.where(np.arange(w.shape[-1]) == 0, 116.0, 0.0)
     yield "log hyperprior beyond e^115", float(np.isfinite(model.log_hyperprior(beyond).value)), 0.0
 
     extra = rng.uniform(0.2, 2.0, (r, B, len(X)))
-    found = log_normal_density(model.design, hyper, per_block, extra)
+    result = log_normal_density(model.design, hyper, per_block, extra)
 
     def density(log_theta: Array, k: int, b: int) -> float:
         cov = own.blocks(np.exp(log_theta), given).data + np.diag(extra[k, b])
@@ -154,8 +157,8 @@ def densities(case: Case) -> Iterable[tuple[str, float, float]]:
         [own.slope(lambda at, k=k, b=b: density(at, k, b), np.log(hyper[k, b])) for b in range(B)]  # type: ignore[misc]
         for k in range(r)
     ]
-    yield "log N(v; 0, S + extra)", own.difference(found.value, expected), EXACT
-    yield "its gradient in log parameters", own.difference(found.gradient, gradient), SLOPE
+    yield "log N(v; 0, S + extra)", own.difference(result.value, expected), EXACT
+    yield "its gradient in log parameters", own.difference(result.gradient, gradient), SLOPE
     joint = []
     for k in range(r):
         unit = own.unit_noise(case.likelihood) * np.eye(len(X))
@@ -163,8 +166,10 @@ def densities(case: Case) -> Iterable[tuple[str, float, float]]:
         for latent in range(case.n_latents):
             b = 0 if case.shared else latent
             total += own.log_gaussian(values[k, latent], own.blocks(hyper[k, b], given).data + unit)
-        walls = case.likelihood == "probit"
-        joint.append(total if walls else total + own.log_likelihood(case.likelihood, values[k], model.y, case.epsilon))
+        constraints = case.likelihood == "probit"
+        joint.append(
+            total if constraints else total + own.log_likelihood(case.likelihood, values[k], model.y, case.epsilon)
+        )
     yield "log joint", own.difference(log_joint(model, state), joint), EXACT
 
 
@@ -173,7 +178,7 @@ def likelihoods(case: Case) -> Iterable[tuple[str, float, float]]:
     rng, model = np.random.default_rng(6), _model(case)
     _, values, _ = _state(rng, case)
     sd, u = rng.uniform(0.3, 1.5, values.shape[:2]), rng.standard_normal((len(values), len(X)))
-    found = model.log_likelihood(values, sd, u)
+    result = model.log_likelihood(values, sd, u)
     if case.likelihood in own.SMOOTH:
         expected = [own.log_likelihood(case.likelihood, f, model.y, 0.0) for f in values]
         slopes = [
@@ -187,7 +192,7 @@ def likelihoods(case: Case) -> Iterable[tuple[str, float, float]]:
     else:
         rows = list(zip(values, sd, u, strict=True))
         expected = [own.log_smoothed(g, s, e, model.y, case.epsilon) for g, s, e in rows]
-    yield "log p(y | smooth part)", own.difference(found, expected), EXACT
+    yield "log p(y | smooth part)", own.difference(result, expected), EXACT
 
 
 def moments(case: Case) -> Iterable[tuple[str, float, float]]:
@@ -196,7 +201,7 @@ def moments(case: Case) -> Iterable[tuple[str, float, float]]:
 
     rng, model = np.random.default_rng(7), _model(case)
     hyper, values, state = _state(rng, case)
-    found = conditional_moments(model, state)
+    result = conditional_moments(model, state)
     unit = own.unit_noise(case.likelihood)
     expected = []
     for k in range(len(hyper)):
@@ -207,17 +212,17 @@ def moments(case: Case) -> Iterable[tuple[str, float, float]]:
             expected.append(own.conditional(own.blocks(hyper[k, 0 if case.shared else latent], case.given), v, extra))
     for name in own.Moments._fields:
         right = [getattr(entry, name) for entry in expected]
-        left = getattr(found, name)
+        left = getattr(result, name)
         if right[0] is None:
             yield name, float(left is not None), 0.0
             continue
         shape = (len(hyper), case.n_latents, *np.shape(right[0]))
         yield name, np.inf if left is None else own.difference(left, np.reshape(right, shape)), EXACT
-    found_p = class_probabilities(model, state, found.test_mean, found.test_var)
+    found_p = class_probabilities(model, state, result.test_mean, result.test_var)
     right_p = []
     for k in range(len(hyper)):
         for i in range(len(X_TEST)):
-            mean, var = found.test_mean[k, :, i], found.test_var[k, :, i]
+            mean, var = result.test_mean[k, :, i], result.test_var[k, :, i]
             if case.likelihood == "softmax":
                 drawn = mean + np.sqrt(var) * state["normals"][k, :, :, i]
                 right_p.append(softmax(drawn, axis=1).mean(axis=0))
@@ -237,9 +242,9 @@ _QUESTIONS = {
 }
 
 
-def worst(found: Iterable[tuple[str, float, float]], where: str) -> Iterable[Outcome]:
+def worst(value: Iterable[tuple[str, float, float]], where: str) -> Iterable[Outcome]:
     """One outcome for each quantity."""
-    for name, observed, limit in found:
+    for name, observed, limit in value:
         yield Compared(
             observed,
             limit,
@@ -290,14 +295,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     w = np.linspace(-6.0, 6.0, 13)
     for law in (("half-student-t", 4.0, 3.0), ("half-student-t", 1.5, 0.2), ("log-normal", 0.8, 0.7)):
         for root in (False, True):
-            found = log_density(w, Law(*law, root))
+            result = log_density(w, Law(*law, root))
             yield from worst(
                 [
-                    ("log density", own.difference(found.value, own.log_density(w, law, root=root)), EXACT),
+                    ("log density", own.difference(result.value, own.log_density(w, law, root=root)), EXACT),
                     (
                         "its derivative",
                         own.difference(
-                            found.gradient,
+                            result.gradient,
                             [
                                 own.slope(lambda at: float(own.log_density(at, law, root=root)), np.array(x))  # noqa: B023
                                 for x in w
@@ -358,15 +363,17 @@ def _witness_objective(
             slope = np.broadcast_to(slope.sum(axis=0), slope.shape)
         gradients = ClassGradients(slope[:, 0], slope[:, 1:-1], slope[:, -1])
         hyper = ClassHyper(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
-        found = map_objective(value, gradients, hyper, learn, laws, shared=shared, sits_on=sits_on, map_density=density)
-        return float(found[0]), np.asarray(found[1])
+        result = map_objective(
+            value, gradients, hyper, learn, laws, shared=shared, sits_on=sits_on, map_density=density
+        )
+        return float(result[0]), np.asarray(result[1])
     from reference.riihimaki2013.fit import Gradients, Prior
     from reference.riihimaki2013.type2 import type2_map_objective
 
     prior = Prior(theta[:, 0], theta[:, 1:-1], theta[:, -1], np.zeros(C))
     parts = Gradients(slope[:, 0], slope[:, 1:-1], slope[:, -1])
-    found = type2_map_objective(lambda _: (value, parts), prior, laws, learn, shared, sits_on, density)
-    return float(found[0]), np.asarray(found[1])
+    result = type2_map_objective(lambda _: (value, parts), prior, laws, learn, shared, sits_on, density)
+    return float(result[0]), np.asarray(result[1])
 
 
 def _map_difference(witness: str, learn: tuple[str, ...], shared: bool, sits_on: str, density: str) -> Iterable[float]:
@@ -380,8 +387,8 @@ def _map_difference(witness: str, learn: tuple[str, ...], shared: bool, sits_on:
         full[:, columns] = at
         return _map_value(full, learn, shared, sits_on, density)
 
-    found, gradient = _witness_objective(witness, log_theta, learn, shared, sits_on, density)
-    yield own.difference(found, value(free))
+    result, gradient = _witness_objective(witness, log_theta, learn, shared, sits_on, density)
+    yield own.difference(result, value(free))
     expected = own.slope(value, free)
     # fields in turn, classes within a field
     at = [own.positions((name,), d) for name in own.FIELDS if name in learn]

@@ -101,7 +101,7 @@ def log_gaussian(v: Array, cov: Array) -> float:
 
 
 def log_likelihood(likelihood: str, f: Array, y: NDArray[np.int64], epsilon: float) -> float:
-    """log p(y | f) of the logit and the softmax; for walls log p(y | h), the label's value largest up to errors.
+    """log p(y | f) of the logit and the softmax; for constraints log p(y | h), the label's value largest up to errors.
 
     f (L, n), L = 1 for a binary likelihood; y (n,).
     """
@@ -131,13 +131,13 @@ def slope(function: Callable[[Array], float], at: Array, step: float = 2e-3) -> 
 
     The step leaves about step^4 of a fifth derivative, 1e-11 of the function's size, and as much rounding, eps/step.
     """
-    found = np.empty_like(at)
+    values = np.empty_like(at)
     for k in range(at.size):
         e = np.zeros_like(at)
         e.flat[k] = step
         near, far = function(at + e) - function(at - e), function(at + 2.0 * e) - function(at - 2.0 * e)
-        found.flat[k] = (8.0 * near - far) / (12.0 * step)
-    return found
+        values.flat[k] = (8.0 * near - far) / (12.0 * step)
+    return values
 
 
 class Moments(NamedTuple):
@@ -151,22 +151,22 @@ class Moments(NamedTuple):
     inducing_cov: Array | None
 
 
-def conditional(found: Blocks, v: Array, extra: Array) -> Moments:
+def conditional(value: Blocks, v: Array, extra: Array) -> Moments:
     """Moments of f, f* and u given v ~ N(f, diag(extra)), by dense solves; `found` has the prior covariances."""
-    S = found.data + np.diag(extra)
+    S = value.data + np.diag(extra)
 
     def given(cross: Array) -> tuple[Array, Array]:
         gain = np.linalg.solve(S, cross.T).T
         return gain @ v, gain @ cross.T
 
-    mean, explained = given(found.data)
-    test_mean, test_explained = given(found.test)
+    mean, explained = given(value.data)
+    test_mean, test_explained = given(value.test)
     u_mean = u_cov = None
-    if found.cross is not None and found.inducing is not None:
-        u_mean, u_explained = given(found.cross)
-        u_cov = found.inducing - u_explained
+    if value.cross is not None and value.inducing is not None:
+        u_mean, u_explained = given(value.cross)
+        u_cov = value.inducing - u_explained
     return Moments(
-        mean, np.diag(found.data - explained), test_mean, found.test_var - np.diag(test_explained), u_mean, u_cov
+        mean, np.diag(value.data - explained), test_mean, value.test_var - np.diag(test_explained), u_mean, u_cov
     )
 
 
@@ -183,12 +183,12 @@ def class_probabilities(likelihood: str, mean: Array, var: Array, unit: float, e
     if likelihood == "probit":
         p = float(stats.norm.cdf(mean[0] / np.sqrt(var[0] + unit)))
         return np.array([1.0 - p, p])
-    found = np.empty(len(mean))
+    values = np.empty(len(mean))
     for c in range(len(mean)):
         others = [j for j in range(len(mean)) if j != c]
         inside = sum(log_ndtr((at[c] - mean[j]) / np.sqrt(var[j] + unit)) for j in others)
-        found[c] = np.exp(inside) @ _WEIGHTS
-    return np.asarray((1.0 - epsilon) * found + epsilon / len(mean))
+        values[c] = np.exp(inside) @ _WEIGHTS
+    return np.asarray((1.0 - epsilon) * values + epsilon / len(mean))
 
 
 def unit_noise(likelihood: str) -> float:
@@ -196,9 +196,9 @@ def unit_noise(likelihood: str) -> float:
     return 1.0 if likelihood in ("probit", "multinomial-probit") else 0.0
 
 
-def difference(found: object, expected: object) -> float:
+def difference(actual: object, expected: object) -> float:
     """Largest difference over the largest entry (at least one), NaN counted as infinite."""
-    a, b = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+    a, b = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     if a.shape != b.shape:
         return np.inf
     if not a.size:

@@ -34,12 +34,12 @@ def recorded() -> Mapping[str, Mapping[str, Mapping[str, int]]]:
 def compared(context: Context, method: str, problem: Problem) -> Iterable[Outcome]:
     """Both witnesses' iterations against the recorded ones."""
     for witness, count in recorded()[method][problem.name].items():
-        found = context.solve(witness, method, problem)
+        solution = context.solve(witness, method, problem)
         allowed = max(SPARE, SHARE * count)
         yield Compared(
-            abs(found.iterations - count),
+            abs(solution.iterations - count),
             allowed,
-            f"{found.iterations} iterations, recorded {count}: another way to the same answer is a fault in a step",
+            f"{solution.iterations} iterations, recorded {count}: another way to the same answer is a fault in a step",
             witness,
             "recorded",
             unit="iterations",
@@ -74,7 +74,7 @@ def record() -> str:
     runner = importlib.import_module("validation.checks.runner")
     core = importlib.import_module("validation.checks.core")
     selection = runner.select()
-    found: dict[str, dict[str, dict[str, int]]] = {}
+    results: dict[str, dict[str, dict[str, int]]] = {}
     for name in sorted({pair.problem for pair in selection.pairs} - {core.NO_PROBLEM}):
         context = Context(quick=True)
         pairs = [pair for pair in selection.pairs if pair.problem == name and not pair.check.endswith("/iterations")]
@@ -83,14 +83,14 @@ def record() -> str:
         for (witness, method, asked, options), solution in context._answers.items():
             plain = witness in ("reference", "fast") and method in _PAPERS and asked == digest and _empty(options)
             if plain and not isinstance(solution, Exception) and solution.iterations:
-                found.setdefault(method, {}).setdefault(name, {})[witness] = int(solution.iterations)
+                results.setdefault(method, {}).setdefault(name, {})[witness] = int(solution.iterations)
     lines = [
         "# Made by `python -m validation.checks.iterations`: iterations of a quick run's solves without options.",
         "# Do not edit by hand.",
     ]
-    for method in sorted(found):
+    for method in sorted(results):
         lines += ["", f'["{method}"]']
-        for name, counts in sorted(found[method].items()):
+        for name, counts in sorted(results[method].items()):
             listed = ", ".join(f"{witness} = {count}" for witness, count in sorted(counts.items()))
             lines.append(f'"{name}" = {{ {listed} }}')
     return "\n".join(lines) + "\n"

@@ -156,8 +156,8 @@ class Objective:
 
     def moments(self, mean: Array, C: Array) -> tuple[Array, Array]:
         """Mean and variance of every f_i."""
-        half = self.kappa @ C
-        return self.kappa @ mean, self.cond_var + (half * half).sum(axis=1)
+        whitened = self.kappa @ C
+        return self.kappa @ mean, self.cond_var + (whitened * whitened).sum(axis=1)
 
     def divergence(self, mean: Array, C: Array) -> float:
         """KL(q(u) || p(u))."""
@@ -297,13 +297,13 @@ def below_svi(context: Context, problem: Problem) -> Iterable[Outcome]:
         best = context.solve("fast" if witness == "reference" else "reference", SVI.method, problem)
         assert best.log_evidence is not None
         for subject in LOCAL_BOUNDS:
-            found = context.solve(witness, subject.method, problem)
-            assert found.log_evidence is not None
+            solution = context.solve(witness, subject.method, problem)
+            assert solution.log_evidence is not None
             yield Compared(
-                found.log_evidence - best.log_evidence,
+                solution.log_evidence - best.log_evidence,
                 1e-9 * abs(best.log_evidence),
                 "J lies below (11) at every q(u), so below its maximum, up to rounding",
-                found.label,
+                solution.label,
                 best.label,
                 "bound minus optimum, nat",
             )

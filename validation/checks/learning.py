@@ -119,7 +119,7 @@ def _ep(method: str) -> tuple[Run, ...]:
     """ep and sep: schemes, optimisers, batches listed and drawn."""
     steps = _classes(True, learn=ALL, n_steps=3, rate=0.05)
     listed = _classes(True, learn=ALL, rate=0.05, batches=BATCHES)
-    found = [
+    results = [
         # an outer step follows sweeps to a tolerance, whose last change is rounding
         Run("scheme outer", "threshold", steps | {"scheme": "outer"}, _BLOCKS, ("residual",)),
         *(Run(f"scheme {name}", "threshold", steps | {"scheme": name}, _BLOCKS) for name in _INNER),
@@ -131,15 +131,15 @@ def _ep(method: str) -> tuple[Run, ...]:
         Run("batches drawn", "threshold", {**_SEEDED, "damping": 0.3, "learn": HYPER}),
     ]
     if method == "ep":
-        found += [
+        results += [
             Run("search", "threshold", _classes(True, learn=ALL, n_steps=3, optimizer="lbfgs")),
             Run("sites of data", "threshold", steps | {"factors": "datum"}, _BLOCKS),
             Run("sites of data, batches", "threshold", listed | {"factors": "datum"}),
             Run("in order", "threshold", steps | {"schedule": "sequential"}),
         ]
     else:
-        found.append(Run("factors counted by class", "threshold", listed | {"count": "per-class"}))
-    return tuple(found)
+        results.append(Run("factors counted by class", "threshold", listed | {"count": "per-class"}))
+    return tuple(results)
 
 
 _INNER = ("inner-approximate", "inner-exact")
@@ -177,7 +177,7 @@ _ALIKE = (
 
 def _energy(method: str) -> tuple[Run, ...]:
     common = _classes(False, alpha=0.7, learn=ALL, rate=0.05)
-    found = [
+    results = [
         Run("all together", "threshold errors", common | {"n_steps": 3, "optimizer": "adam"}),
         Run("batches", "threshold errors", common | {"batches": BATCHES}),
         Run("batches, one prior", "threshold errors shared", common | {"batches": BATCHES}, limit=1e-4, why=_ALIKE),
@@ -187,8 +187,8 @@ def _energy(method: str) -> tuple[Run, ...]:
     ]
     if method != "rpapep":  # whose inner optimum takes seconds
         search = {**_SEARCH, "alpha": 0.7, "learn": HYPER, "optimizer": "lbfgs"}
-        found.append(Run("search", "threshold errors", search, full=method == "arpep"))
-    return tuple(found)
+        results.append(Run("search", "threshold errors", search, full=method == "arpep"))
+    return tuple(results)
 
 
 _SEARCH: Mapping[str, Any] = MappingProxyType({"n_steps": 1, "trace": True})
@@ -208,12 +208,12 @@ def _robust() -> tuple[Run, ...]:
 
 def _binary(method: str, kind: str) -> tuple[Run, ...]:
     """x-gpc-svi and svgpc on batches."""
-    found = [
+    results = [
         Run(f"rate {rate}", kind, {**_LISTED, "rate": rate, "learn": learn})
         for rate in ("adaptive", 0.3, ("decay", 1.0, 2.0, 0.7))
         for learn in ((), ALL)
     ]
-    found += [
+    results += [
         Run("first looks", kind, {**_LISTED, "rate": "adaptive", "learn": ALL, "init_batches": ((1, 2), (4, 4, 7))}),
         Run("until it stops", kind, {"batches": BATCHES * 12, "window": 3, "stop": 0.05, "trace": True, "rate": 0.3}),
         Run("learning until it stops", kind,
@@ -221,24 +221,24 @@ def _binary(method: str, kind: str) -> tuple[Run, ...]:
             full=True),
     ]  # fmt: skip
     # a threshold of None is handed to `fast` as zero: never
-    found.append(Run("never stops", kind, {"batches": BATCHES * 4, "stop": None, "trace": True, "rate": 0.3}))
-    return tuple(entry._replace(apart=("residual",)) for entry in found)
+    results.append(Run("never stops", kind, {"batches": BATCHES * 4, "stop": None, "trace": True, "rate": 0.3}))
+    return tuple(entry._replace(apart=("residual",)) for entry in results)
 
 
 def _epgpc() -> tuple[Run, ...]:
-    found = [
+    results = [
         Run(f"{'side by side' if side else 'in order'}, {'learned' if learn else 'held'}", "probit",
             {**_LISTED, "damping": 0.7, "parallel": side, "learn": learn}, apart=("residual",))
         for side in (True, False) for learn in ((), ALL)
     ]  # fmt: skip
-    return tuple(found)
+    return tuple(results)
 
 
 def _full(kind: str, **more: Any) -> tuple[Run, ...]:
     """Searches of full GPs: plain and with a law of the parameters, which sits on the field or on its root."""
     common: dict[str, Any] = {"learn": HYPER, "max_iterations": 2, **more}
     laws = f"{kind} laws"
-    found = [
+    results = [
         Run("search", kind, common),
         Run("search, one prior", f"{kind} shared", common | {"learn": ("variance", "lengthscales")}),
         Run("search with laws", laws, common),
@@ -246,7 +246,7 @@ def _full(kind: str, **more: Any) -> tuple[Run, ...]:
         Run("laws of roots", laws, common | {"sits_on": "root"}),
         Run("laws, one prior", f"{laws} shared", common),
     ]
-    return tuple(entry._replace(apart=("residual",)) for entry in found)
+    return tuple(entry._replace(apart=("residual",)) for entry in results)
 
 
 def _nested() -> tuple[Run, ...]:
@@ -306,7 +306,7 @@ RUNS: Mapping[str, tuple[Run, ...]] = MappingProxyType(
 # -- comparing ---------------------------------------------------------------------------------------------------
 
 
-def found(solution: Solution, apart: Iterable[str] = ()) -> dict[str, NDArray[np.float64]]:
+def numbers(solution: Solution, apart: Iterable[str] = ()) -> dict[str, NDArray[np.float64]]:
     """Everything numeric that a solution says, by name."""
     values = {name: getattr(solution, name) for name in _FIELDS if name not in apart}
     values |= {f"learned {name}": getattr(solution.problem, name) for name in ALL}
@@ -317,7 +317,7 @@ def found(solution: Solution, apart: Iterable[str] = ()) -> dict[str, NDArray[np
 
 def farthest(left: Solution, right: Solution, apart: Iterable[str] = ()) -> tuple[float, str, int]:
     """The largest relative difference of anything that both say, what it is, and how many things were compared."""
-    a, b = found(left, apart), found(right, apart)
+    a, b = numbers(left, apart), numbers(right, apart)
     both = [name for name in a if name in b]
     missing = {"log_evidence", "latent_mean", "latent_cov", "probabilities"} - set(both)
     if missing:
@@ -353,17 +353,17 @@ def side_by_side(context: Context, method: str, runs: Iterable[Run]) -> Iterable
 def told(context: Context, method: str, run: Run) -> Iterable[Outcome]:
     """A listener of a run on batches, and how many steps the answer says were made."""
     for witness in WITNESSES:
-        seen: list[int] = []
+        visited: list[int] = []
 
-        def listen(progress: Any, seen: list[int] = seen) -> None:
-            seen.append(int(progress.iteration))
+        def listen(progress: Any, visited: list[int] = visited) -> None:
+            visited.append(int(progress.iteration))
 
         answer = context.solve(witness, method, tiny(run.kind), callback=listen, **run.options)
         wanted = list(range(1, len(run.options["batches"]) + 1))
         yield Compared(
-            float(seen != wanted) + float(answer.iterations != len(wanted)),
+            float(visited != wanted) + float(answer.iterations != len(wanted)),
             0.0,
-            f"{len(wanted)} batches are as many steps; told of {seen}, counted {answer.iterations}",
+            f"{len(wanted)} batches are as many steps; told of {visited}, counted {answer.iterations}",
             witness,
             "the definition",
             "whether the steps told of, or their count, are others",

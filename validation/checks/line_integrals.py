@@ -52,10 +52,10 @@ def log_integral(mean: float, sd: float, offsets: Array, scales: Array, signs: A
     bends = place[soft, None] + np.arange(-12.0, 12.5, 0.5) * (scales[soft, None] / sd)
     edges = np.concatenate([peak + np.arange(-11.0, 11.05, 0.1), bends.ravel()])
     edges = np.unique(np.clip(edges, max(low, peak - 11.0), min(high, peak + 11.0)))
-    half = 0.5 * np.diff(edges)
-    term = log_density(edges[:-1, None] + half[:, None] * (1.0 + _NODES))
+    half_width = 0.5 * np.diff(edges)
+    term = log_density(edges[:-1, None] + half_width[:, None] * (1.0 + _NODES))
     top = float(term.max())
-    total = float((half[:, None] * _WEIGHTS * np.exp(term - top)).sum())
+    total = float((half_width[:, None] * _WEIGHTS * np.exp(term - top)).sum())
     return top + float(np.log(total)) - 0.5 * float(np.log(2.0 * np.pi))
 
 
@@ -80,8 +80,8 @@ ROWS = (
 )
 
 
-def _held(found: object, expected: object, limit: float, why: str, left: str) -> Compared:
-    a, b = np.asarray(found, dtype=np.float64), np.asarray(expected, dtype=np.float64)
+def _held(actual: object, expected: object, limit: float, why: str, left: str) -> Compared:
+    a, b = np.asarray(actual, dtype=np.float64), np.asarray(expected, dtype=np.float64)
     size = float(np.abs(b).max(initial=1.0))
     gap = float(np.abs(a - b).max()) / size if a.shape == b.shape else np.inf
     return Compared(gap, limit, why, left, "definition", "relative difference")
@@ -100,7 +100,7 @@ def integrals(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     offsets, scales, signs = (np.array([getattr(row, name) for row in ROWS]) for name in Row._fields[2:])
     mean, var = np.array([row.mean for row in ROWS]), np.array([row.var for row in ROWS])
-    found = line_integral(mean, var, offsets, scales, signs)
+    result = line_integral(mean, var, offsets, scales, signs)
     value, slope = np.empty(len(ROWS)), np.empty(len(ROWS))
     for i, sd in enumerate(np.sqrt(var)):
         h = _STEP * float(np.where(scales[i] > 0.0, scales[i], 1.0).min())
@@ -108,10 +108,10 @@ def integrals(context: Context, problem: Problem) -> Iterable[Outcome]:
             log_integral(mean[i], sd, offsets[i] - shift, scales[i], signs[i]) for shift in (0.0, h, -h)
         )
         slope[i] = (up - down) / (2.0 * h)
-    yield _held(found.log_norm, value, EXACT, f"logarithms; {_WHY}", "reference")
+    yield _held(result.log_norm, value, EXACT, f"logarithms; {_WHY}", "reference")
     # row by row: slopes are of different size
     for i in range(len(ROWS)):
-        yield _held(found.slope[i], slope[i], 3e-6, f"by a shift of the factors, row {i}; {_WHY_SLOPE}", "reference")
+        yield _held(result.slope[i], slope[i], 3e-6, f"by a shift of the factors, row {i}; {_WHY_SLOPE}", "reference")
     # a point mass on the wrong side of a step, and a step that leaves nothing
     none = line_integral(
         np.array([-0.7, 0.2]), np.array([0.0, 0.3]), np.array([[0.1, -0.6], [0.5, 0.1]]),
@@ -158,7 +158,7 @@ def log_largest(mean: Array, var: Array, y: int) -> float:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.likelihood.largest import losing_probability, winner
+    from fast.likelihood.largest import argmax_moments, losing_probability
     from reference.common import _largest
 
     for means, variances, label in LARGEST:
@@ -170,7 +170,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         first = (shifts[:, 0] - shifts[:, 1]) / (2.0 * h)
         curvature = (shifts.sum(axis=1) - 2.0 * value) / h**2
         other = np.logaddexp.reduce([log_largest(mean[0], var[0], k) for k in range(C) if k != label])
-        own, fast = _largest.largest(mean, var, y), winner(mean, var, y)
+        own, fast = _largest.largest(mean, var, y), argmax_moments(mean, var, y)
         told = f"label {label} of {C}, variances {variances}"
         # h²/6 of a third derivative, which is below 10 in units of that deviation
         why = f"differences of step 1e-3 of the second narrowest deviation; {told}"

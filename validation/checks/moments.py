@@ -31,6 +31,7 @@ PAPERS = {
     "izmailov2016": ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"),
     "riihimaki2013": ("nested-ep", "nested-iep", "qep", "qiep", "laplace", "laplace-tkp", "vb-probit"),
     "villacampa2017": ("ep", "sep", "gfitc", "vi-robust"),
+    "rasmussen2006": ("laplace-binary",),
     "villacampa2020": ("pep", "apep", "arpep", "rpapep", "bb-alpha", "label-regression", "laplace-sparse"),
 }
 PAPER = {method: paper for paper, methods in PAPERS.items() for method in methods}
@@ -43,8 +44,8 @@ def base(name: str) -> str:
 
 def truth(context: Context, entry: Entry) -> Solution:
     """The stored truth, or quadrature."""
-    found = context.stored(distances.question(entry.problem))
-    return distances.truth_of(entry.problem, context.solve) if found is None else found
+    result = context.stored(distances.question(entry.problem))
+    return distances.truth_of(entry.problem, context.solve) if result is None else result
 
 
 def held(context: Context, entry: Entry, witness: str) -> Iterable[Outcome]:
@@ -54,9 +55,9 @@ def held(context: Context, entry: Entry, witness: str) -> Iterable[Outcome]:
     if not answer.converged:
         yield Compared(np.inf, 0.0, "an iteration that did not converge has no fixed point", answer.label, "-")
         return
-    found = distances.known(answer, true)
+    result = distances.known(answer, true)
     for quantity in entry.distances:
-        outcome = None if found is None else found.held(quantity, answer, true)
+        outcome = None if result is None else result.held(quantity, answer, true)
         if outcome is None:
             # a witness that leaves a quantity out, or answers for other settings, is a change too
             why = f"{quantity}: found none, or settings other than {entry.settings}, expected what was recorded"

@@ -24,9 +24,9 @@ _X = np.linspace(-9.5, 9.5, 38_001)
 _W = np.exp(-0.5 * _X**2) * (_X[1] - _X[0]) / np.sqrt(2.0 * np.pi)
 
 
-def _apart(found: Any, wanted: Any) -> float:
+def _apart(value: Any, wanted: Any) -> float:
     """Largest difference over the largest entry."""
-    a, b = np.asarray(found, dtype=float), np.asarray(wanted, dtype=float)
+    a, b = np.asarray(value, dtype=float), np.asarray(wanted, dtype=float)
     if a.shape != b.shape:
         return np.inf
     return float(np.abs(a - b).max() / max(float(np.abs(b).max()), 1e-300))
@@ -43,10 +43,10 @@ def _apart(found: Any, wanted: Any) -> float:
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from fast.kernel.matern import correlation
-    from fast.likelihood.cone import cone_moments
     from fast.likelihood.logit import expected_log_logit
     from fast.likelihood.polya_gamma import kl_polya_gamma, log_cosh, pg_mean, update_local
     from fast.likelihood.probit import expected_log_probit, log_expected_probit
+    from fast.likelihood.region import region_moments
 
     mean = np.array([-40.0, -6.0, -0.7, 0.0, 0.3, 2.0, 6.0, 1.0, -2.0])
     var = np.array([0.0, 0.3, 0.0, 4.0, 1e-6, 25.0, 0.5, 900.0, 3.0])
@@ -57,10 +57,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         ("logit", expected_log_logit, (log_expit(f), expit(-f), -expit(f) * expit(-f))),
         ("probit", expected_log_probit, (log_ndtr(f), ratio, -ratio * (ratio + f))),
     ):
-        found = function(sign, mean, var)
+        result = function(sign, mean, var)
         wanted = [part @ _W for part in parts]
         wanted[1] = sign * wanted[1]
-        worst = max(float(np.abs(a / b - 1.0)[np.abs(b) > 1e-250].max()) for a, b in zip(found, wanted, strict=True))
+        worst = max(float(np.abs(a / b - 1.0)[np.abs(b) > 1e-250].max()) for a, b in zip(result, wanted, strict=True))
         # rounding of 38 001 nodes; far in the lower tail r + f cancels seven digits of the judge's
         yield Compared(
             worst, 1e-8, f"E log p({name}) with two derivatives, point masses included", "fast", "definition"
@@ -75,12 +75,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     c = np.array([0.0, 1e-9, 1e-3, 0.4, 2.0, 30.0, 800.0])
     safe = np.where(c == 0.0, 1.0, c)
     wanted_mean = np.where(c == 0.0, 0.25, np.tanh(0.5 * safe) / (2.0 * safe))
-    half = 0.5 * c
-    log_of_cosh = np.logaddexp(half, -half) - np.log(2.0)
+    half_c = 0.5 * c
+    log_of_cosh = np.logaddexp(half_c, -half_c) - np.log(2.0)
     worst = max(
         _apart(pg_mean(c), wanted_mean), float(np.abs(pg_mean(c) / wanted_mean - 1.0).max()),
         _apart(log_cosh(np.array([-3.0, 0.5, 2.0])), np.log(np.cosh([-3.0, 0.5, 2.0]))),
-        _apart(kl_polya_gamma(c), log_of_cosh - 0.5 * half * np.tanh(half)),
+        _apart(kl_polya_gamma(c), log_of_cosh - 0.5 * half_c * np.tanh(half_c)),
         _apart(update_local(mean, var), np.sqrt(mean**2 + var)),
     )  # fmt: skip
     yield Compared(worst, 1e-12, "Pólya-Gamma means and divergences, from 0 to 800", "fast", "definition")
@@ -109,14 +109,14 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     index = np.arange(3)
     second[:, index, index] += np.einsum("nu,nuj->nj", weight, r * (r + t))
     # derivative of r is -r (r + t); off the diagonal only the covariance of the hazards is left, on it r² comes back
-    cone = cone_moments(a, b, curvature=True)
-    worst = max(_apart(cone.log_mass, np.log(mass)), _apart(cone.hazards, slope), _apart(cone.curvature, second))
-    alone = cone_moments(a, b, moments=True)
+    region = region_moments(a, b, curvature=True)
+    worst = max(_apart(region.log_mass, np.log(mass)), _apart(region.hazards, slope), _apart(region.curvature, second))
+    alone = region_moments(a, b, moments=True)
     worst = max(worst, _apart(alone.hazards, slope), float(alone.curvature is not None))
     yield Compared(worst, 1e-9, "mass, hazards and curvature of a product of normal tails", "fast", "definition")
 
 
-# -- the winner, point masses included ------------------------------------------------------------
+# -- the largest value, point masses included ------------------------------------------------------------
 
 
 def win(mean: Array, var: Array, label: int) -> float:
@@ -142,7 +142,7 @@ def win(mean: Array, var: Array, label: int) -> float:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.likelihood.largest import class_probabilities, losing_probability, winner
+    from fast.likelihood.largest import argmax_moments, class_probabilities, losing_probability
 
     mean = np.array([[0.3, -0.2, 0.5], [0.3, 0.3, 0.1], [1.0, 0.4, 0.4], [0.2, 0.7, 0.2], [0.1, 0.1, 0.1],
                      [0.0, 2.0, -1.0], [5.0, -4.0, 0.0]])  # fmt: skip
@@ -152,11 +152,11 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for label in range(3):
         y = np.full(len(mean), label)
         wanted = np.array([win(m, v, label) for m, v in zip(mean, var, strict=True)])
-        found = winner(mean, var, y)
-        worst = max(worst, float(np.abs(np.exp(found.log_mass) - wanted).max()))
-        bare = winner(mean, var, y, moments=False)
+        result = argmax_moments(mean, var, y)
+        worst = max(worst, float(np.abs(np.exp(result.log_mass) - wanted).max()))
+        bare = argmax_moments(mean, var, y, moments=False)
         worst = max(worst, float(np.abs(np.exp(bare.log_mass) - wanted).max()))
-        zeros += bare.slope.size + int(np.sum(found.slope[wanted == 0.0] != 0.0))
+        zeros += bare.slope.size + int(np.sum(result.slope[wanted == 0.0] != 0.0))
         lost = np.sum([[win(m, v, k) for m, v in zip(mean, var, strict=True)] for k in range(3) if k != label], axis=0)
         worst = max(worst, float(np.abs(losing_probability(mean, var, y) - lost).max()))
         for k in range(3):
@@ -166,9 +166,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             up[:, k] += 1e-4
             down[:, k] -= 1e-4
             change = (
-                winner(up, var[smooth], y[smooth]).log_mass - winner(down, var[smooth], y[smooth]).log_mass
+                argmax_moments(up, var[smooth], y[smooth]).log_mass
+                - argmax_moments(down, var[smooth], y[smooth]).log_mass
             ) / 2e-4
-            slopes = max(slopes, float(np.abs(found.slope[smooth, k] - change).max(initial=0.0)))
+            slopes = max(slopes, float(np.abs(result.slope[smooth, k] - change).max(initial=0.0)))
     # the integrand has a step where a rival is known: half a node of 5e-4
     yield Compared(worst, 3e-4, "a sum over 38 001 nodes, which a known rival cuts between two", "fast", "definition")
     yield Compared(slopes, 1e-6, "slopes of log P in the means, by differences of 1e-4", "fast", "differences")
@@ -216,8 +217,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             stack[k] = np.nan if number == 1 else -np.eye(3)
         good = np.array([k not in bad for k in range(size)])
         wanted = np.linalg.cholesky(stack[good])
-        for witness, found in (("fast", fast.stacked_cholesky(stack)), ("gibbs", gibbs.factor(stack))):
-            lower, flags = found
+        for witness, value in (("fast", fast.stacked_cholesky(stack)), ("gibbs", gibbs.factor(stack))):
+            lower, flags = value
             wrong += int(not np.array_equal(flags, good)) + int(np.abs(lower[good] - wanted).max(initial=0.0) > 1e-14)
             filled = np.isnan(lower[~good]).all() if witness == "fast" else np.array_equal(
                 lower[~good], np.broadcast_to(np.eye(3), (len(bad), 3, 3)))  # fmt: skip
@@ -310,8 +311,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     law = LatentLaw(np.zeros((3, 2)), np.zeros((3, 2, 2)))
     raw = np.array([[0.2, 0.6], [0.5, 0.5], [1e-9, 3e-9]])
-    found = normalised(law, raw, 7)
-    wrong = int(np.abs(found.probabilities - raw / raw.sum(axis=1, keepdims=True)).max() > 1e-15)
+    result = normalised(law, raw, 7)
+    wrong = int(np.abs(result.probabilities - raw / raw.sum(axis=1, keepdims=True)).max() > 1e-15)
     for bad in (0.0, np.nan, np.inf, -0.7):
         changed = raw.copy()
         changed[1] = bad
@@ -341,8 +342,8 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     wrong = 0
     with threadpool_limits(2, user_api="blas"):
         for order, threads in ((0, 1), (50, 1), (199, 1), (200, 2), (900, 2)):
-            with _blas_threads(order) as found:
-                wrong += int(found != threads) + int(counts() != {threads})
+            with _blas_threads(order) as value:
+                wrong += int(value != threads) + int(counts() != {threads})
             wrong += int(counts() != {2})
     yield Compared(float(wrong), 0.0, "one below 200 rows, two of two from there on", "gibbs", "its documentation",
                    "counts that differ")  # fmt: skip
@@ -369,9 +370,9 @@ def _register_fit(method: str, module: str) -> None:
         asked = tiny("softmax full" if method == "laplace" else "multinomial-probit full")
         told: list[Any] = []
         door = import_module(f"fast.methods.{module}")
-        found = by_name(door.fit)(**_arguments(asked), tolerance=1e-9, callback=told.append)
+        result = by_name(door.fit)(**_arguments(asked), tolerance=1e-9, callback=told.append)
         solved = context.solve("fast", method, asked, tolerance=1e-9)
-        value = float(found.elbo if method == "vb-probit" else found.log_evidence)
+        value = float(result.elbo if method == "vb-probit" else result.log_evidence)
         yield Compared(
             abs(value - float(solved.log_evidence or np.nan)), 1e-12, "log Z: the same computation",
             "fast", "fast", "absolute difference",

@@ -114,29 +114,29 @@ def softmax_mean(mean: Array, cov: Array) -> Integrated:
     t, C = mean.shape
     shifts = np.random.default_rng(0).random((_REPEATS, C))
     x = [ndtri(lattice(C, shift)) for shift in shifts]
-    found = np.empty((_REPEATS, t, C))
+    result = np.empty((_REPEATS, t, C))
     for i in range(t):
         # an eigen-root: no order of the classes
         values, vectors = np.linalg.eigh(cov[i])
         root = vectors * np.sqrt(np.maximum(values, 0.0))
         for r in range(_REPEATS):
-            found[r, i] = softmax(mean[i] + x[r] @ root.T, axis=1).mean(axis=0)
-    error = found.std(axis=0, ddof=1).max() / np.sqrt(_REPEATS)
-    return Integrated(found.mean(axis=0), 4.0 * float(error))
+            result[r, i] = softmax(mean[i] + x[r] @ root.T, axis=1).mean(axis=0)
+    error = result.std(axis=0, ddof=1).max() / np.sqrt(_REPEATS)
+    return Integrated(result.mean(axis=0), 4.0 * float(error))
 
 
 def probit_orthants(mean: Array, cov: Array) -> Integrated:
     """P(f_k + e_k is the largest), e ~ N(0, I), by SciPy's integration of Genz: (t, C)."""
     t, C = mean.shape
     error = 1e-6
-    found = np.empty((t, C))
+    values = np.empty((t, C))
     for i in range(t):
         for k in range(C):
             A = np.delete(np.eye(C), k, axis=0)
             A[:, k] = -1.0
             below = multivariate_normal(A @ mean[i], A @ (cov[i] + np.eye(C)) @ A.T, seed=0, abseps=error, releps=0.0)
-            found[i, k] = below.cdf(np.zeros(C - 1))
-    return Integrated(found, error)
+            values[i, k] = below.cdf(np.zeros(C - 1))
+    return Integrated(values, error)
 
 
 def own_integral(context: Context, subject: Subject, problem: Problem, *, most: int = 6) -> Iterable[Outcome]:

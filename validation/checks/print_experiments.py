@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from validation import datasets
 from validation.checks.core import Compared, Context, Outcome, check
 from validation.checks.printed import held
@@ -74,8 +74,8 @@ def _score(y: Sequence[int] | NDArray[np.int64], probabilities: Any) -> tuple[fl
     return float(np.mean([p.argmax() != k for p, k in rows])), float(-np.mean([np.log(p[k]) for p, k in rows]))
 
 
-def _same(name: str, found: Any, expected: Any, by: str = "solves of reference", floor: float = 0.0) -> Compared:
-    return held(name, found, expected, by, limit=_LIMIT, because=_BECAUSE, floor=floor)
+def _same(name: str, actual: Any, expected: Any, by: str = "solves of reference", floor: float = 0.0) -> Compared:
+    return held(name, actual, expected, by, limit=_LIMIT, because=_BECAUSE, floor=floor)
 
 
 def _course(name: str, course: Any, y: NDArray[np.int64], solutions: Iterable[Any]) -> Iterable[Outcome]:
@@ -111,9 +111,9 @@ def riihimaki_experiments(context: Context, problem: None) -> Iterable[Outcome]:
                     theirs.test_latent_cov, truth.test_latent_cov, strict=True)]),
                 "class probabilities": theirs.probabilities - truth.probabilities,
             }  # fmt: skip
-            found = [getattr(variant, part)[name] for name in gaps]
+            results = [getattr(variant, part)[name] for name in gaps]
             expected = [(np.abs(gap[rows]).mean(), np.abs(gap[rows]).max()) for gap in gaps.values()]
-            yield _same(f"5.1, {method}, {part}", [(one.mean, one.max) for one in found], expected)
+            yield _same(f"5.1, {method}, {part}", [(one.mean, one.max) for one in results], expected)
     line = np.array([-2.0, 0.5, 2.4])
     few: dict[str, Any] = {"max_iterations": 3, "inner": "incremental"}
     toy = fig2.synthetic_three_class(7, line, methods=("nested-ep",), options={"nested-ep": few})
@@ -153,16 +153,16 @@ def _benchmark(context: Context) -> Iterable[Outcome]:
     X, y = _rows(21, 0, 3)
     data = datasets.Dataset("dozen", X, y, ("a", "b", "c"), ("u", "v"), 0, "none", "made up", "")
     split = Split(np.arange(18), np.arange(18, 21))
-    found = fig9.benchmark(data, "laplace", [split], ard=False, learn_tolerance=1e-3, max_iterations=300)
+    result = fig9.benchmark(data, "laplace", [split], ard=False, learn_tolerance=1e-3, max_iterations=300)
     mean, sd = X[:18].mean(axis=0), X[:18].std(axis=0)
     posed = Problem(
-        "fold", (X[:18] - mean) / sd, y[:18], 3, "softmax", found.variance[0], found.lengthscales[0], jitter=1e-6,
+        "fold", (X[:18] - mean) / sd, y[:18], 3, "softmax", result.variance[0], result.lengthscales[0], jitter=1e-6,
         X_test=(X[18:] - mean) / sd,
     )  # fmt: skip
     p = _solve(context, "reference", "laplace", posed).probabilities
-    yield _same("5.5, densities", found.log_density, [np.log(row[k]) for row, k in zip(p, y[18:], strict=True)])
+    yield _same("5.5, densities", result.log_density, [np.log(row[k]) for row, k in zip(p, y[18:], strict=True)])
     right = [row.argmax() == k for row, k in zip(p, y[18:], strict=True)]
-    yield _same("5.5, accuracy", np.asarray(found.right, dtype=np.float64), np.array(right, dtype=np.float64))
+    yield _same("5.5, accuracy", np.asarray(result.right, dtype=np.float64), np.array(right, dtype=np.float64))
 
 
 @check(
@@ -186,13 +186,13 @@ def villacampa2017_experiments(context: Context, problem: None) -> Iterable[Outc
         yield _same(f"Figure 1, {scheme}", schedule.log_evidence, theirs.trace)
     toy = datasets.make_villacampa2017_toy(np.random.default_rng(2), 14)
     Z = np.stack([toy.X[k : k + 2] for k in range(3)])
-    found = fig3.inducing_point_experiment(toy, Z, "sep", reduce=3 / 2000, rate=0.02)
+    result = fig3.inducing_point_experiment(toy, Z, "sep", reduce=3 / 2000, rate=0.02)
     start = Problem("toy", toy.X, toy.y, 3, "threshold", 1.0, 1.0, jitter=1e-6, Z=Z)
     theirs = _solve(
         context, "reference", "sep", start, learn=("Z",), optimizer="adaptive", rate=0.02, n_steps=3, gradients=False
     )
-    yield _same("Figure 3, inducing points", found.Z, theirs.problem.Z)
-    yield _same("Figure 3, log Z", found.log_evidence, theirs.log_evidence)
+    yield _same("Figure 3, inducing points", result.Z, theirs.problem.Z)
+    yield _same("Figure 3, log Z", result.log_evidence, theirs.log_evidence)
     plan = uci.Plan(posed.X, posed.y, posed.X_test, posed.y_test, 3, 250, 20)
     run = fig4.training_time_experiment(plan, "sep", **few, growth=1.0001, seed=8, clock=_clock())
     at = posed.replace(**setting_2017.start(posed.X, 3, 3, 8)._asdict())
@@ -235,12 +235,12 @@ def villacampa2020_experiments(context: Context, problem: None) -> Iterable[Outc
     common: dict[str, Any] = {"alpha": 0.5, "gradients": False}
     inner: dict[str, Any] = {"scheme": "inner", "optimizer": "adaptive"}
     toy = datasets.Dataset("toy", posed.X, posed.y, ("a", "b", "c"), ("u", "v"), 0, "none", "made up", "")
-    found = points_2020.inducing_point_experiment(
+    result = points_2020.inducing_point_experiment(
         toy, prior.Z, "pep", 0.5, reduce=0.001, batch_size=6, rate=0.02, n_start=0, seed=3
     )
     at = posed.replace(variance=1.0, lengthscales=1.0, noise=0.0)
     theirs = _solve(context, "reference", "pep", at, learn=("Z",), rate=0.02, n_steps=2, **inner, **common)
-    yield _same("Figure 2, inducing points", found.Z, theirs.problem.Z)
+    yield _same("Figure 2, inducing points", result.Z, theirs.problem.Z)
     at = posed.replace(**setting_2020.start(posed.X, 3, 3, 7)._asdict())
     plan = uci_2020.Plan(posed.X, posed.y, posed.X_test, posed.y_test, 9, 0.0, 500, 20, ("apep",))
     run = times_2020.training_time_experiment(
@@ -275,10 +275,10 @@ def villacampa2020_experiments(context: Context, problem: None) -> Iterable[Outc
 def _baselines(context: Context, posed: Any, prior: Prior) -> Iterable[Outcome]:
     """Table C: chains at given hyper-parameters, and what is scored beside them."""
     lengths: dict[str, Any] = {"n_chains": 2, "n_draws": 8, "n_warmup": 20, "seed": 2}
-    found = tablec.gibbs_baseline(posed.X, posed.y, posed.X_test, prior, epsilon=0.1, **lengths)
+    result = tablec.gibbs_baseline(posed.X, posed.y, posed.X_test, prior, epsilon=0.1, **lengths)
     fitc = posed.replace(epsilon=0.1, prior_model="fitc")
     chains = _solve(context, "gibbs", "gibbs-threshold", fitc, evidence="none", **lengths)
-    yield _same("C, chains", found.probabilities, chains.probabilities, "the chains of this very model")
+    yield _same("C, chains", result.probabilities, chains.probabilities, "the chains of this very model")
     plan = uci_2020.Plan(posed.X, posed.y, posed.X_test, posed.y_test, 3, 1.0, 500, 20, ())
     steps: dict[str, Any] = {"n_steps": 2, "rate": 0.01}
     scores = tablec.baseline_comparison(plan, 3, n_chains=2, n_draws=8, seed=4, clock=_clock(), **steps).scores
@@ -302,16 +302,16 @@ def compared_with_gibbs(context: Context, problem: Problem) -> Iterable[Outcome]
     truth = _solve(
         context, "gibbs", "gibbs-logit", problem, evidence="none", n_chains=4, n_draws=50, n_warmup=10, seed=3
     )
-    found = compare_with_gibbs(ours, truth)
+    result = compare_with_gibbs(ours, truth)
     for name, side in (("approximation", ours), ("truth", truth)):
-        mean, sd = getattr(found["mean"], name), getattr(found["sd"], name)
+        mean, sd = getattr(result["mean"], name), getattr(result["sd"], name)
         yield _same(f"5.1, {name}, means", mean, [row[0] for row in side.latent_mean], "one by one")
         yield _same(f"5.1, {name}, deviations", sd**2, [block[0, 0] for block in side.latent_cov], "their squares")
-        p = getattr(found["probability"], name)
+        p = getattr(result["probability"], name)
         yield _same(f"5.1, {name}, probabilities", p, [1.0 - row[0] for row in side.probabilities], "the other class")
     assert truth.latent_cov_se is not None
-    spread = 2.0 * np.sqrt([block[0, 0] for block in truth.latent_cov]) * found["sd"].truth_se
+    spread = 2.0 * np.sqrt([block[0, 0] for block in truth.latent_cov]) * result["sd"].truth_se
     yield _same(
         "5.1, errors of deviations", spread, [block[0, 0] for block in truth.latent_cov_se], "2 sd d(sd) = d(var)"
     )
-    yield _same("5.1, errors of means", found["mean"].truth_se, [row[0] for row in truth.latent_mean_se], "one by one")
+    yield _same("5.1, errors of means", result["mean"].truth_se, [row[0] for row in truth.latent_mean_se], "one by one")

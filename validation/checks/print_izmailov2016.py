@@ -130,9 +130,9 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("(3)", model.log_joint_gpc(mu, K.y, K.K_XX), joint, "scipy.stats")
     across = se(problem, problem.X_test, problem.X)
     diagonal = np.full(len(across), problem.variance[0] + problem.noise[0])
-    seen = model.latent_predictive(mu, Sigma, K.K_XX, across, diagonal)
-    yield held("(4), means", seen.latent_mean, answer.test_latent_mean[:, 0], "fast")
-    yield held("(4), variances", seen.latent_var, answer.test_latent_cov[:, 0, 0], "fast")
+    observed = model.latent_predictive(mu, Sigma, K.K_XX, across, diagonal)
+    yield held("(4), means", observed.latent_mean, answer.test_latent_mean[:, 0], "fast")
+    yield held("(4), variances", observed.latent_var, answer.test_latent_cov[:, 0, 0], "fast")
     two = np.array([[30.0, 9.0], [9.0, 16.0]])
     root = np.linalg.cholesky(two)
 
@@ -143,8 +143,8 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
         return np.asarray(norm.pdf(z) * expit(root[0, 0] * z) * mass)
 
     area = float(quad_vec(inner, -9.0, 9.0, epsabs=1e-13, epsrel=1e-11)[0])
-    found = model.log_evidence(np.array([1.0, -1.0]), two)
-    yield held("(6)", found, np.log(area), "an adaptive integral")
+    estimate = model.log_evidence(np.array([1.0, -1.0]), two)
+    yield held("(6)", estimate, np.log(area), "an adaptive integral")
     lower = float(answer.log_evidence or 0.0) - model.log_evidence(K.y[:1], K.K_XX[:1, :1])
     yield Compared(lower, 0.0, "a bound on three labels is below log p of one", "fast", "reference, (6)", "difference")
 
@@ -176,10 +176,10 @@ def printed_kernels(context: Context, problem: Problem) -> Iterable[Outcome]:
     z = np.array([0.0, 9e-4, 0.5, 6.0, 40.0])
     for nu in (1.3, 130.0, 300.0):
         expected = mixture(z[1:], nu)
-        found = kernels.matern_profile(z, nu)
-        yield held(f"Matérn by a mixture, {nu:g}", found.value[1:], expected, "a trapezoidal rule")
-        slope = mixture(z[2:], nu - 1.0) * nu / (nu - 1.0) if nu > 2.0 else found.decline[2:]
-        yield held(f"slope by a mixture, {nu:g}", found.decline[2:], slope, "a trapezoidal rule")
+        result = kernels.matern_profile(z, nu)
+        yield held(f"Matérn by a mixture, {nu:g}", result.value[1:], expected, "a trapezoidal rule")
+        slope = mixture(z[2:], nu - 1.0) * nu / (nu - 1.0) if nu > 2.0 else result.decline[2:]
+        yield held(f"slope by a mixture, {nu:g}", result.decline[2:], slope, "a trapezoidal rule")
     small = kernels.matern_profile(z[1:2], 130.0)
     lost = (1.0 - small.value) * 4.0 * 129.0 / z[1] ** 2
     yield held("Matérn near zero", lost, [1.0], "its series", limit=1e-3,
@@ -246,9 +246,9 @@ def printed_inducing(context: Context, problem: Problem) -> Iterable[Outcome]:
     weights = np.array([np.prod([w for _, w in place]) for place in places])
     ours = [sparse.log_joint_augmented(x[:n], x[n:], K.y, *matrices) for x in points]
     theirs = [sparse.variational_family(x[:n], x[n:], mu, Sigma, *matrices) for x in points]
-    found = sparse.elbo_generic(np.array(ours), np.array(theirs), weights)
+    result = sparse.elbo_generic(np.array(ours), np.array(theirs), weights)
     expected = float(weights @ log_sigmoid(K.y * points[:, :n]).sum(1)) - kl
-    yield held("bound of any q", found, expected, "the same rule and scipy's divergence")
+    yield held("bound of any q", result, expected, "the same rule and scipy's divergence")
 
 
 # -- local quadratics --------------------------------------------------------------------------------------------------
@@ -267,17 +267,17 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert answer.log_evidence is not None
     t = K.y * mean
     lam = np.tanh(0.5 * xi) / (4.0 * xi)
-    found = jaakkola_jordan.jaakkola_jordan_bound(t, xi)
-    yield held("λ of the bound", found.lam, jj_coefficient(xi), "fast")
-    value = float(np.sum(found.value - found.lam * var)) - divergence(mu, Sigma, K.K_ZZ)
+    result = jaakkola_jordan.jaakkola_jordan_bound(t, xi)
+    yield held("λ of the bound", result.lam, jj_coefficient(xi), "fast")
+    value = float(np.sum(result.value - result.lam * var)) - divergence(mu, Sigma, K.K_ZZ)
     yield held("mean of the bound, less the divergence", value, answer.log_evidence, "fast")
     yield held("(14)", jj_value(xi, K), answer.log_evidence, "fast")
     matrices = K.K_ZZ, K.K_XZ, np.diag(K.K_XX)
     value = jaakkola_jordan.jj_bound(mu, Sigma, xi, K.y, *matrices)
     yield held("bound of q and ξ", value, answer.log_evidence, "fast")
     away = mu + np.array([0.3, -0.2])
-    seen = K.kappa @ away
-    terms = log_sigmoid(xi) + 0.5 * (K.y * seen - xi) - lam * (seen**2 + var - xi**2)
+    observed = K.kappa @ away
+    terms = log_sigmoid(xi) + 0.5 * (K.y * observed - xi) - lam * (observed**2 + var - xi**2)
     value = jaakkola_jordan.jj_bound(away, Sigma, xi, K.y, *matrices)
     yield held("bound elsewhere", value, terms.sum() - divergence(away, Sigma, K.K_ZZ), DENSE)
     for name, where in (("ξ", xi), ("-ξ", -xi)):
@@ -387,7 +387,7 @@ def printed_taylor(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=("-",),
 )
 def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
-    """Rates, batches, clusters, splits, the schedule and table 1."""
+    """Rates, batches, clusters, splits, the schedule and what each method searches."""
     defaults = [vi_jj.DEFAULTS.n_upd, vi_jj.DEFAULTS.n_fun]
     yield held("schedule of algorithm 1", experiments.default_schedule(), defaults, "fast's defaults")
     asked = ("German", 800), ("svmguide", 30), ("other", 5000), ("svmguide1", 3000), ("magic", 20), ("a", 1260)
@@ -420,12 +420,12 @@ def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
     X[:, 1] = 2.0
     y = np.where(np.arange(18) % 3 == 0, 1.0, -1.0)
     order = np.random.default_rng(5).permutation(18)
-    found = experiments.prepare_dataset(X, y, 5)
+    result = experiments.prepare_dataset(X, y, 5)
     kept, apart = X[order[:14]], X[order[14:]]
     mean, sd = kept[:, 0].mean(), kept[:, 0].std()
-    yield held("training part", found.X, np.stack([(kept[:, 0] - mean) / sd, np.zeros(14)], 1), "by hand")
-    yield held("test part", found.X_test, np.stack([(apart[:, 0] - mean) / sd, np.zeros(4)], 1), "by hand")
-    labels = np.append(found.y_sign, found.y_test)
+    yield held("training part", result.X, np.stack([(kept[:, 0] - mean) / sd, np.zeros(14)], 1), "by hand")
+    yield held("test part", result.X_test, np.stack([(apart[:, 0] - mean) / sd, np.zeros(4)], 1), "by hand")
+    labels = np.append(result.y_sign, result.y_test)
     yield held("labels of both", labels, y[order], "the same order")
     few = experiments.prepare_dataset(X[:2], y[:2], 5)
     yield held("split of two", [len(few.X), len(few.X_test)], [1, 1], "one of each")
@@ -433,14 +433,6 @@ def printed_settings(context: Context, problem: None) -> Iterable[Outcome]:
     mean, sd = X[:, 0].mean(), X[:, 0].std()
     yield held("given test part", whole.X_test[:, 0], (apart[:, 0] - mean) / sd, "by hand")
     yield held("whole training part", whole.X[:, 0], (X[:, 0] - mean) / sd, "by hand")
-    names = ("theta", "mu", "Sigma", "xi")
-    table = {"svi": "1110 0000", "vi-jj": "1000 0111", "vi-taylor": "1000 0111", "vi-jj-hybrid": "1001 0111",
-             "vi-jj-full": "1001 0110"}  # fmt: skip
-    outline = experiments.methods_outline()
-    yield Compared(float(outline.keys() != table.keys()), 0.0, "methods of table 1", "reference", "table 1", "mismatch")
-    for method, marks in table.items():
-        flags = [[int(each[name]) for name in names] for each in outline[method]]
-        yield held(f"table 1, {method}", flags, [[int(mark) for mark in part] for part in marks.split()], "table 1")
     n, m = 11, 5
     work = sum(m for _ in range(n) for _ in range(m)) + sum(m for _ in range(m) for _ in range(m))
     q = m + len(np.tril_indices(m)[0])

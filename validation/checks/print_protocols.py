@@ -86,8 +86,8 @@ class Nearest:
     probabilities = predict_proba
 
 
-def _counted(name: str, found: Any, expected: Any, by: str) -> Outcome:
-    return held(name, found, expected, by, limit=_LIMIT, because=_COUNTED)
+def _counted(name: str, actual: Any, expected: Any, by: str) -> Outcome:
+    return held(name, actual, expected, by, limit=_LIMIT, because=_COUNTED)
 
 
 @check(
@@ -100,8 +100,8 @@ def izmailov_protocols(context: Context, problem: None) -> Iterable[Outcome]:
     """2.1 and 5.2."""
     X = np.array([[0.3, -1.0], [2.0, 0.5], [-0.7, 1.1]])
     quadratic = 2.0 * X[:, 0] ** 2 - 3.0 * X[:, 0] * X[:, 1]
-    found = mean_vector(lambda x: float(2.0 * x[0] ** 2 - 3.0 * x[0] * x[1]), X)
-    yield _counted("2.1, mean vector", found, quadratic, "all points at once")
+    result = mean_vector(lambda x: float(2.0 * x[0] ** 2 - 3.0 * x[0] * x[1]), X)
+    yield _counted("2.1, mean vector", result, quadratic, "all points at once")
     y = np.array([1, 0, 1, 1])
     models: list[Ticking] = []
 
@@ -141,8 +141,8 @@ def wenzel_protocols(context: Context, problem: None) -> Iterable[Outcome]:
         p = model.predict_proba((data.X[test] - centre) / spread)
         right = [row[k] for row, k in zip(p, data.y[test], strict=True)]
         wrong = [row.argmax() != k for row, k in zip(p, data.y[test], strict=True)]
-        found = score.nll, score.error
-        yield _counted("5.2, scores", found, (-np.mean(np.log(right)), np.mean(wrong)), "row by row, 25 at most")
+        results = score.nll, score.error
+        yield _counted("5.2, scores", results, (-np.mean(np.log(right)), np.mean(wrong)), "row by row, 25 at most")
     ticking, X, y = Ticking(), np.zeros((4, 1)), np.ones(4, dtype=np.int64)
     curve = protocols.performance_against_time(ticking, X, y, X, y, growth=2.0, clock=ticking.clock)
     # 1, 3, 6, 10, 15, ...: at the first step, wherever the time has doubled, and at the end
@@ -171,12 +171,12 @@ def positive_definite(context: Context, problem: Problem) -> Iterable[Outcome]:
             theta * np.outer(row, row) for theta, row in zip(given.theta[batch], own, strict=True)
         )
         mixed = np.linalg.inv((1.0 - rate) * before + rate * target)
-        found = check_positive_definite(-0.5 * before, batch, given.theta, dense.kappa, dense.inverse, rate)
-        yield held("4.3, positive definite", found, np.linalg.eigvalsh(mixed)[0], "eigenvalues of the inverse itself")
+        result = check_positive_definite(-0.5 * before, batch, given.theta, dense.kappa, dense.inverse, rate)
+        yield held("4.3, positive definite", result, np.linalg.eigvalsh(mixed)[0], "eigenvalues of the inverse itself")
     swapped = float(np.linalg.eigvalsh(given.Sigma)[0])
     precision = np.asarray(np.linalg.inv(given.Sigma), dtype=np.float64)
-    found = check_positive_definite(-0.5 * precision, np.arange(n), given.theta, dense.kappa, dense.inverse, 0.5)
-    yield held("4.3, positive definite", found, swapped, "at fast's fixed point a step leaves the matrix as it is")
+    result = check_positive_definite(-0.5 * precision, np.arange(n), given.theta, dense.kappa, dense.inverse, 0.5)
+    yield held("4.3, positive definite", result, swapped, "at fast's fixed point a step leaves the matrix as it is")
 
 
 @check(
@@ -194,8 +194,8 @@ def cavity_mean(context: Context, problem: Problem) -> Iterable[Outcome]:
     for k in range(problem.n_classes):
         K_ZZ = kernel(problem, k, problem.Z[k], problem.Z[k]) + float(problem.jitter[k]) * np.eye(len(problem.Z[k]))
         K_XZ = kernel(problem, k, problem.X, problem.Z[k])
-        found = [cavity_latent_mean(np.linalg.solve(K_ZZ, row), solution.inducing_mean[k]) for row in K_XZ]
-        yield held(f"({35 + (k > 0)})", found, solution.latent_mean[:, k], "fast's means of the latent values")
+        results = [cavity_latent_mean(np.linalg.solve(K_ZZ, row), solution.inducing_mean[k]) for row in K_XZ]
+        yield held(f"({35 + (k > 0)})", results, solution.latent_mean[:, k], "fast's means of the latent values")
 
 
 @check(
@@ -255,13 +255,15 @@ def gibbs_sweep(context: Context, problem: None) -> Iterable[Outcome]:
 def comparisons(context: Context, problem: None) -> Iterable[Outcome]:
     """Two scores and two outcomes have intervals that are quantiles of a beta law."""
     low, high, draws = -1.3, 0.4, 200_000
-    found = comparison.bayesian_bootstrap([low, high], n_draws=draws, seed=4)
+    result = comparison.bayesian_bootstrap([low, high], n_draws=draws, seed=4)
     # two weights: the first is uniform, so that the mean is uniform between the scores
-    yield _counted("5.5, bootstrap, mean", found.mean, 0.5 * (low + high), "the mean of the scores")
-    yield _counted("5.5, bootstrap, sd", found.sd, (high - low) / np.sqrt(12.0), "a uniform law")
+    yield _counted("5.5, bootstrap, mean", result.mean, 0.5 * (low + high), "the mean of the scores")
+    yield _counted("5.5, bootstrap, sd", result.sd, (high - low) / np.sqrt(12.0), "a uniform law")
     ends = low + (high - low) * np.array([0.025, 0.975])
     because = "quantiles of 200 000 draws of a uniform law have s.e. 3.5e-4 of its width; ten of them"
-    yield held("5.5, bootstrap, interval", (found.low, found.high), ends, "a uniform law", limit=5e-3, because=because)
+    yield held(
+        "5.5, bootstrap, interval", (result.low, result.high), ends, "a uniform law", limit=5e-3, because=because
+    )
     counts, prior = np.array([3.0, 0.0, 9.0]), 1e-9
     interval = comparison.accuracy_comparison(counts, prior=prior, n_draws=draws, seed=4)
     # without ties and prior the second probability is zero: 2 p - 1 with p ~ Beta(9, 3)
@@ -296,10 +298,10 @@ def villacampa2017_protocols(context: Context, problem: None) -> Iterable[Outcom
         sizes = plan.n_inducing, plan.n_steps, plan.repetitions
         yield _counted("4.1, plan", sizes, (round(200 * train) // 5, 250, 20), "section 4.1 by eye")
     p = [np.array([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4]]), np.array([[0.1, 0.6, 0.3], [0.2, 0.5, 0.3]])]
-    found = uci_2017.evaluation_metrics(p, [np.array([0, 2]), np.array([1, 0])], [2.0, 5.0])
+    result = uci_2017.evaluation_metrics(p, [np.array([0, 2]), np.array([1, 0])], [2.0, 5.0])
     first, second = -0.5 * np.log(0.7 * 0.4), -0.5 * np.log(0.6 * 0.2)
     expected = (0.5 * (first + second), 0.5 * abs(first - second), 0.25, 0.25, 3.5, 1.5)
-    yield _counted("4.1, averages", tuple(found), expected, "two repetitions of two rows, half the difference")
+    yield _counted("4.1, averages", tuple(result), expected, "two repetitions of two rows, half the difference")
 
 
 def _numbered(name: str) -> Dataset:
@@ -363,7 +365,7 @@ def _additions() -> Iterable[Outcome]:
     """5.6: the row of the largest entropy is added, the error taken after each addition."""
     pool = fig6.drawn_pool(3, n=12, n_test=40, n_pool=9)
     learner: Any = Nearest()
-    found = fig6.active_learning_experiment(learner, pool, rule="entropy", n_additions=5, seed=2)
+    result = fig6.active_learning_experiment(learner, pool, rule="entropy", n_additions=5, seed=2)
     mine, errors = Nearest(), []
     X, y, left = pool.X.copy(), pool.y.copy(), list(range(9))
     for _ in range(6):
@@ -373,4 +375,4 @@ def _additions() -> Iterable[Outcome]:
         entropies = [-sum(q * np.log(q) for q in mine.predict_proba(pool.X_pool[[i]])[0]) for i in left]
         chosen = left.pop(int(np.argmax(entropies)))
         X, y = np.vstack([X, pool.X_pool[chosen]]), np.append(y, pool.y_pool[chosen])
-    yield _counted("5.6, additions", found, errors, "row by row")
+    yield _counted("5.6, additions", result, errors, "row by row")

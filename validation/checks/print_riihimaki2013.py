@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import log_ndtr, softmax
 from scipy.stats import multivariate_normal, t
 
-from fast.full_classes import learning as multiclass_learning
+from fast.core import hyperprior
 from reference.riihimaki2013 import (
     complexity,
     errata,
@@ -194,7 +194,7 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
         total["multinomial-probit"] += np.log(hard)
         yield held("(1)", model.softmax_likelihood(f[i], at.y), soft, "scipy's softmax")
         yield held("(2)", model.multinomial_probit_likelihood(f[i], at.y), hard, "a trapezoidal rule over u")
-        yield held("(24)", model.multinomial_probit_cone(f[i], at.y), hard, "the same probability as (2)")
+        yield held("(24)", model.multinomial_probit_region(f[i], at.y), hard, "the same probability as (2)")
         density = log_density(f[i], at.left_mean, at.left_cov) + np.log(hard)
         yield held("(5)", sites.tilted_density(f[i], at.left_mean, at.left_cov, at.y), density, "cavity and likelihood")
     far = np.array([800.0, -800.0, 801.0])
@@ -203,9 +203,9 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield held("(3)", model.log_posterior(flat, problem.y, K, name), expected, f"{name}, term by term")
     yield from _integrals(problem, K)
     for reading, scale in (("scale", 100.0), ("scale squared", 10.0), ("moment", np.sqrt(50.0))):
-        found = priors.half_t_scale(100.0, 4.0, reading)
-        yield held("5.5, scale", found, scale, f"a variance of 100 read as {reading}")
-        fast = multiclass_learning.half_t_scale(variance=70.0, df=5.0, reading=reading)
+        result = priors.half_t_scale(100.0, 4.0, reading)
+        yield held("5.5, scale", result, scale, f"a variance of 100 read as {reading}")
+        fast = hyperprior.half_t_scale(variance=70.0, df=5.0, reading=reading)
         yield held("5.5, scale", priors.half_t_scale(70.0, 5.0, reading), fast, f"what the figures take, {reading}")
     spread = t(4.0, scale=priors.half_t_scale(reading="moment")).var()
     yield held("5.5, moment", spread, 100.0, "variance of scipy's Student-t")
@@ -229,12 +229,12 @@ def _integrals(problem: Problem, K: Array) -> Iterable[Outcome]:
             B[np.ix_(i + m * np.arange(c), i * (c - 1) + np.arange(c - 1))] = differences(c, int(y[i]))
         cov = B.T @ matrix @ B
         truth = average(cov, soft, 0.2)
-        found = model.log_marginal_likelihood(y, matrix, "softmax", NODES)
-        yield held("2, log Z", found, np.log(truth), "softmax, trapezoidal rule")
+        result = model.log_marginal_likelihood(y, matrix, "softmax", NODES)
+        yield held("2, log Z", result, np.log(truth), "softmax, trapezoidal rule")
         cov = cov + np.kron(np.eye(m), np.ones((c - 1, c - 1)))
         truth = average(cov, lambda g: np.exp(log_ndtr(g).sum(axis=1)))
-        found = model.log_marginal_likelihood(y, matrix, "multinomial-probit", NODES)
-        yield held("2, log Z", found, np.log(truth), "probit, trapezoidal rule")
+        result = model.log_marginal_likelihood(y, matrix, "multinomial-probit", NODES)
+        yield held("2, log Z", result, np.log(truth), "probit, trapezoidal rule")
 
     def weight(f: Array) -> Array:
         return np.asarray(softmax(f, axis=1)[:, int(problem.y[0])])
@@ -282,12 +282,12 @@ def printed_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
         w = np.append(at.mean, 0.7)
         yield held("3.2.1, g", sites.difference_transform(w, at.y), at.B_w.T @ w, "the matrix of the differences")
         for schedule in ("sequential", "parallel"):
-            found = inner_ep.incremental_inner_update(at.left_mean, at.left_cov, at.y, alpha, beta, schedule)
-            yield held("3.2.3, alpha", found[0], alpha, f"fast's inner sites do not move, {schedule}")
-            yield held("3.2.3, beta", found[1], beta, f"fast's inner sites do not move, {schedule}")
+            result = inner_ep.incremental_inner_update(at.left_mean, at.left_cov, at.y, alpha, beta, schedule)
+            yield held("3.2.3, alpha", result[0], alpha, f"fast's inner sites do not move, {schedule}")
+            yield held("3.2.3, beta", result[1], beta, f"fast's inner sites do not move, {schedule}")
         zero = np.zeros(c - 1)
-        found = inner_ep.incremental_inner_update(at.left_mean, at.left_cov, at.y, zero, zero)
-        for name, value, expected in zip(("alpha", "beta"), found, sweep(at), strict=True):
+        result = inner_ep.incremental_inner_update(at.left_mean, at.left_cov, at.y, zero, zero)
+        for name, value, expected in zip(("alpha", "beta"), result, sweep(at), strict=True):
             yield held(f"3.2.3, {name}", value, expected, "one sweep from zero, by a trapezoidal rule")
         inner = experiments.tilted_by_inner_ep(sites.Moments(at.left_mean, at.left_cov), at.y)
         yield held("A, norm", inner.norm, np.exp(local["log_tilted_norm"][i]), fast)
@@ -324,9 +324,9 @@ def _posterior(problem: Problem, solution: Solution) -> Iterable[Outcome]:
         T[k * n + i, j * n + i] = local["site_precision"][i, k, j]
     whole = np.linalg.inv(np.linalg.inv(K) + T)
     location = local["site_location"].T.ravel()
-    found = posterior.posterior_from_inner_sites(alpha, beta, problem.y, K)
-    yield held("(16), covariance", found.cov, whole, "dense inverse of K^-1 + T")
-    yield held("(16), mean", found.mean, whole @ location, "dense inverse of K^-1 + T")
+    result = posterior.posterior_from_inner_sites(alpha, beta, problem.y, K)
+    yield held("(16), covariance", result.cov, whole, "dense inverse of K^-1 + T")
+    yield held("(16), mean", result.mean, whole @ location, "dense inverse of K^-1 + T")
     yield held("B, T", posterior.stacked_site_matrix(pi), T, "fast's site precisions in their places")
     identity = np.eye(c * n)
     M = np.asarray(T @ np.linalg.inv(identity + K @ T), dtype=np.float64)
@@ -374,11 +374,11 @@ def printed_quadrature(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 
 def _three(
-    name: str, found: sites.Tilted, truth: Truth, by: str, limit: float = 1e-8, because: str = ""
+    name: str, value: sites.Tilted, truth: Truth, by: str, limit: float = 1e-8, because: str = ""
 ) -> Iterable[Outcome]:
-    yield held(f"{name}, norm", found.norm, truth.norm, by, limit=limit, because=because)
-    yield held(f"{name}, mean", found.mean, truth.mean, by, limit=limit, because=because)
-    yield held(f"{name}, covariance", found.cov, truth.cov, by, limit=limit, because=because)
+    yield held(f"{name}, norm", value.norm, truth.norm, by, limit=limit, because=because)
+    yield held(f"{name}, mean", value.mean, truth.mean, by, limit=limit, because=because)
+    yield held(f"{name}, covariance", value.cov, truth.cov, by, limit=limit, because=because)
 
 
 def _rules(at: Datum, truth: Truth) -> Iterable[Outcome]:
@@ -411,13 +411,13 @@ def _other_classes(at: Datum) -> Iterable[Outcome]:
     cov[:3, :3] = at.left_cov
     cov[3, :3] = cov[:3, 3] = 0.2
     many = datum(at.y, np.append(at.mean, 0.0), cov, np.append(at.left_mean, -0.4), cov)
-    found = quadrature_ep.tilted_multinomial_probit(many.left_mean, many.left_cov, at.y)
+    result = quadrature_ep.tilted_multinomial_probit(many.left_mean, many.left_cov, at.y)
     truth_4 = tilted(many, 0.4)
     why = "65 536 points: errors to 5e-6, 1e-4 and 1e-3 are stated for four classes"
     for name, value, expected, limit in (
-        ("norm", found.norm, truth_4.norm, 5e-6),
-        ("mean", found.mean, truth_4.mean, 1e-4),
-        ("covariance", found.cov, truth_4.cov, 1e-3),
+        ("norm", result.norm, truth_4.norm, 5e-6),
+        ("mean", result.mean, truth_4.mean, 1e-4),
+        ("covariance", result.cov, truth_4.cov, 1e-3),
     ):
         yield held(f"(6), four classes, {name}", value, expected, "trapezoidal rule", limit=limit, because=why)
     # (19): as printed its matrices are of different sizes
@@ -456,11 +456,11 @@ def study(context: Context, problem: Problem) -> Iterable[Outcome]:
             solution = context.solve("fast", "qep", problem, **options)
             for i, at in enumerate(data(problem, solution)):
                 left = sites.Moments(at.left_mean, at.left_cov)
-                found = experiments.tilted_by_differences(left, at.y, nodes, lambda_ == "diagonal")
+                result = experiments.tilted_by_differences(left, at.y, nodes, lambda_ == "diagonal")
                 by = f"fast's qep, {lambda_}, {nodes} nodes"
-                yield held("5.1, norm", found.norm, np.exp(solution.local["log_tilted_norm"][i]), by)
-                yield held("5.1, mean", found.mean, at.mean, by)
-                yield held("5.1, covariance", found.cov, at.cov, by)
+                yield held("5.1, norm", result.norm, np.exp(solution.local["log_tilted_norm"][i]), by)
+                yield held("5.1, mean", result.mean, at.mean, by)
+                yield held("5.1, covariance", result.cov, at.cov, by)
     early = context.solve("fast", "nested-ep", problem, max_iterations=2, gradients=False)
     prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter)
     for baseline in ("differences", "augmented"):
@@ -506,6 +506,6 @@ def counts(context: Context, problem: None) -> Iterable[Outcome]:
         "gibbs-probit": (4 * 50.0**3, 2200.0),
     }
     for method, (whole, likelihood) in expected.items():
-        found = complexity.complexity_table(method, n, c, inner, nodes, draws)
-        yield held("5.4, posterior", found.posterior, whole, f"{method}, counted by hand")
-        yield held("5.4, likelihood", found.likelihood, likelihood, f"{method}, counted by hand")
+        result = complexity.complexity_table(method, n, c, inner, nodes, draws)
+        yield held("5.4, posterior", result.posterior, whole, f"{method}, counted by hand")
+        yield held("5.4, likelihood", result.likelihood, likelihood, f"{method}, counted by hand")

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import multivariate_normal, norm
 
+from reference.common._classes import Prior
 from reference.villacampa2017 import (
     cavity,
     complexity,
@@ -29,7 +30,6 @@ from reference.villacampa2017 import (
     protocol,
     vi,
 )
-from reference.villacampa2017.fit import Prior
 from validation.checks.apart import unconverged
 from validation.checks.core import Context, Outcome, check
 from validation.checks.printed import held, misprint
@@ -136,10 +136,12 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
             pair = mean[y, i], mean[k, i], K.cond_var[y, i], K.cond_var[k, i]
             yield held(f"margin ({i}, {k})", model.standardised_margin(*pair), margins[k], DENSE)
             yield held(f"(33) of ({i}, {k})", model.pairwise_factor(*pair), norm.cdf(margins[k]), "scipy.stats")
-    found = [model.exact_site_factor(mean[:, i], K.cond_var[:, i], int(y)) for i, y in enumerate(problem.y)]
-    yield held("(3)", found, np.exp(exact), "an adaptive integral")
-    found = [model.pairwise_probit_approximation(mean[:, i], K.cond_var[:, i], int(y)) for i, y in enumerate(problem.y)]
-    yield held("(6)", found, np.exp(paired), "scipy.stats")
+    results = [model.exact_site_factor(mean[:, i], K.cond_var[:, i], int(y)) for i, y in enumerate(problem.y)]
+    yield held("(3)", results, np.exp(exact), "an adaptive integral")
+    results = [
+        model.pairwise_probit_approximation(mean[:, i], K.cond_var[:, i], int(y)) for i, y in enumerate(problem.y)
+    ]
+    yield held("(6)", results, np.exp(paired), "scipy.stats")
     whole = (u, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
     yield held("(2)", model.fitc_inducing_posterior(*whole), prior + sum(exact), "an adaptive integral")
     yield held("(7)", model.approximate_inducing_posterior(*whole), prior + sum(paired), "scipy.stats")
@@ -162,8 +164,8 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
     table: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
     printed: tuple[list[float], list[float], list[float]] = ([], [], [])
 
-    def note(name: str, found: Any, expected: Any) -> None:
-        table[name][0].append(found)
+    def note(name: str, actual: Any, expected: Any) -> None:
+        table[name][0].append(actual)
         table[name][1].append(expected)
 
     for i, y, k in pairs(problem):
@@ -223,8 +225,8 @@ def printed_factors(context: Context, problem: Problem) -> Iterable[Outcome]:
                 printed[0].append(errata.update_c2_other_as_printed(*parts))
                 printed[1].append(beta + c1[j] * (v @ cavities[j].mean) + beta * c1[j] * (v @ cavities[j].cov @ v))
                 printed[2].append(c2[j])
-    for name, (found, expected) in table.items():
-        yield held(name, found, expected, f"fast's sites and q, by {DENSE}")
+    for name, (actual, expected) in table.items():
+        yield held(name, actual, expected, f"fast's sites and q, by {DENSE}")
     yield from misprint("(53)", *printed, 0.1)
     v = K.upsilon[0, 0]
     far, cov = -8.0, 0.5 * law(answer).cov[0]
@@ -300,8 +302,8 @@ def printed_evidence(context: Context, problem: Problem) -> Iterable[Outcome]:
     prior = [posterior.Natural(np.linalg.inv(part), np.zeros(len(part))) for part in K.K_ZZ]
     yield held("(9), (57)", evidence.ep_log_evidence(natural, prior, scales), answer.log_evidence, "fast, log Z")
     density = sum(multivariate_normal(q.mean[k], q.cov[k]).logpdf(u[k]) for k in range(C))
-    found = posterior.posterior_approximation(u, whole, K.K_ZZ, answer.log_evidence)
-    yield held("(24)", found, density, "fast's q")
+    result = posterior.posterior_approximation(u, whole, K.K_ZZ, answer.log_evidence)
+    yield held("(24)", result, density, "fast's q")
     yield held("(60)", evidence.ep_log_evidence_from_moments(q, K.K_ZZ, scales), answer.log_evidence, "fast, log Z")
     read = answer.log_evidence + 0.5 * sum(
         np.linalg.slogdet(part)[1] - np.prod(np.linalg.eigvalsh(part)) for part in K.K_ZZ
@@ -323,8 +325,8 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer,))
     K, q, sites, C = given(problem), law(answer), coefficients(answer), problem.n_classes
     refined = factors.ep_refine_factors(sites, q, problem.y, K.k_xx, K.K_XZ, K.K_ZZ)
-    for name, found, kept in zip(sites._fields, refined.coefficients, sites, strict=True):
-        yield held(f"refinement of {name}", found, kept, "fast's sites")
+    for name, value, kept in zip(sites._fields, refined.coefficients, sites, strict=True):
+        yield held(f"refinement of {name}", value, kept, "fast's sites")
     yield held("log Z of factors", refined.log_norm, answer.local["log_tilted_norm"], "fast")
     yield held("improper cavities", refined.n_improper, answer.n_improper, "fast")
     # from factors of one: the cavity is the prior, with mean zero
@@ -334,14 +336,14 @@ def printed_sweep(context: Context, problem: Problem) -> Iterable[Outcome]:
         # K_ZZ holds jitter: the latent variance is what is left given u, and what u says
         b_sum = sum(K.cond_var[j, i] + K.upsilon[j, i] @ K.K_ZZ[j] @ K.upsilon[j, i] for j in (y, k))
         for j, c1, c2, sign in ((y, *expected[:2], 1.0), (k, *expected[2:], -1.0)):
-            seen = K.upsilon[j, i] @ K.K_ZZ[j] @ K.upsilon[j, i]
-            c1[i, k] = 1.0 / (b_sum / slope**2 - seen)
-            c2[i, k] = sign * slope / np.sqrt(b_sum) * (1.0 + c1[i, k] * seen)
+            observed = K.upsilon[j, i] @ K.K_ZZ[j] @ K.upsilon[j, i]
+            c1[i, k] = 1.0 / (b_sum / slope**2 - observed)
+            c2[i, k] = sign * slope / np.sqrt(b_sum) * (1.0 + c1[i, k] * observed)
     start = posterior.Coefficients(*(np.zeros((problem.n, C)) for _ in range(4)))
     prior = posterior.Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
     new, there, _ = factors.parallel_ep_sweep(start, prior, problem.y, K.k_xx, K.K_XZ, K.K_ZZ, 0.3)
-    for name, found, part in zip(sites._fields, new, expected, strict=True):
-        yield held(f"first {name}, damped", found, 0.3 * part, DENSE)
+    for name, value, part in zip(sites._fields, new, expected, strict=True):
+        yield held(f"first {name}, damped", value, 0.3 * part, DENSE)
     precision, shift = np.linalg.inv(K.K_ZZ), np.zeros((C, K.K_ZZ.shape[1]))
     for i, y, k in pairs(problem):
         for j, c1, c2 in ((y, *expected[:2]), (k, *expected[2:])):
@@ -365,19 +367,19 @@ def printed_datum(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert answer.latent_mean is not None
     assert answer.latent_cov is not None
     K, q = given(problem), law(answer)
-    found: tuple[list[Any], ...] = ([], [], [])
+    results: tuple[list[Any], ...] = ([], [], [])
     for i, y in enumerate(problem.y):
-        seen = K.upsilon[:, i]
-        p, v = np.einsum("km,km->k", seen, q.mean), np.einsum("km,kmj,kj->k", seen, q.cov, seen)
+        observed = K.upsilon[:, i]
+        p, v = np.einsum("km,km->k", observed, q.mean), np.einsum("km,kmj,kj->k", observed, q.cov, observed)
         c1, c2 = answer.local["site_precision"][i], answer.local["site_shift"][i]
         mean, var = (p - c2 * v) / (1.0 - c1 * v), v / (1.0 - c1 * v) + K.cond_var[:, i]
         tilt = datum.datum_tilted(mean, var, int(y))
-        for part, value in zip(found, (tilt.log_norm, mean + var * tilt.slope, var - var**2 * tilt.curvature),
+        for part, value in zip(results, (tilt.log_norm, mean + var * tilt.slope, var - var**2 * tilt.curvature),
                                strict=True):  # fmt: skip
             part.append(value)
-    yield held("log Z of (3)", found[0], answer.local["log_tilted_norm"], "fast")
-    yield held("means by slopes of (3)", found[1], answer.latent_mean, "fast")
-    yield held("variances by curvatures of (3)", found[2], [np.diag(part) for part in answer.latent_cov], "fast")
+    yield held("log Z of (3)", results[0], answer.local["log_tilted_norm"], "fast")
+    yield held("means by slopes of (3)", results[1], answer.latent_mean, "fast")
+    yield held("variances by curvatures of (3)", results[2], [np.diag(part) for part in answer.latent_cov], "fast")
     # two values that are known: what is above both is a tail of a Gaussian
     mean, var = np.array([0.3, -0.2, 0.5]), np.array([0.0, 1.7, 0.0])
     found_norm, expected = datum.datum_tilted(mean, var, 1).log_norm, norm.logsf(0.7 / np.sqrt(1.7))
@@ -406,8 +408,8 @@ def printed_gradient(context: Context, problem: Problem) -> Iterable[Outcome]:
     scale = max(float(np.abs(answer.gradients[name]).max()) for name in PARAMETERS)
     for name in PARAMETERS:
         expected = answer.gradients[name].ravel()
-        found = [gradients.ep_log_evidence_gradient(*at, along) for along in directions[name]]
-        yield held(f"(10) in {name}", np.append(found, scale), np.append(expected, scale), "fast")
+        results = [gradients.ep_log_evidence_gradient(*at, along) for along in directions[name]]
+        yield held(f"(10) in {name}", np.append(results, scale), np.append(expected, scale), "fast")
         means = [
             np.mean([gradients.minibatch_log_evidence_gradient(*at, along, np.array([i]))
                      for i in range(problem.n)])
@@ -449,9 +451,9 @@ def printed_prediction(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield from unconverged((answer,))
     assert problem.X_test is not None
     K = given(problem, problem.X_test)
-    found = prediction.predictive_distribution(law(answer), K.k_xx, K.K_XZ, K.K_ZZ)
-    yield held("(11)", found.probability, answer.probabilities, "fast")
-    yield held("sums in (11)", found.probability_mass, np.ones(len(problem.X_test)), "one")
+    result = prediction.predictive_distribution(law(answer), K.k_xx, K.K_XZ, K.K_ZZ)
+    yield held("(11)", result.probability, answer.probabilities, "fast")
+    yield held("sums in (11)", result.probability_mass, np.ones(len(problem.X_test)), "one")
 
 
 # -- the variational rival ---------------------------------------------------------------------------------------------
@@ -474,11 +476,11 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
     best = np.where(np.arange(C) == np.argmax(f), 1.0 - epsilon, 0.0) + epsilon / C
     yield held("(13)", [vi.robust_likelihood(f, y, epsilon) for y in range(C)], best, "its two values")
     var = np.stack([np.diag(part) for part in answer.latent_cov])
-    found = [vi.vi_marginal_variance(float(K.k_xx[k, 0]), K.K_XZ[k, 0], K.K_ZZ[k], q.cov[k]) for k in range(C)]
-    yield held("(17)", found, var[0], "fast")
-    seen = vi.vi_latent_marginal(q, K.k_xx, K.K_XZ, K.K_ZZ)
-    yield held("(16) for all", seen.mean, answer.latent_mean, "fast")
-    yield held("(17) for all", seen.var, var, "fast")
+    results = [vi.vi_marginal_variance(float(K.k_xx[k, 0]), K.K_XZ[k, 0], K.K_ZZ[k], q.cov[k]) for k in range(C)]
+    yield held("(17)", results, var[0], "fast")
+    observed = vi.vi_latent_marginal(q, K.k_xx, K.K_XZ, K.K_ZZ)
+    yield held("(16) for all", observed.mean, answer.latent_mean, "fast")
+    yield held("(17) for all", observed.var, var, "fast")
     low, high = np.log(epsilon / C), np.log1p(epsilon / C - epsilon)
     wins = answer.local["label_probability"]
     by_datum = vi.expected_log_likelihood(answer.latent_mean, var, problem.y, epsilon)
@@ -540,8 +542,8 @@ def printed_protocol(context: Context, problem: Problem) -> Iterable[Outcome]:
     rows = [sorted(int(np.flatnonzero((z == X).all(axis=1))[0]) for z in Z) for Z in start.Z]
     yield held("distinct inputs", [len(set(part)) for part in rows], [4, 4, 4], "rows of X")
     shapes = start.variance, start.lengthscales, start.noise, start.jitter
-    for name, found, value in zip(PARAMETERS, shapes, (1.5, [0.5, 0.7], 0.2, 1e-3), strict=False):
-        yield held(f"start of {name}", found, np.array([value] * 3), "one value a class")
+    for name, result, value in zip(PARAMETERS, shapes, (1.5, [0.5, 0.7], 0.2, 1e-3), strict=False):
+        yield held(f"start of {name}", result, np.array([value] * 3), "one value a class")
     for method in protocol.METHODS:
         batch, toy = protocol.batch_optimiser_choice(method), protocol.toy_training_settings(method, 950)
         quasi = method in ("gfitc", "vi-robust")

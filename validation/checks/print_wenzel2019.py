@@ -167,12 +167,12 @@ def bound_of(given: Case, mu: Any, Sigma: Any, c: Any) -> Any:
 
 def complex_step(function: Callable[[Any], Any], at: Array) -> Array:
     """Derivative of a function in every entry of an array, without cancellation."""
-    found = np.empty(at.shape)
+    values = np.empty(at.shape)
     for index in np.ndindex(at.shape):
         moved = at.astype(complex)
         moved[index] += 1e-30j
-        found[index] = np.imag(function(moved)) / 1e-30
-    return found
+        values[index] = np.imag(function(moved)) / 1e-30
+    return values
 
 
 def on_circle(function: Callable[[Any], Any], at: float, order: int) -> float:
@@ -215,14 +215,14 @@ def printed_model(context: Context, problem: Problem) -> Iterable[Outcome]:
     yield held("(4)", augmentation.logit_pg_mixture(z), expit(z), "the logistic function")
     augmented = conditional(f, omega, y)
     yield held("(5)", augmentation.log_joint_augmented(f, omega, y, given.K_XX), augmented + prior, "term by term")
-    found = sparse.sparse_prior(u, dense.K, given.K_XZ, given.K_XX)
+    result = sparse.sparse_prior(u, dense.K, given.K_XZ, given.K_XX)
     precision = np.linalg.inv(joint(given))
     n = problem.n
     cov = np.linalg.inv(precision[:n, :n])
-    yield held("(6), mean", found.mean, -cov @ precision[:n, n:] @ u, "blocks of the precision of (f, u)")
-    yield held("(6), K~", found.cov, cov, "blocks of the precision of (f, u)")
-    yield held("(6), p(u)", found.log_inducing, log_density(u, np.zeros(len(u)), dense.K), "scipy's normal density")
-    yield held("(6), K~_ii", np.diag(found.cov), dense.cond_var, "the judge's conditional variances")
+    yield held("(6), mean", result.mean, -cov @ precision[:n, n:] @ u, "blocks of the precision of (f, u)")
+    yield held("(6), K~", result.cov, cov, "blocks of the precision of (f, u)")
+    yield held("(6), p(u)", result.log_inducing, log_density(u, np.zeros(len(u)), dense.K), "scipy's normal density")
+    yield held("(6), K~_ii", np.diag(result.cov), dense.cond_var, "the judge's conditional variances")
     both = log_density(np.concatenate([f, u]), np.zeros(n + len(u)), joint(given)) + augmented
     yield held("(7)", sparse.log_joint_sparse(f, u, omega, y, dense.K, given.K_XZ, given.K_XX), both, "joint Gaussian")
     average = on_average(given, dense.kappa @ u, dense.cond_var, omega)
@@ -259,9 +259,9 @@ def printed_bound(context: Context, problem: Problem) -> Iterable[Outcome]:
         np.sum(-0.5 * given.c**2 * given.omega - log_laplace(0.5 * given.c**2))
     )
     yield held("(9)", bound.variational_family(given.u, given.omega, *here[:3]), q, "scipy's density and gammas")
-    found = bound.theta_and_kappa(np.append(given.c, 0.0), given.K_XZ, dense.K)
-    yield held("4.2, theta", found.theta, pg_mean(np.append(given.c, 0.0)), "means of sums of gammas")
-    yield held("4.2, kappa", found.upsilon, dense.kappa, "a linear system in place of an inverse")
+    result = bound.theta_and_kappa(np.append(given.c, 0.0), given.K_XZ, dense.K)
+    yield held("4.2, theta", result.theta, pg_mean(np.append(given.c, 0.0)), "means of sums of gammas")
+    yield held("4.2, kappa", result.upsilon, dense.kappa, "a linear system in place of an inverse")
     f, c = given.f, given.c
     pointwise = -np.log(2.0) + 0.5 * y * f - 0.5 * given.theta * f * f - pg_divergence(c)
     yield held("A.5, augmented", gibbs_mackay.pg_pointwise_bound(f, c, y), pointwise.sum(), "sums of gammas")
@@ -430,11 +430,11 @@ def measures(context: Context, problem: Problem) -> Iterable[Outcome]:
     p = np.append(probability[:, 1], [0.5, 0.8, 0.9])
     # all but the first as predicted; one half counts as -1
     y = np.where((p > 0.5) == (np.arange(len(p)) > 0), 1.0, -1.0)
-    found = experiments.prediction_metrics(p, y)
+    prediction = experiments.prediction_metrics(p, y)
     wrong = [((one > 0.5) != (label > 0)) for one, label in zip(p, y, strict=True)]
-    yield held("5.2, error", found.error, sum(wrong) / len(wrong), "counted one by one")
+    yield held("5.2, error", prediction.error, sum(wrong) / len(wrong), "counted one by one")
     scores = [np.log(one) if label > 0 else np.log1p(-one) for one, label in zip(p, y, strict=True)]
-    yield held("5.2, nll", found.nll, -sum(scores) / len(scores), "summed one by one")
+    yield held("5.2, nll", prediction.nll, -sum(scores) / len(scores), "summed one by one")
     X = problem.X[::4]
     Z = experiments.kmeanspp_inducing_points(np.random.default_rng(5), X, 7)
     yield held("5, k-means++", Z, _seeds(np.random.default_rng(5), X, 7, 0), "seeding alone, same draws")

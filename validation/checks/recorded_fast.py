@@ -33,10 +33,10 @@ def asked(kind: str) -> Problem:
 
 def numbers(solution: Solution, apart: tuple[str, ...] = ()) -> Mapping[str, Any]:
     """What a solution says, and how it was come by."""
-    found = dict(learning.found(solution, apart))
+    result = dict(learning.numbers(solution, apart))
     if solution.trace is not None and "trace" in apart:
-        found["trace begins"] = solution.trace[:4]
-    return found
+        result["trace begins"] = solution.trace[:4]
+    return result
 
 
 def solved(
@@ -51,10 +51,15 @@ def solved(
 
     def run(context: Context) -> Any:
         told: list[Any] = []
-        found = context.solve(witness, method, asked(kind), callback=told.append, **options)
+        solution = context.solve(witness, method, asked(kind), callback=told.append, **options)
         if not ends:
-            return {"answer": numbers(found), "told": told[:4] + told[-1:], "rows": len(told)}
-        return {"answer": numbers(found, _DEEP), "told": told[:4], "rows": len(told), "iterations": found.iterations}
+            return {"answer": numbers(solution), "told": told[:4] + told[-1:], "rows": len(told)}
+        return {
+            "answer": numbers(solution, _DEEP),
+            "told": told[:4],
+            "rows": len(told),
+            "iterations": solution.iterations,
+        }
 
     return run
 
@@ -140,6 +145,10 @@ WAYS: tuple[Way, ...] = (
         )
     ),
     *_stops("vi-taylor", "probit"),
+    *_stops("laplace-binary", "logit full", "probit full", "logit full steep"),
+    *_ends("laplace-binary", "probit full steep"),
+    *_begins("laplace-binary", "logit full steep", sweeps=2),
+    *_run("laplace-binary", "search", "logit full", learn=HYPER, learning_iterations=3, tolerance=_COARSE),
     *_begins("vi-jj", "logit", "logit full"),
     *_stops("svi", "logit", "probit", "logit steep"),
     *_ends("svi", "logit"),

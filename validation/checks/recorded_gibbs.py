@@ -59,9 +59,9 @@ CHAINS: tuple[tuple[str, Sampler], ...] = tuple(
 def _chain(entry: Sampler) -> Callable[[Context], Any]:
     def run(context: Context) -> Any:
         told: list[Any] = []
-        found = sampled(entry, 5, callback=told.append)
+        result = sampled(entry, 5, callback=told.append)
         # the first and the last sweeps as a listener sees them; what the answer says is in fields
-        return {"answer": found, "told": told[:2] + told[-1:], "rows": len(told)}
+        return {"answer": result, "told": told[:2] + told[-1:], "rows": len(told)}
 
     return run
 

@@ -52,6 +52,9 @@ WAYS: tuple[Way, ...] = (
         for way in _stops(method, "logit", "logit steep")
     ),
     *_stops("vi-taylor", "probit"),
+    *_stops("laplace-binary", "logit full", "probit full", "logit full steep"),
+    *_begins("laplace-binary", "logit full steep", sweeps=2),
+    _way("laplace-binary", "search", "logit full", learn=HYPER, learning_iterations=3, tolerance=_COARSE),
     *_stops("svi", "logit", "probit", "logit steep"),
     _way("svi", "batches drawn", "probit", batch_size=3, n_steps=4, learn=HYPER, rate=0.5, seed=2),
     *(
@@ -102,6 +105,7 @@ WAYS: tuple[Way, ...] = (
         _way(method, "batches drawn", "threshold errors", **_DRAWN, learn=HYPER, alpha=0.7)
         for method in ("pep", "apep", "arpep", "rpapep")
     ),
+    _way("apep", "search", "threshold errors", learn=HYPER, n_steps=1, optimizer="lbfgs", alpha=0.7, tolerance=1e-2),
     _way("label-regression", "rates", "threshold errors", learn=HYPER, optimizer="adaptive", n_steps=2, trace=True),
 )  # fmt: skip
 

@@ -73,11 +73,11 @@ def leaves(value: Any, name: str = "") -> dict[str, NDArray[np.float64]]:
     else:
         array = np.asarray(value) if isinstance(value, (int, float, np.generic, np.ndarray, list, tuple)) else None
         return {name: array.astype(np.float64)} if array is not None and array.dtype.kind in "biuf" else {}
-    found: dict[str, NDArray[np.float64]] = {}
+    results: dict[str, NDArray[np.float64]] = {}
     for part, entry in parts:
         if part not in _CLOCKS:
-            found |= leaves(entry, f"{name}.{part}" if name else part)
-    return found
+            results |= leaves(entry, f"{name}.{part}" if name else part)
+    return results
 
 
 def printed(array: NDArray[np.float64]) -> Print:
@@ -100,25 +100,25 @@ def numbers() -> Print:
 @cache
 def recorded() -> Mapping[str, Any]:
     """method -> label -> name -> three numbers; and those of the generators."""
-    found: Mapping[str, Any] = json.loads(
+    result: Mapping[str, Any] = json.loads(
         resources.files("validation.checks").joinpath(FILE).read_text(encoding="utf-8")
     )
-    return found
+    return result
 
 
-def distance(found: Mapping[str, Print], wanted: Mapping[str, Print], counts: Iterable[str]) -> tuple[float, str]:
+def distance(value: Mapping[str, Print], wanted: Mapping[str, Print], counts: Iterable[str]) -> tuple[float, str]:
     """The largest distance of a weighted sum over the norm, and of what; infinite where names or sizes differ."""
-    if set(found) != set(wanted):
-        return np.inf, sorted(set(found) ^ set(wanted))[0]
+    if set(value) != set(wanted):
+        return np.inf, sorted(set(value) ^ set(wanted))[0]
     apart = {}
     for name, (size, total, norm) in wanted.items():
         if name.rpartition(".")[2] in counts:
-            apart[name] = abs(found[name][1] - total) / max(SPARE * (1.0 + 0.5 * np.cos(1.0)), SHARE * total) * LIMIT
-        elif found[name][0] != size:
+            apart[name] = abs(value[name][1] - total) / max(SPARE * (1.0 + 0.5 * np.cos(1.0)), SHARE * total) * LIMIT
+        elif value[name][0] != size:
             apart[name] = np.inf
         else:
             # the norm as well: a sum alone may keep its value
-            change = max(abs(found[name][1] - total), abs(found[name][2] - norm))
+            change = max(abs(value[name][1] - total), abs(value[name][2] - norm))
             allowed = LOOSE.get(name.rpartition(".")[2].partition(" ")[0], LIMIT)
             apart[name] = change / max(norm, FLOOR) * (LIMIT / allowed)
     worst = max(apart, key=lambda name: np.inf if np.isnan(apart[name]) else apart[name])
@@ -128,8 +128,8 @@ def distance(found: Mapping[str, Print], wanted: Mapping[str, Print], counts: It
 def compared(context: Context, way: Way) -> Outcome:
     """One run against its record."""
     wanted = recorded()[way.method][way.label]
-    found = {name: printed(array) for name, array in leaves(way.run(context)).items()}
-    apart, worst = distance(found, wanted, way.counts)
+    results = {name: printed(array) for name, array in leaves(way.run(context)).items()}
+    apart, worst = distance(results, wanted, way.counts)
     return Compared(
         apart, LIMIT, f"{way.label}: {worst} is worst of {len(wanted)}; rounding leaves 1e-6, another way percents",
         way.witness, "recorded", f"relative difference of {worst}",
@@ -153,8 +153,8 @@ def record() -> str:
     table: dict[str, dict[str, str]] = {}
     for module in TABLES:
         for way in importlib.import_module(module).WAYS:
-            found = leaves(way.run(core.Context(quick=True)))
-            row = {name: _short(printed(array)) for name, array in sorted(found.items())}
+            result = leaves(way.run(core.Context(quick=True)))
+            row = {name: _short(printed(array)) for name, array in sorted(result.items())}
             table.setdefault(way.method, {})[way.label] = json.dumps(row)
     for method in sorted(table):
         rows = ",\n".join(f"{json.dumps(label)}: {row}" for label, row in table[method].items())

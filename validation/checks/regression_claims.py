@@ -43,11 +43,11 @@ def _lower(matrix: list[Row]) -> list[Row]:
 
 def _solved(L: list[Row], right: Row) -> Row:
     """L^-1 right."""
-    found: Row = []
+    results: Row = []
     for row, entry in zip(L, right, strict=True):
-        left = entry - sum((a * b for a, b in zip(row, found, strict=False)), Decimal(0))
-        found.append(left / row[len(found)])
-    return found
+        left = entry - sum((a * b for a, b in zip(row, results, strict=False)), Decimal(0))
+        results.append(left / row[len(results)])
+    return results
 
 
 def exact_value(problem: Problem) -> float:
@@ -70,9 +70,9 @@ def exact_value(problem: Problem) -> float:
             K = [[entry + (jitter if i == j else 0) for j, entry in enumerate(row)]
                  for i, row in enumerate(covariances(Z, Z))]  # fmt: skip
             root = _lower(K)
-            seen = [_solved(root, row) for row in covariances(X, Z)]
+            observed = [_solved(root, row) for row in covariances(X, Z)]
             A = [[variance + noise if i == j else sum((a * b for a, b in zip(p, q, strict=True)), Decimal(0))
-                  for j, q in enumerate(seen)] for i, p in enumerate(seen)]  # fmt: skip
+                  for j, q in enumerate(observed)] for i, p in enumerate(observed)]  # fmt: skip
             L = _lower(A)
             misfit = _solved(L, [Decimal(1 if label == k else -1) for label in problem.y])
             total -= sum((r * r for r in misfit), Decimal(0)) / 2 + sum(
@@ -95,15 +95,15 @@ def claims(context: Context, problem: None) -> Iterable[Outcome]:
         exact = exact_value(cell.problem)
         for witness in ("reference", "fast"):
             try:
-                found = context.solve(witness, "label-regression", cell.problem)
+                solution = context.solve(witness, "label-regression", cell.problem)
             except (ValueError, np.linalg.LinAlgError):  # a refusal by name claims nothing
                 continue
-            assert found.log_evidence is not None
-            apart = abs(found.log_evidence - exact) / abs(exact)
+            assert solution.log_evidence is not None
+            apart = abs(solution.log_evidence - exact) / abs(exact)
             yield Compared(
-                apart if found.converged else 0.0,
+                apart if solution.converged else 0.0,
                 _LIMIT,
-                f"{cell.problem.name}, seed {seed}: off by {apart:.1e}, converged={found.converged}; who claims a "
+                f"{cell.problem.name}, seed {seed}: off by {apart:.1e}, converged={solution.converged}; who claims a "
                 "closed form has six digits of it, by its own estimate eight",
                 witness,
                 "sixty digits",

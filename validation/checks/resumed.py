@@ -148,20 +148,20 @@ def interrupted(runs: Iterable[Run], patterns: Iterable[tuple[int, ...]]) -> Ite
         with tempfile.TemporaryDirectory() as folder:
             for number, steps in enumerate(patterns):
                 path = Path(folder) / f"{number}.npz"
-                seen: list[int] = []
+                visited: list[int] = []
                 for step in steps:
                     with suppress(_KilledError):
                         fit(run, checkpoint=path, checkpoint_every=_EVERY, callback=_killer(step))
 
-                def note(progress: Any, seen: list[int] = seen) -> None:
-                    seen.append(progress.iteration)
+                def note(progress: Any, visited: list[int] = visited) -> None:
+                    visited.append(progress.iteration)
 
                 again = fit(run, checkpoint=path, checkpoint_every=_EVERY, callback=note)
                 worst += unequal(digits(again), whole)
                 # where it went on says that a file was read at all
                 first = steps[-1] // _EVERY * _EVERY + 1
                 last = run.options.get("n_steps", len(_LISTS))
-                worst += seen != list(range(first, last + 1))
+                worst += visited != list(range(first, last + 1))
         yield Compared(
             worst,
             0.0,
@@ -245,14 +245,14 @@ def other_runs(run: Run) -> Iterable[Outcome]:
 def mapped(*arrays: Array) -> Iterator[list[Array]]:
     """The same numbers in files."""
     with tempfile.TemporaryDirectory() as folder:
-        found: list[Array] = []
+        results: list[Array] = []
         for number, array in enumerate(arrays):
             file = np.memmap(Path(folder) / f"{number}.bin", dtype=array.dtype, mode="w+", shape=array.shape)
             file[...] = array
             file.flush()
-            found.append(file)
-        yield found
-        del found, file
+            results.append(file)
+        yield results
+        del results, file
 
 
 def read_otherwise(runs: Iterable[Run]) -> Iterable[Outcome]:
@@ -366,8 +366,8 @@ def _hyper(posterior: Any) -> Array:
 def diverging(runs: Iterable[Run]) -> Iterable[Outcome]:
     """Steps that throw parameters out of the range of a prior, and the same run that ends before the last of them."""
     for run in runs:
-        found = fit(run)
-        trained = getattr(found, "trained", found)
+        posterior = fit(run)
+        trained = getattr(posterior, "trained", posterior)
         made = int(trained.iterations)
         # a step of the classes' runs counts from the moment when its factors are refreshed
         counted = trained.reason.startswith(f"step {made}: ")
@@ -376,14 +376,18 @@ def diverging(runs: Iterable[Run]) -> Iterable[Outcome]:
         differ = np.inf
         if told and before > 0:
             calm = fit(run, n_steps=before)
-            differ = unequal(_hyper(found), _hyper(calm)) + float(getattr(calm, "trained", calm).diverged)
+            differ = unequal(_hyper(posterior), _hyper(calm)) + float(getattr(calm, "trained", calm).diverged)
             if not counted:  # all of the state is that of the step before
-                ends = [digits(end) for end in (found, calm)] if not hasattr(found, "posterior") else [np.zeros(0)] * 2
+                ends = (
+                    [digits(end) for end in (posterior, calm)]
+                    if not hasattr(posterior, "posterior")
+                    else [np.zeros(0)] * 2
+                )
                 differ += unequal(*ends) - float(bool(ends[0].size))  # the flag itself
         elif told:
             problem = tiny(run.kind)
             start = [getattr(problem, name) for name in ("variance", "lengthscales", "noise", "Z")]
-            differ = unequal(_hyper(found), np.concatenate([np.ravel(part) for part in start]))
+            differ = unequal(_hyper(posterior), np.concatenate([np.ravel(part) for part in start]))
         yield Compared(
             differ,
             0.0,
@@ -441,10 +445,10 @@ for _method in ("ep", "pep"):
 
 
 def _by_method() -> dict[str, list[Run]]:
-    found: dict[str, list[Run]] = {}
+    results: dict[str, list[Run]] = {}
     for run in RUNS:
-        found.setdefault(run.method, []).append(run)
-    return found
+        results.setdefault(run.method, []).append(run)
+    return results
 
 
 def _register(method: str, runs: list[Run]) -> None:

@@ -218,11 +218,11 @@ def from_truth(context: Context, subject: Subject, problem: Problem) -> Iterable
             true.label,
             "largest difference in probability",
         )
-        found = ratio(answer, true)
+        result = ratio(answer, true)
         yield Compared(
-            abs(found - recorded.variance_ratio),
+            abs(result - recorded.variance_ratio),
             RATIO_BAND,
-            f"mean var/var_truth {found:.4g}, recorded {recorded.variance_ratio:.4g}: the method's own error",
+            f"mean var/var_truth {result:.4g}, recorded {recorded.variance_ratio:.4g}: the method's own error",
             witness,
             true.label,
             "difference of the mean variance ratio",
@@ -346,11 +346,11 @@ def inner_ep(context: Context, problem: Problem) -> Iterable[Outcome]:
             logs.append(float(solution.local["log_tilted_norm"][i]) - exactly.log_norm)
             means.append(np.abs(solution.latent_mean[i] - exactly.mean).max())
             covs.append(np.abs(solution.latent_cov[i] - exactly.cov).max())
-        found = float(np.mean(logs))
+        value = float(np.mean(logs))
         yield Compared(
-            abs(found - bias),
+            abs(value - bias),
             0.05 * abs(bias),
-            f"log Z_q is off by {found:.3g} on average over {len(logs)} data, at most {np.abs(logs).max():.3g}; "
+            f"log Z_q is off by {value:.3g} on average over {len(logs)} data, at most {np.abs(logs).max():.3g}; "
             f"recorded {bias:.3g}: the small bias of the normaliser that section 5.1 reports",
             witness,
             "quadrature",
@@ -413,12 +413,12 @@ _CLOSE = {
 
 
 def _glass(context: Context) -> Solution | Skipped:
-    found = withheld.at_hand("glass")
-    if isinstance(found, str):
-        return Skipped(found)
-    if not any(solution.problem is found.problem for solution in context.solutions):
-        context.solutions.append(found)
-    return found
+    result = withheld.at_hand("glass")
+    if isinstance(result, str):
+        return Skipped(result)
+    if not any(solution.problem is result.problem for solution in context.solutions):
+        context.solutions.append(result)
+    return result
 
 
 def _glass_witnesses(context: Context) -> tuple[str, ...]:
@@ -448,11 +448,11 @@ def glass(context: Context, subject: Subject) -> Iterable[Outcome]:
             below = (
                 f"; {np.mean(left < right):.0%} lie below the truth, whose mean standard error is {np.mean(error):.2g}"
             )
-            for size, found, band in zip(
+            for size, value, band in zip(
                 ("mean", "largest"), (apart.mean(), apart.max()), TABLE_1[subject.method][what], strict=True
             ):
                 yield Compared(
-                    float(found),
+                    float(value),
                     band + (left_open if size == "largest" else 0.0),
                     f"{size} difference in {what}: {band:g} in Table 1 of the paper"
                     + (f"; the truth leaves {left_open:.2g} open" if size == "largest" else below)

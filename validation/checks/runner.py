@@ -1,5 +1,7 @@
 """Runs selected checks: a process works on one problem at a time, the order of answers depends on nobody's speed.
 
+Checks that need no problem share nothing but what their module remembers, so each module of them is a unit of its own.
+
 `select` turns what was asked on the command line into pairs of check and problem, `run` asks them, `judge` gives the
 verdicts. Verdicts come last because Holm's procedure looks at the statistics of the whole run.
 """
@@ -180,28 +182,28 @@ def run(
             answered[event.answered.pair] = event.answered
         listen(event)
 
-    units = [
-        Job(name, _Work(name, mine, selection.modules, selection.full), cost(name))
-        for name, mine in _by_problem(selection.pairs).items()
-    ]
+    units = _units(selection)
+    unfinished = Counter(job.unit.problem for job in units)
     finished: dict[str, _Finished] = {}
     places: Counter[Place] = Counter()
     interrupted = False
     try:
-        with closing(jobs_run.run(_work, units, engine or Processes(jobs, threads), store=store, listen=hear)) as found:
-            for done in found:
-                name = done.job.name
+        with closing(jobs_run.run(_work, units, engine or Processes(jobs, threads), store=store, listen=hear)) as value:
+            for done in value:
+                name = done.job.unit.problem
                 if done.lost is not None:
                     for pair in done.job.unit.pairs:
                         answered.setdefault(pair, Answered(pair, (), 0.0, (str(done.lost), str(done.lost))))
                 else:
-                    finished[name] = done.value
+                    finished[done.job.name] = done.value
                     answered |= {answer.pair: answer for answer in done.value.answers}
                     assert done.place is not None
                     places[done.place] += 1
                     for answer in done.value.answers if done.stored else ():
                         hear(Event("done", name, answer.pair.check, answer))
-                hear(Event("finished", name))
+                unfinished[name] -= 1
+                if not unfinished[name]:
+                    hear(Event("finished", name))
     except KeyboardInterrupt:
         interrupted = True
     results = judge(
@@ -219,12 +221,21 @@ def run(
     )
 
 
-def _by_problem(pairs: Iterable[Pair]) -> dict[str, tuple[Pair, ...]]:
-    """Pairs of each problem, problems in the order of the report."""
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(pair.problem, []).append(pair)
-    return {name: tuple(mine) for name, mine in groups.items()}
+def _units(selection: Selection) -> list[Job]:
+    """The pairs of each problem, and without one those of each module, in the order of the report."""
+    checks = core.imported(selection.modules)
+    groups: dict[tuple[str, str], list[Pair]] = {}
+    for pair in selection.pairs:
+        module = checks[pair.check].module if pair.problem == NO_PROBLEM else ""
+        groups.setdefault((pair.problem, module), []).append(pair)
+    return [
+        Job(
+            f"{problem} {module}".strip(),
+            _Work(problem, tuple(mine), selection.modules, selection.full),
+            cost(problem),
+        )
+        for (problem, module), mine in groups.items()
+    ]
 
 
 def judge(answers: Iterable[Answered], modules: Iterable[str] = (), level: float = FAMILY_LEVEL) -> tuple[Result, ...]:
@@ -322,14 +333,20 @@ def _ratio(observed: float, limit: float) -> float:
 
 
 def _versions(solutions: Iterable[Solution]) -> dict[str, str]:
-    found: dict[str, str] = dict(importlib.import_module("validation.solve").versions())
+    result: dict[str, str] = dict(importlib.import_module("validation.solve").versions())
     for solution in solutions:
-        found |= solution.versions
-    return found
+        result |= solution.versions
+    return result
 
 
 def cost(name: str) -> float:
-    """A hint of how long a problem takes; without one, problems start in the order of the report."""
+    """A hint of how long a problem takes; without one, problems start in the order of the report.
+
+    Nobody knows what checks without a problem take, some of them a tenth of a run: they start first, so that none of
+    them is left alone at the end.
+    """
+    if name == NO_PROBLEM:
+        return math.inf
     hint = getattr(importlib.import_module("validation.problems"), "cost", None)
     return 0.0 if hint is None else float(hint(name))
 

@@ -92,6 +92,8 @@ SEARCHES = (
     Search("pep", "threshold errors", {"optimizer": "lbfgs", "alpha": 0.7}, witnesses=_FAST, full=True),
     Search("apep", "threshold errors", {"optimizer": "lbfgs", "alpha": 0.7}, witnesses=_FAST, full=True),
     Search("label-regression", "threshold errors"),
+    Search("laplace-binary", "logit full"),
+    Search("laplace-binary", "probit full"),
     Search("laplace", "softmax full"),
     Search("laplace", "softmax full laws"),
     Search("laplace", "softmax full laws", {"sits_on": "root", "map_density": "log"}),
@@ -116,10 +118,10 @@ def law_slope(problem: Problem, name: str, sits_on: str, map_density: str) -> Ar
     def log_density(theta: Array) -> Array:
         x = np.sqrt(theta) if sits_on == "root" and name != "lengthscales" else theta
         if family == "half-student-t":
-            found = -0.5 * (df + 1.0) * np.log1p((x / scale) ** 2 / df)
+            result = -0.5 * (df + 1.0) * np.log1p((x / scale) ** 2 / df)
         else:
-            found = -np.log(x) - 0.5 * (np.log(x / scale) / df) ** 2
-        return found + np.log(x) if map_density == "log" else found
+            result = -np.log(x) - 0.5 * (np.log(x / scale) / df) ** 2
+        return result + np.log(x) if map_density == "log" else result
 
     step = 1e-5
     return (log_density(value * np.exp(step)) - log_density(value * np.exp(-step))) / (2.0 * step)
@@ -128,10 +130,10 @@ def law_slope(problem: Problem, name: str, sits_on: str, map_density: str) -> Ar
 def slope_of(context: Context, witness: str, method: str, problem: Problem, options: Mapping[str, Any]) -> Array:
     """The gradient in the learned logarithms at the problem's own parameters, one row if they are shared."""
     held = {name: value for name, value in options.items() if name == "alpha"}
-    found = context.solve(witness, method, problem, **held).gradients
-    assert found is not None
+    result = context.solve(witness, method, problem, **held).gradients
+    assert result is not None
     rows = slice(0, 1) if problem.shared else slice(None)
-    parts = [np.asarray(found[name])[rows] * getattr(problem, name)[rows] for name in _LEARN]
+    parts = [np.asarray(result[name])[rows] * getattr(problem, name)[rows] for name in _LEARN]
     laws = [
         law_slope(problem, name, options.get("sits_on", "field"), options.get("map_density", "value"))
         for name in _LEARN
@@ -147,13 +149,13 @@ def ends(context: Context, searches: Iterable[Search]) -> Iterable[Outcome]:
         problem = line(search.kind)
         for witness in search.witnesses:
             other = WITNESSES[1 - WITNESSES.index(witness)]
-            found = context.solve(witness, search.method, problem, learn=_LEARN, **search.options)
-            slopes = slope_of(context, other, search.method, found.problem, search.options)
+            solution = context.solve(witness, search.method, problem, learn=_LEARN, **search.options)
+            slopes = slope_of(context, other, search.method, solution.problem, search.options)
             yield Compared(
-                float(np.abs(slopes).max()) if found.converged else np.inf,
+                float(np.abs(slopes).max()) if solution.converged else np.inf,
                 search.slope,
-                f"{search.kind}: {search.why}; converged {found.converged}, variance "
-                f"{found.problem.variance[0]:.3g}, lengthscale {found.problem.lengthscales[0, 0]:.3g}",
+                f"{search.kind}: {search.why}; converged {solution.converged}, variance "
+                f"{solution.problem.variance[0]:.3g}, lengthscale {solution.problem.lengthscales[0, 0]:.3g}",
                 witness,
                 other,
                 "largest slope in a logarithm, nat",
@@ -164,10 +166,12 @@ def ends(context: Context, searches: Iterable[Search]) -> Iterable[Outcome]:
 
 
 class _Hill:
-    """A quadratic in the logarithms with a known top, which refuses what lies beyond a wall."""
+    """A quadratic in the logarithms with a known top, which refuses what lies beyond a constraint."""
 
-    def __init__(self, top: Array, wall: float = np.inf, height: float = -3.0, curvature: Array | None = None) -> None:
-        self.top, self.wall, self.height = top, wall, height
+    def __init__(
+        self, top: Array, constraint: float = np.inf, height: float = -3.0, curvature: Array | None = None
+    ) -> None:
+        self.top, self.constraint, self.height = top, constraint, height
         self.curvature = np.linspace(0.5, 2.0, top.size) if curvature is None else curvature
         self.seen: list[Array] = []
         self.values: list[float] = []
@@ -175,7 +179,7 @@ class _Hill:
 
     def __call__(self, where: Array) -> tuple[float, Array]:
         self.seen.append(where.copy())
-        if where[0] > self.wall:
+        if where[0] > self.constraint:
             self.refused += 1
             raise _RefusedError
         apart = where - self.top
@@ -185,7 +189,7 @@ class _Hill:
 
 
 class _RefusedError(Exception):
-    """Parameters beyond the wall."""
+    """Parameters beyond the constraint."""
 
 
 class _Ended(NamedTuple):
@@ -216,10 +220,12 @@ def _fast_search(hill: _Hill, max_iterations: int = 200, max_evaluations: int = 
         return value, Gradients(float(by[0]), by[1:2], float(by[2]), None)
 
     packing = Packing(("variance", "lengthscales", "noise"), start, None)
-    found = maximise(evaluate, packing, max_iterations=max_iterations, tolerance=1e-6, max_evaluations=max_evaluations)
-    end = np.log([found.hyper.variance, found.hyper.lengthscales[0], found.hyper.noise])
+    optimum = maximise(
+        evaluate, packing, max_iterations=max_iterations, tolerance=1e-6, max_evaluations=max_evaluations
+    )
+    end = np.log([optimum.hyper.variance, optimum.hyper.lengthscales[0], optimum.hyper.noise])
     value = max(hill.values)
-    return _Ended(end, value, found.trace, found.converged, hill, np.log([1.3, 0.7, 0.2])), found
+    return _Ended(end, value, optimum.trace, optimum.converged, hill, np.log([1.3, 0.7, 0.2])), optimum
 
 
 def _reference_search(hill: _Hill, max_iterations: int = 200) -> _Ended:
@@ -237,14 +243,14 @@ def _reference_search(hill: _Hill, max_iterations: int = 200) -> _Ended:
         by = slope / values
         return value, {"variance": by[0], "lengthscales": by[1:2], "noise": by[2]}
 
-    found = maximise(objective, start, ("variance", "lengthscales", "noise"), max_iterations)
-    end = np.log([found.hyper.variance, found.hyper.lengthscales[0], found.hyper.noise])
-    return _Ended(end, max(hill.values), found.trace, found.converged, hill, np.log([1.3, 0.7, 0.2]))
+    optimum = maximise(objective, start, ("variance", "lengthscales", "noise"), max_iterations)
+    end = np.log([optimum.hyper.variance, optimum.hyper.lengthscales[0], optimum.hyper.noise])
+    return _Ended(end, max(hill.values), optimum.trace, optimum.converged, hill, np.log([1.3, 0.7, 0.2]))
 
 
-def _staged_search(hill: _Hill, n_fun: int | None = None, tolerance: float = 0.0) -> tuple[_Ended, Any]:
+def _staged_search(hill: _Hill, n_fun: int = 15_000, tolerance: float = 0.0) -> tuple[_Ended, Any]:
+    from reference.common._search import REACH, Limits, maximise
     from reference.common.errors import NotPositiveDefiniteError
-    from reference.izmailov2016._search import REACH, maximise
 
     start = np.log([1.3, 0.7, 0.2])
 
@@ -254,8 +260,8 @@ def _staged_search(hill: _Hill, n_fun: int | None = None, tolerance: float = 0.0
         except _RefusedError:
             raise NotPositiveDefiniteError("K_ZZ", 3, -1.0, "nothing") from None
 
-    found = maximise(objective, start, np.full(3, REACH), n_fun, tolerance=tolerance)
-    return _Ended(found.where, found.value, found.trace, found.slope < 1e-5, hill, start), found
+    found = maximise(objective, start, Limits(rise=tolerance, evaluations=n_fun), REACH)
+    return _Ended(found.where, found.value, found.trace, found.residual < 1e-5, hill, start), found
 
 
 def promises() -> Iterable[Outcome]:
@@ -285,12 +291,12 @@ def _at_top(ended: _Ended, name: str, apart: float = 1e-4) -> Iterable[str]:
 def _fast_promises() -> Iterable[str]:
     near, far = np.array([1.0, -1.0, 0.5]), np.array([9.0, -6.0, 1.0])
     for name, top in (("near", near), ("far", far)):
-        ended, found = _fast_search(_Hill(top))
+        ended, result = _fast_search(_Hill(top))
         yield from _at_top(ended, name)
-        yield "" if found.n_evaluations == len(ended.hill.seen) else f"{name}: {found.n_evaluations} evaluations"
-        yield "" if found.n_refused == 0 else f"{name}: {found.n_refused} refused"
+        yield "" if result.n_evaluations == len(ended.hill.seen) else f"{name}: {result.n_evaluations} evaluations"
+        yield "" if result.n_refused == 0 else f"{name}: {result.n_refused} refused"
         # twice what a quadratic of three logarithms takes: value and slope belong to one function
-        yield "" if found.n_evaluations <= 24 else f"{name}: {found.n_evaluations} evaluations"
+        yield "" if result.n_evaluations <= 24 else f"{name}: {result.n_evaluations} evaluations"
         yield (
             ""
             if np.array_equal(ended.hill.seen[0], ended.start)
@@ -299,31 +305,31 @@ def _fast_promises() -> Iterable[str]:
         )
     moves = np.abs(np.array(ended.hill.seen) - ended.start).max(axis=1)
     first = moves[: int(np.argmax(moves > 2.0 + 1e-9))]
-    # of the first round, which ends at the wall of its box
+    # of the first round, which ends at the constraint of its box
     yield "" if first.size > 1 and abs(first.max() - 2.0) < 1e-9 else f"first round goes {first.max()} far"
-    ended, found = _fast_search(_Hill(np.array([30.0, 0.0, 0.0])))
+    ended, result = _fast_search(_Hill(np.array([30.0, 0.0, 0.0])))
     moved = ended.where - ended.start
-    yield "" if abs(moved[0] - 20.0) < 1e-9 and found.converged else f"beyond the box: {moved}, {found.converged}"
-    ended, found = _fast_search(_Hill(near, wall=0.6))
-    yield "" if found.n_refused == ended.hill.refused > 0 else f"{found.n_refused} of {ended.hill.refused} refused"
-    yield "" if 0.5 < ended.where[0] <= 0.6 else f"beside a wall: {ended.where}"
+    yield "" if abs(moved[0] - 20.0) < 1e-9 and result.converged else f"beyond the box: {moved}, {result.converged}"
+    ended, result = _fast_search(_Hill(near, constraint=0.6))
+    yield "" if result.n_refused == ended.hill.refused > 0 else f"{result.n_refused} of {ended.hill.refused} refused"
+    yield "" if 0.5 < ended.where[0] <= 0.6 else f"beside a constraint: {ended.where}"
     best = max(ended.hill.values)
     here = -3.0 - 0.5 * float(ended.hill.curvature @ (ended.where - near) ** 2)
-    yield "" if abs(here - best) < 1e-12 else "beside a wall: not the best seen"
-    yield "" if not found.converged else "beside a wall: converged on a slope"
+    yield "" if abs(here - best) < 1e-12 else "beside a constraint: not the best seen"
+    yield "" if not result.converged else "beside a constraint: converged on a slope"
     for limit in (1, 3):
-        ended, found = _fast_search(_Hill(far), max_iterations=limit)
-        yield "" if ended.trace.size == limit and not found.converged else f"{limit} iterations: {ended.trace.size}"
-        ended, found = _fast_search(_Hill(far), max_evaluations=limit + 3)
+        ended, result = _fast_search(_Hill(far), max_iterations=limit)
+        yield "" if ended.trace.size == limit and not result.converged else f"{limit} iterations: {ended.trace.size}"
+        ended, result = _fast_search(_Hill(far), max_evaluations=limit + 3)
         count = len(ended.hill.seen)
-        yield "" if limit + 3 <= count <= limit + 24 and not found.converged else f"{limit + 3} evaluations: {count}"
+        yield "" if limit + 3 <= count <= limit + 24 and not result.converged else f"{limit + 3} evaluations: {count}"
     try:
-        _fast_search(_Hill(near, wall=-5.0))
+        _fast_search(_Hill(near, constraint=-5.0))
     except np.linalg.LinAlgError:
         pass
     else:
         yield "a start that is refused raises nothing"
-    ended, found = _fast_search(_Hill(near, height=-3e9))  # a large objective: relative criteria
+    ended, result = _fast_search(_Hill(near, height=-3e9))  # a large objective: relative criteria
     yield from _at_top(ended, "large", 0.3)
 
 
@@ -339,22 +345,22 @@ def _restart_promises() -> Iterable[str]:
     assert problem.Z is not None
     data, prior = Data(problem.X, problem.y), Prior(1.2, [0.9], 0.05, 1e-3, problem.Z[0])
     options = x_gpc.XGPCLearning(learn=("variance", "lengthscales", "Z"), restarts=3, seed=1)
-    seen: list[Any] = []
+    visited: list[Any] = []
 
     def stays(evaluate: Any, packing: Any, **options: Any) -> Learned:
-        seen.append((packing.hyper, packing.Z))
+        visited.append((packing.hyper, packing.Z))
         value, _ = evaluate(packing.hyper, packing.Z)
         return Learned(packing.hyper, packing.Z, np.array([value]), True, "stays", 1, 0)
 
     with mock.patch.object(x_gpc, "maximise", stays):
-        found, _ = x_gpc.fit_learning(data, prior, options)
+        posterior, _ = x_gpc.fit_learning(data, prior, options)
     first = np.log([1.2, 0.9])
     wanted = np.exp(np.vstack([first, first + np.random.default_rng(1).standard_normal((3, 2))]))
-    starts = np.array([[hyper.variance, hyper.lengthscales[0]] for hyper, _ in seen])
+    starts = np.array([[hyper.variance, hyper.lengthscales[0]] for hyper, _ in visited])
     yield "" if starts.shape == wanted.shape and np.allclose(starts, wanted, rtol=1e-12) else f"restarts at {starts}"
-    yield "" if all(np.array_equal(Z, problem.Z[0]) for _, Z in seen) else "restarts move Z"
+    yield "" if all(np.array_equal(Z, problem.Z[0]) for _, Z in visited) else "restarts move Z"
     bounds = [x_gpc.fit(data, replace(prior, variance=v, lengthscales=[length])).elbo for v, length in wanted]
-    yield "" if abs(found.elbo - max(bounds)) < 1e-8 else f"the best end is {max(bounds)}, not {found.elbo}"
+    yield "" if abs(posterior.elbo - max(bounds)) < 1e-8 else f"the best end is {max(bounds)}, not {posterior.elbo}"
 
 
 def _mixing_promises() -> Iterable[str]:
@@ -389,17 +395,17 @@ def _reference_promises() -> Iterable[str]:
         yield "" if abs(moved[0] - reach) < 1e-9 and ended.converged else f"beyond the box: {moved}"
     ended = _reference_search(_Hill(far), max_iterations=3)
     yield "" if ended.trace.size == 3 and not ended.converged else f"3 iterations: {ended.trace.size}"
-    for ended in (_reference_search(_Hill(near, wall=0.6)), _staged_search(_Hill(near, wall=0.6))[0]):
-        yield "" if ended.hill.refused and 0.4 < ended.where[0] <= 0.6 else f"beside a wall: {ended.where}"
+    for ended in (_reference_search(_Hill(near, constraint=0.6)), _staged_search(_Hill(near, constraint=0.6))[0]):
+        yield "" if ended.hill.refused and 0.4 < ended.where[0] <= 0.6 else f"beside a constraint: {ended.where}"
     for limit in (1, 2, 6):
-        ended, found = _staged_search(_Hill(far), n_fun=limit)
+        ended, result = _staged_search(_Hill(far), n_fun=limit)
         count = len(ended.hill.seen)
-        yield "" if count == limit == found.evaluations else f"{limit} evaluations: {count}, {found.evaluations}"
-        yield "" if found.value == max(ended.hill.values) else "not the best seen"
-        yield "" if found.iterations == found.trace.size else "iterations miscounted"
-        apart = np.abs(np.clip(found.where - ended.hill.curvature * (found.where - far), ended.start - reach,
-                               ended.start + reach) - found.where).max()  # fmt: skip
-        yield "" if abs(apart - found.slope) < 1e-12 else f"slope {found.slope}, not {apart}"
+        yield "" if count == limit == result.evaluations else f"{limit} evaluations: {count}, {result.evaluations}"
+        yield "" if result.value == max(ended.hill.values) else "not the best seen"
+        yield "" if result.iterations == result.trace.size else "iterations miscounted"
+        apart = np.abs(np.clip(result.where - ended.hill.curvature * (result.where - far), ended.start - reach,
+                               ended.start + reach) - result.where).max()  # fmt: skip
+        yield "" if abs(apart - result.residual) < 1e-12 else f"slope {result.residual}, not {apart}"
     loose = _staged_search(_Hill(far), tolerance=0.5)[1]
     yield "" if loose.evaluations < _staged_search(_Hill(far))[1].evaluations else "a tolerance changes nothing"
 

@@ -49,9 +49,9 @@ def select(
     """
     checks = core.registered(modules)
     pairs: list[Pair] = []
-    for found in checks.values():
-        pairs += [Pair(found.id, name, False) for name in found.problems]
-        pairs += [Pair(found.id, name, True) for name in found.full]
+    for result in checks.values():
+        pairs += [Pair(result.id, name, False) for name in result.problems]
+        pairs += [Pair(result.id, name, True) for name in result.full]
     sorts: list[tuple[str, Sequence[str], Callable[[Pair], str]]] = [
         ("paper", tuple(paper), lambda pair: checks[pair.check].paper),
         ("method", tuple(method), lambda pair: checks[pair.check].method),
@@ -81,9 +81,9 @@ def _ordered(pairs: Iterable[Pair], checks: Any, full: bool) -> Selection:
     position = {name: i for i, name in enumerate(_problem_names())}
 
     def place(pair: Pair) -> tuple[Any, ...]:
-        found = checks[pair.check]
+        value = checks[pair.check]
         where = position.get(pair.problem, len(position))
-        return core.KINDS.index(found.kind), found.method, found.quantity, where, pair.problem
+        return core.KINDS.index(value.kind), value.method, value.quantity, where, pair.problem
 
     ordered = tuple(sorted(set(pairs), key=place))
     return Selection(ordered, tuple(sorted({checks[pair.check].module for pair in ordered})), full)

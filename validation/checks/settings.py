@@ -104,6 +104,7 @@ RUNS: Mapping[str, tuple[Run, ...]] = MappingProxyType(
         "bb-alpha": _ends(_ERRORS[:1], alpha=0.7),
         "label-regression": _ends(_ERRORS),
         "laplace-sparse": _ends(("softmax", "softmax small", "softmax shared")),
+        "laplace-binary": _ends(_links("logit", "probit", kernels=(" full", " full small")), _BLOCKS),
         "laplace": _ends(_SOFTMAX),
         "laplace-tkp": _ends(_SOFTMAX[:1]),
         "nested-ep": (*_ends(_FULL[1:2], damping=0.7), *_slow(_ends(_FULL[:1], damping=0.7))),

@@ -32,14 +32,14 @@ class Estimates(NamedTuple):
     errors: Array
 
 
-def spread(found: Estimates, truth: Any, *, cautious: float = 1.0, unsure: float = 1.1) -> tuple[float, float]:
+def spread(value: Estimates, truth: Any, *, cautious: float = 1.0, unsure: float = 1.1) -> tuple[float, float]:
     """How far the ratio of mean squares is beyond its upper and its lower bound: above one is outside.
 
     cautious: factor by which an error may be stated too large on purpose; unsure: on either side, for what the mean of
     32 squared errors is itself in doubt by, with 15 degrees of freedom each 6 %.
     """
-    n = len(found.values)
-    values, errors = found.values.reshape(n, -1), found.errors.reshape(n, -1)
+    n = len(value.values)
+    values, errors = value.values.reshape(n, -1), value.errors.reshape(n, -1)
     gap = values - np.ravel(truth)
     with np.errstate(divide="ignore", invalid="ignore"):  # no error at all is told below
         ratio = np.square(gap).mean(axis=0) / np.square(errors).mean(axis=0)
@@ -49,14 +49,14 @@ def spread(found: Estimates, truth: Any, *, cautious: float = 1.0, unsure: float
     return float(ratio.max() / upper), float(lower / ratio.min())
 
 
-def judged(name: str, found: Estimates, truth: Any, *, cautious: float = 1.0) -> Iterable[Outcome]:
+def judged(name: str, value: Estimates, truth: Any, *, cautious: float = 1.0) -> Iterable[Outcome]:
     """Both bounds, and the mean over the seeds against the truth."""
-    n = len(found.values)
-    above, below = spread(found, truth, cautious=cautious)
+    n = len(value.values)
+    above, below = spread(value, truth, cautious=cautious)
     why = f"chi-square of {n} degrees of freedom, 1e-6 on either side, a tenth for the doubt in {n} squared errors"
     yield Compared(above, 1.0, f"{name}: errors are not stated too small; {why}", "gibbs", "truth", "of the bound")
     yield Compared(below, 1.0, f"{name}: nor too large; {why}", "gibbs", "truth", "of the bound")
-    gap = found.values.reshape(n, -1) - np.ravel(truth)
+    gap = value.values.reshape(n, -1) - np.ravel(truth)
     z = gap.mean(axis=0) / (gap.std(axis=0, ddof=1) / np.sqrt(n))
     # a t of n - 1 degrees of freedom, read as a normal of the same tail
     z = -norm.ppf(np.maximum(student.sf(np.abs(z), n - 1), 1e-300))
@@ -121,12 +121,12 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     rng = np.random.default_rng(11)
     draws = series(rng, (r, s), size)
     known, known_square = error_of_mean(r, s, PHI), np.sqrt(2.0) * error_of_mean(r, s, PHI**2)
-    found = [("standard_error", standard_error(draws), known, 1.0)]
+    results = [("standard_error", standard_error(draws), known, 1.0)]
     average, count = _mean_in_batches(draws, 8)
-    found.append(("batch_average", average.se, known, widening(count)))
+    results.append(("batch_average", average.se, known, widening(count)))
     squares = variance_influence(draws, np.zeros_like(draws))
-    found.append(("standard_error of squares", standard_error(squares), known_square, 1.0))
-    for name, se, truth, wide in found:
+    results.append(("standard_error of squares", standard_error(squares), known_square, 1.0))
+    for name, se, truth, wide in results:
         ratio = float(np.sqrt(np.square(se / wide).mean())) / truth
         # autocorrelation estimates, and batches of 80 draws, nine times the autocorrelation time, are low by percents
         yield Compared(
@@ -180,10 +180,10 @@ def _shaped(few: Few, rng: np.random.Generator, r: int = 4, s: int = 160) -> Arr
 
 
 def _fitc_parts(few: Few) -> tuple[Array, Array, Array]:
-    found = few.blocks[0]
-    assert found.cross is not None
-    assert found.inducing is not None
-    return found.inducing, found.cross.T, np.full(len(few.y), few.thetas[0, 0] + few.thetas[0, -1])
+    value = few.blocks[0]
+    assert value.cross is not None
+    assert value.inducing is not None
+    return value.inducing, value.cross.T, np.full(len(few.y), few.thetas[0, 0] + few.thetas[0, -1])
 
 
 def _sign(few: Few) -> Array:
@@ -256,8 +256,8 @@ def _tilted(rng: np.random.Generator, few: Few) -> Any:
 
     given = {name: value for name, value in few.arguments().items() if name != "X_test"}
     seed = int(rng.integers(1 << 30))
-    found = log_evidence(few.likelihood, **given, seed=seed, target_error=0.02, max_proposals=2000)
-    return _Answer(found.log_evidence, found.log_evidence_se)
+    estimate = log_evidence(few.likelihood, **given, seed=seed, target_error=0.02, max_proposals=2000)
+    return _Answer(estimate.log_evidence, estimate.log_evidence_se)
 
 
 class _Answer(NamedTuple):
@@ -311,7 +311,7 @@ def route(entry: Route, seeds: int) -> Iterable[Outcome]:
     """One route over many seeds."""
     rngs = [np.random.default_rng(child) for child in np.random.SeedSequence(17).spawn(seeds)]
     answers = [entry.answer(rng, entry.few) for rng in rngs]
-    values, errors = np.array([(found.value, found.standard_error) for found in answers]).T
+    values, errors = np.array([(value.value, value.standard_error) for value in answers]).T
     if entry.method != "exact-probit":
         yield from _stated(entry, answers, 0.5 * float(np.square(errors).mean()))
     yield from judged(
@@ -319,15 +319,15 @@ def route(entry: Route, seeds: int) -> Iterable[Outcome]:
     )
 
 
-def _stated(entry: Route, answers: list[Any], half: float) -> Iterable[Outcome]:
+def _stated(entry: Route, answers: list[Any], half_width: float) -> Iterable[Outcome]:
     """What else an answer says, in units of half the squared error: bias, mean of logarithms, trust.
 
     The logarithm of an average lies below that of its expectation by half its relative variance; Chib's average
     divides. The mean of logarithms lies below by half the variance of one of its terms.
     """
     sign = -1.0 if entry.islands else 1.0
-    bias = float(np.mean([found.bias for found in answers])) / half
-    below = float(np.mean([found.value - found.mean_log for found in answers])) / half
+    bias = float(np.mean([value.bias for value in answers])) / half_width
+    below = float(np.mean([value.value - value.mean_log for value in answers])) / half_width
     why = f"log Z by {entry.name}: {{}}, 32 seeds and terms of third order allowed for"
     yield Compared(
         abs(sign * bias - 1.0), 0.35, why.format("the bias of a logarithm"), "gibbs", "half the squared error", "of it"
@@ -336,18 +336,18 @@ def _stated(entry: Route, answers: list[Any], half: float) -> Iterable[Outcome]:
         abs(below - entry.below) / max(abs(entry.below), 1.0), 0.35 if entry.below else 1e-9,
         why.format("the mean of logarithms"), "gibbs", "half the variance", "of it",
     )  # fmt: skip
-    trusted = all(found.trusted for found in answers)
+    trusted = all(value.trusted for value in answers)
     # asked for more than they can give: one seed, two rounds of particles where there are rounds
     more = {"max_rounds": 2} if entry.islands else {}
     strict = entry.answer(np.random.default_rng(18), entry.few, target_error=1e-4, **more)
     wrong = float(not trusted) + float(strict.trusted)
     if entry.islands:
-        first = [found.detail["n_particles"] for found in answers]
-        wrong += float(strict.detail["rounds"] != 2.0) + float({found.detail["rounds"] for found in answers} != {1.0})
+        first = [value.detail["n_particles"] for value in answers]
+        wrong += float(strict.detail["rounds"] != 2.0) + float({value.detail["rounds"] for value in answers} != {1.0})
         wrong += float(strict.detail["n_particles"] != 8.0 * first[0])
-        spreads = [found.detail["island_spread"] for found in answers]
+        spreads = [value.detail["island_spread"] for value in answers]
         # the error of the mean of 16 islands that differ by so much
-        wrong += float(abs(np.mean(spreads) / 4.0 / np.sqrt(2.0 * half) - 1.0) > 0.25)
+        wrong += float(abs(np.mean(spreads) / 4.0 / np.sqrt(2.0 * half_width) - 1.0) > 0.25)
     yield Compared(
         wrong, 0.0, f"log Z by {entry.name}: trusted where its target is met, after eight times the particles or not",
         "gibbs", "definition", "statements that are wrong",
@@ -438,16 +438,16 @@ _WIDENED = widening(32)
 
 def _flat(chains: Any) -> dict[str, tuple[Array, Array]]:
     """Each average with its error."""
-    found: dict[str, tuple[Array, Array]] = {}
+    results: dict[str, tuple[Array, Array]] = {}
     for name in type(chains)._fields:
         value, error = getattr(chains, name), getattr(chains, f"{name}_se", None)
         if error is None:
             continue
         if isinstance(value, dict):
-            found |= {f"{name}.{key}": (np.asarray(value[key]), np.asarray(error[key])) for key in value}
+            results |= {f"{name}.{key}": (np.asarray(value[key]), np.asarray(error[key])) for key in value}
         else:
-            found[name] = (np.asarray(value), np.asarray(error))
-    return found
+            results[name] = (np.asarray(value), np.asarray(error))
+    return results
 
 
 def _averages(entry: Sampler, seeds: int) -> Iterable[Outcome]:
@@ -469,13 +469,13 @@ def _averages(entry: Sampler, seeds: int) -> Iterable[Outcome]:
         f"{entry.few.likelihood}: largest of {len(worst)} averages over {seeds} seeds, chi-square at 1e-6 either side; "
         "errors from 32 batches and more of correlated draws are in doubt by a tenth each"
     )
-    above, below = max(worst), max(worst, key=lambda found: found[1])
+    above, below = max(worst), max(worst, key=lambda value: value[1])
     yield Compared(above[0], 1.0, f"{above[2]}: not stated too small; {why}", "gibbs", "itself", "of the bound")
     yield Compared(below[1], 1.0, f"{below[2]}: not stated too large; {why}", "gibbs", "itself", "of the bound")
     if (entry.few.likelihood == "threshold" and entry.method == "gibbs-pairwise") or "learn" in entry.options:
         return
     draws = [np.asarray(chains.latent_draws, dtype=np.float64) for chains in runs]
-    yield _second_moments(entry, [found.reshape(-1, len(entry.few.y), entry.few.n_latents) for found in draws])
+    yield _second_moments(entry, [value.reshape(-1, len(entry.few.y), entry.few.n_latents) for value in draws])
 
 
 def _second_moments(entry: Sampler, draws: list[Array]) -> Outcome:
@@ -492,7 +492,7 @@ def _second_moments(entry: Sampler, draws: list[Array]) -> Outcome:
         return np.concatenate([flat, flat[:, pairs[0]] * flat[:, pairs[1]]], axis=1)
 
     right = terms(truth)
-    left = np.array([terms(np.swapaxes(found, 1, 2)).mean(axis=0) for found in draws])
+    left = np.array([terms(np.swapaxes(value, 1, 2)).mean(axis=0) for value in draws])
     n = len(left)
     error = np.hypot(left.std(axis=0, ddof=1) / np.sqrt(n), right.std(axis=0, ddof=1) / np.sqrt(len(right)))
     z = (left.mean(axis=0) - right.mean(axis=0)) / error

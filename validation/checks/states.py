@@ -124,8 +124,8 @@ def _run(method: str, path: Path, X: Array, y: Array, stop_at: int | None = None
     prior = (2.0, np.ones(2), 0.1, 1e-4)
     Z = half_circles()[0][:6]
     if method == "x-gpc-svi":
-        found = x_gpc_svi.fit(Data(X, y), Prior(*prior, Z), x_gpc_svi.XGPCSteps(**options))
-        return np.concatenate([[found.hyper.variance], found.inducing_mean])
+        posterior = x_gpc_svi.fit(Data(X, y), Prior(*prior, Z), x_gpc_svi.XGPCSteps(**options))
+        return np.concatenate([[posterior.hyper.variance], posterior.inducing_mean])
     if method != "sep":
         options["epsilon"] = 0.001
     module: Any = {"sep": sep, "vi-robust": vi_robust, "apep": apep}[method]

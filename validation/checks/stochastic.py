@@ -120,10 +120,10 @@ def below_optimum(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert best.log_evidence is not None
     options = _RUNS["x-gpc-svi"]["steps_adaptive"]
     for witness in _WITNESSES:
-        found = context.solve(witness, SVI.method, problem, batches=batches(problem), trace=True, **options)
-        assert found.log_evidence is not None
+        solution = context.solve(witness, SVI.method, problem, batches=batches(problem), trace=True, **options)
+        assert solution.log_evidence is not None
         yield Compared(
-            found.log_evidence - best.log_evidence,
+            solution.log_evidence - best.log_evidence,
             1e-9 * abs(best.log_evidence),
             "the bound of all data at any q(u) is at most that at the best one, up to rounding; that one lies below "
             "log Z (bound/x-gpc/log_evidence)",
@@ -142,9 +142,9 @@ def all_data_at_rate_one(context: Context, problem: Problem) -> Iterable[Outcome
     limit, why = identity_limit(problem)
     everything = [np.arange(problem.n)] * ascent.iterations
     for witness in _WITNESSES:
-        found = context.solve(witness, SVI.method, problem, batches=everything, rate=1.0)
+        solution = context.solve(witness, SVI.method, problem, batches=everything, rate=1.0)
         yield from apart(
-            fields(found, ascent, ("log_evidence", "inducing_mean", "inducing_cov", "latent_cov", "probabilities")),
+            fields(solution, ascent, ("log_evidence", "inducing_mean", "inducing_cov", "latent_cov", "probabilities")),
             limit,
             f"with all data and rate 1 a step is a sweep of coordinate ascent; {why}",
             f"{witness} x-gpc-svi",

@@ -102,7 +102,7 @@ class Certificate(NamedTuple):
     digits: float = 6.0
 
 
-# 32 chains x 60 draws: paths that follow the walls make every draw count, so 2 % differences show after two seconds
+# 32 chains x 60 draws: reflected paths make every draw count, so 2 % differences show after two seconds
 _SHORT = MappingProxyType({"n_chains": 32, "n_draws": 60, "n_warmup": 20})
 # two data, where a sweep costs least: 1 % differences show
 _TINY_CHAINS = MappingProxyType({"n_chains": 32, "n_draws": 400, "n_warmup": 50})
@@ -165,7 +165,7 @@ CERTIFICATES = (
     ),
 )
 
-# The moves that follow walls make a sweep nearly an independent draw, which hides a wrong conditional beside them; so
+# Exact HMC makes a sweep nearly an independent draw, which hides a wrong conditional beside them; so
 # the plain samplers are asked alone, where they mix: (method, problem, options).
 PLAIN: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
     ("gibbs-probit", "two-points-3", {"n_chains": 32, "n_draws": 600, "n_warmup": 200, "moves": ()}),
@@ -184,7 +184,7 @@ PLAIN: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
 
 def certificates(sampler: str) -> tuple[Certificate, ...]:
     """What a sampler is held against, one entry for each kind of truth."""
-    return tuple(found for found in CERTIFICATES if found.sampler == sampler)
+    return tuple(value for value in CERTIFICATES if value.sampler == sampler)
 
 
 def as_probit(problem: Problem) -> Problem:
@@ -204,10 +204,10 @@ def certified(context: Context, certificate: Certificate, problem: Problem) -> t
     """What the sampler says of a problem, and the truth it is held against."""
     question = as_probit(problem)
     options = certificate.options if context.quick else certificate.longer
-    found = context.solve("gibbs", certificate.sampler, question, seed=SEED, **options)
+    solution = context.solve("gibbs", certificate.sampler, question, seed=SEED, **options)
     if certificate.truth == "quadrature":
-        return found, exact(context, question, certificate.digits)
-    return found, exact_draws(context, question)
+        return solution, exact(context, question, certificate.digits)
+    return solution, exact_draws(context, question)
 
 
 def exact_draws(context: Context, problem: Problem) -> Solution:

@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from validation.checks.core import Compared, Context, Outcome, Skipped, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Skipped, check
 from validation.checks.exactness import tested
 from validation.checks.subjects import CERTIFICATES, LARGER, LIVE, SEED, SUBJECTS, as_probit, chain
 from validation.problem import Problem
 from validation.solution import Solution
-from validation.truth import store
+from validation.storage import FileFormatError
+from validation.truth import library, shelf, store
 from validation.truth.make import ROUTES
 
 # what a quick run leaves out: sixty data, some seconds of exact draws each
@@ -82,6 +83,68 @@ def _stored(context: Context, question: Problem) -> Iterable[Outcome]:
         yield tested(run, truth.solution, quantity)
 
 
+# made truths of the library that a full run draws afresh for each route; another seed takes others
+SAMPLE, SAMPLE_SEED = 3, 1
+
+
+def sample(method: str) -> tuple[str, ...]:
+    """Names of made truths of the library by that route whose data are at hand, drawn by the seed."""
+    own = [
+        name
+        for name in shelf.made()
+        if library.get(name).route == method and not library.get(name).learn and not library.get(name).withheld
+    ]
+    order = np.random.default_rng(SAMPLE_SEED).permutation(len(own))
+    return tuple(own[i] for i in order[:SAMPLE])
+
+
+def _cards(method: str) -> Iterable[Outcome]:
+    """All made truths of a route: of today's table, vouched for by their cards, in files that are the cards' own."""
+    own = [name for name in shelf.made() if library.get(name).route == method]
+    if not own:
+        yield Skipped(f"library: found no made truth by {method}; `triad truths --make` makes them")
+        return
+    wrong = []
+    for name in own:
+        card = shelf.card_of(name)
+        try:
+            card.check_moments(shelf.folder() / f"{name}.npz")
+            if not card.certified or dict(card.recipe) != library.get(name).recipe():
+                wrong.append(name)
+        except FileFormatError:
+            wrong.append(name)
+    yield Compared(
+        observed=float(len(wrong)),
+        limit=0.0,
+        why=f"{len(own)} truths of the library: gate met, second route and both routes to log Z agree, moments are the "
+        f"card's, recipe is the table's{'; not so: ' + ', '.join(wrong) if wrong else ''}",
+        left="library",
+        right="its cards",
+        unit="truths that nothing vouches for",
+    )
+
+
+def _library(context: Context, method: str) -> Iterable[Outcome]:
+    yield from _cards(method)
+    for name in sample(method):
+        question, truth = library.question(name), shelf.load(name)
+        run = fresh(context, question, method)
+        for quantity in QUANTITIES:
+            yield tested(run, truth.solution, quantity)
+
+
+def _register_library(method: str) -> None:
+    @check(
+        f"exactness/{method}/library",
+        paper=PAPERS[method],
+        question="Do cards vouch for the library's truths, and do fresh runs agree with some drawn at random?",
+        problems=(),
+        full=(NO_PROBLEM,),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        return _library(context, method)
+
+
 def _register(method: str) -> None:
     own = [name for name, recipe in store.RECIPES.items() if recipe.method == method]
 
@@ -98,3 +161,5 @@ def _register(method: str) -> None:
 
 for _method in dict.fromkeys(recipe.method for recipe in store.RECIPES.values()):
     _register(_method)
+for _method in ("exact-probit", "gibbs-logit", "gibbs-threshold", "mh-softmax"):
+    _register_library(_method)

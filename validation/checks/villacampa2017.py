@@ -18,7 +18,7 @@ from scipy.stats import norm
 from fast.core import values
 from fast.methods import ep as fast_ep
 from fast.methods import sep as fast_sep
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from reference.villacampa2017.training import fit_ep, fit_sep
 from validation.checks import bound, identity
 from validation.checks.apart import apart, fields, gradients_apart, unconverged
@@ -116,7 +116,9 @@ def same_steps(context: Context, setup: Setup, problem: Problem) -> Iterable[Out
     limit, why = identity_limit(problem)
     for more in runs:
         left, right = setup.both(context, problem, batches=batches(problem), trace=True, **more)
-        said = ", ".join(f"{key}={value}" for key, value in more.items() if key not in ("learn", "rate")) or "q alone"
+        message = (
+            ", ".join(f"{key}={value}" for key, value in more.items() if key not in ("learn", "rate")) or "q alone"
+        )
         pairs = {name: (getattr(left, name), getattr(right, name)) for name in ("log_evidence", "trace", "residual",
                  "inducing_mean", "inducing_cov", "probabilities")}  # fmt: skip
         if "learn" in more:
@@ -125,7 +127,7 @@ def same_steps(context: Context, setup: Setup, problem: Problem) -> Iterable[Out
         yield Compared(
             relative_difference(*pairs[worst]),
             limit,
-            f"{said}: four batches of five data, one step after each; of {', '.join(pairs)} {worst} is worst; {why}",
+            f"{message}: four batches of five data, one step after each; of {', '.join(pairs)} {worst} is worst; {why}",
             *WITNESSES,
         )
 
@@ -144,7 +146,7 @@ class Linear(NamedTuple):
 def linear(problem: Problem, X: NDArray[np.float64]) -> list[Linear]:
     """K_ZZ, K_ZZ^-1 k(Z, x) and the variance of f(x) given u of each class."""
     assert problem.Z is not None
-    found = []
+    results = []
     for k in range(problem.n_classes):
         Z, scale, variance = problem.Z[k], problem.lengthscales[k], problem.variance[k]
         K = variance * np.exp(-0.5 * (((Z[:, None] - Z[None]) / scale) ** 2).sum(-1)) + problem.jitter[k] * np.eye(
@@ -152,8 +154,8 @@ def linear(problem: Problem, X: NDArray[np.float64]) -> list[Linear]:
         )
         cross = variance * np.exp(-0.5 * (((X[:, None] - Z[None]) / scale) ** 2).sum(-1))
         upsilon = np.linalg.solve(K, cross.T).T
-        found.append(Linear(K, upsilon, variance + problem.noise[k] - (cross * upsilon).sum(1)))
-    return found
+        results.append(Linear(K, upsilon, variance + problem.noise[k] - (cross * upsilon).sum(1)))
+    return results
 
 
 class Cavity(NamedTuple):
@@ -205,17 +207,17 @@ def pair_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
     for witness in WITNESSES:
         answer = EP.solve(context, witness, problem)
         yield from unconverged((answer,))
-        sites, found, expected = answer.local, [], []
+        sites, results, expected = answer.local, [], []
         for i, y in enumerate(problem.y):
             for k in (k for k in range(problem.n_classes) if k != y):
                 label = cavity(answer, prior, i, y, sites["c1_label"][i, k], sites["c2_label"][i, k])
                 other = cavity(answer, prior, i, k, sites["c1_other"][i, k], sites["c2_other"][i, k])
                 expected.append(tilted_pair(label, other, prior[y].cond_var[i] + prior[k].cond_var[i]))
-                found.append([sites["log_tilted_norm"][i, k], label.q_mean, label.q_var, other.q_mean, other.q_var])
+                results.append([sites["log_tilted_norm"][i, k], label.q_mean, label.q_var, other.q_mean, other.q_var])
         yield Compared(
-            relative_difference(found, expected),
+            relative_difference(results, expected),
             1e-8,
-            f"log Z, means and variances of both projections of {len(found)} factors: cavities by matrices, tilted "
+            f"log Z, means and variances of both projections of {len(results)} factors: cavities by matrices, tilted "
             "moments by a trapezoidal rule each way, which leaves 1e-12; fixed points to 1e-10",
             witness,
             "definition",
@@ -246,9 +248,9 @@ def datum_sites(context: Context, problem: Problem) -> Iterable[Outcome]:
             gain = v / (s + v)
             pairs["projections"][0].append([[each.q_mean, each.q_var] for each in cavities])
             pairs["projections"][1].append(np.stack([e + gain * (mean - e), v - gain * v + gain**2 * var], axis=1))
-        for name, (found, expected) in pairs.items():
+        for name, (value, expected) in pairs.items():
             yield Compared(
-                relative_difference(found, expected),
+                relative_difference(value, expected),
                 1e-8,
                 f"{name}: cavities by matrices, moments of a Gaussian where one value is the largest by adaptive "
                 "quadrature to 1e-11; fixed points to 1e-10",
@@ -275,10 +277,10 @@ def largest(
         return np.asarray(norm.pdf(t, mean[y], sd[y]) * np.concatenate([[np.prod(P)], rest * first, rest * second]))
 
     low, high = mean[y] - 12.0 * sd[y], mean[y] + 12.0 * sd[y]
-    found = quad_vec(integrand, low, high, epsabs=1e-13, epsrel=1e-12, points=np.clip(mean, low, high))[0]
+    value = quad_vec(integrand, low, high, epsabs=1e-13, epsrel=1e-12, points=np.clip(mean, low, high))[0]
     C = mean.size
-    first, second = found[1 : 1 + C] / found[0], found[1 + C :] / found[0]
-    return float(np.log(found[0])), first, second - (first - mean) ** 2
+    first, second = value[1 : 1 + C] / value[0], value[1 + C :] / value[0]
+    return float(np.log(value[0])), first, second - (first - mean) ** 2
 
 
 # -- slope: gradients against finite differences ---------------------------------------------------------------------
@@ -294,20 +296,20 @@ def differences(value: Callable[[Problem], float], problem: Problem) -> dict[str
     alone is off by 4e-5 on toy-2-sparse-threshold.
     """
     problem = problem.replace(X_test=None, y_test=None)
-    found = {}
+    results = {}
     for name in PARAMETERS:
-        whole, half = (parameter_differences(value, problem, name, step) for step in (_STEP, 0.5 * _STEP))
-        found[name] = (4.0 * half - whole) / 3.0
-    return found
+        whole, half_step = (parameter_differences(value, problem, name, step) for step in (_STEP, 0.5 * _STEP))
+        results[name] = (4.0 * half_step - whole) / 3.0
+    return results
 
 
 def against_differences(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
     """Gradients at the fixed point against differences of log Z_q, iterated to its fixed point each time."""
 
     def value(moved: Problem) -> float:
-        found = setup.solve(context, "fast", moved, gradients=False)
-        assert found.log_evidence is not None
-        return found.log_evidence
+        solution = setup.solve(context, "fast", moved, gradients=False)
+        assert solution.log_evidence is not None
+        return solution.log_evidence
 
     expected = differences(value, problem)
     for witness in WITNESSES:
@@ -332,9 +334,9 @@ def sep_gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[
     """What (10) is for SEP: no derivative of its log Z_q, by how much."""
 
     def value(moved: Problem) -> float:
-        found = setup.solve(context, "fast", moved, gradients=False)
-        assert found.log_evidence is not None
-        return found.log_evidence
+        solution = setup.solve(context, "fast", moved, gradients=False)
+        assert solution.log_evidence is not None
+        return solution.log_evidence
 
     expected = np.concatenate([part.ravel() for part in differences(value, problem).values()])
     for rule, recorded in SEP_GRADIENTS[setup.prefix].items():
@@ -342,12 +344,12 @@ def sep_gradients(context: Context, setup: Setup, problem: Problem) -> Iterable[
             answer = setup.solve(context, witness, problem, gradient_rule=rule)
             yield from unconverged((answer,))
             given = np.concatenate([slopes(answer, name).ravel() for name in PARAMETERS])
-            found = float(np.linalg.norm(given - expected) / np.linalg.norm(expected))
+            distance = float(np.linalg.norm(given - expected) / np.linalg.norm(expected))
             yield Compared(
-                abs(found - recorded),
+                abs(distance - recorded),
                 0.01,
-                f'gradient_rule="{rule}": off by {found:.3g} of the derivative of log Z_q at its fixed point, recorded '
-                f"{recorded:.3g}: log Z_q is not stationary in tied factors, and (10) is another direction",
+                f'gradient_rule="{rule}": off by {distance:.3g} of the derivative of log Z_q at its fixed point, '
+                f"recorded {recorded:.3g}: log Z_q is not stationary in tied factors, and (10) is another direction",
                 witness,
                 "differences of log Z, iterated anew",
                 "difference of the recorded deviation",
@@ -385,10 +387,10 @@ def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
             yield from apart({name: (a[name], b[name]) for name in a}, limit, told, f"{left} sep", f"{right} ep")
 
 
-def _law(found: Any) -> dict[str, Any]:
-    q = getattr(found, "posterior", None)
-    mean, cov = (found.inducing_mean, found.inducing_cov) if q is None else (q.mean, q.cov)
-    return {"log_evidence": found.log_evidence, "inducing_mean": mean, "inducing_cov": cov}
+def _law(value: Any) -> dict[str, Any]:
+    q = getattr(value, "posterior", None)
+    mean, cov = (value.inducing_mean, value.inducing_cov) if q is None else (q.mean, q.cov)
+    return {"log_evidence": value.log_evidence, "inducing_mean": mean, "inducing_cov": cov}
 
 
 def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:

@@ -43,25 +43,25 @@ def both_forms(context: Context, setup: Setup, problem: Problem, limit: float, w
     left, right = (setup.solve(context, "reference", problem, form=form, **more) for form in FORMS)
     if not more.get("batches"):
         yield from unconverged((left, right))
-    said = [found.settings.get("form") for found in (left, right)]
-    yield Compared(float(said != list(FORMS)), 0.0, f"the answers say which form ran: {said}", *FORMS)
+    message = [value.settings.get("form") for value in (left, right)]
+    yield Compared(float(message != list(FORMS)), 0.0, f"the answers say which form ran: {message}", *FORMS)
     pairs = {name: (getattr(left, name), getattr(right, name), 1e-300) for name in FIELDS}
     pairs |= {name: (left.local[name], right.local[name], 0.01) for name in left.local}
     pairs |= {f"learned {name}": (getattr(left.problem, name), getattr(right.problem, name), 1e-300)
               for name in PARAMETERS}  # fmt: skip
     floor = 0.01 * abs(left.log_evidence or 1.0)
     pairs |= {f"gradient in {name}": (slopes(left, name), slopes(right, name), floor) for name in PARAMETERS}
-    found = {name: np.inf if a is None or b is None else relative_difference(a, b, least)
+    value = {name: np.inf if a is None or b is None else relative_difference(a, b, least)
              for name, (a, b, least) in pairs.items() if not (a is None and b is None)}  # fmt: skip
-    worst = max(found, key=lambda name: found[name])
-    yield Compared(found[worst], limit, f"of {len(found)} quantities {worst} is worst: {why}", *FORMS)
+    worst = max(value, key=lambda name: value[name])
+    yield Compared(value[worst], limit, f"of {len(value)} quantities {worst} is worst: {why}", *FORMS)
 
 
 def forms(context: Context, setup: Setup, problem: Problem, runs: Iterable[Mapping[str, Any]]) -> Iterable[Outcome]:
     """At the fixed point of each run, and after steps of learning on mini-batches."""
     for more in runs:
-        said = ", ".join(f"{name}={value}" for name, value in more.items()) or "defaults"
-        why = f"{said}: the same steps to one fixed point, 1e-10 for the last digits of what cancels"
+        message = ", ".join(f"{name}={value}" for name, value in more.items()) or "defaults"
+        why = f"{message}: the same steps to one fixed point, 1e-10 for the last digits of what cancels"
         yield from both_forms(context, setup, problem, 1e-10, why, **more)
     if setup is GFITC:  # which the paper says cannot learn in parts
         return

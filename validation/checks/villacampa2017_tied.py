@@ -62,9 +62,9 @@ def log_norms(y: NDArray[np.int64], mean: Array, var: Array) -> Array:
     """(n, C) log Phi((f_y - f_k)/deviation) integrated over independent latent values; zero for the label."""
     rows = np.arange(len(y))
     z = (mean[rows, y][:, None] - mean) / np.sqrt(var[rows, y][:, None] + var)
-    found = np.asarray(norm.logcdf(z))
-    found[rows, y] = 0.0
-    return found
+    value = np.asarray(norm.logcdf(z))
+    value[rows, y] = 0.0
+    return value
 
 
 def cavity(dense: Dense, tied: Tied, n: Array) -> tuple[Array, Array]:
@@ -99,8 +99,8 @@ def refined(problem: Problem, tied: Tied, n: Array, rows: Iterable[int]) -> Tied
             for j in (y, k):
                 u = dense.upsilon[i, j]
                 sides.append(Cavity(float(u @ means[j]), float(u @ covs[j] @ u), 0.0, 0.0))
-            found = tilted_pair(sides[0], sides[1], dense.cond_var[i, y] + dense.cond_var[i, k])
-            for j, side, mean, var in ((y, sides[0], *found[1:3]), (k, sides[1], *found[3:5])):
+            tilted = tilted_pair(sides[0], sides[1], dense.cond_var[i, y] + dense.cond_var[i, k])
+            for j, side, mean, var in ((y, sides[0], *tilted[1:3]), (k, sides[1], *tilted[3:5])):
                 u = dense.upsilon[i, j]
                 new.precision[j] += (1.0 / var - 1.0 / side.var) * np.outer(u, u)
                 new.shift[j] += (mean / var - side.mean / side.var) * u
@@ -144,9 +144,9 @@ def fixed_point(context: Context, setup: Setup, problem: Problem) -> Iterable[Ou
             f"sum of factors by moments of cavity times Phi, a trapezoidal rule each way to 1e-12; {why}",
             witness,
         )
-        said = {name: (getattr(answer, name), value) for name, value in _state(problem, tied, n).items()}
-        said["log_tilted_norm"] = answer.local["log_tilted_norm"], norms
-        yield from apart(said, limit, f"by dense natural parameters; {why}", witness)
+        message = {name: (getattr(answer, name), value) for name, value in _state(problem, tied, n).items()}
+        message["log_tilted_norm"] = answer.local["log_tilted_norm"], norms
+        yield from apart(message, limit, f"by dense natural parameters; {why}", witness)
 
 
 def replayed(context: Context, setup: Setup, problem: Problem) -> Iterable[Outcome]:
@@ -165,12 +165,12 @@ def replayed(context: Context, setup: Setup, problem: Problem) -> Iterable[Outco
     expected = _state(problem, tied, n) | {"tied_precision": tied.precision, "tied_shift": tied.shift}
     for witness in WITNESSES:
         answer = setup.solve(context, witness, problem, batches=steps, damping=DAMPING)
-        said = {
+        message = {
             name: (answer.local[name] if name.startswith("tied") else getattr(answer, name), value)
             for name, value in expected.items()
         }
         told = f"{len(steps)} batches, each in the place of its share of the factors, damping {DAMPING}; {why}"
-        yield from apart(said, limit, told, witness)
+        yield from apart(message, limit, told, witness)
 
 
 def held(problem: Problem, tied: Tied, n: Array, rows: Sequence[int], scale: float) -> Any:
@@ -254,8 +254,8 @@ for _setup in (SEP, PER_CLASS):
 
     def _of(function: Any, setup: Setup = _setup) -> Any:
         def asked(context: Context, problem: Problem) -> Iterable[Outcome]:
-            found: Iterable[Outcome] = function(context, setup, problem)
-            return found
+            result: Iterable[Outcome] = function(context, setup, problem)
+            return result
 
         asked.__module__ = __name__
         return asked

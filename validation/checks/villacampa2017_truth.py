@@ -76,7 +76,7 @@ def factors(problem: Problem) -> Factors:
 
 def weighted(context: Context, problem: Problem) -> Iterable[Outcome]:
     """Moments of u under (7) by weighting independent draws of the prior."""
-    found = pairwise(context, problem)
+    result = pairwise(context, problem)
     rows, prior = factors(problem)
     draws = np.random.default_rng(SEED).standard_normal((200_000, len(prior))) @ np.linalg.cholesky(prior).T
     weights = np.exp(log_ndtr(draws @ rows.T).sum(axis=1))
@@ -86,16 +86,16 @@ def weighted(context: Context, problem: Problem) -> Iterable[Outcome]:
     var = weights @ centred**2
     mean_se = np.sqrt(weights**2 @ centred**2)
     var_se = np.sqrt(weights**2 @ (centred**2 - var) ** 2)
-    assert found.inducing_mean is not None
-    assert found.inducing_mean_se is not None
-    assert found.inducing_cov is not None
-    assert found.inducing_cov_se is not None
+    assert result.inducing_mean is not None
+    assert result.inducing_mean_se is not None
+    assert result.inducing_cov is not None
+    assert result.inducing_cov_se is not None
     for name, a, a_se, b, b_se in (
-        ("means", found.inducing_mean, found.inducing_mean_se, mean, mean_se),
+        ("means", result.inducing_mean, result.inducing_mean_se, mean, mean_se),
         (
             "variances",
-            np.einsum("lii->li", found.inducing_cov),
-            np.einsum("lii->li", found.inducing_cov_se),
+            np.einsum("lii->li", result.inducing_cov),
+            np.einsum("lii->li", result.inducing_cov_se),
             var,
             var_se,
         ),
@@ -104,7 +104,7 @@ def weighted(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield Tested(
             (a.ravel() - b) / se,
             f"{name} of u: two-sided z, Holm over the run at 1e-4; 200 000 prior draws weighted by (7)",
-            found.label,
+            result.label,
             "importance sampling",
             f"a difference of {8.0 * float(np.median(se)) / float(np.abs(b).max()):.2%} of the largest would show",
         )
@@ -112,14 +112,14 @@ def weighted(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 def orthant(context: Context, problem: Problem) -> Iterable[Outcome]:
     """log Z of (7) is the probability that D Gaussians are positive: both routes against SciPy's integral."""
-    found = pairwise(context, problem)
+    result = pairwise(context, problem)
     rows, prior = factors(problem)
     cov = rows @ prior @ rows.T + np.eye(len(rows))
     # Genz's lattice rule in four dimensions: 1e-6
     value = float(
         np.log(multivariate_normal(np.zeros(len(rows)), cov, maxpts=400_000, abseps=1e-8, seed=1).cdf(0.0 * cov[0]))
     )
-    for route, log_z, error in routes(found):
+    for route, log_z, error in routes(result):
         yield Tested(
             np.array([(log_z - value) / np.hypot(error, 1e-4)]),
             "two-sided z, Holm over the run at 1e-4",
@@ -144,15 +144,15 @@ def both_routes(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 def two_classes(context: Context, problem: Problem) -> Iterable[Outcome]:
     """With two classes (7) is the threshold model: against its exact draws."""
-    found, true = pairwise(context, problem), context.stored(problem)
+    result, true = pairwise(context, problem), context.stored(problem)
     if true is None:
         yield Skipped(f"truth: found none stored for {problem.name}, expected one")
         return
     for name in ("test_latent_mean", "test_latent_cov", "probabilities", "log_evidence"):
         if name != "log_evidence":
-            yield tested(found, true, name)
+            yield tested(result, true, name)
             continue
-        for route, value, se in routes(found):
+        for route, value, se in routes(result):
             assert true.log_evidence is not None
             error = float(np.hypot(se, true.log_evidence_se or 0.0))
             yield Tested(np.array([(value - true.log_evidence) / error]), "two-sided z, Holm over the run at 1e-4",
@@ -242,21 +242,21 @@ def from_truth(context: Context, setup: Setup, problem: Problem) -> Iterable[Out
     for witness in witnesses:
         answer = setup.solve(context, witness, problem)
         yield from unconverged((answer,))
-        found = measured(answer, true)
+        result = measured(answer, true)
         for name, observed, limit, what in (
-            ("probabilities", found.probabilities, MARGIN * recorded.probabilities + open_by.probabilities,
+            ("probabilities", result.probabilities, MARGIN * recorded.probabilities + open_by.probabilities,
              "largest difference in probability"),
-            ("means", found.means, MARGIN * recorded.means + open_by.means,
+            ("means", result.means, MARGIN * recorded.means + open_by.means,
              "largest difference of a latent mean in standard deviations"),
-            ("variance_ratio", abs(found.variance_ratio - recorded.variance_ratio),
+            ("variance_ratio", abs(result.variance_ratio - recorded.variance_ratio),
              RATIO_BAND * recorded.variance_ratio + open_by.variance_ratio, "difference of the mean variance ratio"),
-            ("log_evidence", abs(found.log_evidence - recorded.log_evidence),
+            ("log_evidence", abs(result.log_evidence - recorded.log_evidence),
              0.1 * abs(recorded.log_evidence) + open_by.log_evidence, "difference of the error of log Z in nats"),
         ):  # fmt: skip
             yield Compared(
                 observed,
                 limit,
-                f"{name}: {getattr(found, name):.4g}, recorded {getattr(recorded, name):.4g}: the method's own error, "
+                f"{name}: {getattr(result, name):.4g}, recorded {getattr(recorded, name):.4g}: the method's own error, "
                 f"held near it; the truth leaves {getattr(open_by, name):.2g} open",
                 witness,
                 true.label,

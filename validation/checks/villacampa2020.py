@@ -73,32 +73,32 @@ def _pair(context: Context, subject: Subject, problem: Problem) -> tuple[Solutio
 
 def compared(context: Context, subject: Subject, problem: Problem, name: str) -> Iterable[Outcome]:
     """One field of both witnesses at their fixed points."""
-    found = _pair(context, subject, problem)
-    if isinstance(found, Skipped):
-        yield found
+    result = _pair(context, subject, problem)
+    if isinstance(result, Skipped):
+        yield result
         return
-    yield from _unconverged(found)
-    limit, why = _limit(*found)
-    a, b = (getattr(solution, name) for solution in found)
+    yield from _unconverged(result)
+    limit, why = _limit(*result)
+    a, b = (getattr(solution, name) for solution in result)
     # a log Z of which half the data's terms cancel is known to rounding of the terms; means to that of deviations
     floor = 0.0
     if name.endswith("_mean"):
-        floor = 0.1 * float(np.sqrt(getattr(found[0], name.replace("_mean", "_cov")).max()))
+        floor = 0.1 * float(np.sqrt(getattr(result[0], name.replace("_mean", "_cov")).max()))
     observed = np.inf if a is None or b is None else relative_difference(a, b, floor)
     yield Compared(observed, limit, why, *_WITNESSES)
     if name == "probability_mass":
-        for solution in found:
+        for solution in result:
             yield from unit_mass(solution)
 
 
 def gradient(context: Context, subject: Subject, problem: Problem, name: str) -> Iterable[Outcome]:
     """One derivative of both witnesses at their fixed points."""
-    found = _pair(context, subject, problem)
-    if isinstance(found, Skipped):
-        yield found
+    result = _pair(context, subject, problem)
+    if isinstance(result, Skipped):
+        yield result
         return
-    yield from _unconverged(found)
-    yield gradients_apart(*found, name, *gradient_limit(*_limit(*found)))
+    yield from _unconverged(result)
+    yield gradients_apart(*result, name, *gradient_limit(*_limit(*result)))
 
 
 def _apart(left: Solution, right: Solution, limit: float, why: str, names: Iterable[str]) -> Iterable[Outcome]:
@@ -175,13 +175,15 @@ def no_optimum(context: Context, problem: Problem) -> Iterable[Outcome]:
     assert problem.Z is not None
     far = problem.replace(Z=problem.Z[:, :1] + 90.0)
     for witness in _WITNESSES:
-        found = context.solve(witness, "rpapep", far, alpha=1.0)
-        said = str(found.settings["optimum"]).startswith("none: the variance of class ")
+        solution = context.solve(witness, "rpapep", far, alpha=1.0)
+        message = str(solution.settings["optimum"]).startswith("none: the variance of class ")
         yield Compared(
-            float(not said or found.converged or found.log_evidence is not None or found.gradients is not None),
+            float(
+                not message or solution.converged or solution.log_evidence is not None or solution.gradients is not None
+            ),
             0.0,
             f"at power 1 nothing but the data holds q, and an inducing value far from all data has none: said "
-            f"{found.settings['optimum']!r}; no log Z, no gradient, not converged",
+            f"{solution.settings['optimum']!r}; no log Z, no gradient, not converged",
             witness,
             "(10)",
             "1 where it is not said",
@@ -209,9 +211,14 @@ def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
         if left.settings["form"] != "printed":  # by the rule of size
             left = _solved(context, "reference", subject, problem, form="printed", **options)
         right = _solved(context, "reference", subject, problem, form="projected", **options)
-        said = [solution.settings["form"] for solution in (left, right)]
+        message = [solution.settings["form"] for solution in (left, right)]
         yield Compared(
-            float(said != ["printed", "projected"]), 0.0, f"found {said}", "form asked", "form said", "1 if another"
+            float(message != ["printed", "projected"]),
+            0.0,
+            f"found {message}",
+            "form asked",
+            "form said",
+            "1 if another",
         )
         if "batches" not in options:
             yield from _unconverged((left, right))
@@ -244,17 +251,17 @@ def definition(context: Context, subject: Subject, problem: Problem) -> Iterable
     """Each witness's value, slopes and derivatives against the definition, by dense algebra and differences."""
     for witness in _WITNESSES:
         for epsilon in (problem.epsilon,) if subject == BB else (problem.epsilon, 0.0):
-            found = _solved(context, witness, subject, problem.replace(epsilon=epsilon))
-            yield from _unconverged((found,))
+            result = _solved(context, witness, subject, problem.replace(epsilon=epsilon))
+            yield from _unconverged((result,))
             yield Compared(
-                relative_difference(found.log_evidence, dense.value(found)),
+                relative_difference(result.log_evidence, dense.value(result)),
                 1e-10,
                 "value: dense natural parameters and a trapezoidal rule cancel some three digits of sixteen",
                 witness,
                 "definition",
             )
             yield Compared(
-                float(np.abs(dense.free_slopes(found)).max()),
+                float(np.abs(dense.free_slopes(result)).max()),
                 1e-6,
                 "stationary: central differences of 1e-4 deviations of q are good to 1e-8; a wrong term leaves 1e-2",
                 witness,
@@ -262,17 +269,17 @@ def definition(context: Context, subject: Subject, problem: Problem) -> Iterable
                 "largest slope, nat by deviation of q",
             )
         for name in LEARNED:
-            yield _by_differences(found, name)
+            yield _by_differences(result, name)
 
 
-def _by_differences(found: Solution, name: str) -> Compared:
-    slopes = parameter_differences(lambda moved: dense.value(found, moved), found.problem, name, 1e-5)
-    reported = None if found.gradients is None else found.gradients[name] * gradient_unit(found.problem, name)
+def _by_differences(solution: Solution, name: str) -> Compared:
+    slopes = parameter_differences(lambda moved: dense.value(solution, moved), solution.problem, name, 1e-5)
+    reported = None if solution.gradients is None else solution.gradients[name] * gradient_unit(solution.problem, name)
     return Compared(
-        np.inf if reported is None else relative_difference(reported, slopes, 0.01 * abs(found.log_evidence or 0.0)),
+        np.inf if reported is None else relative_difference(reported, slopes, 0.01 * abs(solution.log_evidence or 0.0)),
         1e-6,
         f"gradient in {name}: at a stationary point what q does not add; differences of 1e-5 units are good to 1e-9",
-        found.implementation,
+        solution.implementation,
         "differences of the definition",
         f"relative difference of the gradient in {name}",
     )
@@ -301,14 +308,14 @@ def black_box_draws(context: Context, problem: Problem) -> Iterable[Outcome]:
     for alpha, epsilon in ((0.5, 0.1), (0.25, 0.0), (1.0, 0.1)):
         energies = []
         for witness in _WITNESSES:
-            found = context.solve(witness, "bb-alpha", problem.replace(epsilon=epsilon), alpha=alpha, seed=20190127,
+            solution = context.solve(witness, "bb-alpha", problem.replace(epsilon=epsilon), alpha=alpha, seed=20190127,
                                   expectation="monte-carlo", n_draws=n_draws)  # fmt: skip
-            model = dense.Dense(found.problem)
-            assert found.inducing_mean is not None
-            assert found.inducing_cov is not None
-            q = found.inducing_mean, found.inducing_cov
+            model = dense.Dense(solution.problem)
+            assert solution.inducing_mean is not None
+            assert solution.inducing_cov is not None
+            q = solution.inducing_mean, solution.inducing_cov
             once, twice = (model.tied_powers(power, *q) for power in (alpha, 2.0 * alpha))
-            mean = np.exp(alpha * found.local["log_tilted_norm"])
+            mean = np.exp(alpha * solution.local["log_tilted_norm"])
             error = np.sqrt((np.exp(twice) - np.exp(2.0 * once)) / n_draws)
             yield Tested(
                 (mean - np.exp(once)) / error,
@@ -317,7 +324,7 @@ def black_box_draws(context: Context, problem: Problem) -> Iterable[Outcome]:
                 "definition",
                 f"differences of {5.0 * float((error / mean).max()):.1%} of an expectation would show",
             )
-            energies.append(found)
+            energies.append(solution)
         limit, why = identity_limit(problem)
         yield from _apart(energies[0], energies[1], limit, f"draws of one seed; {why}", ("log_evidence",))
 
@@ -450,10 +457,10 @@ def blocks(context: Context, subject: Subject, problem: Problem) -> Iterable[Out
     options = {} if subject == PEP else {"energy": subject.method}
     plain = _solved(context, "fast", subject, problem)
     for block_size in (1, 7):
-        found = fit(*given, problem.Z, problem.epsilon, alpha=POWER[subject.method], shared=problem.shared,
+        posterior = fit(*given, problem.Z, problem.epsilon, alpha=POWER[subject.method], shared=problem.shared,
                     block_size=block_size, memory_budget=0, **options)  # fmt: skip
         yield from apart(
-            fields(found, plain, ("log_evidence", "inducing_mean", "inducing_cov")),
+            fields(posterior, plain, ("log_evidence", "inducing_mean", "inducing_cov")),
             1e-9,
             "sums in another order, and steps that stop at 1e-10",
             f"fast, blocks of {block_size}",
@@ -511,8 +518,8 @@ def from_truth(context: Context, subject: Subject, problem: Problem) -> Iterable
     for alpha in along(subject, problem):
         bands = recorded().get(subject.method, {}).get(_key(problem, alpha), {})
         for witness in ("fast",) if context.quick else _WITNESSES:
-            found = context.solve(witness, subject.method, problem, alpha=alpha)
-            yield from _unconverged((found,))
+            solution = context.solve(witness, subject.method, problem, alpha=alpha)
+            yield from _unconverged((solution,))
             for name, unit in DISTANCES.items():
                 if getattr(true, name) is None:
                     absent.add(name)
@@ -520,7 +527,7 @@ def from_truth(context: Context, subject: Subject, problem: Problem) -> Iterable
                 if name not in bands:
                     yield Skipped(f"distances.toml: found no {subject.method}, {_key(problem, alpha)}, {name}")
                     continue
-                apart, open_by = distance(name, found, true), _open(name, true)
+                apart, open_by = distance(name, solution, true), _open(name, true)
                 nearest = min(max(bands[name], apart - open_by), apart + open_by)
                 yield Compared(
                     max(nearest / bands[name], bands[name] / nearest) if nearest > 0.0 else np.inf,
@@ -531,10 +538,10 @@ def from_truth(context: Context, subject: Subject, problem: Problem) -> Iterable
                     true.label,
                     "times the recorded distance",
                 )
-            if alpha == 0.0 and true.log_evidence is not None and found.log_evidence is not None:
+            if alpha == 0.0 and true.log_evidence is not None and solution.log_evidence is not None:
                 error = true.log_evidence_se or 0.0
                 yield Compared(
-                    found.log_evidence - true.log_evidence,
+                    solution.log_evidence - true.log_evidence,
                     4.0 * error,
                     f"at power 0 a lower bound, of the FITC prior too: 4 s.e. = {4.0 * error:.2g} nat",
                     witness,

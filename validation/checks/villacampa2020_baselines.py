@@ -145,15 +145,15 @@ def regression_fields(problem: Problem) -> dict[str, Array]:
         latent = _latent(problem, k)
         mean = latent.cross.T @ np.linalg.solve(latent.prior, t)
         cov = latent.K - latent.cross.T @ np.linalg.solve(latent.prior, latent.cross)
-        found = {"inducing_mean": mean, "inducing_cov": cov}
+        results = {"inducing_mean": mean, "inducing_cov": cov}
         for name, rows, var in (
             ("latent", latent.cross, latent.cond_var),
             ("test_latent", latent.test, latent.test_var),
         ):
             upsilon = np.linalg.solve(latent.K, rows.T).T
-            found[f"{name}_mean"] = upsilon @ mean
-            found[f"{name}_cov"] = var + np.einsum("nm,mj,nj->n", upsilon, cov, upsilon)
-        for name, value in found.items():
+            results[f"{name}_mean"] = upsilon @ mean
+            results[f"{name}_cov"] = var + np.einsum("nm,mj,nj->n", upsilon, cov, upsilon)
+        for name, value in results.items():
             parts.setdefault(name, []).append(value)
     fields = {name: np.stack(values, axis=0 if "inducing" in name else 1) for name, values in parts.items()}
     means, variances = fields["test_latent_mean"], fields["test_latent_cov"]
@@ -238,8 +238,8 @@ def at_mode(context: Context, problem: Problem) -> Iterable[Outcome]:
             ),
             "pi": (answer.local.get("pi"), pi),
         }
-        said = "a mode known to 1e-10, and dense algebra of some thousand times rounding"
-        yield from apart(expected, 1e-9, said, witness, "dense algebra at the mode")
+        message = "a mode known to 1e-10, and dense algebra of some thousand times rounding"
+        yield from apart(expected, 1e-9, message, witness, "dense algebra at the mode")
 
 
 # -- limits --------------------------------------------------------------------------------------------------------
@@ -342,7 +342,7 @@ def from_truth(context: Context, problem: Problem) -> Iterable[Outcome]:
     asked = _asked(LAPLACE, problem)
     true = context.solve("quadrature", "exact", asked, digits=3.0)
     for witness in _WITNESSES:
-        found = distance(context.solve(witness, LAPLACE.method, asked), true)
+        result = distance(context.solve(witness, LAPLACE.method, asked), true)
         for name, unit in zip(
             Distance._fields,
             ("largest difference in probability", "mean variance ratio", "standard deviations", "nat"),
@@ -350,9 +350,9 @@ def from_truth(context: Context, problem: Problem) -> Iterable[Outcome]:
         ):
             recorded = getattr(RECORDED, name)
             yield Compared(
-                abs(getattr(found, name) - recorded),
+                abs(getattr(result, name) - recorded),
                 0.01 * abs(recorded),
-                f"{name}: {getattr(found, name):.4g} from the truth, recorded {recorded:.4g}: the method's own error, "
+                f"{name}: {getattr(result, name):.4g} from the truth, recorded {recorded:.4g}: the method's own error, "
                 "held to a hundredth of it; this quadrature leaves a thousandth open",
                 witness,
                 true.label,

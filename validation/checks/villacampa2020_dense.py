@@ -167,11 +167,11 @@ class Dense:
                 T, t = P / (n + 1), h / (n + 1)
             else:
                 T, t = (P - self.K_inv) / n, h / n
-            seen = np.einsum("kij,kj->ki", cov, self.upsilon[i])  # V upsilon
+            projected = np.einsum("kij,kj->ki", cov, self.upsilon[i])  # V upsilon
             pull = t - np.einsum("kij,kj->ki", T, mean)
             total += _quadratic_var(T, t, mean, cov)
-            shared = np.einsum("ki,ki,k->", pull, seen, by_mean[i])
-            total -= 2.0 * float(shared - np.einsum("ki,kij,kj,k->", seen, T, seen, by_var[i]))
+            shared = np.einsum("ki,ki,k->", pull, projected, by_mean[i])
+            total -= 2.0 * float(shared - np.einsum("ki,kij,kj,k->", projected, T, projected, by_var[i]))
         if method == "rpapep":
             total += _quadratic_var(self.K_inv - P / (n + 1), -h / (n + 1), mean, cov)
         return 0.5 * total
@@ -189,13 +189,13 @@ def _differences(y: NDArray[np.int64], mean: Array, var: Array) -> tuple[Array, 
     step = 1e-4 * np.sqrt(var)
     by_mean, by_var = np.empty_like(mean), np.empty_like(mean)
     for k in range(mean.shape[1]):
-        for found, base, h in ((by_mean, mean, step[:, k]), (by_var, var, step[:, k] * np.sqrt(var[:, k]))):
+        for result, base, h in ((by_mean, mean, step[:, k]), (by_var, var, step[:, k] * np.sqrt(var[:, k]))):
             ends = []
             for sign in (1.0, -1.0):
                 at = base.copy()
                 at[:, k] += sign * h
-                ends.append(largest(y, at, var) if found is by_mean else largest(y, mean, at))
-            found[:, k] = (ends[0] - ends[1]) / (2.0 * h)
+                ends.append(largest(y, at, var) if result is by_mean else largest(y, mean, at))
+            result[:, k] = (ends[0] - ends[1]) / (2.0 * h)
     return by_mean, by_var
 
 
@@ -222,9 +222,9 @@ def free_slopes(answer: Solution) -> Array:
     assert mean is not None
     assert cov is not None
     if answer.method == "pep":
-        seen = np.einsum("nki,kij,nkj->nk", dense.upsilon, cov, dense.upsilon)
+        projected = np.einsum("nki,kij,nkj->nk", dense.upsilon, cov, dense.upsilon)
         start = np.array([answer.local["site_precision"], answer.local["site_shift"]])
-        units = np.array([1.0 / seen, 1.0 / np.sqrt(seen)])
+        units = np.array([1.0 / projected, 1.0 / np.sqrt(projected)])
         return differences(lambda x: dense.with_sites(alpha, x[0], x[1]), start, units)
     R = np.linalg.cholesky(cov)
     C, m = mean.shape
@@ -244,12 +244,12 @@ def free_slopes(answer: Solution) -> Array:
 
 def differences(function: Callable[[Array], float], start: Array, units: Array, step: float = 1e-4) -> Array:
     """Central differences at `start`, each entry moved by `step` of its unit; derivatives by the units."""
-    found = np.empty(start.size)
+    values = np.empty(start.size)
     for j in range(start.size):
         ends = []
         for sign in (1.0, -1.0):
             at = start.copy()
             at.flat[j] += sign * step * units.flat[j]
             ends.append(function(at))
-        found[j] = (ends[0] - ends[1]) / (2.0 * step)
-    return found.reshape(start.shape)
+        values[j] = (ends[0] - ends[1]) / (2.0 * step)
+    return values.reshape(start.shape)

@@ -96,13 +96,13 @@ def parse_expected(row: Mapping[str, Any], where: str) -> Expected:
     n_train = require({"n_train": 0, **row}, "n_train", int, where)
     constant = require({"constant_features": [], **row}, "constant_features", list, where)
     train = _counts(row["train_classes"], "train_classes", where) if "train_classes" in row else None
-    for key, found, wanted in (
+    for key, value, wanted in (
         ("classes", sum(classes.values()), n),
         ("c", row.get("c", len(classes)), len(classes)),
         ("train_classes", sum(train.values()) if train else n_train, n_train),
     ):
-        if found != wanted:
-            raise DatasetCorruptError(f"{where}: {key}: found {found}, expected {wanted}")
+        if value != wanted:
+            raise DatasetCorruptError(f"{where}: {key}: found {value}, expected {wanted}")
     if n < 1 or d < 1 or not 0 <= n_train < n or len(classes) < 2:
         found_numbers = f"n = {n}, d = {d}, n_train = {n_train}, {len(classes)} classes"
         raise DatasetCorruptError(f"{where}: found {found_numbers}, expected n > n_train >= 0, d >= 1, two classes")

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from validation import completing
 from validation.datasets.catalogue import Entry, Expected, catalogue, near_misses
 from validation.datasets.dataset import Dataset
 from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
@@ -27,7 +28,10 @@ PLACES = {
 
 
 def data(
-    name: Annotated[str | None, typer.Argument(help="A data set to show; without it all are listed.")] = None,
+    name: Annotated[
+        str | None,
+        typer.Argument(help="A data set to show; without it all are listed.", autocompletion=completing.datasets),
+    ] = None,
     check: Annotated[
         bool,
         typer.Option("--check", help="Load and check NAME, with a download if need be; without NAME all at hand."),

@@ -63,9 +63,9 @@ def load(name: str, *, source: str | None = None) -> Dataset:
     looked: list[str] = []
     for place, attempt in (("embedded", _embedded), ("folder", _from_folder), ("openml", _from_openml)):
         if source in (None, place):
-            found = attempt(name, entry, looked)
-            if found is not None:
-                return found
+            result = attempt(name, entry, looked)
+            if result is not None:
+                return result
     raise DatasetNotFoundError(_not_found(name, entry, looked))
 
 
@@ -121,9 +121,9 @@ def check(dataset: Dataset, expected: Expected) -> None:
         comparisons.append(("train_classes", train_counts, dict(expected.train_classes or {})))
     if expected.constant_features is not None:
         comparisons.append(("constant_features", dataset.constant_features, expected.constant_features))
-    for key, found, wanted in comparisons:
-        if found != wanted:
-            raise DatasetCorruptError(f"{dataset.name} from {dataset.source}: {key}: found {found}, expected {wanted}")
+    for key, value, wanted in comparisons:
+        if value != wanted:
+            raise DatasetCorruptError(f"{dataset.name} from {dataset.source}: {key}: found {value}, expected {wanted}")
 
 
 def _embedded(name: str, entry: Entry | None, looked: list[str]) -> Dataset | None:

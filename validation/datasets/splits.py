@@ -70,12 +70,12 @@ def _checked(dataset: Any, seed: Any) -> int:
 
 def duplicate_groups(X: NDArray[np.float64]) -> NDArray[np.int64]:
     """(n,) ints, equal for two rows of X exactly if the rows are equal; numbered by first appearance."""
-    seen: dict[bytes, int] = {}
+    visited: dict[bytes, int] = {}
     groups = np.empty(X.shape[0], dtype=np.int64)
     for i, row in enumerate(X):
         # + 0.0 turns -0.0 into 0.0; a digest instead of the bytes keeps wide sets out of memory a second time.
         key = hashlib.blake2b((row + 0.0).tobytes(), digest_size=16).digest()
-        groups[i] = seen.setdefault(key, len(seen))
+        groups[i] = visited.setdefault(key, len(visited))
     return groups
 
 

@@ -13,6 +13,7 @@ from validation.faults import (
     iterations,
     izmailov,
     judge,
+    laplace_binary,
     learning,
     print_izmailov2016,
     print_protocols,
@@ -48,6 +49,7 @@ def all_faults() -> tuple[Fault, ...]:
         + estimators.FAULTS
         + izmailov.FAULTS
         + riihimaki.FAULTS
+        + laplace_binary.FAULTS
         + villacampa2017.FAULTS
         + villacampa2020.FAULTS
         + villacampa2020_baselines.FAULTS

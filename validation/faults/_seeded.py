@@ -1,32 +1,61 @@
-"""One way to write a fault down: what all of a module's have in common is bound by `functools.partial`."""
+"""One way to write a fault down: what those of a module have in common is said once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-from validation.selftest import Fault
+from validation.selftest import WITNESSES, Fault
 
 Names = str | tuple[str, ...]
 
 
-def seeded(
-    method: str,
-    name: str,
-    description: str,
-    targets: Names,
-    make: Callable[[Any], Any],
-    checks: Names,
-    problems: Names = "-",
-    *,
-    witness: str = "fast",
-    raises: bool = False,
-) -> Fault:
-    """A `Fault` called method/name; one target, problem or check stands for itself, {} in a check for the method."""
-    asked = tuple(check.replace("{}", method) for check in _tuple(checks))
-    return Fault(
-        f"{method}/{name}", witness, method, description, _tuple(targets), make, _tuple(problems), asked, raises
-    )
+@dataclass(frozen=True, kw_only=True)
+class Seeds:
+    """Makes faults method/name; {} stands for the method.
+
+    checks, problems : names    of faults that name none
+    asks : str                  before the name of each check
+    package : str               before each target
+    label : str                 before each name
+    """
+
+    checks: Names = ()
+    problems: Names = "-"
+    asks: str = ""
+    package: str = ""
+    label: str = ""
+
+    def __call__(
+        self,
+        method: str,
+        name: str,
+        description: str,
+        targets: Names,
+        make: Callable[[Any], Any],
+        checks: Names | None = None,
+        problems: Names | None = None,
+        raises: bool = False,
+    ) -> Fault:
+        """A fault of the witness whose function it replaces, `reference` where that is a protocol of the judge."""
+        replaced = tuple(self.package + target for target in _tuple(targets))
+        asked = _tuple(self.checks if checks is None else checks)
+        package = replaced[0].partition(".")[0]
+        return Fault(
+            f"{method}/{self.label}{name}",
+            package if package in WITNESSES else "reference",
+            method,
+            description,
+            replaced,
+            make,
+            _tuple(self.problems if problems is None else problems),
+            tuple((self.asks + check).replace("{}", method) for check in asked),
+            raises,
+        )
+
+
+seeded = Seeds()
 
 
 def _tuple(names: Names) -> tuple[str, ...]:

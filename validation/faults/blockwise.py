@@ -23,12 +23,12 @@ def _odd_leaf_twice(original: Any) -> Any:
 
 def _leaves_from_the_second_on(original: Any) -> Any:
     def streamed(rows: Any, answer: Any, client: Any = None) -> Any:
-        for first, found in original(rows, answer, client):
+        for first, value in original(rows, answer, client):
             yield (
                 first,
-                found
+                value
                 if first == 0
-                else found._replace(**{name: getattr(found, name)[::-1] for name in ("latent_mean", "probabilities")}),
+                else value._replace(**{name: getattr(value, name)[::-1] for name in ("latent_mean", "probabilities")}),
             )
 
     return streamed

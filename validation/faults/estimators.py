@@ -26,9 +26,9 @@ def _per_row(original: Any) -> Any:
 
 def _one_unit(original: Any) -> Any:
     def lengthscales(X: Any, rng: Any) -> Any:
-        found = original(X, rng)
-        found[:] = found.mean()
-        return found
+        correct = original(X, rng)
+        correct[:] = correct.mean()
+        return correct
 
     return lengthscales
 
@@ -57,20 +57,41 @@ def _rows_alone(original: Any) -> Any:
 
 
 def _factor_stays(original: Any) -> Any:
-    def stand_for(self: Any, seen: Any) -> None:
+    def stand_for(self: Any, observed: Any) -> None:
         from fast.sparse_classes.sep import TiedFactors
 
-        self.run = TiedFactors(seen, self.run.points, self.run.count, self.run.q)
+        self.run = TiedFactors(observed, self.run.points, self.run.count, self.run.q)
         self.started = True
 
     return stand_for
 
 
 def _absolute(original: Any) -> Any:
-    def laws(self: Any, start: Any) -> Any:
-        return original(self, start._replace(lengthscales=1.0))
+    def density(self: Any, X: Any, lengthscales: Any) -> Any:
+        return original(self, X, 0.0 * lengthscales + 1.0)
 
-    return laws
+    return density
+
+
+def _untied(original: Any) -> Any:
+    def log_hyperprior(name: str, value: Any, law: Any, *, sits_on: str = "field", map_density: str = "value") -> Any:
+        import numpy as np
+
+        correct = original(name, value, law, sits_on=sits_on, map_density=map_density)
+        if law[0] != "tied-log-normal":
+            return correct
+        return correct._replace(slope=-np.log(np.asarray(value) / law[2]) / law[1][1] ** 2)
+
+    return log_hyperprior
+
+
+def _of_values(original: Any) -> Any:
+    def weak(lengthscales: Any, link: str) -> Any:
+        from dataclasses import replace
+
+        return replace(original(lengthscales, link), map_density="value")
+
+    return weak
 
 
 FAULTS = (
@@ -197,9 +218,31 @@ FAULTS = (
     seeded(
         "laplace",
         "hyperprior-in-units-of-inputs",
-        "the default hyperprior sees lengthscales in the units of the inputs",
-        "fast.estimators.multiclass:_MulticlassClassifier._laws",
+        "the hyperprior sees lengthscales in the units of the inputs",
+        "fast.estimators._hyper:HyperLearning._density_of",
         _absolute,
         "identity/laplace/classifier_settings",
+    ),
+    *(
+        seeded(
+            method,
+            "untied-lengthscales",
+            "lengthscales are pulled to their medians one by one, as if they had no common factor",
+            "fast.core.hyperprior:log_hyperprior",
+            _untied,
+            f"identity/{method}/classifier_optimum",
+        )
+        for method in ("x-gpc", "gfitc")
+    ),
+    *(
+        seeded(
+            method,
+            "prior-of-values",
+            "the weak prior is a density of values and not of their logarithms",
+            "fast.estimators._hyper:weak",
+            _of_values,
+            (f"identity/{method}/classifier_optimum", f"identity/{method}/classifier_settings"),
+        )
+        for method in ("epgpc", "laplace")
     ),
 )

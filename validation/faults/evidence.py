@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.special import log_ndtr
 
-from validation.selftest import Fault
+from validation.faults._seeded import Seeds
 
-
-def _fault(
-    method: str, name: str, description: str, target: str, make: Callable[[Any], Any], problem: str = "two-points-3"
-) -> Fault:
-    return Fault(
-        f"{method}/log-evidence-{name}",
-        "gibbs",
-        method,
-        description,
-        (target,),
-        make,
-        (problem,),
-        (f"exactness/{method}/log_evidence_routes",),
-    )
+_fault = Seeds(checks="exactness/{}/log_evidence_routes", problems="two-points-3", label="log-evidence-")
 
 
 def _without_determinant(original: Any) -> Any:
     return lambda d, chol: original(d, chol) + np.log(np.diagonal(chol)).sum()
 
 
-def _without_walls(original: Any) -> Any:
+def _without_constraints(original: Any) -> Any:
     def log_ratio(problem: Any, fit: Any, white: Any, wrong: Any) -> Any:
         return original(problem, fit, white, wrong) - log_ndtr(fit.cut_mean - problem.cuts(white)).sum(axis=1)
 
@@ -38,8 +24,8 @@ def _without_walls(original: Any) -> Any:
 
 
 def _without_errors(original: Any) -> Any:
-    def island(rng: Any, chol: Any, walls: int, epsilon: float, *rest: Any) -> Any:
-        return original(rng, chol, walls, 0.0, *rest)
+    def island(rng: Any, chol: Any, constraints: int, epsilon: float, *rest: Any) -> Any:
+        return original(rng, chol, constraints, 0.0, *rest)
 
     return island
 
@@ -54,10 +40,10 @@ FAULTS = (
     ),
     _fault(
         "gibbs-probit",
-        "walls-forgotten",
+        "constraints-forgotten",
         "bridge: the density of a proposal lacks the probabilities of its cuts",
         "gibbs.evidence.fitted:_log_ratio",
-        _without_walls,
+        _without_constraints,
     ),
     _fault(
         "gibbs-threshold",
@@ -65,7 +51,7 @@ FAULTS = (
         "particles: every label binds, whatever epsilon says",
         "gibbs.evidence.sequential:_island",
         _without_errors,
-        "two-points-3-errors",
+        problems="two-points-3-errors",
     ),
     _fault(
         "mh-softmax",
@@ -73,6 +59,6 @@ FAULTS = (
         "bridge: Gaussian densities lack their determinants",
         "gibbs.evidence.softmax_bridge:_log_normal",
         _without_determinant,
-        "two-points-3-softmax",
+        problems="two-points-3-softmax",
     ),
 )

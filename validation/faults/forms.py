@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any], *checks: str) -> Fault:
-    return Fault(
-        f"{method}/forms-{name}",
-        "reference",
-        method,
-        description,
-        (f"reference.villacampa2017.{target}",),
-        make,
-        ("two-points-3-sparse-errors" if method == "vi-robust" else "two-points-3-sparse-threshold",),
-        checks or (f"identity/{method}/forms",),
-    )
+_fault = Seeds(
+    checks="identity/{}/forms",
+    problems="two-points-3-sparse-threshold",
+    package="reference.villacampa2017.",
+    label="forms-",
+)
+_robust = replace(_fault, problems="two-points-3-sparse-errors")
 
 
 def _sign_of_print(original: Any) -> Any:
@@ -31,8 +27,8 @@ def _without_shift(original: Any) -> Any:
 
 def _other_class_dropped(original: Any) -> Any:
     def matched(*args: Any) -> Any:
-        found = original(*args)
-        return found._replace(coefficients=(*found.coefficients[:3], 0.0))
+        correct = original(*args)
+        return correct._replace(coefficients=(*correct.coefficients[:3], 0.0))
 
     return matched
 
@@ -47,8 +43,8 @@ def _halved_curvature(original: Any) -> Any:
 
 def _halved_variance(original: Any) -> Any:
     def marginal(*args: Any) -> Any:
-        found = original(*args)
-        return found._replace(var=0.5 * found.var)
+        correct = original(*args)
+        return correct._replace(var=0.5 * correct.var)
 
     return marginal
 
@@ -59,9 +55,9 @@ def _nothing_open(original: Any) -> Any:
 
 def _noise_forgotten(original: Any) -> Any:
     def directions(X: Any, prior: Any, K: Any, *rest: Any) -> Any:
-        found = original(X, prior, K, *rest)
+        correct = original(X, prior, K, *rest)
         return {
-            name: along if name != "noise" else along._replace(k_xx=0.0 * along.k_xx) for name, along in found.items()
+            name: along if name != "noise" else along._replace(k_xx=0.0 * along.k_xx) for name, along in correct.items()
         }
 
     return directions
@@ -100,14 +96,14 @@ FAULTS: tuple[Fault, ...] = (
         "scalar:scalar_cavities",
         _without_shift,
     ),
-    _fault(
+    _robust(
         "vi-robust",
         "printed-marginals",
         "(17) as printed has half of its size in the answer",
         "vi_ascent:vi_latent_marginal",
         _halved_variance,
     ),
-    _fault(
+    _robust(
         "vi-robust",
         "projected-marginals",
         "the contracted marginals forget what the inducing values leave open",

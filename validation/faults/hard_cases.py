@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-_fault = partial(seeded, checks="identity/{}/hard-cases")
+_fault = Seeds(checks="identity/{}/hard-cases")
 
 
 def _last_change(_original: Any) -> Any:
@@ -69,7 +68,6 @@ FAULTS: tuple[Fault, ...] = (
             "sweeps end when the last change is below the tolerance, however slowly changes shrink",
             "reference.common._iteration:Arrival.see",
             _last_change,
-            witness="reference",
         )
         for method in ("nested-iep", "qiep")
     ),
@@ -79,7 +77,6 @@ FAULTS: tuple[Fault, ...] = (
         "sweeps end when the last change is below the tolerance, however slowly changes shrink",
         "fast.sparse_classes.training:SweepDistance.__call__",
         _change_for_distance,
-        witness="fast",
     ),
     _fault(
         "gfitc",
@@ -87,7 +84,6 @@ FAULTS: tuple[Fault, ...] = (
         "sweeps end when the last residual is below the tolerance, however slowly residuals shrink",
         "reference.common._sweeps:Sweeps._distance",
         _residual_for_distance,
-        witness="reference",
     ),
     _fault(
         "qep",
@@ -95,7 +91,6 @@ FAULTS: tuple[Fault, ...] = (
         "mixing goes on to a fixed point that repels plain steps: its rate above one is taken for .99",
         "fast.solve.site_iteration:_Mixer.note_rate",
         _never_above_one,
-        witness="fast",
     ),
     _fault(
         "svi",
@@ -103,7 +98,6 @@ FAULTS: tuple[Fault, ...] = (
         "the slope of the divergence is formed from terms that cancel, and K^-1 multiplies what rounding leaves",
         "reference.izmailov2016.fit:elbo_slopes_at_maximum",
         _cancelling_slopes,
-        witness="reference",
     ),
     _fault(
         "epgpc",
@@ -111,7 +105,6 @@ FAULTS: tuple[Fault, ...] = (
         "squared distances are |x|^2 + |z|^2 - 2 x.z, of inputs a million from the origin",
         "fast.kernel.kernels:PreparedKernel._squared",
         _expanded_squares,
-        witness="fast",
         raises=True,
     ),
 )

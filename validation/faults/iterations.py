@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-_fault = partial(seeded, checks="discrepancy/{}/iterations")
+_fault = Seeds(checks="discrepancy/{}/iterations")
 
 
 def _half_a_step(original: Any) -> Any:
@@ -51,7 +50,6 @@ FAULTS: tuple[Fault, ...] = (
         "reference.riihimaki2013.laplace:laplace_newton_step",
         _half_a_step,
         problems="toy-3-softmax",
-        witness="reference",
     ),
     _fault(
         "gfitc",
@@ -60,16 +58,14 @@ FAULTS: tuple[Fault, ...] = (
         "fast.solve.mixing:Mixing.step",
         _nothing_mixed,
         problems="toy-3-sparse-threshold",
-        witness="fast",
     ),
     _fault(
         "nested-ep",
         "last-visit-only",
         "the mixing of sites remembers its last visit only",
-        "fast.solve.site_iteration:_Mixer.learn",
+        "fast.solve.site_iteration:_Mixer.visited",
         _only_the_last,
         problems="toy-3",
-        witness="fast",
     ),
     _fault(
         "ep",
@@ -78,6 +74,5 @@ FAULTS: tuple[Fault, ...] = (
         "reference.common._sweeps:_slowest",
         _never_slow,
         problems="toy-3-sparse-threshold",
-        witness="reference",
     ),
 )

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
 _SPARSE = ("three-points-fitc",)
@@ -16,7 +15,7 @@ _SMALL = ("two-points", "three-points-fitc")
 _LEARNING = ("toy",)
 
 
-_fault = partial(seeded, problems=_SPARSE)
+_fault = Seeds(problems=_SPARSE)
 
 
 _BOTH = ("identity/{}/log_evidence", "identity/{}/latent_*", "slope/{}/stationary")
@@ -25,18 +24,18 @@ _BOTH = ("identity/{}/log_evidence", "identity/{}/latent_*", "slope/{}/stationar
 
 
 def _without_trace(original: Any) -> Any:
-    def evaluate(prior: Any, standin: Any, xi: Any) -> Any:
-        found = original(prior, standin, xi)
-        lost = 0.5 * np.sum(standin.at(prior.y_sign, xi).precision * prior.cond_var)
-        return found._replace(elbo=found.elbo + lost)
+    def evaluate(prior: Any, local_quadratic: Any, xi: Any) -> Any:
+        correct = original(prior, local_quadratic, xi)
+        lost = 0.5 * np.sum(local_quadratic.at(prior.y_sign, xi).precision * prior.cond_var)
+        return correct._replace(elbo=correct.elbo + lost)
 
     return evaluate
 
 
 def _without_square(original: Any) -> Any:
     def quadratic(y_sign: Any, xi: Any) -> Any:
-        found = original(y_sign, xi)
-        return found._replace(constant=found.constant - 0.5 * found.precision * xi * xi)
+        correct = original(y_sign, xi)
+        return correct._replace(constant=correct.constant - 0.5 * correct.precision * xi * xi)
 
     return quadratic
 
@@ -69,8 +68,8 @@ def _slope_of_means(original: Any) -> Any:
 def _gradient(name: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def make(original: Any) -> Any:
         def gradients(*args: Any) -> Any:
-            found = original(*args)
-            return found._replace(**{name: change(getattr(found, name))})
+            correct = original(*args)
+            return correct._replace(**{name: change(getattr(correct, name))})
 
         return gradients
 
@@ -187,8 +186,10 @@ def _stopped(most: int) -> Callable[[Any], Any]:
     """Newton's method that calls itself converged after so many steps, for a wrong one never is."""
 
     def make(original: Any) -> Any:
-        def newton(prior: Any, standin: Any, start: Any, tolerance: float, max_iterations: int, callback: Any) -> Any:
-            xi, trace, residual, _ = original(prior, standin, start, tolerance, most, callback)
+        def newton(
+            prior: Any, local_quadratic: Any, start: Any, tolerance: float, max_iterations: int, callback: Any
+        ) -> Any:
+            xi, trace, residual, _ = original(prior, local_quadratic, start, tolerance, most, callback)
             return xi, trace, residual, True
 
         return newton
@@ -276,8 +277,8 @@ def _prior_ignored(original: Any) -> Any:
     def bound(
         kernel: Any, expected: Any, X: Any, y_sign: Any, scale: float, mean: Any, chol: Any, **options: Any
     ) -> Any:
-        found = original(kernel, expected, X, y_sign, scale, mean, chol, **options)
-        return found._replace(inducing_mean=found.inducing_mean + np.linalg.solve(kernel.K_ZZ, mean))
+        correct = original(kernel, expected, X, y_sign, scale, mean, chol, **options)
+        return correct._replace(inducing_mean=correct.inducing_mean + np.linalg.solve(kernel.K_ZZ, mean))
 
     return bound
 
@@ -286,8 +287,8 @@ def _without_log_diagonal(original: Any) -> Any:
     def bound(
         kernel: Any, expected: Any, X: Any, y_sign: Any, scale: float, mean: Any, chol: Any, **options: Any
     ) -> Any:
-        found = original(kernel, expected, X, y_sign, scale, mean, chol, **options)
-        return found._replace(chol_cov=found.chol_cov - np.diag(1.0 / np.diagonal(chol)))
+        correct = original(kernel, expected, X, y_sign, scale, mean, chol, **options)
+        return correct._replace(chol_cov=correct.chol_cov - np.diag(1.0 / np.diagonal(chol)))
 
     return bound
 
@@ -300,8 +301,8 @@ def _unscaled(original: Any) -> Any:
 
 def _exchanged(original: Any) -> Any:
     def step(gradient: Any, state: Any, rate: float) -> Any:
-        found = original(gradient, state, rate)
-        return found._replace(state=type(state)(found.state.steps, found.state.gradients))
+        correct = original(gradient, state, rate)
+        return correct._replace(state=type(state)(correct.state.steps, correct.state.gradients))
 
     return step
 

@@ -9,8 +9,8 @@ from validation.selftest import Fault
 
 def _inflated(original: Any) -> Any:
     def latent(*arguments: Any, **options: Any) -> Any:
-        found = original(*arguments, **options)
-        return found._replace(var=1.05 * found.var)
+        correct = original(*arguments, **options)
+        return correct._replace(var=1.05 * correct.var)
 
     return latent
 

@@ -34,16 +34,16 @@ def _unlearned_noise(original: Any) -> Any:
 
 def _no_bias(original: Any) -> Any:
     def step(gradient: Any, state: Any, learning_rate: float) -> Any:
-        found = original(gradient, state, learning_rate)
-        return found._replace(step=0.9 * found.step)
+        correct = original(gradient, state, learning_rate)
+        return correct._replace(step=0.9 * correct.step)
 
     return step
 
 
 def _root_of_all(original: Any) -> Any:
     def log_hyperprior(name: str, value: Any, law: Any, *, sits_on: str = "field", map_density: str = "value") -> Any:
-        found = original(name, value, law, sits_on=sits_on, map_density=map_density)
-        return found._replace(slope=2.0 * found.slope) if sits_on == "root" else found
+        correct = original(name, value, law, sits_on=sits_on, map_density=map_density)
+        return correct._replace(slope=2.0 * correct.slope) if sits_on == "root" else correct
 
     return log_hyperprior
 
@@ -91,7 +91,7 @@ _STEPS = (
         "laplace",
         "law-of-root-doubled",
         "where the law sits on the root its slope in the logarithm is taken twice",
-        "fast.full_classes.learning:log_hyperprior",
+        "fast.core.hyperprior:log_hyperprior",
         _root_of_all,
         ("identity/laplace/paths", "limit/laplace/search_end"),
     ),
@@ -130,8 +130,8 @@ _SEARCHES = (
 
 def _without_moments(original: Any) -> Any:
     def restored(arrays: Any) -> Any:
-        found = original(arrays)
-        return found._replace(second=0.0 * found.second + found.first**2)
+        correct = original(arrays)
+        return correct._replace(second=0.0 * correct.second + correct.first**2)
 
     return restored
 

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(method: str, name: str, description: str, target: str, make: Callable[[Any], Any], check: str) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "reference",
-        method,
-        description,
-        (f"reference.izmailov2016.{target}",),
-        make,
-        ("three-points-fitc",),
-        (f"print/{method}/{check}",),
-    )
+_fault = Seeds(asks="print/{}/", problems="three-points-fitc", package="reference.izmailov2016.")
 
 
 def _without_variance(original: Any) -> Any:

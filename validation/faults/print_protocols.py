@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import Names, seeded
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
 _REPRODUCE = "validation.reproduce"
@@ -16,11 +15,7 @@ _HERE = "validation.checks.print_protocols"
 _THERE = "validation.checks.print_experiments"
 
 
-def _fault(
-    method: str, name: str, description: str, target: str, make: Callable[[Any], Any], check: str, problems: Names = "-"
-) -> Fault:
-    witness = "gibbs" if target.startswith("gibbs") else "reference"
-    return seeded(method, name, description, target, make, f"print/{{}}/{check}", problems, witness=witness)
+_fault = Seeds(asks="print/{}/")
 
 
 def _from_first(original: Any) -> Any:
@@ -65,9 +60,9 @@ def _stale_auxiliary(original: Any) -> Any:
 
 def _narrow_interval(original: Any) -> Any:
     def bootstrap(*args: Any, **options: Any) -> Any:
-        found = original(*args, **options)
-        inset = 0.025 * (found.high - found.low)
-        return found._replace(low=found.low + inset, high=found.high - inset)
+        correct = original(*args, **options)
+        inset = 0.025 * (correct.high - correct.low)
+        return correct._replace(low=correct.low + inset, high=correct.high - inset)
 
     return bootstrap
 

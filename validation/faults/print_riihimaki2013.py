@@ -20,8 +20,8 @@ def _softer(original: Any) -> Any:
 
 def _smaller(original: Any) -> Any:
     def moments(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return found._replace(cov=(1.0 - 1e-6) * found.cov)
+        correct = original(*arguments)
+        return correct._replace(cov=(1.0 - 1e-6) * correct.cov)
 
     return moments
 
@@ -32,24 +32,24 @@ def _weaker(original: Any) -> Any:
 
 def _smaller_pi(original: Any) -> Any:
     def sites(alpha: Any, y: Any) -> Any:
-        found = original(alpha, y)
-        return found._replace(pi=(1.0 - 1e-6) * found.pi)
+        correct = original(alpha, y)
+        return correct._replace(pi=(1.0 - 1e-6) * correct.pi)
 
     return sites
 
 
 def _one_root(original: Any) -> Any:
     def blocks(pi: Any, K: Any) -> Any:
-        found = original(pi, K)
-        return found._replace(B=found.B / np.sqrt(np.maximum(pi, 1e-12)).T[:, :, None])
+        correct = original(pi, K)
+        return correct._replace(B=correct.B / np.sqrt(np.maximum(pi, 1e-12)).T[:, :, None])
 
     return blocks
 
 
 def _determinant_halved(original: Any) -> Any:
     def posterior(K: Any, site_precision: Any, site_location: Any) -> Any:
-        found = original(K, site_precision, site_location)
-        return found._replace(log_det=0.5 * found.log_det)
+        correct = original(K, site_precision, site_location)
+        return correct._replace(log_det=0.5 * correct.log_det)
 
     return posterior
 

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(name: str, description: str, target: str, make: Callable[[Any], Any], check: str) -> Fault:
-    return Fault(
-        f"ep/{name}",
-        "reference",
-        "ep",
-        description,
-        (f"reference.villacampa2017.{target}",),
-        make,
-        ("two-points-3-sparse-threshold",),
-        (f"print/ep/{check}",),
-    )
+_fault = partial(
+    Seeds(asks="print/{}/", problems="two-points-3-sparse-threshold", package="reference.villacampa2017."), "ep"
+)
 
 
 def _variance_forgotten(original: Any) -> Any:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(
-    name: str, description: str, target: str, make: Callable[[Any], Any], checks: tuple[str, ...], method: str = "pep"
-) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "reference",
-        method,
-        description,
-        (f"reference.villacampa2020.{target}",),
-        make,
-        ("two-points-3-sparse-errors",),
-        checks,
-    )
+_seeds = Seeds(problems="two-points-3-sparse-errors", package="reference.villacampa2020.")
+_fault = partial(_seeds, "pep")
 
 
 def _number_for_its_power(original: Any) -> Any:
@@ -39,9 +29,7 @@ def _mean_dropped(original: Any) -> Any:
 
 def _forms(name: str, description: str, target: str, make: Callable[[Any], Any], *methods: str) -> tuple[Fault, ...]:
     """Of one form of a method alone: the other tells."""
-    return tuple(
-        _fault(f"form-{name}", description, target, make, (f"identity/{method}/forms",), method) for method in methods
-    )
+    return tuple(_seeds(method, f"form-{name}", description, target, make, "identity/{}/forms") for method in methods)
 
 
 def _conditional_dropped(original: Any) -> Any:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 
-_fault = partial(seeded, checks="exactness/{}/*", problems="two-points", witness="gibbs")
+_fault = Seeds(checks="exactness/{}/*", problems="two-points")
 
 
 def _negated(original: Any) -> Any:
-    def walls(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return found._replace(signs=-found.signs)
+    def constraints(*arguments: Any) -> Any:
+        correct = original(*arguments)
+        return correct._replace(signs=-correct.signs)
 
-    return walls
+    return constraints
 
 
 FAULTS = (
@@ -25,15 +24,15 @@ FAULTS = (
         "exact-probit",
         "wrong-truncation-side",
         "every label pulls its latent value to the other side",
-        "gibbs.models.exact_probit:_walls",
+        "gibbs.models.exact_probit:_constraints",
         _negated,
     ),
     _fault(
         "exact-probit",
         "unit-noise-forgotten",
         "the orthant of N(0, K) in place of N(0, K + I): a step for a link",
-        "gibbs.models.exact_probit:_walls_covariance",
-        lambda original: lambda walls, prior, unit_noise: original(walls, prior, 0.0),
+        "gibbs.models.exact_probit:_constraints_covariance",
+        lambda original: lambda constraints, prior, unit_noise: original(constraints, prior, 0.0),
     ),
     _fault(
         "exact-probit",

@@ -2,35 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    quantities: tuple[str, ...] = ("log_evidence", "latent_*"),
-    raises: bool = False,
-    kind: str = "identity",
-) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "fast",
-        method,
-        description,
-        (target,),
-        make,
-        ("two-points-3-softmax" if method.startswith("laplace") else "two-points-3",),
-        tuple(f"{kind}/{method}/{quantity}" for quantity in quantities),
-        raises,
-    )
+_fault = Seeds(checks=("log_evidence", "latent_*"), problems="two-points-3", asks="identity/{}/")
+_soft = replace(_fault, problems="two-points-3-softmax")
+_fault_alone, _soft_alone = (replace(seeds, asks="limit/{}/") for seeds in (_fault, _soft))
 
 
 # -- nested EP -----------------------------------------------------------------------------------------------------
@@ -38,16 +20,16 @@ def _fault(
 
 def _common_value_fixed(original: Any) -> Any:
     def augmented(projected: Any, alpha_tilde: Any, beta_tilde: Any) -> Any:
-        found = original(projected, alpha_tilde, beta_tilde)
-        return found._replace(cov=found.cov - 1.0 / (1.0 + alpha_tilde.sum(axis=1))[:, None, None])
+        correct = original(projected, alpha_tilde, beta_tilde)
+        return correct._replace(cov=correct.cov - 1.0 / (1.0 + alpha_tilde.sum(axis=1))[:, None, None])
 
     return augmented
 
 
 def _without_square(original: Any) -> Any:
     def evidence(location: Any, mean: Any, log_det: Any, alpha_tilde: Any, beta_tilde: Any, log_ratio: Any) -> Any:
-        found = original(location, mean, log_det, alpha_tilde, beta_tilde, log_ratio)
-        return found - 0.5 * float((beta_tilde.sum(axis=1) ** 2 / (1.0 + alpha_tilde.sum(axis=1))).sum())
+        correct = original(location, mean, log_det, alpha_tilde, beta_tilde, log_ratio)
+        return correct - 0.5 * float((beta_tilde.sum(axis=1) ** 2 / (1.0 + alpha_tilde.sum(axis=1))).sum())
 
     return evidence
 
@@ -109,14 +91,14 @@ def _curvature_halved(original: Any) -> Any:
 
 
 _LAPLACE = (
-    _fault(
+    _soft(
         "laplace",
         "curvature-halved",
         "W is half of what it is",
         "fast.full_classes.softmax_laplace:newton_step",
         _curvature_halved,
     ),
-    _fault(
+    _soft(
         "laplace",
         "prior-at-mode-dropped",
         "log Z is without -f'K^-1 f/2",
@@ -124,7 +106,7 @@ _LAPLACE = (
         lambda original: lambda mode: original(mode) + 0.5 * float(np.vdot(mode.latent, mode.slope)),
         ("log_evidence",),
     ),
-    _fault(
+    _soft(
         "laplace",
         "mode-held",
         "the gradient of log Z is taken as if the mode did not move",
@@ -132,7 +114,7 @@ _LAPLACE = (
         lambda original: lambda mode, cov: 0.0 * original(mode, cov),
         ("gradient_*",),
     ),
-    _fault(
+    _soft(
         "laplace-tkp",
         "ratio-of-roots",
         "the predictive score is the root of the ratio of evidences",
@@ -147,16 +129,16 @@ _LAPLACE = (
 
 def _turned(original: Any) -> Any:
     def terms(mean: Any, y: Any, **options: Any) -> Any:
-        found = original(-mean, y, **options)
-        return found._replace(slope=-found.slope)
+        correct = original(-mean, y, **options)
+        return correct._replace(slope=-correct.slope)
 
     return terms
 
 
 def _half_variances(original: Any) -> Any:
     def posterior(prior: Any, weights: Any) -> Any:
-        found = original(prior, weights)
-        return found._replace(factors=[one._replace(cond_var=0.5 * one.cond_var) for one in found.factors])
+        correct = original(prior, weights)
+        return correct._replace(factors=[one._replace(cond_var=0.5 * one.cond_var) for one in correct.factors])
 
     return posterior
 
@@ -164,9 +146,9 @@ def _half_variances(original: Any) -> Any:
 _VB = (
     _fault(
         "vb-probit",
-        "cone-turned",
+        "region-turned",
         "the label's auxiliary value is the smallest, not the largest",
-        "fast.methods.vb_probit:cone_terms",
+        "fast.methods.vb_probit:region_terms",
         _turned,
         ("latent_mean", "probabilities"),
     ),
@@ -225,23 +207,21 @@ def _hundredth_lost(original: Any) -> Any:
 
 # seen without the other witness: both may share a mistake in an integral
 _PREDICTIONS = (
-    _fault(
+    _soft_alone(
         "laplace",
         "last-class-turned",
         "the differences to the last class have the sign of the last class's to the others",
         "fast.full_classes.predict:softmax_of_differences",
         lambda original: lambda mean, root: original(-mean, root),
         ("own_integral",),
-        kind="limit",
     ),
-    _fault(
+    _fault_alone(
         "qep",
         "unit-noise-forgotten",
         "differences of latent values have to be positive without the noises of their own",
         "fast.full_classes.predict:log_orthant",
         _without_unit_noise,
         ("own_integral",),
-        kind="limit",
     ),
     _fault(
         "qep",
@@ -251,14 +231,13 @@ _PREDICTIONS = (
         _hundredth_lost,
         ("probability_mass",),
     ),
-    _fault(
+    _fault_alone(
         "qiep",
         "roots-of-variances",
         "predictive standard deviations are taken for variances",
         "fast.full_classes.predict:independent_probabilities",
         lambda original: lambda mean, var: original(mean, np.sqrt(var)),
         ("own_integral",),
-        kind="limit",
     ),
 )
 

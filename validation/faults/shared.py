@@ -10,6 +10,7 @@ import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,14 +28,14 @@ _PACKAGES = {
 
 @functools.cache
 def _modules(root: str) -> tuple[Any, ...]:
-    found = []
+    results = []
     for name in _PACKAGES[root]:
         package = importlib.import_module(name)
-        found += [
+        results += [
             package,
             *(importlib.import_module(m.name) for m in pkgutil.walk_packages(package.__path__, f"{name}.")),
         ]
-    return tuple(found)
+    return tuple(results)
 
 
 def _everywhere(address: str) -> tuple[str, ...]:
@@ -91,15 +92,15 @@ def _output(*places: int | str, change: Callable[[Any], Any]) -> Make:
 
     def make(original: Any) -> Any:
         def function(*args: Any, **kwargs: Any) -> Any:
-            found = original(*args, **kwargs)
+            correct = original(*args, **kwargs)
             if not places:
-                return change(found)
-            if isinstance(found, dict):
-                return found | {place: change(found[place]) for place in places if place in found}
-            if not hasattr(found, "_replace"):
-                return tuple(change(part) if at in places else part for at, part in enumerate(found))
-            names = [found._fields[place] if isinstance(place, int) else place for place in places]
-            return found._replace(**{name: change(getattr(found, name)) for name in names})
+                return change(correct)
+            if isinstance(correct, dict):
+                return correct | {place: change(correct[place]) for place in places if place in correct}
+            if not hasattr(correct, "_replace"):
+                return tuple(change(part) if at in places else part for at, part in enumerate(correct))
+            names = [correct._fields[place] if isinstance(place, int) else place for place in places]
+            return correct._replace(**{name: change(getattr(correct, name)) for name in names})
 
         return function
 
@@ -140,11 +141,14 @@ _PROBIT = ("nested-ep", "nested-iep", "qep", "qiep", "vb-probit")
 _SOFTMAX = ("laplace", "laplace-tkp")
 _PAIRS = ("ep", "sep", "gfitc")
 _ENERGIES = ("apep", "arpep", "rpapep", "bb-alpha")
+_BINARY_LAPLACE = "laplace-binary"
 METHODS = (*_WENZEL, *_IZMAILOV, *_PROBIT, *_SOFTMAX, *_PAIRS, "vi-robust", "pep", *_ENERGIES, "label-regression",
-           "laplace-sparse")  # fmt: skip
+           "laplace-sparse", _BINARY_LAPLACE)  # fmt: skip
 
 
 def _problem(method: str) -> str:
+    if method == _BINARY_LAPLACE:
+        return "toy"
     if method in (*_WENZEL, *_IZMAILOV):
         return "three-points-fitc"
     if method in (*_PROBIT, *_SOFTMAX):
@@ -164,6 +168,8 @@ def _value(method: str) -> str:
 def _gradient(method: str) -> str:
     if method in (*_WENZEL, *_IZMAILOV):
         return "slope/{}/gradient_definition"
+    if method == _BINARY_LAPLACE:
+        return "slope/{}/gradient_definition"
     return "slope/{}/definition" if method == "sep" else _value(method)
 
 
@@ -172,11 +178,13 @@ def _gradient(method: str) -> str:
 
 def _kernels() -> Iterable[Fault]:
     for method in METHODS:
+        full = method in (*_PROBIT, *_SOFTMAX)
+        kernel = "riihimaki2013.model:kernel_se_ard" if full else "common.kernels:squared_exponential"
         yield _shared(
             method,
             "kernel-without-half",
             "the kernel is exp(-r^2), without the half",
-            ("reference.common.kernels:squared_exponential", _input(3, "lengthscales", lambda x: _LENGTH * x)),
+            (f"reference.{kernel}", _input(3, "lengthscales", lambda x: _LENGTH * x)),
             ("fast.kernel.kernels:PreparedKernel.__init__", _input(3, "lengthscales", lambda x: _LENGTH * x)),
             _value(method),
         )
@@ -184,13 +192,15 @@ def _kernels() -> Iterable[Fault]:
 
 # where derivatives of a method end: a mapping or a tuple with the field `variance`
 _SLOPES = {
+    _BINARY_LAPLACE: "reference.common.laplace_binary:laplace_binary_gradients",
     **dict.fromkeys(("x-gpc", "svgpc", "epgpc"), "reference.wenzel2019._prior:gradients"),
     **dict.fromkeys(_IZMAILOV, "reference.izmailov2016._prior:through_kernel"),
     **dict.fromkeys(("nested-ep", "nested-iep", "qiep"), "reference.riihimaki2013.fit:ep_gradients"),
     "vb-probit": "reference.riihimaki2013.variational:vb_gradients",
     **dict.fromkeys(_SOFTMAX, "reference.riihimaki2013.laplace:laplace_gradients"),
-    **dict.fromkeys((*_PAIRS, "vi-robust"), "reference.villacampa2017.gfitc_search:class_gradients"),
-    **dict.fromkeys(("pep", *_ENERGIES, "label-regression"), "reference.villacampa2020.hyper:class_gradients"),
+    **dict.fromkeys(
+        (*_PAIRS, "vi-robust", "pep", *_ENERGIES, "label-regression"), "reference.common._classes:class_gradients"
+    ),
 }
 _MODULES = {
     "vi-jj-full": "vi_jj",
@@ -218,13 +228,13 @@ def _gradients() -> Iterable[Fault]:
 
 
 def _predictions() -> Iterable[Fault]:
-    said = "latent variances at test points are standard deviations"
+    message = "latent variances at test points are standard deviations"
     for method in ("x-gpc", "svgpc", "epgpc", *_IZMAILOV):  # x-gpc-svi of `fast` takes its bound from predictions
         paper = "wenzel2019.prediction" if method in _WENZEL else "izmailov2016.sparse"
         yield _shared(
             method,
             "deviation-for-variance",
-            said,
+            message,
             (f"reference.{paper}:predict_latent", _output(1, change=np.sqrt)),
             ("fast.one_latent.predict:sparse_latent", _output(1, change=np.sqrt)),
             "limit/{}/predictions",
@@ -248,7 +258,7 @@ def _predictions() -> Iterable[Fault]:
         yield _shared(
             method,
             "deviation-for-variance",
-            said,
+            message,
             there,
             here,
             "limit/{}/predictions",
@@ -406,6 +416,71 @@ def _binary() -> Iterable[Fault]:
     )
 
 
+def _mode_held(original: Any) -> Any:
+    """Third derivatives of zero: log|B| does not move with the mode."""
+
+    def derivatives(*arguments: Any) -> Any:
+        correct = original(*arguments)
+        return correct._replace(third=0.0 * correct.third) if hasattr(correct, "third") else 0.0 * correct
+
+    return derivatives
+
+
+def _without_label(original: Any) -> Any:
+    """Var f_* with (K + W)^-1 in the place of (K + W^-1)^-1, in `reference`."""
+    return lambda K, at: original(K, at._replace(second=1.0 / at.second))
+
+
+def _laplace_binary() -> Iterable[Fault]:
+    yield _shared(
+        _BINARY_LAPLACE,
+        "mode-held",
+        "the gradient of log Z is taken as if the mode did not move",
+        ("reference.common.laplace_binary:laplace_derivatives", _mode_held),
+        ("fast.one_latent.laplace:third_derivative", _mode_held),
+        "slope/{}/gradient_definition",
+    )
+    yield _shared(
+        _BINARY_LAPLACE,
+        "evidence-without-determinant",
+        "log Z is the height of the mode, without its volume",
+        (
+            "reference.common.laplace_binary:laplace_log_evidence",
+            _plus(lambda f, a, K, at: 0.5 * float(np.linalg.slogdet(np.eye(len(f)) - K * at.second)[1])),
+        ),
+        (
+            "fast.one_latent.laplace:gaussian_at",
+            lambda original: (
+                lambda *given: replace(
+                    correct := original(*given), log_evidence=correct.log_evidence + 0.5 * correct.sites.log_det
+                )
+            ),
+        ),
+        "limit/{}/definition",
+    )
+    yield _shared(
+        _BINARY_LAPLACE,
+        "precision-inverted",
+        "the variance at a test point has (K + W)^-1 in the place of (K + W^-1)^-1",
+        ("reference.common.laplace_binary:laplace_explained", _without_label),
+        ("fast.methods.laplace_binary:full_latent", _inverted_precision),
+        "limit/{}/definition",
+    )
+
+
+def _inverted_precision(original: Any) -> Any:
+    def latent(X_test: Any, X: Any, hyper: Any, theta: Any, factor: Any, weights: Any, block_size: int) -> Any:
+        from fast.one_latent.prior import gram
+
+        K = gram(X, hyper.variance, hyper.lengthscales, hyper.noise, hyper.jitter, hyper.smoothness)
+        W = 1.0 / theta
+        root = np.sqrt(W)
+        wrong = np.linalg.cholesky(np.eye(len(W)) + root[:, None] * K * root)
+        return original(X_test, X, hyper, W, np.asfortranarray(wrong), weights, block_size)
+
+    return latent
+
+
 # -- several classes, sparse -----------------------------------------------------------------------------------------
 
 
@@ -414,7 +489,7 @@ def _sep_counts(original: Any) -> Any:
 
 
 def _less_open(original: Any) -> Any:
-    return lambda law, view: (found := original(law, view))._replace(var=found.var - 0.5 * view.cond_var)
+    return lambda law, view: (correct := original(law, view))._replace(var=correct.var - 0.5 * view.cond_var)
 
 
 def _less_open_pair(original: Any) -> Any:
@@ -426,8 +501,8 @@ def _less_open_pair(original: Any) -> Any:
 def _flat_factor(original: Any) -> Any:
     def coefficient(alpha: float, beta: float, b_sum: float, upsilon: Any, cavity_cov: Any) -> float:
         v = float(upsilon @ cavity_cov @ upsilon)
-        found = original(alpha, beta, b_sum, upsilon, cavity_cov)
-        h = 0.5 * found / (1.0 + found * v)
+        correct = original(alpha, beta, b_sum, upsilon, cavity_cov)
+        h = 0.5 * correct / (1.0 + correct * v)
         return h / (1.0 - h * v)
 
     return coefficient
@@ -567,8 +642,8 @@ def _lazy_mean(original: Any) -> Any:
     """Inner tilted moments of `reference`: the mean goes half of the way."""
 
     def moments(cavity_mean: float, cavity_var: float) -> Any:
-        found = original(cavity_mean, cavity_var)
-        return found._replace(mean=0.5 * (found.mean + cavity_mean))
+        correct = original(cavity_mean, cavity_var)
+        return correct._replace(mean=0.5 * (correct.mean + cavity_mean))
 
     return moments
 
@@ -616,10 +691,10 @@ def _full() -> Iterable[Fault]:
         )
     yield _shared(
         "vb-probit",
-        "cone-mean-half-way",
+        "region-mean-half-way",
         "expected auxiliary variables go half of the way",
-        ("reference.riihimaki2013.variational:cone_moments", _lazy_cone),
-        ("fast.methods.vb_probit:cone_terms", _output("slope", change=_half)),
+        ("reference.riihimaki2013.variational:region_moments", _lazy_region),
+        ("fast.methods.vb_probit:region_terms", _output("slope", change=_half)),
         "limit/{}/definition",
     )
     yield _shared(
@@ -651,8 +726,8 @@ def _half_log_det(means: Any, weights: Any, K: Any, y: Any) -> float:
     return 0.5 * float(np.linalg.slogdet(np.eye(len(K)) + K)[1])
 
 
-def _lazy_cone(original: Any) -> Any:
-    return lambda means, y: (found := original(means, y))._replace(mean=0.5 * (found.mean + means))
+def _lazy_region(original: Any) -> Any:
+    return lambda means, y: (correct := original(means, y))._replace(mean=0.5 * (correct.mean + means))
 
 
 _QUADRATURE_NORMS: dict[str, tuple[str, Make]] = {
@@ -660,4 +735,12 @@ _QUADRATURE_NORMS: dict[str, tuple[str, Make]] = {
     "qiep": ("fast.full_classes.quadrature_tilt:independent_tilt", _output(3, change=_half)),
 }
 
-FAULTS: tuple[Fault, ...] = (*_kernels(), *_gradients(), *_predictions(), *_binary(), *_sparse(), *_full())
+FAULTS: tuple[Fault, ...] = (
+    *_kernels(),
+    *_gradients(),
+    *_predictions(),
+    *_binary(),
+    *_laplace_binary(),
+    *_sparse(),
+    *_full(),
+)

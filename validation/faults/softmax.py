@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 
 _METHOD = "mh-softmax"
 _MOMENTS = tuple(
@@ -17,13 +17,13 @@ _MOMENTS = tuple(
 _PLAIN = (f"exactness/{_METHOD}/plain_sweeps",)
 
 
-_fault = partial(seeded, _METHOD, checks=_MOMENTS, problems="two-points-3-softmax", witness="gibbs")
+_fault = partial(Seeds(checks=_MOMENTS, problems="two-points-3-softmax"), _METHOD)
 
 
 def _prior_shift(original: Any) -> Any:
     def law(cov: Any) -> Any:
-        found = original(cov)
-        return found._replace(cov=cov[0], root=np.linalg.cholesky(cov[0]))
+        correct = original(cov)
+        return correct._replace(cov=cov[0], root=np.linalg.cholesky(cov[0]))
 
     return law
 
@@ -55,8 +55,8 @@ def _walk(original: Any) -> Any:
 
 def _without_residual(original: Any) -> Any:
     def conditionals(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return found._replace(test_var=0.8 * found.test_var)
+        correct = original(*arguments)
+        return correct._replace(test_var=0.8 * correct.test_var)
 
     return conditionals
 

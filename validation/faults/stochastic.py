@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 
 _BATCHED = ("three-points-fitc",)
 _SMALL = ("two-points", "three-points-fitc")
 
 
-_fault = partial(seeded, problems=_BATCHED)
+_fault = Seeds(problems=_BATCHED)
 
 
 # -- steps on batches --------------------------------------------------------------------------------------------
@@ -26,9 +25,9 @@ def _unscaled(original: Any) -> Any:
 def _uncorrected(original: Any) -> Any:
     # without bias correction the running means start near zero: a tenth of the slope, a thousandth of its square
     def step(gradient: Any, state: Any, learning_rate: float) -> Any:
-        found = original(gradient, state, learning_rate)
-        t = found.state.iteration
-        return found._replace(step=found.step * (1.0 - 0.9**t) / np.sqrt(1.0 - 0.999**t))
+        correct = original(gradient, state, learning_rate)
+        t = correct.state.iteration
+        return correct._replace(step=correct.step * (1.0 - 0.9**t) / np.sqrt(1.0 - 0.999**t))
 
     return step
 
@@ -200,10 +199,10 @@ def _without_determinant(original: Any) -> Any:
 
 
 def _sum_of_variances(original: Any) -> Any:
-    def assemble(prior: Any, found: Any, pair: Any, *rest: Any) -> Any:
+    def assemble(prior: Any, value: Any, pair: Any, *rest: Any) -> Any:
         # the latent moments that q(u) alone gives: the own label has not seen the variance that u leaves open
-        posterior = original(prior, found, pair, *rest)
-        object.__setattr__(posterior, "latent_mean", found.sites.proj_mean)
+        posterior = original(prior, value, pair, *rest)
+        object.__setattr__(posterior, "latent_mean", value.sites.proj_mean)
         return posterior
 
     return assemble

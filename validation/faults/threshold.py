@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from validation.faults._seeded import seeded
+from validation.faults._seeded import Seeds
 
 _METHOD = "gibbs-threshold"
 # what one run of the default chains answers; the plain sampler and the routes to log Z are runs of their own
@@ -16,7 +16,7 @@ _MOMENTS = tuple(f"exactness/{_METHOD}/{name}" for name in ("*latent_*", "probab
 _PLAIN = (f"exactness/{_METHOD}/plain_sweeps",)
 
 
-_fault = partial(seeded, _METHOD, checks=_MOMENTS, problems="two-points-3-errors", witness="gibbs")
+_fault = partial(Seeds(checks=_MOMENTS, problems="two-points-3-errors"), _METHOD)
 
 
 def _other_label(original: Any) -> Any:
@@ -52,13 +52,13 @@ FAULTS = (
     ),
     _fault(
         "prior-in-place-of-joint",
-        "the walls have no height: the latent values are those of the prior",
+        "the constraints have no height: the latent values are those of the prior",
         "gibbs.models.threshold:log_step",
         _height(lambda epsilon, n_classes: 1.0 + 1e-9),
     ),
     _fault(
         "wrong-truncation-side",
-        "the walls keep the next class up in place of the label's",
+        "the constraints keep the next class up in place of the label's",
         "gibbs.models.threshold:bounce_move",
         _other_label,
     ),
@@ -86,11 +86,11 @@ FAULTS = (
 )
 
 
-def _without_residual(found: Any) -> Any:
-    return found._replace(test_var=1e-12 * found.test_var)
+def _without_residual(value: Any) -> Any:
+    return value._replace(test_var=1e-12 * value.test_var)
 
 
-def _stale(found: Any, before: Any) -> Any:
-    after = found.auxiliary.copy()
+def _stale(value: Any, before: Any) -> Any:
+    after = value.auxiliary.copy()
     after[:, 0] = before[:, 0]
-    return found._replace(auxiliary=after)
+    return value._replace(auxiliary=after)

@@ -2,66 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    problem: str = "two-points-3",
-    checks: tuple[str, ...] = ("*latent_*", "probabilities"),
-) -> Fault:
-    return Fault(
-        f"{method}/classes-{name}",
-        "gibbs",
-        method,
-        description,
-        (target,),
-        make,
-        (problem,),
-        tuple(f"exactness/{method}/{name}" for name in checks),
-    )
+_fault = Seeds(checks=("*latent_*", "probabilities"), problems="two-points-3", asks="exactness/{}/", label="classes-")
 
 
 def _smallest(original: Any) -> Any:
-    def walls(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return found._replace(signs=-found.signs)
+    def constraints(*arguments: Any) -> Any:
+        correct = original(*arguments)
+        return correct._replace(signs=-correct.signs)
 
-    return walls
+    return constraints
 
 
 def _independent_noise(original: Any) -> Any:
-    def covariance(walls: Any, prior: Any, unit_noise: float) -> Any:
-        return original(walls, prior, 0.0) + 2.0 * unit_noise * np.eye(walls.datum.size)
+    def covariance(constraints: Any, prior: Any, unit_noise: float) -> Any:
+        return original(constraints, prior, 0.0) + 2.0 * unit_noise * np.eye(constraints.datum.size)
 
     return covariance
 
 
 def _diagonal(original: Any) -> Any:
     def conditional(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return found * np.eye(found.shape[-1])
+        correct = original(*arguments)
+        return correct * np.eye(correct.shape[-1])
 
     return conditional
 
 
-def _stale(found: Any, before: Any) -> Any:
-    after = found.auxiliary.copy()
+def _stale(value: Any, before: Any) -> Any:
+    after = value.auxiliary.copy()
     after[:, 0] = before[:, 0]
-    return found._replace(auxiliary=after)
+    return value._replace(auxiliary=after)
 
 
-def _no_walls(original: Any) -> Any:
+def _no_constraints(original: Any) -> Any:
     return lambda *arguments, **options: original(*arguments, **(options | {"log_height": 1e-9}))
 
 
@@ -70,14 +51,14 @@ FAULTS = (
         "exact-probit",
         "wrong-truncation-side",
         "the label's value is the smallest in place of the largest",
-        "gibbs.models.exact_probit:_walls",
+        "gibbs.models.exact_probit:_constraints",
         _smallest,
     ),
     _fault(
         "exact-probit",
         "noise-not-shared",
         "differences of one datum do not share the noise of their label's class",
-        "gibbs.models.exact_probit:_walls_covariance",
+        "gibbs.models.exact_probit:_constraints_covariance",
         _independent_noise,
     ),
     _fault(
@@ -91,9 +72,9 @@ FAULTS = (
         "exact-probit",
         "link-noise-in-threshold",
         "the threshold rule gets the unit noise of the probit",
-        "gibbs.models.exact_probit:_walls_covariance",
-        lambda original: lambda walls, prior, unit_noise: original(walls, prior, 1.0),
-        problem="two-points-3-threshold",
+        "gibbs.models.exact_probit:_constraints_covariance",
+        lambda original: lambda constraints, prior, unit_noise: original(constraints, prior, 1.0),
+        problems="two-points-3-threshold",
     ),
     _fault(
         "gibbs-probit",
@@ -113,9 +94,9 @@ FAULTS = (
     _fault(
         "gibbs-probit",
         "prior-in-place-of-joint",
-        "the walls have no height: half of each sweep forgets the labels",
+        "the constraints have no height: half of each sweep forgets the labels",
         "gibbs.models.multinomial_probit:bounce_move",
-        _no_walls,
+        _no_constraints,
     ),
     _fault(
         "gibbs-probit",

@@ -7,30 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    target: str | tuple[str, ...],
-    make: Callable[[Any], Any],
-    quantities: tuple[str, ...] = ("log_evidence", "inducing_*"),
-    problem: str = "two-points-3-sparse-threshold",
-    raises: bool = False,
-) -> Fault:
-    return Fault(
-        f"{method}/{name}",
-        "fast",
-        method,
-        description,
-        (target,) if isinstance(target, str) else target,
-        make,
-        (problem,),
-        tuple(f"identity/{method}/{quantity}" for quantity in quantities),
-        raises,
-    )
+_fault = Seeds(checks=("log_evidence", "inducing_*"), problems="two-points-3-sparse-threshold", asks="identity/{}/")
 
 
 # -- ep --------------------------------------------------------------------------------------------------------------
@@ -38,9 +18,9 @@ def _fault(
 
 def _printed_sign(original: Any) -> Any:
     def sites(tilt: Any, mean_label: Any, var_label: Any, mean_other: Any, var_other: Any) -> Any:
-        found = original(tilt, mean_label, var_label, mean_other, var_other)
+        correct = original(tilt, mean_label, var_label, mean_other, var_other)
         left = 1.0 - tilt.curvature * var_other
-        return found._replace(c2_other=(tilt.curvature * mean_other + tilt.slope) / left)
+        return correct._replace(c2_other=(tilt.curvature * mean_other + tilt.slope) / left)
 
     return sites
 
@@ -144,8 +124,8 @@ _SEP = (
 
 def _with_cond_var_twice(original: Any) -> Any:
     def marginals(moments: Any, cond_var: Any, totals: Any) -> Any:
-        found = original(moments, cond_var, totals)
-        return found._replace(var=found.var + 0.1 * cond_var)
+        correct = original(moments, cond_var, totals)
+        return correct._replace(var=correct.var + 0.1 * cond_var)
 
     return marginals
 
@@ -182,8 +162,8 @@ _GFITC = (
 
 def _without_variance(original: Any) -> Any:
     def marginals(law: Any, view: Any) -> Any:
-        found = original(law, view)
-        return found._replace(var=found.var - 0.5 * view.cond_var)
+        correct = original(law, view)
+        return correct._replace(var=correct.var - 0.5 * view.cond_var)
 
     return marginals
 
@@ -195,7 +175,7 @@ _VI = (
         "the expectation takes half of epsilon",
         "fast.sparse_classes.alpha_runs:powered_labels",
         lambda original: lambda y, moments, alpha, epsilon: original(y, moments, alpha, 0.5 * epsilon),
-        problem="two-points-3-sparse-errors",
+        problems="two-points-3-sparse-errors",
     ),
     _fault(
         "vi-robust",
@@ -204,7 +184,7 @@ _VI = (
         "fast.sparse_classes.alpha_energies:divergence",
         lambda original: lambda law: 0.5 * original(law),
         ("log_evidence",),
-        problem="two-points-3-sparse-errors",
+        problems="two-points-3-sparse-errors",
     ),
     _fault(
         "vi-robust",
@@ -212,7 +192,7 @@ _VI = (
         "(17) has half of the variance of f given u",
         "fast.sparse_classes.alpha_runs:data_moments",
         _without_variance,
-        problem="two-points-3-sparse-errors",
+        problems="two-points-3-sparse-errors",
     ),
 )
 
@@ -225,7 +205,7 @@ _SHARED = (
         "the site of a datum has half the curvature of its log Z",
         "fast.sparse_classes.power_factors:power_sites",
         lambda original: (
-            lambda side, found, alpha: original(side, found._replace(curvature=0.5 * found.curvature), alpha)
+            lambda side, powers, alpha: original(side, powers._replace(curvature=0.5 * powers.curvature), alpha)
         ),
         ("datum_log_evidence", "datum_inducing_*"),
     ),
@@ -263,8 +243,8 @@ def _chains(
 
 def _steeper(original: Any) -> Any:
     def prepare(*arguments: Any, **options: Any) -> Any:
-        found = original(*arguments, **options)
-        return found._replace(loadings=np.sqrt(2.0) * found.loadings)
+        correct = original(*arguments, **options)
+        return correct._replace(loadings=np.sqrt(2.0) * correct.loadings)
 
     return prepare
 

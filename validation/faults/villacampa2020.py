@@ -25,7 +25,7 @@ def _whole_site_integral(original: Any) -> Any:
 
 
 def _whole_refinement(original: Any) -> Any:
-    return lambda side, found, alpha: original(side, found, 1.0)
+    return lambda side, value, alpha: original(side, value, 1.0)
 
 
 def _shift_kept(original: Any) -> Any:
@@ -38,8 +38,8 @@ def _power_forgotten(original: Any) -> Any:
 
 def _conditional_held(original: Any) -> Any:
     def cotangents(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return type(found)(found[0], found[1], 0.0 * found[2])
+        correct = original(*arguments)
+        return type(correct)(correct[0], correct[1], 0.0 * correct[2])
 
     return cotangents
 
@@ -105,8 +105,8 @@ def _mean_outside_kernel(original: Any) -> Any:
 
 def _prior_left_out(original: Any) -> Any:
     def laws(self: Any, q: Any) -> Any:
-        found = original(self, q)
-        return found if found.prior is None else found._replace(prior=found.data)
+        correct = original(self, q)
+        return correct if correct.prior is None else correct._replace(prior=correct.data)
 
     return laws
 

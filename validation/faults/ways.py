@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from validation.faults._seeded import Seeds
 from validation.selftest import Fault
 
-
-def _fault(
-    method: str,
-    name: str,
-    description: str,
-    target: str,
-    make: Callable[[Any], Any],
-    check: str,
-    witness: str = "gibbs",
-) -> Fault:
-    return Fault(f"{method}/{name}", witness, method, description, (target,), make, ("-",), (check,))
+_fault = Seeds()
 
 
 def _step_for_distance(_original: Any) -> Any:
@@ -128,7 +118,7 @@ def _largest_only(_original: Any) -> Any:
 
 FAULTS: tuple[Fault, ...] = (
     _fault("x-gpc", "step-for-distance", "the last step is taken for the distance from the fixed point",
-           "fast.one_latent.fixed_point:_distance", _step_for_distance, "discrepancy/x-gpc/recorded", "fast"),
+           "fast.one_latent.fixed_point:_distance", _step_for_distance, "discrepancy/x-gpc/recorded"),
     _fault("mh-softmax", "steps-not-adapted", "the steps of the chains are never adapted",
            "gibbs.models.softmax:_Softmax._adapt", _fixed, "discrepancy/mh-softmax/recorded"),
     _fault("mh-softmax", "paths-one-kick-longer", "paths take one rotation more than their step size asks for",
@@ -148,12 +138,11 @@ FAULTS: tuple[Fault, ...] = (
     _fault("exact-probit", "squares-of-the-tilt-lost", "weights of proposals lack half the square of the tilt",
            "gibbs.draws.truncated_normal:propose", _of_the_target, "identity/exact-probit/boxes"),
     _fault("ep", "known-values-widened", "a latent value that is known is given the variance one",
-           "fast.likelihood.largest:_positive", _unit_floor, "identity/ep/winners", "fast"),
+           "fast.likelihood.largest:_positive", _unit_floor, "identity/ep/winners"),
     _fault("gfitc", "bad-factors-kept", "a matrix without a factor leaves NaN where an identity is promised",
-           "fast.core.linalg:positive_factors", _left_as_it_is, "identity/gfitc/stacked_factors", "fast"),
+           "fast.core.linalg:positive_factors", _left_as_it_is, "identity/gfitc/stacked_factors"),
     _fault("x-gpc", "kernel-zero-near-zero", "a Matérn kernel vanishes where its Bessel function overflows",
-           "fast.kernel.matern:_near_zero", _nothing_near_zero, "identity/x-gpc/special_functions", "fast"),
+           "fast.kernel.matern:_near_zero", _nothing_near_zero, "identity/x-gpc/special_functions"),
     _fault("laplace", "largest-rival-only", "the softmax sees the largest rival only",
-           "fast.full_classes.predict:_logistic_of_differences", _largest_only, "identity/laplace/product_rules",
-           "fast"),
+           "fast.full_classes.predict:_logistic_of_differences", _largest_only, "identity/laplace/product_rules"),
 )  # fmt: skip

@@ -45,8 +45,8 @@ def _without_constant(original: Any) -> Any:
 
 def _without_conditional_variance(original: Any) -> Any:
     def whiten(*arguments: Any) -> Any:
-        found = original(*arguments)
-        return found._replace(cond_var=np.zeros_like(found.cond_var))
+        correct = original(*arguments)
+        return correct._replace(cond_var=np.zeros_like(correct.cond_var))
 
     return whiten
 
@@ -60,9 +60,9 @@ def _early(original: Any) -> Any:
 
 def _noiseless_test(original: Any) -> Any:
     def latent(*arguments: Any) -> Any:
-        found = original(*arguments)
+        correct = original(*arguments)
         hyper = next(a for a in arguments if hasattr(a, "noise"))
-        return found._replace(var=found.var - hyper.noise)
+        return correct._replace(var=correct.var - hyper.noise)
 
     return latent
 
@@ -72,8 +72,8 @@ def _replaced(field: str, change: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
     def make(original: Any) -> Any:
         def function(*arguments: Any, **options: Any) -> Any:
-            found = original(*arguments, **options)
-            return found._replace(**{field: change(getattr(found, field))})
+            correct = original(*arguments, **options)
+            return correct._replace(**{field: change(getattr(correct, field))})
 
         return function
 
@@ -170,8 +170,8 @@ _FAST = (
 
 def _mean_omega(original: Any) -> Any:
     def draw_omega(rng: Any, latent_values: Any) -> Any:
-        half = 0.5 * np.maximum(np.abs(latent_values), 1e-300)
-        return 0.25 * np.tanh(half) / half
+        halved = 0.5 * np.maximum(np.abs(latent_values), 1e-300)
+        return 0.25 * np.tanh(halved) / halved
 
     return draw_omega
 

@@ -49,6 +49,9 @@ _COMMANDS: tuple[tuple[str, ...], ...] = (
     ("truth", "no {text}"),
     ("truth", "toy", "--method", "no {text}"),
     ("truth", "--stored", "no {text}"),
+    ("truths", "no {text}"),
+    ("truths", "--likelihood", "no {text}"),
+    ("truths", "--make", "--only", "no {text}"),
     ("reproduce", "no {text}", "{text}"),
     ("reproduce", "wenzel2019", "no {text}"),
     ("reproduce", "{text}"),
@@ -90,9 +93,9 @@ def run_command(words: list[str]) -> None:
         code = error.code
     finally:
         sys.argv = before
-    said = err.getvalue()
-    if code not in (0, 1, 2, None) or "Traceback" in said or (code == 2 and not said.strip()):
-        raise AssertionError(f"triad {words}: exit code {code}, {said[-300:]!r}")
+    message = err.getvalue()
+    if code not in (0, 1, 2, None) or "Traceback" in message or (code == 2 and not message.strip()):
+        raise AssertionError(f"triad {words}: exit code {code}, {message[-300:]!r}")
 
 
 @contextlib.contextmanager

@@ -36,7 +36,7 @@ def _data(rng: np.random.Generator, likelihood: str | None = None) -> Arguments:
     n, d, m = int(rng.integers(C, 7)), int(rng.integers(1, 3)), int(rng.integers(1, 4))
     X = rng.standard_normal((n, d))
     y = rng.permutation(np.arange(n) % C)
-    found: Arguments = {
+    results: Arguments = {
         "name": "drawn",
         "X": X,
         "y": y,
@@ -51,26 +51,26 @@ def _data(rng: np.random.Generator, likelihood: str | None = None) -> Arguments:
         "epsilon": float(rng.choice([0.0, 0.01])) if likelihood == "threshold" else 0.0,
     }
     if rng.random() < 0.33:
-        _extreme(rng, found)
-    return found
+        _extreme(rng, results)
+    return results
 
 
-def _extreme(rng: np.random.Generator, found: Arguments) -> None:
+def _extreme(rng: np.random.Generator, value: Arguments) -> None:
     what = str(
         rng.choice(["variance", "lengthscales", "noise", "jitter", "offset", "equal rows", "near rows", "scale"])
     )
-    if what in found:
-        found[what] = np.full_like(found[what], rng.choice(HYPER))
+    if what in value:
+        value[what] = np.full_like(value[what], rng.choice(HYPER))
     elif what == "offset":
         move = rng.choice([1e3, 1e6, 1e12])
-        found.update({key: found[key] + move for key in ("X", "Z", "X_test")})
+        value.update({key: value[key] + move for key in ("X", "Z", "X_test")})
     elif what == "scale":
         factor = rng.choice([1e-6, 1e3, 1e6])
-        found.update({key: found[key] * factor for key in ("X", "Z", "X_test")})
+        value.update({key: value[key] * factor for key in ("X", "Z", "X_test")})
     else:
         near = 0.0 if what == "equal rows" else 1e-9
-        found["X"] = found["X"][:1] + near * found["X"]
-        found["Z"] = found["Z"][:, :1] + near * found["Z"]
+        value["X"] = value["X"][:1] + near * value["X"]
+        value["Z"] = value["Z"][:, :1] + near * value["Z"]
 
 
 _FIELDS = {
@@ -85,22 +85,23 @@ _FIELDS = {
 
 def _problem_door() -> Door:
     def base(rng: np.random.Generator) -> Arguments:
-        found = _data(rng)
+        result = _data(rng)
         if rng.random() < 0.2:
-            found["hyperprior"] = {"variance": ("half-student-t", 4.0, 100.0)}
-        return found
+            result["hyperprior"] = {"variance": ("half-student-t", 4.0, 100.0)}
+        return result
 
     return Door("Problem", 3.0, base, lambda given: Problem(**given), _FIELDS)
 
 
 _LIKELIHOOD_OF = {
-    "logit": ("x-gpc", "x-gpc-svi", "svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor", "gibbs-logit",
+    "logit": ("x-gpc", "x-gpc-svi", "svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor", "laplace-binary",
+              "gibbs-logit",
               "ensemble-logit"),
     "probit": ("svgpc", "epgpc"),
     "softmax": ("laplace", "laplace-tkp", "mh-softmax", "laplace-sparse"),
     "multinomial-probit": ("nested-ep", "nested-iep", "qep", "qiep", "vb-probit", "gibbs-probit"),
 }  # fmt: skip
-_FULL = ("laplace", "laplace-tkp", "nested-ep", "nested-iep", "qep", "qiep", "vb-probit")
+_FULL = ("laplace", "laplace-binary", "laplace-tkp", "nested-ep", "nested-iep", "qep", "qiep", "vb-probit")
 _ROBUST = ("vi-robust", "arpep", "rpapep")
 _PLAIN = ("ep", "sep", "gfitc", "label-regression", "exact-probit", "gibbs-pairwise")
 
@@ -108,14 +109,14 @@ _PLAIN = ("ep", "sep", "gfitc", "label-regression", "exact-probit", "gibbs-pairw
 def _for_method(rng: np.random.Generator, method: str) -> Arguments:
     """A problem that the method takes."""
     likelihood = next((name for name, known in _LIKELIHOOD_OF.items() if method in known), "threshold")
-    found = _data(rng, likelihood)
+    result = _data(rng, likelihood)
     if method in _FULL or (method == "exact-probit" and rng.random() < 0.5):
-        found["Z"] = None
+        result["Z"] = None
     if method in _ROBUST:
-        found["epsilon"] = 0.01
+        result["epsilon"] = 0.01
     elif method in _PLAIN:
-        found["epsilon"] = 0.0
-    return found
+        result["epsilon"] = 0.0
+    return result
 
 
 def _solve_door(implementation: str, method: str) -> Door:
@@ -181,17 +182,17 @@ def _fit_door(function: Callable[..., Any], solves: str, prior: type | None = No
                 data[name] = None if data[name] is None else data[name][0]
         data["y_sign"] = _signed(data["y"])
         names = set(wanted) | ({"Z", "variance", "lengthscales", "noise", "jitter"} if prior else set())
-        found = {name: data[name] for name in names if name in data}
-        found |= {name: value for name, value in _SMALL.items() if name in keywords and name != "n_steps"}
-        found |= {name: value for name, value in fixed.items() if name in keywords or name in wanted}
-        found |= {"n_steps": 2} if _by_steps(function) else {}
+        results = {name: data[name] for name in names if name in data}
+        results |= {name: value for name, value in _SMALL.items() if name in keywords and name != "n_steps"}
+        results |= {name: value for name, value in fixed.items() if name in keywords or name in wanted}
+        results |= {"n_steps": 2} if _by_steps(function) else {}
         if "prior_model" in wanted:
-            found["prior_model"] = "fitc" if data["Z"] is not None and rng.random() < 0.5 else "full"
+            results["prior_model"] = "fitc" if data["Z"] is not None and rng.random() < 0.5 else "full"
         if "rng" in wanted:
-            found["rng"] = np.random.default_rng(int(rng.integers(2**31)))
+            results["rng"] = np.random.default_rng(int(rng.integers(2**31)))
         if "seed" in keywords:
-            found["seed"] = 0
-        return found
+            results["seed"] = 0
+        return results
 
     def call(given: Arguments) -> Any:
         given = dict(given)
@@ -309,7 +310,7 @@ def _evidence_door(function: Callable[..., Any], place: str) -> Door:
         K = root @ root.T + np.eye(n)
         K_XZ = 0.1 * rng.standard_normal((n, m))
         shape = {"softmax_bridge": (2, 130, n, C), "bridge": (2, 130, n)}.get(place, (2, 64, n))
-        found = {
+        results = {
             "rng": np.random.default_rng(int(rng.integers(2**31))),
             "K_XX": K,
             "K_ZZ": np.eye(m),
@@ -326,7 +327,7 @@ def _evidence_door(function: Callable[..., Any], place: str) -> Door:
             "auxiliary": np.eye(n) + 0.1 * rng.random((2, 64, C, n)),
             "latent_values": rng.standard_normal(shape),
         }
-        return {name: found[name] for name in names} | {k: v for k, v in _SMALL.items() if k in keywords}
+        return {name: results[name] for name in names} | {k: v for k, v in _SMALL.items() if k in keywords}
 
     kinds = {name: "any" if name in ("rng", "n_classes") else "labels" if name == "y" else "array" for name in names}
     name = f"gibbs.evidence.{place}.{function.__name__}"
@@ -363,20 +364,20 @@ def _estimator_door(cls: Any, name: str) -> Door:
 
     def base(rng: np.random.Generator) -> Arguments:
         n = int(rng.integers(4, 9))
-        found: Arguments = {
+        results: Arguments = {
             "X": rng.standard_normal((n, 2)),
             "y": np.arange(n) % 2,
             "X_test": rng.standard_normal((2, 2)),
         }
-        found |= {"max_iter": 2, "learn": (), "random_state": 0}
+        results |= {"max_iter": 2, "learn": (), "random_state": 0}
         if "hyperparameters" in parameters:
-            found["hyperparameters"] = "fixed"
+            results["hyperparameters"] = "fixed"
         if "n_inducing" in parameters:
-            found["n_inducing"] = 3
+            results["n_inducing"] = 3
         if hasattr(cls, "partial_fit") and rng.random() < 0.3:
-            found["classes"] = [0, 1]
-            found |= {"later X": rng.standard_normal((3, 2)), "later y": np.arange(3) % 2, "total_samples": 20}
-        return found
+            results["classes"] = [0, 1]
+            results |= {"later X": rng.standard_normal((3, 2)), "later y": np.arange(3) % 2, "total_samples": 20}
+        return results
 
     def call(given: Arguments) -> Any:
         given = dict(given)
@@ -406,9 +407,9 @@ def _estimator_door(cls: Any, name: str) -> Door:
 
 def _predictions(model: Any, X_test: Any) -> Arguments:
     mean, var = model.latent_mean_and_variance(X_test)
-    found = {"predict_proba": model.predict_proba(X_test), "latent_mean": mean, "latent_var": var}
+    results = {"predict_proba": model.predict_proba(X_test), "latent_mean": mean, "latent_var": var}
     assert model.predict(X_test).shape[0] == mean.shape[0]
-    return found
+    return results
 
 
 # -- data ----------------------------------------------------------------------------------------------------------
@@ -463,7 +464,7 @@ def _data_doors() -> Iterator[Door]:
 def doors() -> tuple[Door, ...]:
     """All of them, in an order that does not depend on anything."""
     known = methods()
-    found = [_problem_door(), *file_doors(_fit_door), command_door()]
-    found += [_solve_door(name, method) for name in known for method in known[name]]
-    found += [*_fast_doors(), *_reference_doors(), *_gibbs_doors(), *_estimator_doors(), *_data_doors()]
-    return tuple(found)
+    results = [_problem_door(), *file_doors(_fit_door), command_door()]
+    results += [_solve_door(name, method) for name in known for method in known[name]]
+    results += [*_fast_doors(), *_reference_doors(), *_gibbs_doors(), *_estimator_doors(), *_data_doors()]
+    return tuple(results)

@@ -57,14 +57,14 @@ def outcome(call: Callable[[], Any], seconds: float) -> Finding | None:
         warnings.simplefilter("always")
         try:
             with limited(seconds):
-                found = call()
+                result = call()
         except Hang as error:
             return Finding("hang", f"no end within {seconds:g} s, at {error}")
         except Exception as error:  # noqa: BLE001 - everything that comes out of a door is looked at
             return _of_error(error) or _of_warnings(heard)
         except SystemExit as error:
             return Finding("exit", f"SystemExit {error.code}")
-    return _of_warnings(heard) or _of_answer(found)
+    return _of_warnings(heard) or _of_answer(result)
 
 
 def _frames(error: BaseException) -> list[traceback.FrameSummary]:
@@ -106,9 +106,9 @@ def _of_warnings(heard: list[warnings.WarningMessage]) -> Finding | None:
     return None
 
 
-def _of_answer(found: Any) -> Finding | None:
+def _of_answer(result: Any) -> Finding | None:
     """Numbers of an answer are finite, probabilities sum to one, variances are not negative."""
-    for name, value in _leaves(found, "", 3):
+    for name, value in _leaves(result, "", 3):
         array = np.asarray(value)
         if array.dtype.kind != "f" or array.size == 0:
             continue
@@ -141,23 +141,23 @@ _MAY_BE_NONE = (
 _UNFINISHED = ("trace", "convergence", "settings", "error", "_se", "mcse", "autocorrelation", "trained", "prior", "run")
 
 
-def _leaves(found: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
-    if isinstance(found, (float, np.floating, np.ndarray)):
-        yield name, found
+def _leaves(result: Any, name: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if isinstance(result, (float, np.floating, np.ndarray)):
+        yield name, result
         return
     if depth == 0:
         return
-    if dataclasses.is_dataclass(found) and not isinstance(found, type):
-        for field in dataclasses.fields(found):
-            yield from _leaves(getattr(found, field.name), f"{name}.{field.name}", depth - 1)
-    elif isinstance(found, tuple) and hasattr(found, "_fields"):
-        for field_name in found._fields:
-            yield from _leaves(getattr(found, field_name), f"{name}.{field_name}", depth - 1)
-    elif isinstance(found, dict):
-        for key, value in found.items():
+    if dataclasses.is_dataclass(result) and not isinstance(result, type):
+        for field in dataclasses.fields(result):
+            yield from _leaves(getattr(result, field.name), f"{name}.{field.name}", depth - 1)
+    elif isinstance(result, tuple) and hasattr(result, "_fields"):
+        for field_name in result._fields:
+            yield from _leaves(getattr(result, field_name), f"{name}.{field_name}", depth - 1)
+    elif isinstance(result, dict):
+        for key, value in result.items():
             yield from _leaves(value, f"{name}.{key}", depth - 1)
-    elif isinstance(found, (list, tuple)):
-        for k, value in enumerate(found[:10]):
+    elif isinstance(result, (list, tuple)):
+        for k, value in enumerate(result[:10]):
             yield from _leaves(value, f"{name}[{k}]", depth - 1)
 
 

@@ -86,33 +86,32 @@ def made(case: Case, changes: tuple[Change, ...]) -> Finding | None:
     return outcome(lambda: case.door.call(given), SECONDS)
 
 
-def shrunk(case: Case, found: Finding) -> tuple[tuple[Change, ...], Finding]:
+def shrunk(case: Case, value: Finding) -> tuple[tuple[Change, ...], Finding]:
     """The fewest changes that still end in the same kind of finding."""
     changes = case.changes
     for change in case.changes:
         fewer = tuple(other for other in changes if other is not change)
         again = made(case, fewer)
-        if again is not None and again.kind == found.kind:
-            changes, found = fewer, again
-    return changes, found
+        if again is not None and again.kind == value.kind:
+            changes, value = fewer, again
+    return changes, value
 
 
 def look(seed: int, number: int) -> tuple[str, float, str | None, str]:
     """Door, seconds, report or None, and kind of one case."""
     case = drawn(seed, number)
     started = time.perf_counter()
-    found = made(case, case.changes)
+    result = made(case, case.changes)
     seconds = time.perf_counter() - started
-    if found is None:
+    if result is None:
         return case.door.name, seconds, None, ""
-    changes, found = shrunk(drawn(seed, number), found)
+    changes, result = shrunk(drawn(seed, number), result)
     with np.printoptions(threshold=20, precision=17):
         put = ", ".join(f"{change.name} = {change.label}" for change in changes) or "nothing changed"
         base = ", ".join(f"{name}={value!r}" for name, value in case.base.items() if name not in _put(changes))
-    text = (
-        f"{case.door.name}: {put}\n    {found.kind}: {found.text}\n    --seed {seed} --case {number}\n    {base[:600]}"
-    )
-    return case.door.name, seconds, text, found.kind
+    text = f"{case.door.name}: {put}\n    {result.kind}: {result.text}"
+    text += f"\n    --seed {seed} --case {number}\n    {base[:600]}"
+    return case.door.name, seconds, text, result.kind
 
 
 def _put(changes: tuple[Change, ...]) -> set[str]:

@@ -110,13 +110,13 @@ def two_columns(probability: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.stack([1.0 - probability, probability], axis=1)
 
 
-def binary_gradients(found: Any) -> dict[str, NDArray[np.float64]]:
+def binary_gradients(value: Any) -> dict[str, NDArray[np.float64]]:
     """Gradients of a one-latent method in the shapes of a Solution."""
     gradients = {
-        "variance": np.atleast_1d(found.variance),
-        "lengthscales": np.asarray(found.lengthscales)[None],
-        "noise": np.atleast_1d(found.noise),
+        "variance": np.atleast_1d(value.variance),
+        "lengthscales": np.asarray(value.lengthscales)[None],
+        "noise": np.atleast_1d(value.noise),
     }
-    if found.Z is not None:
-        gradients["Z"] = np.asarray(found.Z)[None]
+    if value.Z is not None:
+        gradients["Z"] = np.asarray(value.Z)[None]
     return gradients

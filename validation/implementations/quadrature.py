@@ -148,13 +148,13 @@ def _integrate(problem: Problem, prior: _Prior, digits: float) -> dict[str, Arra
 
     # the direction that is stretched most decides
     step = spacing(likelihood.strip, np.sqrt(np.linalg.eigvalsh(prior.K)[-1]), digits)
-    half = int(np.ceil(_RADIUS / step))
-    if (2 * half + 1) ** n > _MOST_NODES:
+    half_count = int(np.ceil(_RADIUS / step))
+    if (2 * half_count + 1) ** n > _MOST_NODES:
         raise ValueError(
-            f"variance: found {problem.variance[0]:.6g}, for which {digits:.3g} digits need {2 * half + 1}^{n} nodes, "
-            f"expected at most {_MOST_NODES:.0e}; lower digits"
+            f"variance: found {problem.variance[0]:.6g}, for which {digits:.3g} digits need {2 * half_count + 1}^{n} "
+            f"nodes, expected at most {_MOST_NODES:.0e}; lower digits"
         )
-    axis = step * np.arange(-half, half + 1)
+    axis = step * np.arange(-half_count, half_count + 1)
     link = [_smoothed_link(likelihood, w, v, digits) for w, v in zip(white_test, test_cond, strict=True)]
 
     # one slab of the grid at a time: n = 3 has some millions of nodes
@@ -194,8 +194,8 @@ def _smoothed_link(likelihood: _Likelihood, weight: Array, cond: float, digits: 
     grid = np.linspace(-reach, reach, int(np.ceil(reach / 0.02)) * 2 + 1)
     sd = np.sqrt(cond)
     step = spacing(likelihood.strip, sd, digits)
-    half = int(np.ceil(_RADIUS / step))
-    xi = step * np.arange(-half, half + 1)
+    half_count = int(np.ceil(_RADIUS / step))
+    xi = step * np.arange(-half_count, half_count + 1)
     density = np.exp(-0.5 * xi**2) * step / np.sqrt(2.0 * np.pi)
     values = np.zeros_like(grid)
     for x, w in zip(xi, density, strict=True):

@@ -138,14 +138,14 @@ def _answer(problem: Problem, priors: list[LatentPrior], digits: float) -> dict[
     chosen = np.tensordot(weights, np.array([part.chosen for part in parts]), axes=1)
     cov = second - np.einsum("lk,pj->lpkj", mean, mean)
     between = np.einsum("lpkk->klp", cov)  # of the classes, at each target
-    found: dict[str, Any] = {
+    results: dict[str, Any] = {
         "log_evidence": float(np.log(evidence)),
         "latent_mean": mean[:, :n].T,
         "latent_cov": between[:n],
     }
     if problem.X_test is not None:
         mixed = (1.0 - epsilon) * chosen + epsilon / C
-        found |= {
+        results |= {
             "test_latent_mean": mean[:, n : n + t].T,
             "test_latent_cov": between[n : n + t],
             "probabilities": mixed / mixed.sum(axis=1, keepdims=True),
@@ -153,8 +153,8 @@ def _answer(problem: Problem, priors: list[LatentPrior], digits: float) -> dict[
         }
     if problem.Z is not None:
         within = np.einsum("llkj->lkj", cov)
-        found |= {"inducing_mean": mean[:, n + t :], "inducing_cov": within[:, n + t :, n + t :]}
-    return found
+        results |= {"inducing_mean": mean[:, n + t :], "inducing_cov": within[:, n + t :, n + t :]}
+    return results
 
 
 def _part(problem: Problem, priors: list[LatentPrior], subset: NDArray[np.int64], digits: float) -> _Part:
@@ -203,13 +203,13 @@ def _label_rule(covs: list[Array], y: NDArray[np.int64], digits: float) -> tuple
     precision = np.sum([np.diag(np.linalg.inv(cov)) for cov in covs], axis=0)
     spacings = [_step(digits) / float(np.sqrt(precision[i])) for i in range(s)]
     halves = [int(np.ceil(_RADIUS * np.sqrt(covs[y[i]][i, i]) / spacings[i])) for i in range(s)]
-    count = math.prod(2 * half + 1 for half in halves)
+    count = math.prod(2 * halved + 1 for halved in halves)
     if count > _MOST_NODES:
         raise ValueError(
             f"variance: found latent values so alike that {digits:.3g} digits need {count} nodes, "
             f"expected at most {_MOST_NODES:.0e}; lower digits or raise noise"
         )
-    axes = [spacing * np.arange(-half, half + 1) for spacing, half in zip(spacings, halves, strict=True)]
+    axes = [spacing * np.arange(-halved, halved + 1) for spacing, halved in zip(spacings, halves, strict=True)]
     log_cell = float(np.sum(np.log(spacings)))
     return np.stack([g.ravel() for g in np.meshgrid(*axes, indexing="ij")], axis=1), log_cell
 
@@ -283,17 +283,17 @@ def bivariate_cdf(h: Array, k: Array, rho: float) -> Array:
     """P(x < h, y < k) for standard normals of correlation rho in (-1, 1), by Owen's T function (Owen 1956)."""
     root = np.sqrt(1.0 - rho**2)
 
-    def half(a: Array, b: Array) -> Array:
+    def skew(a: Array, b: Array) -> Array:
         # T(a, (b - rho a)/(a root)); at a = 0 the slope is infinite with the sign of b, and T is a quarter of it
         safe = np.where(a == 0.0, 1.0, a)
         at_zero = 0.25 * np.sign(b)
         return np.where(a == 0.0, at_zero, owens_t(safe, (b - rho * safe) / (safe * root)))
 
     opposite = (h * k < 0.0) | ((h * k == 0.0) & (h + k < 0.0))
-    found: Array = 0.5 * (ndtr(h) + ndtr(k) - opposite) - half(h, k) - half(k, h)
+    value: Array = 0.5 * (ndtr(h) + ndtr(k) - opposite) - skew(h, k) - skew(k, h)
     # both at zero: the formula's limit
-    found = np.where((h == 0.0) & (k == 0.0), 0.25 + np.arcsin(rho) / (2.0 * np.pi), found)
-    return np.maximum(found, 0.0)
+    value = np.where((h == 0.0) & (k == 0.0), 0.25 + np.arcsin(rho) / (2.0 * np.pi), value)
+    return np.maximum(value, 0.0)
 
 
 # -- the class of a test point ------------------------------------------------------------------------------------
@@ -318,18 +318,18 @@ def _chosen(
     # one axis z for all classes: the indefinite integral needs all frequencies below π/spacing
     narrow = min(float(1.0 / np.sqrt(np.linalg.inv(cov)[-1, -1])) for cov in full)
     spacing = 0.5 * _step(digits) * narrow / np.sqrt(2.0)
-    half = int(np.ceil((_RADIUS + 1.0) * max(np.sqrt(cov[-1, -1]) for cov in full) / spacing))
-    z = spacing * np.arange(-half, half + 1)
+    half_count = int(np.ceil((_RADIUS + 1.0) * max(np.sqrt(cov[-1, -1]) for cov in full) / spacing))
+    z = spacing * np.arange(-half_count, half_count + 1)
     if nodes.shape[0] * z.size > _MOST_NODES:
         raise ValueError(
             f"X_test: found latent values so alike that {digits:.3g} digits need {nodes.shape[0]} x {z.size} nodes, "
             f"expected at most {_MOST_NODES:.0e}; lower digits or raise noise"
         )
-    lag = np.arange(-2 * half, 2 * half + 1)
+    lag = np.arange(-2 * half_count, 2 * half_count + 1)
     step_response = 0.5 + sici(np.pi * lag)[0] / np.pi  # sinc indefinite integration: Haber 1993
     index = np.arange(z.size)
-    indefinite = spacing * step_response[index[:, None] - index[None] + 2 * half]  # (z, from)
-    found = np.zeros(C)
+    indefinite = spacing * step_response[index[:, None] - index[None] + 2 * half_count]  # (z, from)
+    result = np.zeros(C)
     block = max(1, int(2e6) // z.size)
     for first in range(0, nodes.shape[0], block):
         part = nodes[first : first + block]
@@ -347,5 +347,5 @@ def _chosen(
             for other in range(C):
                 if other != c:
                     product *= share[other]
-            found[c] += product.sum() * spacing
-    return found / total
+            result[c] += product.sum() * spacing
+    return result / total

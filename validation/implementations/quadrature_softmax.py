@@ -92,14 +92,14 @@ def _radius(digits: float) -> float:
 
 def _axis(setting: _Setting, p: int, digits: float) -> tuple[float, Array]:
     step = spacing(np.pi, setting.stretch, digits)
-    half = int(np.ceil(_radius(digits) / step))
-    nodes = float(2 * half + 1) ** p
+    half_count = int(np.ceil(_radius(digits) / step))
+    nodes = float(2 * half_count + 1) ** p
     if nodes > _MOST_NODES:
         raise ValueError(
             f"variance: found differences of sd {setting.stretch:.3g}, for which {digits:.3g} digits need {nodes:.1e} "
             f"nodes, expected at most {_MOST_NODES:.0e}; lower digits"
         )
-    return step, np.asarray(step * np.arange(-half, half + 1), dtype=np.float64)
+    return step, np.asarray(step * np.arange(-half_count, half_count + 1), dtype=np.float64)
 
 
 def _grid(axis: Array, dimensions: int) -> Array:
@@ -190,10 +190,10 @@ def _chosen(problem: Problem, setting: _Setting, gains: Array, test: int, digits
     mass /= mass.sum()
     moved = carried @ triangle[: C - 1]
     shifts, weight = xi @ spread.T, np.exp(-0.5 * np.square(xi).sum(axis=1)) * (step / np.sqrt(2.0 * np.pi)) ** (C - 1)
-    found = np.zeros(C)
+    result = np.zeros(C)
     rows = max(1, int(1e6) // len(shifts))
     for start in range(0, len(moved), rows):
         e = moved[start : start + rows, None] + shifts
         probability = softmax(np.concatenate([np.zeros((*e.shape[:2], 1)), e], axis=2), axis=2)
-        found += np.einsum("k,s,ksc->c", mass[start : start + rows], weight, probability, optimize=True)
-    return found
+        result += np.einsum("k,s,ksc->c", mass[start : start + rows], weight, probability, optimize=True)
+    return result

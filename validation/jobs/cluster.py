@@ -115,7 +115,7 @@ class Cluster:
                     f"{self.address}: found no worker for {WITHOUT_WORKERS:.0f} s, expected at least one"
                 )
             time.sleep(_LOOK)
-        mine, found = places.here(), []
+        mine, results = places.here(), []
         for worker, answer in self.client.run(_here, on_error="return").items():
             if not isinstance(answer, Place):
                 raise ClusterError(
@@ -124,8 +124,8 @@ class Cluster:
                 )
             place = answer._replace(worker=str(worker))
             _same_code(place, mine)
-            found.append(place)
-        return tuple(found)
+            results.append(place)
+        return tuple(results)
 
     def _workers(self) -> int:
         return len(self.client.nthreads())

@@ -66,8 +66,8 @@ def each(function: Callable[..., Any], calls: Mapping[str, Mapping[str, Any]], t
     ]
     values: dict[str, Any] = {}
     store = Store(who.folder, "each", types)
-    with closing(jobs_run.run(answer, jobs, who.engine, store=store)) as found:
-        for done in found:
+    with closing(jobs_run.run(answer, jobs, who.engine, store=store)) as value:
+        for done in value:
             if done.lost is not None:
                 raise done.lost
             values[done.job.name] = done.value

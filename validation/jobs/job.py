@@ -96,7 +96,7 @@ def add_copies(known: dict[str, Path]) -> None:
 def contents(path: Path) -> dict[str, bytes]:
     """All files below a folder."""
     return {
-        found.relative_to(path).as_posix(): found.read_bytes() for found in sorted(path.rglob("*")) if found.is_file()
+        value.relative_to(path).as_posix(): value.read_bytes() for value in sorted(path.rglob("*")) if value.is_file()
     }
 
 

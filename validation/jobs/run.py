@@ -49,8 +49,8 @@ class Processes:
         costs = [job.cost for job in jobs]
         with closing(
             processes.spread(timed, units, costs, jobs=self.jobs, listen=listen, threads=self.threads)
-        ) as found:
-            for index, outcome in found:
+        ) as result:
+            for index, outcome in result:
                 if isinstance(outcome, BaseException):
                     text = (
                         f"the process that worked on {jobs[index].name} was lost ({type(outcome).__name__}: {outcome})"
@@ -85,8 +85,8 @@ def engine(cluster: str | None, *, jobs: int | None = None, threads: int = 1) ->
         return
     from validation.jobs.cluster import connected
 
-    with connected(cluster, jobs=jobs, threads=threads) as found:
-        yield found
+    with connected(cluster, jobs=jobs, threads=threads) as value:
+        yield value
 
 
 def run(
@@ -119,11 +119,11 @@ def run(
     check_names(jobs)
     waiting = []
     for job in jobs:
-        found = store.read(job) if store is not None else None
-        if found is None:
+        value = store.read(job) if store is not None else None
+        if value is None:
             waiting.append(job)
         else:
-            yield found
+            yield value
     if not waiting:
         return
     with closing(engine.spread(work, waiting, listen or _nobody, shared)) as answers:

@@ -33,6 +33,16 @@ def anchor(id: str) -> str:
     return re.sub(r"[^A-Za-z0-9.\-]", "-", id)
 
 
+def address(paper: str, id: str) -> str:
+    """Where a card stands, from the folder of the atlas: the permanent link of an equation.
+
+    Parameters
+    ----------
+    paper, id    of an entry
+    """
+    return f"{paper}.html#{anchor(id)}"
+
+
 def page(ledger: Ledger, key: str, functions: Mapping[str, Function], typeset: Typeset, highlight: Highlight) -> str:
     """The page of one paper, in its order.
 
@@ -122,7 +132,7 @@ def card(row: Row, functions: Mapping[str, Function], typeset: Typeset, highligh
     parts = [
         f'<article class="equation" id="{escape(here)}" data-state="{escape(row.state)}" '
         f'data-words="{escape(words.lower())}">',
-        f'<h3><a class="number" href="#{escape(here)}">{escape(_number(entry.id))}</a> {escape(entry.title)}</h3>',
+        f'<h3><a class="number" href="#{escape(here)}">{escape(number(entry.id))}</a> {escape(entry.title)}</h3>',
         f'<p class="facts"><span class="state {escape(row.state.replace(" ", "-"))}">{escape(row.state)}</span> '
         f"{escape(entry.kind)}{', executed by ' + escape(row.words) if row.words else ''}</p>",
         _formulas(row, functions, typeset),
@@ -165,13 +175,18 @@ def misprints(ledger: Ledger) -> list[str]:
         if row.printed:
             entry = row.entry
             # a card is HTML, whose addresses Sphinx does not know
-            link = f'<a href="{entry.paper}.html#{anchor(entry.id)}">{escape(_number(entry.id))}</a>'
+            link = f'<a href="{escape(address(*entry.equation))}">{escape(number(entry.id))}</a>'
             lines.append(f"| {entry.paper} | {link} | {_plain(entry.title)} |")
     return lines
 
 
-def _number(id: str) -> str:
-    """(11) for a numbered display, the id itself for what has no number."""
+def number(id: str) -> str:
+    """(11) for a numbered display, the id itself for what has no number.
+
+    Parameters
+    ----------
+    id    of an entry
+    """
     return f"({id})" if re.fullmatch(r"(?:[A-Z]\.)?\d+", id) else id
 
 

@@ -277,8 +277,8 @@ def _with_stored(ledger: Ledger, paper: str | None) -> Ledger:
 
 def counts(rows: Sequence[Row]) -> dict[str, int]:
     """How many rows are in each state."""
-    found = Counter(row.state for row in rows)
-    return {state: found[state] for state in STATES}
+    result = Counter(row.state for row in rows)
+    return {state: result[state] for state in STATES}
 
 
 def per_package(rows: Sequence[Row], packages: Sequence[Package]) -> dict[str, dict[str, int]]:

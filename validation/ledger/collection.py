@@ -226,8 +226,8 @@ def tail(output: str, lines: int = 12) -> str:
 
 def files_that_name(root: Path, paper: str) -> tuple[str, ...]:
     """Test files below root/tests in which the key of a paper stands: no other file can carry a marker with it."""
-    found = sorted((root / "tests").rglob("test_*.py"))
-    return tuple(path.relative_to(root).as_posix() for path in found if paper.encode() in path.read_bytes())
+    result = sorted((root / "tests").rglob("test_*.py"))
+    return tuple(path.relative_to(root).as_posix() for path in result if paper.encode() in path.read_bytes())
 
 
 def collect(

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from validation.ledger import audit as ledger_audit
 from validation.ledger import executed, page, perturb, registry, show
@@ -197,7 +197,7 @@ def _look_up(
 @contextmanager
 def _bar(console: Console) -> Iterator[perturb.Progress]:
     """A bar of progress on stderr."""
-    columns = (TextColumn("perturbing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    columns = (TextColumn("perturbing"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.description}", markup=False), console=console, transient=True) as bar:
         task = bar.add_task("collecting", total=None)
 
@@ -210,14 +210,14 @@ def _bar(console: Console) -> Iterator[perturb.Progress]:
 def _differences(file: Path, text: str) -> list[str]:
     """What to say if a file is not this text, to the letter."""
     try:
-        found = file.read_text(encoding="utf-8")
+        result = file.read_text(encoding="utf-8")
     except OSError as error:
         return [f"{file}: found no readable file ({error.strerror}), expected the page; --output {file} writes it"]
     except UnicodeDecodeError:
         return [f"{file}: found no UTF-8 text, expected the page; --output {file} writes it"]
-    if found == text:
+    if result == text:
         return []
-    lines = list(difflib.unified_diff(found.splitlines(), text.splitlines(), "found", "expected", lineterm="", n=0))
+    lines = list(difflib.unified_diff(result.splitlines(), text.splitlines(), "found", "expected", lineterm="", n=0))
     more = [f"... and {len(lines) - 20} more lines"] if len(lines) > 20 else []
     message = f"{file}: differs from the page that the code gives; triad audit --output {file} writes it"
     return ["\n".join([message, *lines[:20], *more])]

@@ -94,10 +94,10 @@ class Record:
 
     def of(self, functions: Iterable[Function]) -> Executed:
         """What executes an entry: its functions in `reference`, or where it has none there, any that it has."""
-        found = Executed()
+        result = Executed()
         for function in printed_first(functions):
-            found |= self.functions.get(function.address, Executed())
-        return found
+            result |= self.functions.get(function.address, Executed())
+        return result
 
     def out_of_date(self, functions: Sequence[Function], equations: Collection[Equation]) -> tuple[str, ...]:
         """Functions of these equations that the record does not know as they are, or that it knows and are gone."""
@@ -173,13 +173,13 @@ def text(record: Record) -> str:
 
 def fingerprint(names: Iterable[str]) -> str:
     """Of modules and whole packages, without docstrings and comments: who executes what does not depend on those."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for name in names:
-        found.update(f"{name}\n".encode())
+        result.update(f"{name}\n".encode())
         for file in _files(name):
-            found.update(f"{file.name}\n".encode())
-            found.update(_code(file.read_text(encoding="utf-8")).encode())
-    return found.hexdigest()[:16]
+            result.update(f"{file.name}\n".encode())
+            result.update(_code(file.read_text(encoding="utf-8")).encode())
+    return result.hexdigest()[:16]
 
 
 def _files(name: str) -> list[Path]:

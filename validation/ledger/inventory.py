@@ -209,15 +209,15 @@ def read_paper(text: str, name: str) -> Paper:
     if not isinstance(listed, list):
         raise ValueError(f"{name}.toml: entry: found {type(listed).__name__}, expected [[entry]]")  # noqa: TRY004 - see check_table
     entries: list[Entry] = []
-    seen: set[str] = set()
+    visited: set[str] = set()
     for number, raw in enumerate(listed, start=1):
         where = f"{name}.toml entry {number}"
         row = check_table(where, raw, _ENTRY_KEYS, _ENTRY_OPTIONAL)
         if row["kind"] not in KINDS:
             raise ValueError(f"{where}: kind: found {shown(row['kind'])}, expected one of {', '.join(KINDS)}")
-        if row["id"] in seen:
+        if row["id"] in visited:
             raise ValueError(f"{where}: id: found {shown(row['id'])} a second time, expected ids to be unique")
-        seen.add(row["id"])
+        visited.add(row["id"])
         entries.append(
             Entry(
                 paper=name,
@@ -233,20 +233,20 @@ def read_paper(text: str, name: str) -> Paper:
                 latex_printed=row.get("latex_printed", ""),
             )
         )
-    entries += _slips(name, data.get("slip", []), seen)
+    entries += _slips(name, data.get("slip", []), visited)
     return Paper(**about, entries=tuple(entries), symbols=symbols)
 
 
-def _slips(name: str, listed: Any, seen: set[str]) -> Iterator[Entry]:
+def _slips(name: str, listed: Any, observed: set[str]) -> Iterator[Entry]:
     """Slips that change no number, as entries whose title says what is printed and what is meant."""
     if not isinstance(listed, list):
         raise ValueError(f"{name}.toml: slip: found {type(listed).__name__}, expected [[slip]]")  # noqa: TRY004 - see check_table
     for number, raw in enumerate(listed, start=1):
         where = f"{name}.toml slip {number}"
         row = check_table(where, raw, _SLIP_KEYS, {})
-        if row["id"] in seen:
+        if row["id"] in observed:
             raise ValueError(f"{where}: id: found {shown(row['id'])} a second time, expected ids to be unique")
-        seen.add(row["id"])
+        observed.add(row["id"])
         title = f"printed: {row['printed']}; meant: {row['meant']}"
         yield Entry(name, row["id"], row["section"], title, SLIP, (), (), "")
 
@@ -275,15 +275,15 @@ def load(folder: Traversable | None = None) -> Inventory:
     Raises ValueError, naming file and entry, for anything that is not as it should be.
     """
     folder = files("validation.ledger") / "inventory" if folder is None else folder
-    found = sorted((item for item in folder.iterdir() if item.name.endswith(".toml")), key=lambda item: item.name)
+    result = sorted((item for item in folder.iterdir() if item.name.endswith(".toml")), key=lambda item: item.name)
     papers = {
         name: read_paper(item.read_text(encoding="utf-8"), name)
-        for item in found
+        for item in result
         if item.name != ALLOW_LIST
         for name in [item.name.removesuffix(".toml")]
     }
     if not papers:
         raise ValueError(f"folder: found no inventory in {folder}, expected <paper>.toml")
-    lists = [item for item in found if item.name == ALLOW_LIST]
+    lists = [item for item in result if item.name == ALLOW_LIST]
     allowed = read_allow_list(lists[0].read_text(encoding="utf-8"), papers) if lists else {}
     return Inventory(papers, allowed)

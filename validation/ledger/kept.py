@@ -31,17 +31,17 @@ SCHEMA = 1
 
 def key(root: Path, packages: Sequence[Package]) -> str:
     """What the reading of these packages and of root/tests depends on, as one sum."""
-    found = hashlib.sha256(f"{SCHEMA} {sys.version} {platform.platform()} {packages!r}".encode())
+    result = hashlib.sha256(f"{SCHEMA} {sys.version} {platform.platform()} {packages!r}".encode())
     for name in sorted(f"{entry.name}=={entry.version}" for entry in distributions()):
-        found.update(f"{name}\n".encode())
+        result.update(f"{name}\n".encode())
     for name in sorted(os.environ):
         if name.startswith("TRIAD_") or name == "PYTHONPATH":
-            found.update(f"{name}={os.environ[name]}\n".encode())
+            result.update(f"{name}={os.environ[name]}\n".encode())
     for file in _files(root, packages):
         content = file.read_bytes()
-        found.update(f"{file} {len(content)}\n".encode())
-        found.update(content)
-    return found.hexdigest()
+        result.update(f"{file} {len(content)}\n".encode())
+        result.update(content)
+    return result.hexdigest()
 
 
 def _files(root: Path, packages: Sequence[Package]) -> Iterator[Path]:

@@ -142,8 +142,8 @@ def scenarios(method: str) -> Iterator[tuple[Problem, dict[str, Any]]]:
 
 def suitable(method: str) -> list[Problem]:
     """The smallest built-in problem of each sort that a method takes: by likelihood and by what the prior stands on."""
-    entry = next(found for found in catalogue.METHODS if found.method == method)
-    found: dict[tuple[Any, ...], Problem] = {}
+    entry = next(value for value in catalogue.METHODS if value.method == method)
+    value: dict[tuple[Any, ...], Problem] = {}
     listed = [problems.get(name) for name in problems.names()]
     # the binary ones are of the logistic likelihood; the checks ask of them with the other one too
     listed += [problem.replace(likelihood="probit") for problem in listed if problem.likelihood == "logit"]
@@ -154,9 +154,9 @@ def suitable(method: str) -> list[Problem]:
         if (entry.points == catalogue.ALL_ROWS and sparse) or (entry.points == catalogue.INDUCING and not sparse):
             continue
         sort = (problem.likelihood, sparse, problem.epsilon > 0.0, min(problem.n_classes, 3))
-        if sort not in found and (problem.n <= LARGEST or not found):
-            found[sort] = problem
-    return list(found.values())
+        if sort not in value and (problem.n <= LARGEST or not value):
+            value[sort] = problem
+    return list(value.values())
 
 
 def _values(option: Any) -> list[Any]:
@@ -202,15 +202,15 @@ def run(
         for name in dict.fromkeys(pair.problem for pair in pairs)
     ]
     costs = [_COSTLY if unit.method else runner.cost(unit.problem) for unit in units]
-    seen: set[Seen] = set()
-    for index, found in spread(work, units, costs, jobs=jobs, listen=listen):
-        if isinstance(found, BaseException):
+    visited: set[Seen] = set()
+    for index, value in spread(work, units, costs, jobs=jobs, listen=listen):
+        if isinstance(value, BaseException):
             unit = units[index]
-            raise RuntimeError(f"{unit.method or unit.problem}: the process that measured it was lost ({found})")  # noqa: TRY004
-        seen |= found
+            raise RuntimeError(f"{unit.method or unit.problem}: the process that measured it was lost ({value})")  # noqa: TRY004
+        visited |= value
     checks = core.registered()
     mine = {name for name, check in checks.items() if paper in (None, check.paper)}
-    return _record(functions, seen, earlier, paper, _Kept(frozenset(checks) - mine, frozenset(own)))
+    return _record(functions, visited, earlier, paper, _Kept(frozenset(checks) - mine, frozenset(own)))
 
 
 def _has_print(paper: list[str]) -> bool:
@@ -229,7 +229,7 @@ class _Kept(NamedTuple):
 
 def _record(
     functions: Registry,
-    seen: Iterable[Seen],
+    observed: Iterable[Seen],
     earlier: Record,
     paper: str | None,
     kept: _Kept,
@@ -237,7 +237,7 @@ def _record(
     """The record of what was seen, with what the earlier one holds of what was not asked."""
     known = {item.address: item.equations for item in executed.shown(functions.functions)}
     table: dict[str, dict[str, set[str]]] = {name: {column: set() for column in COLUMNS} for name in known}
-    for address, column, by in seen:
+    for address, column, by in observed:
         if address in table:
             table[address][column].add(by)
     if paper is not None:

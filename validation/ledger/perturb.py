@@ -159,7 +159,7 @@ def _survivors(
                 by_pair[key] = trial
             if trial.status == "noticed":
                 noticed |= {(trial.test, equation), (trial.function, equation)}
-    found: list[Survivor] = []
+    result: list[Survivor] = []
     for row in rows:
         equation = row.entry.equation
         eligible = [test for test in row.tests if slow or not test.slow]
@@ -168,16 +168,16 @@ def _survivors(
             own = [item for item in row.functions if item.package == test.package]
             if not own:
                 reason = f"marked, but no function of {test.package or 'a package'} carries the equation"
-                found.append(Survivor(*equation, test.key, "", reason))
+                result.append(Survivor(*equation, test.key, "", reason))
             elif (test.key, equation) not in noticed:
                 for item in own:
                     reason = "passes while perturbed" + _hint(by_pair.get((test.key, item.address, equation)))
-                    found.append(Survivor(*equation, test.key, item.address, reason))
+                    result.append(Survivor(*equation, test.key, item.address, reason))
         for item in row.functions:
             if (item.address, equation) not in noticed:
                 reason = _uncaught(item, row.tests, eligible, able)
-                found.append(Survivor(*equation, "", item.address, reason))
-    return tuple(found)
+                result.append(Survivor(*equation, "", item.address, reason))
+    return tuple(result)
 
 
 def _hint(trial: Trial | None) -> str:

@@ -104,7 +104,7 @@ class Reader:
 
     def groups(self, items: Sequence[pytest.Item], report: bool) -> list[Group]:
         """Marked items, the cases of one function together; report says whether to emit faults of markers."""
-        found: dict[str, Group] = {}
+        results: dict[str, Group] = {}
         faults: dict[str, None] = {}
         for item in items:
             file = item.path.resolve()
@@ -120,11 +120,11 @@ class Reader:
             if claims:
                 parts = name.split("/")
                 package = parts[1] if len(parts) > 2 else ""
-                found.setdefault(key, Group(key, package)).cases.append((item, list(dict.fromkeys(claims))))
+                results.setdefault(key, Group(key, package)).cases.append((item, list(dict.fromkeys(claims))))
         if report:
             for fault in faults:
                 self.emit("problem", problem=fault)
-        return list(found.values())
+        return list(results.values())
 
 
 class Perturbation(Reader):

@@ -99,9 +99,9 @@ def _modules(name: str, problems: list[str]) -> Iterator[ModuleType]:
         problems.append(f"module {name}: failed to import: {type(error).__name__}: {error}")
         return
     yield module
-    for found in sorted(pkgutil.iter_modules(getattr(module, "__path__", [])), key=lambda item: item.name):
-        if found.name != "__main__":  # importing it would run the command
-            yield from _modules(f"{name}.{found.name}", problems)
+    for value in sorted(pkgutil.iter_modules(getattr(module, "__path__", [])), key=lambda item: item.name):
+        if value.name != "__main__":  # importing it would run the command
+            yield from _modules(f"{name}.{value.name}", problems)
 
 
 def _marked(module: ModuleType) -> Iterator[Callable[..., Any]]:

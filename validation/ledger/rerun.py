@@ -66,11 +66,11 @@ def run(console: Console, sources: Sources, row: Row, *, slow: bool = False) -> 
 
 def _asked(names: Sequence[str], *, one: bool) -> runner.Selection:
     """These checks on their problems, or on the cheapest of them that every check has."""
-    found = runner.select(check=names)
+    result = runner.select(check=names)
     if not one:
-        return found
-    least = min({pair.problem for pair in found.pairs}, key=runner.cost)
-    return found._replace(pairs=tuple(pair for pair in found.pairs if pair.problem == least))
+        return result
+    least = min({pair.problem for pair in result.pairs}, key=runner.cost)
+    return result._replace(pairs=tuple(pair for pair in result.pairs if pair.problem == least))
 
 
 def checks_of(row: Row) -> list[str]:
@@ -106,21 +106,21 @@ def run_tests(sources: Sources, keys: Sequence[str]) -> tuple[list[Case], str]:
         if not report.exists():
             return [], f"pytest ended with exit code {done.returncode}:\n{tail(done.stdout + done.stderr)}"
         # written by the pytest just started, not by a stranger
-        cases = [_case(found) for found in ET.parse(report).getroot().iter("testcase")]
+        cases = [_case(value) for value in ET.parse(report).getroot().iter("testcase")]
     # 5: no test has that id
     broken = done.returncode not in (0, 1)
     return cases, f"pytest ended with exit code {done.returncode}:\n{tail(done.stdout)}" if broken else ""
 
 
-def _case(found: ET.Element) -> Case:
+def _case(value: ET.Element) -> Case:
     """A case of pytest's report."""
     verdicts = {"failure": "FAIL", "error": "ERROR", "skipped": "SKIP"}
-    name = f"{found.get('classname', '')}::{found.get('name', '')}"
-    for part in found:
+    name = f"{value.get('classname', '')}::{value.get('name', '')}"
+    for part in value:
         if part.tag in verdicts:
             text = (part.get("message") or "").partition("\n")[0]
-            return Case(name, verdicts[part.tag], float(found.get("time", "0")), text)
-    return Case(name, "PASS", float(found.get("time", "0")))
+            return Case(name, verdicts[part.tag], float(value.get("time", "0")), text)
+    return Case(name, "PASS", float(value.get("time", "0")))
 
 
 def _described(result: Result) -> str:

@@ -72,8 +72,8 @@ def entries(rows: Sequence[Row]) -> Table:
 
 def console(stream: TextIO | None = None) -> Console:
     """A console of 80 columns on a terminal; elsewhere nothing is folded, so that lines can be searched and copied."""
-    found = Console(file=stream)
-    return Console(file=stream, width=min(found.width, TERMINAL) if found.is_terminal else ENDLESS)
+    result = Console(file=stream)
+    return Console(file=stream, width=min(result.width, TERMINAL) if result.is_terminal else ENDLESS)
 
 
 def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:

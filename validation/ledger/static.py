@@ -26,7 +26,7 @@ def functions(packages: Sequence[Package], paper: str = "") -> Registry:
 
     A file that cannot be read is a problem.
     """
-    found: list[Function] = []
+    results: list[Function] = []
     problems: list[str] = []
     for package in packages:
         rows = []
@@ -40,8 +40,8 @@ def functions(packages: Sequence[Package], paper: str = "") -> Registry:
                 problems.append(f"module {name}: failed to parse: {error}")
                 continue
             rows += [_function(package, name, file, source, *item) for item in _marked(tree, name)]
-        found += sorted(rows, key=lambda item: item.address)
-    return Registry(tuple(found), tuple(problems))
+        results += sorted(rows, key=lambda item: item.address)
+    return Registry(tuple(results), tuple(problems))
 
 
 def _modules(package: Package) -> Iterator[tuple[Path, str]]:
@@ -138,7 +138,7 @@ def marked_tests(root: Path, paper: str = "") -> Collection:
 
     With `paper` only files that name it are read. A file or a marker that cannot be read is a problem.
     """
-    found: list[MarkedTest] = []
+    results: list[MarkedTest] = []
     problems: list[str] = []
     for file in sorted((root / "tests").rglob("test_*.py")):
         source = file.read_text(encoding="utf-8")
@@ -150,8 +150,8 @@ def marked_tests(root: Path, paper: str = "") -> Collection:
         except SyntaxError as error:
             problems.append(f"test file {name}: failed to parse: {error}")
             continue
-        found += _tests_of(tree, name, problems)
-    return Collection(tuple(sorted(found, key=lambda test: test.key)), tuple(problems))
+        results += _tests_of(tree, name, problems)
+    return Collection(tuple(sorted(results, key=lambda test: test.key)), tuple(problems))
 
 
 def _tests_of(tree: ast.Module, name: str, problems: list[str]) -> Iterator[MarkedTest]:

@@ -91,9 +91,11 @@ class Baseline:
         wanted = frozenset(lines)
         if wanted.isdisjoint(self._asked(module)) and not wanted.isdisjoint(self._imported(module)):
             wanted = self._asked(module)  # a table that an import makes is used by whoever runs the module
-        found = {}
+        results = {}
         for name, problem in self.problems.items():
-            keys = frozenset(key for key, seen in problem.solved.items() if wanted & seen.get(module, frozenset()))
+            keys = frozenset(
+                key for key, observed in problem.solved.items() if wanted & observed.get(module, frozenset())
+            )
             cost = {
                 pair: problem.answers[pair].seconds
                 + sum(problem.seconds[key] for key in problem.asked[pair] if key in keys)
@@ -103,8 +105,8 @@ class Baseline:
                 or pair.check in readers
             }
             if cost:
-                found[name] = (tuple(sorted(cost, key=lambda pair: cost[pair])), keys)
-        return found
+                results[name] = (tuple(sorted(cost, key=lambda pair: cost[pair])), keys)
+        return results
 
     def cost(self, pairs: Iterable[Pair], keys: frozenset[Key]) -> float:
         """Seconds that pairs take once these questions have to be answered anew, each of them once."""
@@ -124,11 +126,11 @@ class Baseline:
         return frozenset().union(*(problem.imported.get(module, frozenset()) for problem in self.problems.values()))
 
     def _asked(self, module: str) -> frozenset[int]:
-        seen: set[int] = set()
+        visited: set[int] = set()
         for problem in self.problems.values():
             for lines in (*problem.own.values(), *problem.solved.values()):
-                seen |= lines.get(module, frozenset())
-        return frozenset(seen)
+                visited |= lines.get(module, frozenset())
+        return frozenset(visited)
 
 
 def fingerprint(selection: Selection) -> str:
@@ -165,14 +167,14 @@ def measure(
                 path = folder / done.job.name / name
                 storage.write_atomically(path, lambda file, content=content: file.write(content))  # type: ignore[misc]
             tell(f"healthy run on {done.job.name}")
-    found = Baseline.load(folder, selection)
-    red = [result for result in runner.judge(found.answers(), selection.modules) if result.failed]
+    outcome = Baseline.load(folder, selection)
+    red = [result for result in runner.judge(outcome.answers(), selection.modules) if result.failed]
     if red:
         raise RuntimeError(
             f"{red[0].check} on {red[0].problem}: found {red[0].verdict} without any mutant ({red[0].why}), "
             "expected green: mutants tell nothing before that"
         )
-    return found
+    return outcome
 
 
 class Healthy(NamedTuple):
@@ -289,8 +291,8 @@ def _outcome(plain: dict[str, Any]) -> Outcome:
     values = {key: value for key, value in plain.items() if key != "type"}
     if "z" in values:
         values["z"] = np.asarray(values["z"], dtype=float)
-    found: Outcome = _OUTCOMES[plain["type"]](**values)
-    return found
+    result: Outcome = _OUTCOMES[plain["type"]](**values)
+    return result
 
 
 def _tuples(value: Any) -> Any:
@@ -323,10 +325,10 @@ class _Recording(Context):
         self._tracer.switch_context(_mark("solve", key))
         started = time.perf_counter()
         try:
-            found = super().solve(implementation, method, problem, **options)
+            result = super().solve(implementation, method, problem, **options)
             if not _calls_back(options):
-                self._record.healthy[key] = found
-            return found
+                self._record.healthy[key] = result
+            return result
         finally:
             spent = time.perf_counter() - started
             self._record.seconds[key] = self._record.seconds.get(key, 0.0) + spent
@@ -368,15 +370,15 @@ def lines_by_mark(data: Any) -> dict[str, Lines]:
                 for line, marks in data.contexts_by_lineno(path).items():
                     for mark in marks:
                         lines.setdefault(mark, {}).setdefault(module, set()).add(line)
-    return {mark: {module: frozenset(seen) for module, seen in found.items()} for mark, found in lines.items()}
+    return {mark: {module: frozenset(observed) for module, observed in value.items()} for mark, value in lines.items()}
 
 
 def _collect(tracer: Any, problem: Problem) -> None:
     """Lines by module for every check and every question."""
-    found = lines_by_mark(tracer.get_data())
-    problem.own = {pair: found.get(_mark("check", pair), {}) for pair in problem.answers}
-    problem.solved = {key: found.get(_mark("solve", key), {}) for key in problem.solved}
-    for module, lines in found.get("", {}).items():
+    result = lines_by_mark(tracer.get_data())
+    problem.own = {pair: result.get(_mark("check", pair), {}) for pair in problem.answers}
+    problem.solved = {key: result.get(_mark("solve", key), {}) for key in problem.solved}
+    for module, lines in result.get("", {}).items():
         inside = lines & _inside_functions(module)
         if inside:
             problem.imported[module] = inside
@@ -384,12 +386,12 @@ def _collect(tracer: Any, problem: Problem) -> None:
 
 def _inside_functions(module: str) -> frozenset[int]:
     """Lines of the bodies of a module's functions."""
-    found: set[int] = set()
+    result: set[int] = set()
     for node in ast.walk(ast.parse(source_of(module))):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             assert node.end_lineno is not None
-            found.update(range(node.body[0].lineno, node.end_lineno + 1))
-    return frozenset(found)
+            result.update(range(node.body[0].lineno, node.end_lineno + 1))
+    return frozenset(result)
 
 
 def forget() -> None:

@@ -104,21 +104,23 @@ def mutate(
             tests = suite.measure(folder, jobs=workers, tell=partial(_tell, errors))
             missed = [mutant for mutant in mutants if not outcomes or outcomes[mutant.name].state not in CAUGHT]
             ask = partial(suite.run, suite=tests, engine=who)
-            seen = _outcomes(errors, missed, ask, folder / _name(packages, seed))
+            observed = _outcomes(errors, missed, ask, folder / _name(packages, seed))
             outcomes |= {
-                name: found for name, found in seen.items() if name not in outcomes or found.state != "never executed"
+                name: value
+                for name, value in observed.items()
+                if name not in outcomes or value.state != "never executed"
             }
             code.append(folder.name)
     groups = report.table(mutants, outcomes, known)
     settings |= {"against": against, "code": " ".join(code)}
-    found = report.verdict(groups)
+    value = report.verdict(groups)
     if record:
         power.record(power.sample_of(settings, groups, cover.first_to_see(outcomes.values())), healthy)
     if as_json:
         sys.stdout.write(report.as_json(mutants, outcomes, groups, settings))
     else:
-        _print(Console(), mutants, outcomes, groups, found, settings)
-    raise typer.Exit(int(not found.met))
+        _print(Console(), mutants, outcomes, groups, value, settings)
+    raise typer.Exit(int(not value.met))
 
 
 def _name(packages: tuple[str, ...], seed: int) -> str:
@@ -165,7 +167,7 @@ def _print(
     mutants: list[statements.Mutant],
     outcomes: dict[str, Outcome],
     groups: dict[str, report.Rates],
-    found: report.Verdict,
+    verdict: report.Verdict,
     settings: dict[str, object],
 ) -> None:
     for state in ("survived", "never executed"):
@@ -185,5 +187,5 @@ def _print(
         f"code {settings['code']}{', full run' if settings['full'] else ''}, against {settings['against']}",
         soft_wrap=True, highlight=False,
     )  # fmt: skip
-    for line in found.missing:
+    for line in verdict.missing:
         console.print(f"below the reach: {line}", soft_wrap=True, highlight=False)

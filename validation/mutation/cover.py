@@ -37,17 +37,17 @@ class Idle(NamedTuple):
 
 def first_to_see(outcomes: Iterable[Outcome]) -> dict[str, int]:
     """Mutants by the pair that saw them first, "CHECK on PROBLEM"; one that ended a process counts for nobody."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for outcome in outcomes:
         if outcome.by:
-            found[outcome.by] = found.get(outcome.by, 0) + 1
-    return found
+            results[outcome.by] = results.get(outcome.by, 0) + 1
+    return results
 
 
-def cover(seen: Mapping[str, int], healthy: Baseline) -> tuple[Step, ...]:
+def cover(observed: Mapping[str, int], healthy: Baseline) -> tuple[Step, ...]:
     """The pairs that were first to see something, most mutants a second first."""
     pairs = _pairs(healthy)
-    waiting = {name: count for name, count in seen.items() if name in pairs}
+    waiting = {name: count for name, count in observed.items() if name in pairs}
     paid: set[tuple[str, object]] = set()
     whole, total = _whole(healthy), sum(waiting.values())
     steps: list[Step] = []
@@ -61,10 +61,10 @@ def cover(seen: Mapping[str, int], healthy: Baseline) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def idle(seen: Mapping[str, int], healthy: Baseline) -> tuple[Idle, ...]:
+def idle(observed: Mapping[str, int], healthy: Baseline) -> tuple[Idle, ...]:
     """Heavy pairs outside the cover, the heaviest first: what a run would save if it left out that one alone."""
     whole = _whole(healthy)
-    found = []
+    results = []
     for name, problem in healthy.problems.items():
         askers: dict[object, int] = {}
         for keys in problem.asked.values():
@@ -73,9 +73,9 @@ def idle(seen: Mapping[str, int], healthy: Baseline) -> tuple[Idle, ...]:
         for pair, answer in problem.answers.items():
             alone = sum(problem.seconds[key] for key in problem.asked[pair] if askers[key] == 1)
             share = (answer.seconds + alone) / whole
-            if share >= HEAVY and f"{pair.check} on {name}" not in seen:
-                found.append(Idle(pair.check, name, share))
-    return tuple(sorted(found, key=lambda entry: (-entry.seconds, entry.check, entry.problem)))
+            if share >= HEAVY and f"{pair.check} on {name}" not in observed:
+                results.append(Idle(pair.check, name, share))
+    return tuple(sorted(results, key=lambda entry: (-entry.seconds, entry.check, entry.problem)))
 
 
 def markdown(steps: Sequence[Step], pairs: int) -> str:

@@ -32,6 +32,7 @@ _ARITHMETIC = {
     ast.Mod: ("%", ("*",)),
 }
 _LOGIC = {ast.BitAnd: ("&", ("|",)), ast.BitOr: ("|", ("&",))}
+_EVEN = frozenset({"abs", "absolute", "cosh", "norm", "square"})
 _COMPARISON = {
     ast.Lt: ("<", ("<=", ">")),
     ast.LtE: ("<=", ("<", ">=")),
@@ -144,10 +145,10 @@ def changes(source: Source, statement: ast.stmt, known: frozenset[str] = frozens
     -------
     list of Change, in the order of the text, without repetition
     """
-    found = [*_of_statement(source, statement, known)]
+    results = [*_of_statement(source, statement, known)]
     for expression in own_expressions(statement):
-        found += _of_expression(source, expression)
-    return sorted(set(found))
+        results += _of_expression(source, expression)
+    return sorted(set(results))
 
 
 def own_expressions(statement: ast.stmt) -> Iterator[ast.expr]:
@@ -214,9 +215,12 @@ def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
         for entry in ast.walk(node)
         if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
     }
+    even = _seen_without_sign(root)
     for node in _computing(root):
         if isinstance(node, ast.BinOp):
-            yield from _of_operation(source, node)
+            # the square and the size of a difference do not know which operand came first
+            of_node = _of_operation(source, node)
+            yield from (entry for entry in of_node if id(node) not in even or entry.operator != "swapped operands")
         elif isinstance(node, ast.Compare):
             yield from _of_comparison(source, node)
         elif isinstance(node, ast.BoolOp):
@@ -237,6 +241,21 @@ def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
         elif isinstance(node, ast.Call):
             yield from _of_call(source, node)
+
+
+def _seen_without_sign(root: ast.expr) -> set[int]:
+    """Differences whose sign is lost at once: arguments of even functions, and what an even power is of."""
+    lost: set[int] = set()
+    for node in ast.walk(root):
+        if isinstance(node, ast.Call) and len(node.args) == 1:
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in _EVEN:
+                lost.add(id(node.args[0]))
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Pow):
+            power = getattr(node.right, "value", None)
+            if isinstance(power, int) and power % 2 == 0:
+                lost.add(id(node.left))
+    return lost
 
 
 def _computing(root: ast.expr) -> Iterator[ast.AST]:
@@ -357,9 +376,9 @@ def _swapped(
     pattern = r"\s+".join(re.escape(word) for word in symbol.split())
     if symbol[0].isalpha():
         pattern = rf"\b{pattern}\b"
-    found = re.search(pattern, gap)
-    if found is None:
+    optimum = re.search(pattern, gap)
+    if optimum is None:
         return
-    start = between[0] + len(gap[: found.start()].encode("utf-8"))
+    start = between[0] + len(gap[: optimum.start()].encode("utf-8"))
     for other in others:
-        yield Change(start, start + len(found[0].encode("utf-8")), other, kind)
+        yield Change(start, start + len(optimum[0].encode("utf-8")), other, kind)

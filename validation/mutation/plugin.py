@@ -57,8 +57,8 @@ class _Recorder:
         if not self._seconds:
             return  # the process that only hands tests out
         lines = {
-            mark: {module: sorted(seen) for module, seen in found.items()}
-            for mark, found in lines_by_mark(self._tracer.get_data()).items()
+            mark: {module: sorted(observed) for module, observed in value.items()}
+            for mark, value in lines_by_mark(self._tracer.get_data()).items()
         }
         text = json.dumps({"seconds": self._seconds, "lines": lines})
         (self._folder / f"lines-{os.getpid()}.json").write_text(text, encoding="utf-8")

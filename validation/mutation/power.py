@@ -65,11 +65,11 @@ class Executed(NamedTuple):
         """Share of the statements of each package that these checks execute, at most."""
         known = [k for k, name in enumerate(self.checks) if name in set(checks)]
         hit = self.table[known].any(axis=0)
-        found = {}
+        results = {}
         for package in PACKAGES:
             own = np.array([name.startswith(f"{package}.") for name in self.functions])
-            found[package] = float(self.executed[own & hit].sum() / max(1, self.statements[own].sum()))
-        return found
+            results[package] = float(self.executed[own & hit].sum() / max(1, self.statements[own].sum()))
+        return results
 
     def unseen(self, most: int) -> list[tuple[str, int]]:
         """Modules with the most statements that no check executes."""
@@ -108,8 +108,8 @@ def price() -> Price | None:
 
 def _stored() -> dict[str, Any]:
     path = folder() / "power.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return value
 
 
 def _rates(stored: Mapping[str, Mapping[str, int]]) -> dict[str, Rates]:
@@ -144,14 +144,14 @@ def record(sample: Sample, healthy: Baseline) -> None:
         }
         for entry in drawn
     ]
-    seen: dict[str, int] = {}
+    visited: dict[str, int] = {}
     for entry in drawn:
         for name, count in entry.seen.items():
-            seen[name] = seen.get(name, 0) + count
+            visited[name] = visited.get(name, 0) + count
     bought = {
         "pairs": len(healthy.selection.pairs),
-        "cover": [[*step[:2], *_rounded(step[2:])] for step in cover.cover(seen, healthy)],
-        "idle": [[*entry[:2], *_rounded(entry[2:])] for entry in cover.idle(seen, healthy)],
+        "cover": [[*step[:2], *_rounded(step[2:])] for step in cover.cover(visited, healthy)],
+        "idle": [[*entry[:2], *_rounded(entry[2:])] for entry in cover.idle(visited, healthy)],
     }
     table = measured(healthy)
     arrays = {
@@ -175,7 +175,7 @@ def measured(healthy: Baseline) -> Executed:
     where: dict[str, int] = {}
     statements: list[int] = []
     ran: list[int] = []
-    by_line: dict[str, dict[int, int]] = {}
+    by_line: dict[str, dict[int, set[int]]] = {}  # a default stands for the whole of its module
     for package in PACKAGES:
         for entry in population(package):
             name = f"{entry.module}:{entry.function}"
@@ -188,15 +188,15 @@ def measured(healthy: Baseline) -> Executed:
             statements[k] += 1
             ran[k] += not healthy.executed(entry.module).isdisjoint(lines)
             for line in lines:
-                by_line.setdefault(entry.module, {})[line] = k
+                by_line.setdefault(entry.module, {}).setdefault(line, set()).add(k)
     rows: dict[str, set[int]] = {}
     for problem in healthy.problems.values():
         for pair, own in problem.own.items():
             hit = rows.setdefault(pair.check, set())
             for lines_of in (own, *(problem.solved[key] for key in problem.asked[pair])):
-                for module, seen in lines_of.items():
+                for module, observed in lines_of.items():
                     known = by_line.get(module, {})
-                    hit.update(known[line] for line in seen if line in known)
+                    hit.update(k for line in observed for k in known.get(line, ()))
     checks = sorted(rows)
     table = np.zeros((len(checks), len(where)), dtype=bool)
     for row, name in zip(table, checks, strict=True):
@@ -208,10 +208,10 @@ def commit() -> str:
     """The commit of the checkout, "" outside one."""
     command = ["git", "-C", str(folder()), "rev-parse", "--short=10", "HEAD"]
     try:
-        found = subprocess.run(command, capture_output=True, text=True, check=False)
+        result = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:  # no git
         return ""
-    return found.stdout.strip() if found.returncode == 0 else ""
+    return result.stdout.strip() if result.returncode == 0 else ""
 
 
 # -- in words ----------------------------------------------------------------------------------------------------
@@ -238,12 +238,12 @@ def sentence(checks: Collection[str]) -> str:
 
 def total(drawn: Sequence[Sample]) -> dict[str, Rates]:
     """Counts over all samples, by package, by area and in all."""
-    found: dict[str, Rates] = {}
+    results: dict[str, Rates] = {}
     for name in (*PACKAGES, *area_names(), "all"):
         rows = [sample.rates[name] for sample in drawn if name in sample.rates]
         if rows:
-            found[name] = Rates(*(sum(column) for column in zip(*rows, strict=True)))
-    return found
+            results[name] = Rates(*(sum(column) for column in zip(*rows, strict=True)))
+    return results
 
 
 def rows(drawn: Sequence[Sample]) -> list[list[str]]:
@@ -278,8 +278,8 @@ def markdown() -> str:
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *body]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     note = ""
-    if (seen := executed()) is not None:
-        shares = ", ".join(f"{share:.1%} of `{name}`" for name, share in seen.shares(seen.checks).items())
+    if (observed := executed()) is not None:
+        shares = ", ".join(f"{share:.1%} of `{name}`" for name, share in observed.shares(observed.checks).items())
         note = f"\n\nA quick run executes {shares}, counted in statements that compute."
     return f"{heading(drawn)}.\n\n{table}{note}\n"
 
@@ -299,7 +299,7 @@ def markdown_of_price() -> str:
     return text
 
 
-def sample_of(settings: Mapping[str, Any], groups: Mapping[str, Rates], seen: Mapping[str, int]) -> Sample:
+def sample_of(settings: Mapping[str, Any], groups: Mapping[str, Rates], observed: Mapping[str, int]) -> Sample:
     """A sample from what the command was asked and found."""
     chosen = {key: settings[key] for key in ("n", "seed", "packages", "against", "full", "code")}
-    return Sample(**chosen, commit=commit(), rates=dict(groups), seen=dict(seen))
+    return Sample(**chosen, commit=commit(), rates=dict(groups), seen=dict(observed))

@@ -117,10 +117,10 @@ def table(
 def verdict(groups: Mapping[str, Rates]) -> Verdict:
     """Hold the rates against the reach."""
     missing = []
-    for name, found in groups.items():
+    for name, value in groups.items():
         wanted = REACH if name == "all" else AREA_REACH
-        if name in ("all", *area_names()) and found.judged and found.caught < wanted:
-            missing.append(f"{name}: found {found.caught:.1%} caught, expected at least {wanted:.0%}")
+        if name in ("all", *area_names()) and value.judged and value.caught < wanted:
+            missing.append(f"{name}: found {value.caught:.1%} caught, expected at least {wanted:.0%}")
     whole = groups["all"]
     if whole.never > UNREACHED * whole.drawn:
         missing.append(f"all: found {whole.never} of {whole.drawn} never executed, expected at most {UNREACHED:.0%}")
@@ -147,7 +147,8 @@ def as_json(
         for mutant in mutants
     ]
     counts = {
-        name: {**found._asdict(), "caught": found.caught if found.judged else None} for name, found in groups.items()
+        name: {**result._asdict(), "caught": result.caught if result.judged else None}
+        for name, result in groups.items()
     }
     missing = list(verdict(groups).missing)
     return json.dumps({"settings": settings, "rates": counts, "missing": missing, "mutants": rows}, indent=2) + "\n"

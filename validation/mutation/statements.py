@@ -95,13 +95,13 @@ def source_of(module: str) -> str:
 def statements(module: str, text: str | None = None) -> list[Statement]:
     """The statements of a module that compute and can be changed."""
     source = Source(source_of(module) if text is None else text)
-    found = []
+    results = []
     for place in _walk(source.tree.body, _Place("", frozenset(), (1, source.data.count(b"\n") + 1))):
         possible = tuple(changes(source, place.node, place.known))
         if possible:
             first, last = place.node.lineno, _own_last_line(place.node)
-            found.append(Statement(module, place.function, first, last, place.watched or (first, last), possible))
-    return found
+            results.append(Statement(module, place.function, first, last, place.watched or (first, last), possible))
+    return results
 
 
 def draw(packages: tuple[str, ...], n: int, seed: int) -> list[Mutant]:
@@ -115,7 +115,7 @@ def draw(packages: tuple[str, ...], n: int, seed: int) -> list[Mutant]:
     if not 1 <= n <= len(everything):
         raise ValueError(f"n: found {n}, expected 1..{len(everything)}, the statements of {', '.join(packages)}")
     rng = np.random.default_rng(seed)
-    chosen = rng.choice(len(everything), size=n, replace=False)
+    chosen = rng.permutation(len(everything))[:n]  # a smaller n is the beginning of a larger one
     return [make(everything[i], everything[i].changes[rng.integers(len(everything[i].changes))]) for i in chosen]
 
 

@@ -45,8 +45,8 @@ class Suite:
     def touched(self, module: str, lines: Iterable[int]) -> list[str]:
         """Tests that execute one of these lines, the cheapest first."""
         known = self.tests.get(module, {})
-        found = {test for line in lines for test in known.get(line, ())}
-        return sorted(found, key=lambda test: (self.seconds[test], test))
+        results = {test for line in lines for test in known.get(line, ())}
+        return sorted(results, key=lambda test: (self.seconds[test], test))
 
 
 def root() -> Path:
@@ -125,8 +125,8 @@ def run(mutants: Sequence[Mutant], suite: Suite, engine: Engine) -> Iterator[Out
             continue
         seconds = sum(suite.seconds[test] for test in tests)
         work.append(Job(mutant.name, Trial(mutant, tests, seconds), seconds))
-    with closing(jobs_run.run(attempt, work, engine)) as found:
-        for done in found:
+    with closing(jobs_run.run(attempt, work, engine)) as value:
+        for done in value:
             yield Outcome(done.job.name, "crash", "", str(done.lost), 0, 0.0) if done.lost else Outcome(*done.value)
 
 
@@ -140,16 +140,16 @@ def attempt(unit: Trial, listen: object) -> tuple[str, str, str, str, int, float
         storage.write_text(plan, json.dumps({"module": mutant.module, "text": mutated_source(mutant)}))
         storage.write_text(chosen, "\n".join(unit.tests) + "\n")
         try:
-            found = _pytest(["-x", f"@{chosen}"], {PLANT: str(plan)}, patience)
+            result = _pytest(["-x", f"@{chosen}"], {PLANT: str(plan)}, patience)
         except subprocess.TimeoutExpired:
             return mutant.name, "crash", "", f"no answer after {patience:.0f} s", len(unit.tests), patience
     spent = time.perf_counter() - started
-    if found.returncode == 0:
+    if result.returncode == 0:
         return mutant.name, "survived", "", "", len(unit.tests), spent
-    failed = [line for line in found.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    by, _, note = failed[0].partition(" ")[2].partition(" - ") if failed else ("", "", found.stdout[-300:])
+    failed = [line for line in result.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    by, _, note = failed[0].partition(" ")[2].partition(" - ") if failed else ("", "", result.stdout[-300:])
     # 1: a test failed; anything else did not get that far
-    state = "red" if found.returncode == 1 and failed and failed[0].startswith("FAILED ") else "crash"
+    state = "red" if result.returncode == 1 and failed and failed[0].startswith("FAILED ") else "crash"
     return mutant.name, state, by, note[:300], len(unit.tests), spent
 
 
@@ -182,16 +182,16 @@ def _merge(folder: Path) -> None:
             for module, numbers in lines.items():
                 target.setdefault(key, {}).setdefault(module, set()).update(numbers)
     names = sorted(seconds)
-    found: dict[str, dict[int, list[int]]] = {}
+    results: dict[str, dict[int, list[int]]] = {}
     for k, name in enumerate(names):
         for lines_of in (own.get(name, {}), shared.get(name.partition("::")[0], {})):
             for module, numbers in lines_of.items():
-                known = found.setdefault(module, {})
+                known = results.setdefault(module, {})
                 for line in numbers:
                     listed = known.setdefault(line, [])
                     if not listed or listed[-1] != k:
                         listed.append(k)
-    stored_whole = {"tests": names, "seconds": [seconds[name] for name in names], "lines": found}
+    stored_whole = {"tests": names, "seconds": [seconds[name] for name in names], "lines": results}
     storage.write_text(folder / "suite.json", json.dumps(stored_whole))
     for part in parts:
         part.unlink()

@@ -78,8 +78,8 @@ def run(mutants: Sequence[Mutant], baseline: Baseline, engine: Engine) -> Iterat
     folder = Folder.of(baseline.folder)
     work, untouched = jobs(mutants, baseline, folder)
     yield from untouched
-    with closing(jobs_run.run(attempt, work, engine, shared=folder)) as found:
-        for done in found:
+    with closing(jobs_run.run(attempt, work, engine, shared=folder)) as value:
+        for done in value:
             yield outcome(done)
 
 

@@ -322,13 +322,13 @@ def _svg(figure: Figure, name: str, caption: str) -> Markup:
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)  # inside a page it would style the whole page
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"xlink:href", "href", text)
-    text = re.sub(r' d="[^"]*"', lambda found: _rounded(found.group()), text)
+    text = re.sub(r' d="[^"]*"', lambda value: _rounded(value.group()), text)
     text = re.sub(r"font: ([^;\"']*?)([\d.]+)px [^;\"]*", r"font: \1\2px var(--font)", text)
     text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
     for placeholder, variable in _VARIABLES.items():
         text = text.replace(placeholder, variable)
-    found = re.search(r'viewBox="([^"]*)"', text)
-    box = found.group(1) if found else "0 0 300 200"
+    value = re.search(r'viewBox="([^"]*)"', text)
+    box = value.group(1) if value else "0 0 300 200"
     width = float(box.split()[2])
     head = (
         f'<svg viewBox="{box}" width="{1.35 * width:.0f}" role="img" aria-label="{escape(caption)}">'
@@ -340,4 +340,4 @@ def _svg(figure: Figure, name: str, caption: str) -> Markup:
 
 
 def _rounded(path: str) -> str:
-    return re.sub(r"-?\d+\.\d+", lambda found: f"{float(found.group()):.2f}".rstrip("0").rstrip("."), path)
+    return re.sub(r"-?\d+\.\d+", lambda value: f"{float(value.group()):.2f}".rstrip("0").rstrip("."), path)

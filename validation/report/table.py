@@ -374,9 +374,9 @@ def _folded(text: str, width: int, indent: int = 0) -> str:
 # -- the self-test -------------------------------------------------------------------------------------------
 
 
-def print_self_test(console: Console, found: SelfTest, *, verbose: bool = False) -> None:
+def print_self_test(console: Console, value: SelfTest, *, verbose: bool = False) -> None:
     """Every fault on its line: who was made wrong, which checks turned red and how far beyond their limits."""
-    trials = found.trials
+    trials = value.trials
     widths = [max(len(_fault_cells(trial)[i]) for trial in trials) for i in range(3)] if trials else []
     for trial in trials:
         text = Text()
@@ -399,11 +399,11 @@ def print_self_test(console: Console, found: SelfTest, *, verbose: bool = False)
         if trial.note:
             _indented(console, "note", trial.note)
     caught = sum(trial.caught for trial in trials)
-    green = sum(result.verdict == "PASS" for result in found.baseline)
-    line = f"{caught} of {len(trials)} faults caught in {_duration(found.seconds)}; {green} verdicts green before"
-    style = "green" if found.all_caught else "bold red"
+    green = sum(result.verdict == "PASS" for result in value.baseline)
+    line = f"{caught} of {len(trials)} faults caught in {_duration(value.seconds)}; {green} verdicts green before"
+    style = "green" if value.all_caught else "bold red"
     console.print()
-    console.print(Text(f"interrupted: {line}" if found.interrupted else line, style=style), soft_wrap=True)
+    console.print(Text(f"interrupted: {line}" if value.interrupted else line, style=style), soft_wrap=True)
 
 
 def _fault_cells(trial: Trial) -> tuple[str, str, str, str]:

@@ -97,8 +97,8 @@ def _outcome(
         (done,) = jobs_run.run(whole, [job], who, listen=_told(say))
         if done.lost is not None:
             raise done.lost
-        found: Outcome = done.value
-        return found
+        value: Outcome = done.value
+        return value
 
 
 def _told(say: Callable[[str], object]) -> Callable[[Any], None]:
@@ -115,18 +115,18 @@ def whole(unit: Asked, hear: Callable[[str], object]) -> Outcome:
 
 
 def _list(console: Console, paper: str | None) -> None:
-    chosen = [found for found in EXPERIMENTS.values() if paper in (None, found.paper)]
+    chosen = [value for value in EXPERIMENTS.values() if paper in (None, value.paper)]
     if not chosen:
         papers = sorted({key for key, _ in EXPERIMENTS})
         raise ValueError(f"paper: found {shown(paper)}, expected one of {', '.join(papers)}")
     table = RichTable("paper", "experiment", "what it is", "options", box=None)
-    for found in sorted(chosen):
-        table.add_row(found.paper, found.name, found.title, _described(found))
+    for value in sorted(chosen):
+        table.add_row(value.paper, value.name, value.title, _described(value))
     console.print(table)
 
 
-def _described(found: Experiment) -> str:
-    return ", ".join(f"{name}={default!r}" for name, default in found.options.items()) or "none"
+def _described(value: Experiment) -> str:
+    return ", ".join(f"{name}={default!r}" for name, default in value.options.items()) or "none"
 
 
 def _print(console: Console, table: Table) -> None:

@@ -74,7 +74,7 @@ def cross_validate(
     if not 1 <= n_run <= n_splits:
         raise ValueError(f"n_run: found {n_run}, expected 1 to {n_splits} folds")
     seeds = np.random.SeedSequence(seed).generate_state(n_splits)
-    found = []
+    results = []
     for k, split in enumerate(kfold(data, n_splits, seed)):
         if k == n_run:
             break
@@ -84,9 +84,9 @@ def cross_validate(
         started = time.perf_counter()
         model.fit(X, data.y[split.train])
         seconds = time.perf_counter() - started
-        found.append(Score(*scores(model.predict_proba(X_test), data.y[test]), seconds))
-        say(f"fold {k + 1} of {n_run}: error {found[-1].error:.3f}, nll {found[-1].nll:.3f}, {seconds:.1f} s")
-    return found
+        results.append(Score(*scores(model.predict_proba(X_test), data.y[test]), seconds))
+        say(f"fold {k + 1} of {n_run}: error {results[-1].error:.3f}, nll {results[-1].nll:.3f}, {seconds:.1f} s")
+    return results
 
 
 @equation("wenzel2019", "u5.2-time")

@@ -2,8 +2,8 @@
 
     from validation.suspects.search import suspects
 
-    for found in suspects(mine, theirs).found:
-        print(found.text)
+    for suspect in suspects(mine, theirs).ranked:
+        print(suspect.text)
 
 A suspect is a transformation of one side's answer (a constant in log Z, columns of classes in another order, standard
 deviations for variances), or the answer to another question (noise counted twice, lengthscales squared, another link),

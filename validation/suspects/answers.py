@@ -86,13 +86,13 @@ def constants(problem: Problem) -> dict[str, float]:
     """Constants that get lost from, or stay in, a log evidence, in nats."""
     n, L, C = problem.n, problem.n_latents, problem.n_classes
     m = n if problem.m is None else problem.m
-    half = 0.5 * np.log(2.0 * np.pi)
-    found = {
+    halved = 0.5 * np.log(2.0 * np.pi)
+    results = {
         "n log 2": n * np.log(2.0),
-        "n/2 log 2 pi": n * half,
-        "n L/2 log 2 pi": n * L * half,
-        "m/2 log 2 pi": m * half,
-        "m L/2 log 2 pi": m * L * half,
+        "n/2 log 2 pi": n * halved,
+        "n L/2 log 2 pi": n * L * halved,
+        "m/2 log 2 pi": m * halved,
+        "m L/2 log 2 pi": m * L * halved,
         "n/2": 0.5 * n,
         "n L/2": 0.5 * n * L,
         "m/2": 0.5 * m,
@@ -102,18 +102,18 @@ def constants(problem: Problem) -> dict[str, float]:
         "n log sqrt pi": 0.5 * n * np.log(np.pi),
     }
     if problem.epsilon > 0.0:
-        found["n log(1 - epsilon)"] = -n * np.log1p(-problem.epsilon)
+        results["n log(1 - epsilon)"] = -n * np.log1p(-problem.epsilon)
     K, with_jitter = _log_dets(problem)
-    found["1/2 log det K"] = 0.5 * abs(with_jitter)
-    found["log det K"] = abs(with_jitter)
+    results["1/2 log det K"] = 0.5 * abs(with_jitter)
+    results["log det K"] = abs(with_jitter)
     if np.isfinite(K):
-        found["1/2 log det of the jitter"] = 0.5 * abs(with_jitter - K)
-        found["log det of the jitter"] = abs(with_jitter - K)
+        results["1/2 log det of the jitter"] = 0.5 * abs(with_jitter - K)
+        results["log det of the jitter"] = abs(with_jitter - K)
     jitter = problem.jitter[problem.jitter > 0.0]
     if jitter.size:
-        found["m/2 log jitter"] = 0.5 * m * abs(float(np.log(jitter).sum()))
+        results["m/2 log jitter"] = 0.5 * m * abs(float(np.log(jitter).sum()))
     kept: dict[str, float] = {}
-    for word, value in found.items():  # m = n, C = 2, L = 1: one constant, one name
+    for word, value in results.items():  # m = n, C = 2, L = 1: one constant, one name
         if not any(abs(value - other) <= 1e-9 * abs(value) for other in kept.values()):
             kept[word] = float(value)
     return kept
@@ -184,15 +184,15 @@ def _orders(n_classes: int, suspected: Arrays, trusted: Arrays) -> Iterator[list
 
 
 def _permuted(arrays: Arrays, order: list[int]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for name, value in arrays.items():
         if name.startswith("inducing"):
-            found[name] = value[order]
+            results[name] = value[order]
         elif name.endswith("_cov"):
-            found[name] = value[:, order][:, :, order]
+            results[name] = value[:, order][:, :, order]
         elif name in ARRAYS:
-            found[name] = value[:, order]
-    return found
+            results[name] = value[:, order]
+    return results
 
 
 # -- variances ---------------------------------------------------------------------------------------------------------

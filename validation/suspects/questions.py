@@ -32,6 +32,7 @@ class Change(NamedTuple):
 _OTHER_LINK = {
     "svi": ("logit", "svi", "probit", "svi"),
     "vi-taylor": ("logit", "vi-taylor", "probit", "vi-taylor"),
+    "laplace-binary": ("logit", "laplace-binary", "probit", "laplace-binary"),
     "x-gpc": ("probit", "svgpc"),
     "x-gpc-svi": ("probit", "svgpc"),
     "vi-jj": ("probit", "svgpc"),

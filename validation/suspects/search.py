@@ -65,7 +65,7 @@ class Suspect(NamedTuple):
 class Found(NamedTuple):
     """What a search came to.
 
-    found      suspects, the likeliest first
+    ranked     suspects, the likeliest first
     tried      how many transformations and changed problems were held against the answers
     left_out   what could not be tried, and why; empty if everything was
     model      whose answer the suspected side was held against
@@ -73,7 +73,7 @@ class Found(NamedTuple):
                that of the method, and no implementation is at fault
     """
 
-    found: tuple[Suspect, ...]
+    ranked: tuple[Suspect, ...]
     tried: int
     left_out: str
     model: str
@@ -152,10 +152,10 @@ def _asker(suspected: Solution, other: Solution) -> tuple[Ask | None, str]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of a problem that nobody posed
-                found = solve("fast", method, problem, **{k: v for k, v in given.items() if k != "learn"})
+                solution = solve("fast", method, problem, **{k: v for k, v in given.items() if k != "learn"})
         except (ValueError, TypeError, ArithmeticError, np.linalg.LinAlgError, ImplementationError):
             return None  # no answer to the changed question: nobody gave it
-        return found
+        return solution
 
     return ask, ""
 
@@ -234,11 +234,11 @@ class _Search:
         worst = max(after[name] for name in explained)
         before = max(self.before[name] for name in explained)
         text = candidate.text.replace("suspected", self.words[0]).replace("trusted", self.words[1])
-        found = Suspect(candidate.name, text, explained, before, worst)
+        result = Suspect(candidate.name, text, explained, before, worst)
         # decades that it gains, in steps of two: below that rank decides
         gained = min(8.0, float(np.log10(before / max(worst, self.limit, 1e-300))))
         key = (-float(len(explained) - spoilt), -np.floor(gained / 2.0), float(candidate.rank), -gained)
-        self._stated.append((key, found))
+        self._stated.append((key, result))
 
     def _after(self, name: str, candidate: Candidate) -> float:
         value = np.asarray(candidate.values[name], dtype=float)
@@ -262,10 +262,10 @@ class _Search:
 
     def ranked(self) -> tuple[Suspect, ...]:
         """The likeliest first, each sentence once."""
-        found: dict[str, Suspect] = {}
+        results: dict[str, Suspect] = {}
         for _, suspect in sorted(self._stated, key=lambda pair: pair[0]):
-            found.setdefault(suspect.text, suspect)
-        return tuple(found.values())
+            results.setdefault(suspect.text, suspect)
+        return tuple(results.values())
 
 
 def _is_float32(value: Any) -> bool:
@@ -276,9 +276,9 @@ def _is_float32(value: Any) -> bool:
 
 def _arrays(solution: Solution) -> dict[str, Any]:
     """What is compared, by name, as far as it is there and has entries."""
-    found = {name: getattr(solution, name) for name in QUANTITIES}
+    results = {name: getattr(solution, name) for name in QUANTITIES}
     return {
-        name: np.asarray(value, dtype=float) for name, value in found.items() if value is not None and np.size(value)
+        name: np.asarray(value, dtype=float) for name, value in results.items() if value is not None and np.size(value)
     }
 
 

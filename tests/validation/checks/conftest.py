@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 
 from validation.checks import core
+from validation.checks.core import Compared, Context
+from validation.mutation.statements import module_path, source_of
 from validation.problem import Problem
 
 COSTS = {"easy": 1.0, "hard": 5.0, "huge": 50.0}
@@ -30,3 +33,44 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Problem]:
     fake = SimpleNamespace(get=make_problem, names=lambda: tuple(COSTS), cost=lambda name: COSTS.get(name, 0.0))
     monkeypatch.setitem(sys.modules, "validation.problems", fake)
     return make_problem
+
+
+@pytest.fixture
+def reds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """What a check of no problem says is wrong, after a piece of a witness's module was replaced by another.
+
+    Modules that have imported something from the healthy module keep it, but those that are named in `again`.
+    """
+
+    def put(name: str, module: ModuleType) -> None:
+        monkeypatch.setitem(sys.modules, name, module)
+        parent, _, leaf = name.rpartition(".")
+        monkeypatch.setattr(importlib.import_module(parent), leaf, module, raising=False)
+
+    def anew(name: str) -> None:
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        put(name, importlib.import_module(name))
+
+    def run(
+        check: str, asked: str, plant: tuple[str, str, str] | None = None, again: tuple[str, ...] = ()
+    ) -> list[str]:  # fmt: skip
+        if plant is not None:
+            name, old, new = plant
+            healthy, text = importlib.import_module(name), source_of(name)
+            assert old in text, f"{name}: no {old!r}"
+            module = ModuleType(name)
+            module.__dict__.update(__file__=str(module_path(name)), __package__=healthy.__package__)
+            put(name, module)
+            exec(compile(text.replace(old, new, 1), str(module_path(name)), "exec"), module.__dict__)
+        monkeypatch.setattr(core, "_registry", {})  # a check is registered once
+        planted = "" if plant is None else plant[0]
+        for name in (*(name for name in again if name != planted), f"validation.checks.{check}"):
+            anew(name)
+        try:
+            outcomes = list(core._registry[asked].function(Context(quick=True), None))
+        except (ArithmeticError, LookupError, RuntimeError, ValueError, RuntimeWarning) as error:  # a crash is as red
+            return [str(error)]
+        assert outcomes
+        return [each.why for each in outcomes if isinstance(each, Compared) and not each.observed <= each.limit]
+
+    return run

@@ -39,8 +39,8 @@ def test_a_source_that_repeats_a_row_is_seen(monkeypatch):
     draw = Shuffled.draw
 
     def repeating(self):
-        found = draw(self)
-        return Batch(found.X[::-1], found.y)
+        result = draw(self)
+        return Batch(result.X[::-1], result.y)
 
     monkeypatch.setattr(Shuffled, "draw", repeating)
     assert "inputs without their labels" in batches.epochs(23, 5, 4, 9)

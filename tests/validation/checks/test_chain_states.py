@@ -38,8 +38,8 @@ def test_leaves_leave_out_clocks_and_see_a_bit():
 
 def test_a_resume_that_repeats_its_stream_is_seen(monkeypatch):
     monkeypatch.setattr("gibbs.chains.chain.restore", lambda rngs, held: None)
-    found = list(_interruptions(RUNS[1]))
-    assert any(outcome.observed > outcome.limit for outcome in found)
+    result = list(_interruptions(RUNS[1]))
+    assert any(outcome.observed > outcome.limit for outcome in result)
 
 
 @pytest.mark.parametrize("entry", [RUNS[5], RUNS[9]], ids=lambda entry: entry.sampler.method)

@@ -43,9 +43,9 @@ def solve(monkeypatch):
 
 def test_a_registered_check_knows_its_parts():
     register("bound/vi-jj/log_evidence", full=("huge",))
-    found = core.registered()["bound/vi-jj/log_evidence"]
-    assert (found.kind, found.method, found.quantity) == ("bound", "vi-jj", "log_evidence")
-    assert (found.problems, found.full) == (("easy",), ("huge",))
+    actual = core.registered()["bound/vi-jj/log_evidence"]
+    assert (actual.kind, actual.method, actual.quantity) == ("bound", "vi-jj", "log_evidence")
+    assert (actual.problems, actual.full) == (("easy",), ("huge",))
 
 
 @pytest.mark.parametrize("id", ["identity/x-gpc", "identity//bound", "a/b/c/d", "identity/x gpc/bound"])

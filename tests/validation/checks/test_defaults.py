@@ -8,8 +8,8 @@ from validation.checks import defaults
 
 @pytest.mark.parametrize("package", defaults.PACKAGES)
 def test_the_record_is_of_this_code(package):
-    (found,) = defaults.compared(package)
-    assert (found.observed, found.why.endswith("are the recorded ones")) == (0, True)
+    (result,) = defaults.compared(package)
+    assert (result.observed, result.why.endswith("are the recorded ones")) == (0, True)
     assert len(defaults.recorded()[package]) > 40
 
 
@@ -18,9 +18,9 @@ def test_a_default_that_changed_is_named(monkeypatch):
     names = dict(function.__kwdefaults__ or {})
     (changed, *_) = [name for name, value in names.items() if isinstance(value, (int, float, type(None)))]
     monkeypatch.setattr(function, "__kwdefaults__", names | {changed: 12345})
-    (found,) = defaults.compared("fast")
-    assert found.observed >= 1
-    assert f"{changed}: found 12345, recorded {names[changed]!r}" in found.why
+    (result,) = defaults.compared("fast")
+    assert result.observed >= 1
+    assert f"{changed}: found 12345, recorded {names[changed]!r}" in result.why
 
 
 def test_no_default_is_an_address_in_memory():

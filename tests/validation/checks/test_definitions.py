@@ -25,10 +25,10 @@ def test_counts_of_factors_by_hand():
 
 def test_a_pair_is_won_with_the_probability_of_a_difference():
     mean, var = np.array([[0.3, -0.2, 0.8]]), np.array([[0.5, 1.5, 0.2]])
-    found = tied.log_norms(np.array([1]), mean, var)
-    assert found[0, 1] == 0.0
+    result = tied.log_norms(np.array([1]), mean, var)
+    assert result[0, 1] == 0.0
     expected = [norm.logsf(0.0, -0.2 - mean[0, k], np.sqrt(1.5 + var[0, k])) for k in (0, 2)]
-    np.testing.assert_allclose(found[0, [0, 2]], expected, rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose(result[0, [0, 2]], expected, rtol=1e-12, atol=0.0)
 
 
 def test_without_sites_every_factor_is_integrated_under_the_prior():
@@ -38,17 +38,17 @@ def test_without_sites_every_factor_is_integrated_under_the_prior():
     # a dozen operations on condition numbers below 1e3
     np.testing.assert_allclose(dense.with_sites(1.0, *np.zeros((2, 2, 3))), expected, rtol=0, atol=1e-11)
     pairs = tied.log_norms(dense.y, *prior).sum()
-    found = classes.pair_evidence(classes.on_inducing(SPARSE), np.zeros((4, 2, 3)))
-    np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-11)
+    estimate = classes.pair_evidence(classes.on_inducing(SPARSE), np.zeros((4, 2, 3)))
+    np.testing.assert_allclose(estimate, pairs, rtol=0, atol=1e-11)
     # latent values at the data have the same marginals as what inducing values leave and say of them
-    found = classes.pair_evidence(classes.on_latents(SPARSE), np.zeros((4, 2, 3)))
-    np.testing.assert_allclose(found, pairs, rtol=0, atol=1e-11)
+    estimate = classes.pair_evidence(classes.on_latents(SPARSE), np.zeros((4, 2, 3)))
+    np.testing.assert_allclose(estimate, pairs, rtol=0, atol=1e-11)
 
 
 def test_without_sites_binary_labels_are_tossed():
     problem = binary.question("epgpc", BINARY)
-    found = binary.ep_evidence(problem, np.zeros((2, problem.n)))
-    np.testing.assert_allclose(found, problem.n * np.log(0.5), rtol=0, atol=1e-12)
+    estimate = binary.ep_evidence(problem, np.zeros((2, problem.n)))
+    np.testing.assert_allclose(estimate, problem.n * np.log(0.5), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("likelihood", ["logit", "probit"])
@@ -66,11 +66,11 @@ def test_expected_slopes_are_differences_of_expected_values(likelihood):
 
 def test_moments_of_g_are_those_of_an_orthant():
     P, h = np.linalg.inv(np.array([[1.2, 0.3, 0.1], [0.3, 0.8, -0.2], [0.1, -0.2, 1.5]])), np.array([0.3, -0.4, 0.2])
-    found = full.tilted_g(1, P, h)
-    mean, cov = found.before
+    tilted = full.tilted_g(1, P, h)
+    mean, cov = tilted.before
     below = multivariate_normal(-mean, cov + np.eye(2), seed=1, abseps=1e-10, releps=0.0)
     # SciPy's bivariate probability is good to 1e-9
-    np.testing.assert_allclose(np.exp(found.log_norm), below.cdf(np.zeros(2)), rtol=0, atol=1e-8)
+    np.testing.assert_allclose(np.exp(tilted.log_norm), below.cdf(np.zeros(2)), rtol=0, atol=1e-8)
 
 
 def test_inner_ep_of_two_classes_is_a_probit():
@@ -82,8 +82,8 @@ def test_inner_ep_of_two_classes_is_a_probit():
 
 def test_the_mode_is_flat():
     K = full.prior_cov(FULL)
-    found = full.mode(K, FULL.y, 3)
-    pi = full.softmax(found.mean, axis=1)
-    slope = (np.eye(3)[FULL.y] - pi).ravel() - np.linalg.solve(K, found.mean.ravel())
+    result = full.mode(K, FULL.y, 3)
+    pi = full.softmax(result.mean, axis=1)
+    slope = (np.eye(3)[FULL.y] - pi).ravel() - np.linalg.solve(K, result.mean.ravel())
     # Newton ends at steps of 1e-13, curvatures are of order one
     np.testing.assert_allclose(slope, 0.0, rtol=0, atol=1e-11)

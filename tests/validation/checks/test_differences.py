@@ -44,5 +44,5 @@ def test_the_differences_of_a_shared_vector_are_the_sum_over_its_latents(name, s
     if shared:
         slopes = np.broadcast_to(slopes.sum(axis=0), slopes.shape)
     # values of size 10 over steps of 1e-3: rounding stays under 1e-11
-    found = parameter_differences(value, at, name, 1e-3)
-    np.testing.assert_allclose(found, slopes * gradient_unit(at, name), rtol=0, atol=1e-10)
+    result = parameter_differences(value, at, name, 1e-3)
+    np.testing.assert_allclose(result, slopes * gradient_unit(at, name), rtol=0, atol=1e-10)

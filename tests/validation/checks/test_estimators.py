@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from fast import estimators as classifiers
+from in_every_run import asked_by_verify
 from validation.checks import core, estimator_starts, estimator_streams, estimators, runner
 from validation.checks.core import NO_PROBLEM, Context
 from validation.checks.estimator_answers import direct, worst
@@ -25,6 +26,7 @@ def test_every_classifier_is_judged():
         assert {"classifier", "classifier_learned", "classifier_settings", "classifier_starts"} <= asked
 
 
+@asked_by_verify
 def test_all_are_green(monkeypatch):
     monkeypatch.setattr(core, "_registry", {check.id: check for check in CHECKS})  # tests have one of their own
     pairs = [Pair(check.id, NO_PROBLEM, False) for check in CHECKS]

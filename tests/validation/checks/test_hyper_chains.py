@@ -29,8 +29,8 @@ def test_moments_of_logarithms_are_known():
 def test_a_slope_is_that_of_the_function():
     at = np.array([[0.3, -1.2], [2.0, 0.1]])
     expected = np.cos(at) * np.exp(0.1 * at) + 0.1 * np.sin(at) * np.exp(0.1 * at)
-    found = own.slope(lambda x: float((np.sin(x) * np.exp(0.1 * x)).sum()), at)
-    np.testing.assert_allclose(found, expected, rtol=0.0, atol=1e-11)  # fourth order at a step of 2e-3
+    result = own.slope(lambda x: float((np.sin(x) * np.exp(0.1 * x)).sum()), at)
+    np.testing.assert_allclose(result, expected, rtol=0.0, atol=1e-11)  # fourth order at a step of 2e-3
 
 
 def test_a_difference_of_another_shape_or_of_nan_is_infinite():
@@ -72,13 +72,13 @@ def test_the_joint_distribution_sees_a_forgotten_jacobian(monkeypatch, model):
     right = hyper_models.joint_log_density
 
     def forgotten(log_hyper, laws):
-        found = right(log_hyper, laws)
-        return LogDensity(found.value - log_hyper.sum(axis=-1), found.gradient - 1.0)
+        result = right(log_hyper, laws)
+        return LogDensity(result.value - log_hyper.sum(axis=-1), result.gradient - 1.0)
 
     sizes = {"a sweep": 800, "slices": 800}
     monkeypatch.setattr(hyper_models, "joint_log_density", forgotten)
-    found = [outcome for outcome in joint(model, sizes) if isinstance(outcome, Tested)]
-    assert min(np.abs(outcome.z).max() for outcome in found) > 6.0
+    result = [outcome for outcome in joint(model, sizes) if isinstance(outcome, Tested)]
+    assert min(np.abs(outcome.z).max() for outcome in result) > 6.0
 
 
 def test_steps_that_go_on_adapting_are_seen(monkeypatch):
@@ -88,8 +88,8 @@ def test_steps_that_go_on_adapting_are_seen(monkeypatch):
         return right(self, state, rngs) | {"log_step": state["log_step"] + 0.01}
 
     monkeypatch.setattr(hyper_models.HyperModel, "step", adapting)
-    found = [outcome for outcome in joint(JOINT[0], {"a sweep": 50}) if isinstance(outcome, Compared)]
-    assert found[0].observed > found[0].limit
+    results = [outcome for outcome in joint(JOINT[0], {"a sweep": 50}) if isinstance(outcome, Compared)]
+    assert results[0].observed > results[0].limit
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda entry: f"{entry[1]}-{entry[3]}")

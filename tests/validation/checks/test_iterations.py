@@ -29,12 +29,12 @@ def test_every_method_with_a_default_solve_has_a_record_on_a_problem_that_exists
 
 @pytest.mark.parametrize(("extra", "green"), [(0, True), (1, True), (-1, True), (2, False), (-2, False)])
 def test_one_iteration_is_rounding_and_two_of_five_are_not(extra, green):
-    found = list(iterations.compared(Asked(extra), "laplace", problems.get("toy-3-softmax")))
-    assert [row.left for row in found] == ["fast", "reference"]
-    assert all((row.observed <= row.limit) is green for row in found)
+    result = list(iterations.compared(Asked(extra), "laplace", problems.get("toy-3-softmax")))
+    assert [row.left for row in result] == ["fast", "reference"]
+    assert all((row.observed <= row.limit) is green for row in result)
 
 
 def test_the_answers_of_today_take_what_is_recorded():
-    found = list(iterations.compared(Context(quick=True), "laplace", problems.get("two-points-3-softmax")))
-    assert all(row.observed <= row.limit for row in found)
-    assert all(np.isfinite(row.limit) for row in found)
+    result = list(iterations.compared(Context(quick=True), "laplace", problems.get("two-points-3-softmax")))
+    assert all(row.observed <= row.limit for row in result)
+    assert all(np.isfinite(row.limit) for row in result)

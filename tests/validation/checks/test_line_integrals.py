@@ -15,20 +15,20 @@ from validation.checks.line_integrals import integrals, log_integral, log_larges
 )
 def test_one_factor_has_a_closed_form(mean, sd, offset, scale):
     # E[Φ((s - o)/a)] = Φ((m - o)/√(v + a²)); panels leave 1e-15 of logarithms below 1e3
-    found = log_integral(mean, sd, np.array([offset]), np.array([scale]), np.array([1.0]))
-    assert found == pytest.approx(log_ndtr((mean - offset) / np.hypot(sd, scale)), rel=1e-13)
+    result = log_integral(mean, sd, np.array([offset]), np.array([scale]), np.array([1.0]))
+    assert result == pytest.approx(log_ndtr((mean - offset) / np.hypot(sd, scale)), rel=1e-13)
 
 
 def test_two_steps_leave_an_interval():
-    found = log_integral(0.2, 0.5, np.array([-0.3, 0.6]), np.zeros(2), np.array([1.0, -1.0]))
-    assert found == pytest.approx(np.log(ndtr(0.8) - ndtr(-1.0)), rel=1e-13)
+    result = log_integral(0.2, 0.5, np.array([-0.3, 0.6]), np.zeros(2), np.array([1.0, -1.0]))
+    assert result == pytest.approx(np.log(ndtr(0.8) - ndtr(-1.0)), rel=1e-13)
     assert log_integral(0.2, 0.5, np.array([0.6, -0.3]), np.zeros(2), np.array([1.0, -1.0])) == -np.inf
 
 
 def test_a_point_mass_is_the_product_there():
     offsets, signs = np.array([0.1, -0.6]), np.array([1.0, 1.0])
-    found = log_integral(0.4, 0.0, offsets, np.array([0.7, 0.0]), signs)
-    assert found == pytest.approx(norm.logcdf(0.3 / 0.7), rel=1e-13)
+    result = log_integral(0.4, 0.0, offsets, np.array([0.7, 0.0]), signs)
+    assert result == pytest.approx(norm.logcdf(0.3 / 0.7), rel=1e-13)
     assert log_integral(-0.7, 0.0, offsets, np.array([0.7, 0.0]), signs) == -np.inf
 
 

@@ -35,9 +35,9 @@ def test_holm_rejects_what_its_definition_rejects(z, level):
 @settings(deadline=None, max_examples=200)
 @given(z=Z, level=LEVELS)
 def test_one_critical_value_separates_rejected_from_not_rejected(z, level):
-    found = holm(z, level)
-    for value, rejected in zip(np.abs(z), found.rejected, strict=True):
-        assert rejected == (value > found.critical)
+    result = holm(z, level)
+    for value, rejected in zip(np.abs(z), result.rejected, strict=True):
+        assert rejected == (value > result.critical)
 
 
 @settings(deadline=None, max_examples=200)
@@ -66,9 +66,9 @@ def test_nan_is_rejected_and_infinity_too():
 
 
 def test_without_statistics_nothing_is_rejected():
-    found = holm([])
-    assert found.rejected.size == 0
-    assert found.critical == math.inf
+    result = holm([])
+    assert result.rejected.size == 0
+    assert result.critical == math.inf
 
 
 def test_shape_does_not_matter():

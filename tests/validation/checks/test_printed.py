@@ -7,6 +7,7 @@ import importlib
 import numpy as np
 import pytest
 
+from in_every_run import asked_by_verify
 from validation.checks import core
 from validation.checks.core import NO_PROBLEM, Compared, Context
 from validation.checks.printed import misprint
@@ -49,6 +50,7 @@ def replace(monkeypatch):
     return put
 
 
+@asked_by_verify
 @pytest.mark.parametrize("name", CHECKS)
 def test_the_printed_equations_hold(context, name):
     assert asked(context, name)

@@ -21,21 +21,21 @@ def test_every_run_has_a_record_and_every_record_a_run():
 
 
 def test_an_answer_is_taken_apart_into_its_numbers_and_clocks_are_left_out():
-    found = recorded_runs.leaves({"a": (1, 2.5), "word": "x", "none": None, "seconds": 3.0, "b": {"c": np.eye(2)}})
-    assert sorted(found) == ["a", "b.c"]
-    np.testing.assert_array_equal(found["a"], [1.0, 2.5])
+    result = recorded_runs.leaves({"a": (1, 2.5), "word": "x", "none": None, "seconds": 3.0, "b": {"c": np.eye(2)}})
+    assert sorted(result) == ["a", "b.c"]
+    np.testing.assert_array_equal(result["a"], [1.0, 2.5])
 
 
 def test_rows_of_one_kind_are_stacked_field_by_field():
     from gibbs.chains.chain import Progress
 
-    found = recorded_runs.leaves({"told": [Progress(k, 9, 0, 0.1) for k in range(3)]})
-    np.testing.assert_array_equal(found["told.sweep"], [0.0, 1.0, 2.0])
-    assert "told.seconds" not in found
+    result = recorded_runs.leaves({"told": [Progress(k, 9, 0, 0.1) for k in range(3)]})
+    np.testing.assert_array_equal(result["told.sweep"], [0.0, 1.0, 2.0])
+    assert "told.seconds" not in result
 
 
 @pytest.mark.parametrize(
-    ("other", "seen"),
+    ("other", "observed"),
     [
         ([1.0, 2.0, 3.0, 4.0], False),
         ([1.0, 2.0, 3.0, 4.0 + 1e-6], False),
@@ -45,17 +45,17 @@ def test_rows_of_one_kind_are_stacked_field_by_field():
         ([1.0, 2.0, 3.0, np.nan], True),
     ],
 )
-def test_three_numbers_tell_arrays_apart(other, seen):
-    wanted, found = ({"x": recorded_runs.printed(np.array(entry))} for entry in ([1.0, 2.0, 3.0, 4.0], other))
-    apart, _ = recorded_runs.distance(found, wanted, ())
-    assert (apart > recorded_runs.LIMIT) is seen
+def test_three_numbers_tell_arrays_apart(other, observed):
+    wanted, results = ({"x": recorded_runs.printed(np.array(entry))} for entry in ([1.0, 2.0, 3.0, 4.0], other))
+    apart, _ = recorded_runs.distance(results, wanted, ())
+    assert (apart > recorded_runs.LIMIT) is observed
 
 
-@pytest.mark.parametrize(("count", "seen"), [(50, False), (51, False), (55, False), (57, True), (44, True)])
-def test_a_count_may_move_by_a_tenth(count, seen):
-    wanted, found = ({"iterations": recorded_runs.printed(np.array([float(k)]))} for k in (50, count))
-    apart, _ = recorded_runs.distance(found, wanted, ("iterations",))
-    assert (apart > recorded_runs.LIMIT) is seen
+@pytest.mark.parametrize(("count", "observed"), [(50, False), (51, False), (55, False), (57, True), (44, True)])
+def test_a_count_may_move_by_a_tenth(count, observed):
+    wanted, results = ({"iterations": recorded_runs.printed(np.array([float(k)]))} for k in (50, count))
+    apart, _ = recorded_runs.distance(results, wanted, ("iterations",))
+    assert (apart > recorded_runs.LIMIT) is observed
 
 
 def test_a_name_that_is_new_or_gone_is_no_small_difference():

@@ -134,9 +134,9 @@ def test_a_comparison_passes_iff_observed_is_at_most_the_limit(observed, limit, 
 
 def test_several_outcomes_are_several_results_that_share_the_time():
     register("identity/x-gpc/elbo", [compared(0.5), compared(2.0), Skipped("no gradient")])
-    found = run(select(), jobs=1)
-    assert [result.verdict for result in found.results] == ["PASS", "FAIL", "SKIP"]
-    assert len({result.seconds for result in found.results}) == 1
+    outcome = run(select(), jobs=1)
+    assert [result.verdict for result in outcome.results] == ["PASS", "FAIL", "SKIP"]
+    assert len({result.seconds for result in outcome.results}) == 1
 
 
 def test_a_generator_of_outcomes_is_read_and_its_error_is_an_error():
@@ -206,15 +206,15 @@ def test_a_problem_that_cannot_be_made_is_an_error_of_its_checks():
 
 def test_skip_is_not_passed_and_fails_no_run():
     register("exactness/gibbs-logit/log_evidence", Skipped("s.e. 0.08, expected <= 0.05 nat", "gibbs", "quadrature"))
-    found = run(select(), jobs=1)
-    assert (found.count("SKIP"), found.count("PASS"), found.failed) == (1, 0, False)
+    result = run(select(), jobs=1)
+    assert (result.count("SKIP"), result.count("PASS"), result.failed) == (1, 0, False)
 
 
 def test_a_check_without_a_problem_gets_none():
-    seen = []
-    register("limit/x-gpc/pg_mean", lambda context, problem: seen.append(problem) or compared(0.0), ("-",))
+    visited = []
+    register("limit/x-gpc/pg_mean", lambda context, problem: visited.append(problem) or compared(0.0), ("-",))
     assert verdicts() == {"limit/x-gpc/pg_mean": "PASS"}
-    assert seen == [None]
+    assert visited == [None]
 
 
 def test_checks_of_one_problem_share_a_context_and_its_solutions_reach_the_run(monkeypatch):
@@ -233,19 +233,19 @@ def test_checks_of_one_problem_share_a_context_and_its_solutions_reach_the_run(m
 
     for quantity in ("elbo", "mean"):
         register(f"identity/x-gpc/{quantity}", answer, ("easy", "hard"))
-    found = run(select(), jobs=1)
+    result = run(select(), jobs=1)
     assert sorted(asked) == ["easy", "hard"]
     assert asked[0] == "hard"  # the costlier problem starts
-    assert [solution.problem.name for solution in found.solutions] == ["easy", "hard"]
-    assert found.versions["numpy"] == "2"
+    assert [solution.problem.name for solution in result.solutions] == ["easy", "hard"]
+    assert result.versions["numpy"] == "2"
 
 
 @pytest.mark.parametrize("full", [False, True])
 def test_the_context_knows_whether_the_run_is_quick(full):
-    seen = []
-    register("identity/x-gpc/elbo", lambda context, problem: seen.append(context.quick) or compared(0.0))
+    visited = []
+    register("identity/x-gpc/elbo", lambda context, problem: visited.append(context.quick) or compared(0.0))
     run(select(full=full), jobs=1)
-    assert seen == [not full]
+    assert visited == [not full]
 
 
 def test_a_failure_of_the_full_run_says_so_in_its_command():
@@ -264,10 +264,10 @@ def test_an_interrupt_keeps_what_was_answered_and_names_the_rest():
     register("identity/x-gpc/a", compared(0.0))
     register("identity/x-gpc/b", KeyboardInterrupt())
     register("identity/x-gpc/c", compared(0.0))
-    found = run(select(), jobs=1)
-    assert found.interrupted
-    assert [result.verdict for result in found.results] == ["PASS", "SKIP", "SKIP"]
-    assert found.results[2].why == NOT_RUN
+    outcome = run(select(), jobs=1)
+    assert outcome.interrupted
+    assert [result.verdict for result in outcome.results] == ["PASS", "SKIP", "SKIP"]
+    assert outcome.results[2].why == NOT_RUN
 
 
 # -- processes ---------------------------------------------------------------------------------------------------
@@ -326,16 +326,46 @@ def test_the_answer_does_not_depend_on_the_number_of_processes(module):
     selection = select(modules=[name])
     alone, spread = run(selection, jobs=1), run(selection, jobs=2)
 
-    def essence(found):
+    def essence(actual):
         return [
             (r.check, r.problem, r.observed, r.limit, r.verdict, r.why)
-            for r in found.results
+            for r in actual.results
             if r.observed == r.observed
         ]
 
     assert essence(alone) == essence(spread)
     assert [r.verdict for r in spread.results] == [r.verdict for r in alone.results]
     assert sum(r.verdict == "ERROR" for r in spread.results) == 1
+
+
+def test_checks_without_a_problem_are_spread_by_module_and_start_first(module):
+    first, second = (
+        module(f"""
+        @ask("limit/x-gpc/{name}", "-")
+        def {name}(context, problem):
+            return Compared(float(os.getpid()), float("inf"), "", "", "")
+
+        @ask("limit/x-gpc/{name}_too", "-")
+        def too(context, problem):
+            time.sleep(0.5)  # the other process takes what is left
+            return Compared(float(os.getpid()), float("inf"), "", "", "")
+        """)
+        for name in ("one", "two")
+    )
+    register("identity/x-gpc/elbo", compared(0.0), ("easy",))
+    selection = select(modules=[first, second])
+    assert [(job.name, len(job.unit.pairs)) for job in runner._units(selection)] == [
+        ("easy", 1),
+        (f"- {first}", 2),
+        (f"- {second}", 2),
+    ]
+    told = []
+    outcome = run(select(check=["limit/*"], modules=[first, second]), jobs=2, listen=told.append)
+    processes = {result.quantity: result.observed for result in outcome.results}
+    assert processes["one"] == processes["one_too"] != processes["two"] == processes["two_too"]
+    # of what stands under one name in the progress the last unit is the end
+    assert [event.problem for event in told if event.what == "finished"] == ["-"]
+    assert runner.cost("-") > runner.cost("hard")
 
 
 def test_a_process_that_dies_is_an_error_of_what_it_had_not_answered(module):
@@ -375,9 +405,9 @@ def test_an_interrupt_stops_the_processes_and_keeps_what_they_told(module):
             raise KeyboardInterrupt
 
     others = set(multiprocessing.active_children())  # of whoever ran before in this process
-    found = run(select(modules=[name]), jobs=2, listen=listen)
-    assert found.interrupted
-    assert [result.verdict for result in found.results] == ["PASS", "SKIP"]
+    outcome = run(select(modules=[name]), jobs=2, listen=listen)
+    assert outcome.interrupted
+    assert [result.verdict for result in outcome.results] == ["PASS", "SKIP"]
     # the executor's own thread reaps them too, so that for a moment neither side knows
     deadline = time.monotonic() + 20.0
     while set(multiprocessing.active_children()) - others and time.monotonic() < deadline:
@@ -403,8 +433,8 @@ def test_linear_algebra_has_as_many_threads_as_asked_and_the_environment_is_left
                 wrong += os.environ["OMP_NUM_THREADS"] != "{threads}"
             return Compared(float(wrong), 0.5, "", "", "")
         """)
-    found = run(select(modules=[name]), jobs=jobs, threads=threads)
-    assert [result.verdict for result in found.results] == ["PASS", "PASS"]
+    outcome = run(select(modules=[name]), jobs=jobs, threads=threads)
+    assert [result.verdict for result in outcome.results] == ["PASS", "PASS"]
     assert os.environ["OMP_NUM_THREADS"] == "7"
     assert "MKL_NUM_THREADS" not in os.environ
 

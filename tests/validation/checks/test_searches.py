@@ -18,8 +18,8 @@ def test_the_slope_of_a_law_is_that_of_scipys_density(sits_on, map_density):
     def log_density(log_theta):
         x = np.exp(log_theta * (0.5 if sits_on == "root" else 1.0))
         # the half-t has twice the density of the t: a constant
-        found = stats.t(df=4.0, scale=2.0).logpdf(x)
-        return found + np.log(x) if map_density == "log" else found
+        result = stats.t(df=4.0, scale=2.0).logpdf(x)
+        return result + np.log(x) if map_density == "log" else result
 
     step = 1e-5
     slope = (log_density(np.log(value) + step) - log_density(np.log(value) - step)) / (2.0 * step)
@@ -34,7 +34,7 @@ def test_a_parameter_without_a_law_has_no_slope():
 
 
 def test_the_hill_has_its_top_where_it_says_and_counts_who_comes():
-    hill = searches._Hill(np.array([1.0, 2.0]), wall=1.5)
+    hill = searches._Hill(np.array([1.0, 2.0]), constraint=1.5)
     value, slope = hill(np.array([1.0, 2.0]))
     assert value == hill.height
     assert not slope.any()

@@ -22,8 +22,8 @@ def test_right_errors_are_within_the_bounds_and_wrong_ones_beyond():
     rng = np.random.default_rng(1)
     values = 2.0 + rng.standard_normal((32, 5))
     for factor, above, below in ((1.0, False, False), (0.4, True, False), (3.0, False, True)):
-        found = spread(Estimates(values, np.full((32, 5), factor)), np.full(5, 2.0))
-        assert (found[0] > 1.0, found[1] > 1.0) == (above, below)
+        result = spread(Estimates(values, np.full((32, 5), factor)), np.full(5, 2.0))
+        assert (result[0] > 1.0, result[1] > 1.0) == (above, below)
     assert spread(Estimates(values, np.zeros((32, 5))), np.full(5, 2.0)) == (np.inf, np.inf)
 
 
@@ -60,7 +60,7 @@ def test_log_evidence_is_the_share_that_rejection_keeps(few):
     assert abs(p.mean() - np.exp(few.log_evidence())) < 5.0 * error
 
 
-def test_draws_by_rejection_are_inside_the_walls():
+def test_draws_by_rejection_are_inside_the_constraints():
     few = Few("threshold")
     assert np.all(few.draws(np.random.default_rng(5), 200).argmax(axis=1) == few.y)
 
@@ -73,9 +73,9 @@ def test_an_orthant_of_two_is_an_arcsine():
 
 def test_margins_are_differences_to_the_label():
     cov = Few("multinomial-probit").cov
-    found = margin_covariance(cov, np.array([2, 0]))
-    assert found[0, 0] == pytest.approx(cov[2, 0, 0] + cov[0, 0, 0])
-    assert found[0, 2] == pytest.approx(-cov[0, 0, 1])  # h_2 - h_0 at the first, h_0 - h_1 at the second
+    result = margin_covariance(cov, np.array([2, 0]))
+    assert result[0, 0] == pytest.approx(cov[2, 0, 0] + cov[0, 0, 0])
+    assert result[0, 2] == pytest.approx(-cov[0, 0, 1])  # h_2 - h_0 at the first, h_0 - h_1 at the second
 
 
 def test_polya_gamma_has_its_mean_and_variance():
@@ -87,7 +87,7 @@ def test_polya_gamma_has_its_mean_and_variance():
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: f"{entry.method}-{entry.few}")
 def test_averages_are_what_the_draws_say(entry):
-    assert max(found for _, found in differences(entry)) < 1e-9
+    assert max(value for _, value in differences(entry)) < 1e-9
 
 
 def test_an_average_that_forgets_the_spread_of_means_is_seen(monkeypatch):
@@ -97,11 +97,11 @@ def test_an_average_that_forgets_the_spread_of_means_is_seen(monkeypatch):
     monkeypatch.setattr(
         multilatent, "batch_covariance", lambda means, second, cond, widths: right(means, 0.0 * second, cond, widths)
     )
-    found = dict(differences(ENTRIES[3]))
-    assert found["latent_cov"] > 1e-3
-    assert found["log_joint"] < 1e-9
+    result = dict(differences(ENTRIES[3]))
+    assert result["latent_cov"] > 1e-3
+    assert result["log_joint"] < 1e-9
 
 
 def test_class_probabilities_of_equal_classes_are_equal():
-    found = own.class_probabilities("threshold", np.zeros(3), np.ones(3), 0.0, 0.2)
-    np.testing.assert_allclose(found, 1.0 / 3.0, atol=1e-12)  # trapezoid of a smooth integrand on nine deviations
+    result = own.class_probabilities("threshold", np.zeros(3), np.ones(3), 0.0, 0.2)
+    np.testing.assert_allclose(result, 1.0 / 3.0, atol=1e-12)  # trapezoid of a smooth integrand on nine deviations

@@ -4,7 +4,6 @@ import math
 
 import pytest
 
-from reference.villacampa2020.experiments import uci_dataset_table
 from validation.claims.inventory import load
 from validation.reproduce.published import published
 
@@ -46,9 +45,9 @@ def wenzel2019():
 
 def villacampa2020():
     """The same of Tables B.2, C.3 and C.4, the digits and the flights."""
-    for data in ("glass", "new-thyroid", "satellite", "svmguide2", "vehicle", "vowel", "waveform", "wine"):
-        for column, size in uci_dataset_table(data)._asdict().items():
-            yield f"tableb2-{data}-{column}", size, math.nan
+    for data, sizes in published("villacampa2020", "tableb2").items():
+        for column, size in sizes.items():
+            yield f"tableb2-{data.replace('_', '-')}-{column}", size, math.nan
     scores = published("villacampa2020", "tablec")
     columns = ("mcmc", "laplace", "label-regression", "pep-0", "pep-0-5", "pep-1")
     for fraction in ("5", "10", "20"):

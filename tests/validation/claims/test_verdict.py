@@ -33,11 +33,11 @@ def test_an_error_bar_printed_as_zero_is_known_to_its_last_digit_only():
 
 def test_z_counts_both_spreads_and_the_rounding_of_number_and_error():
     claim = cell(printed=0.40, printed_error=0.03, spread="standard error", unit=0.01)
-    found = decided(claim, 0.5, 0.04, "triad reproduce toy table1")
+    result = decided(claim, 0.5, 0.04, "triad reproduce toy table1")
     variance = 0.04**2 + 0.03**2 + 2.0 * 0.01**2 / 12.0
-    assert found.z == pytest.approx(0.1 / math.sqrt(variance), rel=1e-12)
-    assert (found.state, found.ours, found.ours_error) == ("reproduced", 0.5, 0.04)
-    assert found.command == "triad reproduce toy table1"
+    assert result.z == pytest.approx(0.1 / math.sqrt(variance), rel=1e-12)
+    assert (result.state, result.ours, result.ours_error) == ("reproduced", 0.5, 0.04)
+    assert result.command == "triad reproduce toy table1"
 
 
 @pytest.mark.parametrize(("ours", "state"), [(0.40 + 2.99 * 0.05, "reproduced"), (0.40 - 3.01 * 0.05, "differs")])
@@ -71,13 +71,13 @@ def test_a_verdict_needs_an_open_claim_a_number_and_a_reason():
 
 def test_pairs_decide_an_inequality_its_opposite_or_nothing():
     pairs = np.array([0.11, 0.13, 0.12, 0.14]), np.array([0.21, 0.22, 0.24, 0.22])
-    found = smaller(*pairs)
-    assert found.holds is True
-    assert found.bound < 0.0
+    result = smaller(*pairs)
+    assert result.holds is True
+    assert result.bound < 0.0
     assert smaller(*reversed(pairs)).holds is False
     assert smaller([0.1, 0.3], [0.2, 0.21]).holds is None
     assert smaller(*reversed(pairs), margin=0.2).holds is True
-    assert "at 95%" in found.words
+    assert "at 95%" in result.words
 
 
 def test_the_stated_confidence_is_that_of_pairs_without_a_difference():

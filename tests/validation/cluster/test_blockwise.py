@@ -56,9 +56,9 @@ def test_collections_of_dask_give_the_bits_of_arrays_cut_alike(case, clients):
     assert [leaf.size for leaf in rows.leaves] == [128] * 11 + [92]
     assert bits(quadratic.fit("x-gpc", rows, prior, OPTIONS)) == here
     assert bits(quadratic.fit("x-gpc", rows, prior, OPTIONS, client=clients(2))) == here
-    found = quadratic.fit("x-gpc", rows, prior, OPTIONS)
-    alone = [part.probabilities for _, part in quadratic.predictions(found, rows_of(X, leaf=128))]
-    there = list(quadratic.predictions(found, rows_of(da.from_array(X, chunks=(128, 2))), client=clients(2)))
+    posterior = quadratic.fit("x-gpc", rows, prior, OPTIONS)
+    alone = [part.probabilities for _, part in quadratic.predictions(posterior, rows_of(X, leaf=128))]
+    there = list(quadratic.predictions(posterior, rows_of(da.from_array(X, chunks=(128, 2))), client=clients(2)))
     assert [first for first, _ in there] == list(range(0, 1500, 128))
     assert all(np.array_equal(a, b.probabilities) for a, (_, b) in zip(alone, there, strict=True))
 

@@ -27,8 +27,8 @@ def draws(count, seconds=0.0):
     return [Job(f"draw-{seed}", (seed, 50, seconds), cost=float(seed % 3)) for seed in range(count)]
 
 
-def values(found):
-    return {done.job.name: done.value for done in found}
+def values(actual):
+    return {done.job.name: done.value for done in actual}
 
 
 def work(name):
@@ -52,21 +52,21 @@ def test_what_jobs_tell_arrives_with_their_answers(engines):
 
 
 def test_every_answer_says_where_it_was_computed(engines, clients):
-    found = list(run(work("draw"), draws(4), engines(2)))
+    result = list(run(work("draw"), draws(4), engines(2)))
     workers = set(clients(2).nthreads())
-    assert {done.place.worker for done in found} <= workers
-    assert all(done.place._replace(worker=places.HERE) == places.here() for done in found)
-    assert places.unlike(done.place for done in found) == []
-    (line,) = places.summary([(done.place, 1) for done in found])
+    assert {done.place.worker for done in result} <= workers
+    assert all(done.place._replace(worker=places.HERE) == places.here() for done in result)
+    assert places.unlike(done.place for done in result) == []
+    (line,) = places.summary([(done.place, 1) for done in result])
     assert line.startswith("4 on ")
 
 
 def test_a_result_is_on_the_disk_before_it_is_seen_and_is_not_computed_again(engines, tmp_path):
     store = Store(tmp_path / "jobs", "draws", ())
-    found = run(work("draw"), draws(6), engines(2), store=store)
-    first = [next(found) for _ in range(3)]
+    result = run(work("draw"), draws(6), engines(2), store=store)
+    first = [next(result) for _ in range(3)]
     assert all(store.path(done.job).is_file() for done in first)
-    found.close()  # the coordinator is gone
+    result.close()  # the coordinator is gone
     kept = len(list((tmp_path / "jobs").iterdir()))
     again = list(run(work("draw"), draws(6), engines(1), store=store))
     assert sum(done.stored for done in again) == kept >= 3
@@ -129,10 +129,10 @@ def test_jobs_with_a_patience_get_processes_of_their_own(engines):
 def test_a_process_that_dies_loses_its_job_alone(engines):
     jobs = [Job(f"j{unit}", unit, patience=60.0) for unit in range(3)]
     for who in (Processes(2), engines(2)):
-        found = {done.job.unit: done for done in run(work("die"), jobs, who)}
-        assert (found[0].value, found[2].value) == (0, 2)
-        assert isinstance(found[1].lost, JobLostError)
-        assert "the process ended with -9" in str(found[1].lost)
+        results = {done.job.unit: done for done in run(work("die"), jobs, who)}
+        assert (results[0].value, results[2].value) == (0, 2)
+        assert isinstance(results[1].lost, JobLostError)
+        assert "the process ended with -9" in str(results[1].lost)
 
 
 def test_a_job_out_of_patience_is_ended(engines):
@@ -185,7 +185,7 @@ def test_verdicts_are_the_same_on_a_cluster(engines, tmp_path):
     here = runner.run(selection, jobs=1)
     there = runner.run(selection, engine=engines(2), store=store)
     resumed = runner.run(selection, engine=engines(2), store=store)
-    strip = [[replace(result, seconds=0.0) for result in found.results] for found in (here, there, resumed)]
+    strip = [[replace(result, seconds=0.0) for result in value.results] for value in (here, there, resumed)]
     assert strip[0] == strip[1] == strip[2]
     assert sum(count for _, count in there.places) == 2
     assert [s.seconds for s in there.solutions] == [s.seconds for s in resumed.solutions]
@@ -203,17 +203,17 @@ def test_workers_killed_at_random_moments_lose_nothing(killing):
     expected = values(run(work("draw"), draws(40), Processes(1)))
     with connected("local", jobs=2) as who, killing(who.client, 2, 20261123) as killer:
         while killer.kills < 30:
-            found = values(run(work("draw"), draws(40, seconds=0.3), who))
-            assert found.keys() == expected.keys()
-            assert all(np.array_equal(found[name], expected[name]) for name in expected)
+            result = values(run(work("draw"), draws(40, seconds=0.3), who))
+            assert result.keys() == expected.keys()
+            assert all(np.array_equal(result[name], expected[name]) for name in expected)
 
 
 @pytest.mark.slow
 def test_a_job_that_kills_three_workers_is_reported():
     with connected("local", jobs=2) as who:
-        found = {done.job.unit: done for done in run(work("die"), [Job(f"j{k}", k) for k in range(4)], who)}
-    assert "j1 cost 3 workers their lives" in str(found[1].lost)
-    assert [found[k].value for k in (0, 2, 3)] == [0, 2, 3]
+        results = {done.job.unit: done for done in run(work("die"), [Job(f"j{k}", k) for k in range(4)], who)}
+    assert "j1 cost 3 workers their lives" in str(results[1].lost)
+    assert [results[k].value for k in (0, 2, 3)] == [0, 2, 3]
 
 
 SCHEDULER = """
@@ -265,14 +265,14 @@ def test_a_worker_with_another_kernel_is_named():
         )
         try:
             client.wait_for_workers(2, timeout=60)
-            found = list(run(work("draw"), draws(8, seconds=0.3), Cluster(client)))
+            result = list(run(work("draw"), draws(8, seconds=0.3), Cluster(client)))
         finally:
             other.terminate()
             other.wait()
-    kernels = {done.place.kernel for done in found}
+    kernels = {done.place.kernel for done in result}
     if len(kernels) == 1:
         pytest.skip(f"the library of linear algebra knows no other kernel than {kernels.pop()}")
-    (line,) = places.unlike(sorted({done.place for done in found}))
+    (line,) = places.unlike(sorted({done.place for done in result}))
     assert "Nehalem" in line
     assert "expected the same" in line
 

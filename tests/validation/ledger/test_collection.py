@@ -61,27 +61,27 @@ def test_cases_are_grouped_under_their_function_and_faults_are_named(build):
         },
     )
     name = sources.packages[0].name
-    found = collection.collect(sources.root, sources.packages)
-    assert [test.key for test in found.tests] == [
+    result = collection.collect(sources.root, sources.packages)
+    assert [test.key for test in result.tests] == [
         "tests/test_top.py::test_beside_the_packages",
         f"tests/{name}/test_a.py::TestGroup::test_inner",
         f"tests/{name}/test_a.py::test_cases",
     ]
-    top, inner, cases = found.tests
+    top, inner, cases = result.tests
     assert (top.package, inner.package) == ("", name)
     assert (inner.slow, cases.slow) == (True, False)
     assert (cases.cases, cases.name, cases.file, cases.line) == (3, "test_cases", f"tests/{name}/test_a.py", 6)
     assert cases.claims == (Claim("toy", "2", "own", 0.05), Claim("toy", "1", "of the module"))
-    assert len(found.problems) == 2
-    assert "test_broken.py: failed to collect: ModuleNotFoundError" in found.problems[0]
-    assert "test_without_route: marker verifies: route: found None" in found.problems[1]
+    assert len(result.problems) == 2
+    assert "test_broken.py: failed to collect: ModuleNotFoundError" in result.problems[0]
+    assert "test_without_route: marker verifies: route: found None" in result.problems[1]
 
 
 def test_a_suite_that_pytest_refuses_is_a_problem_with_its_words(build):
     sources = build({}, {"toy/conftest": "raise RuntimeError('no fixtures today')"})
-    found = collection.collect(sources.root, sources.packages)
-    assert found.tests == ()
-    assert any("no fixtures today" in problem for problem in found.problems)
+    result = collection.collect(sources.root, sources.packages)
+    assert result.tests == ()
+    assert any("no fixtures today" in problem for problem in result.problems)
 
 
 def test_a_folder_without_tests_is_an_error(tmp_path):
@@ -125,9 +125,9 @@ def test_one_paper_is_read_from_the_files_that_name_it(build):
             pass
         """
     sources = build({}, {"toy/test_a": marked.format("made2000"), "toy/test_b": "raise RuntimeError('was read')\n"})
-    found = collection.collect(sources.root, sources.packages, paper="made2000")
-    assert [test.name for test in found.tests] == ["test_it"]
-    assert found.problems == ()
+    result = collection.collect(sources.root, sources.packages, paper="made2000")
+    assert [test.name for test in result.tests] == ["test_it"]
+    assert result.problems == ()
     assert len(collection.collect(sources.root, sources.packages).problems) == 1
     assert collection.collect(sources.root, sources.packages, paper="nobody1999") == collection.Collection((), ())
 

@@ -120,9 +120,9 @@ def test_a_watch_sees_calls_on_the_account_of_who_makes_them():
             solve.solve("reference", "x-gpc", problems.get("two-points"), max_iterations=2)
         solve.solve("reference", "x-gpc", problems.get("two-points"))
     own = "reference.wenzel2019.augmentation.logit_pg_mixture"
-    assert {seen for seen in watch.seen if seen.address == own} == {(own, "quick", "print/x/y")}
+    assert {observed for observed in watch.seen if observed.address == own} == {(own, "quick", "print/x/y")}
     local = "reference.wenzel2019.updates.update_local"
-    assert {seen[1:] for seen in watch.seen if seen.address == local} == {
+    assert {observed[1:] for observed in watch.seen if observed.address == local} == {
         ("option", "reference x-gpc"), ("within", "reference x-gpc"), ("default", "reference x-gpc"),
     }  # fmt: skip
     marker = importlib.import_module("reference.common.ledger")
@@ -133,12 +133,12 @@ def test_every_method_has_problems_and_other_values_of_its_options():
     from validation.catalogue import METHODS
 
     for entry in METHODS:
-        found = list(measure.scenarios(entry.method))
-        assert any(not asked for _, asked in found)
-        assert any("learn" in asked for _, asked in found) or "learn" not in measure.options.options_of(
+        result = list(measure.scenarios(entry.method))
+        assert any(not asked for _, asked in result)
+        assert any("learn" in asked for _, asked in result) or "learn" not in measure.options.options_of(
             "reference", entry.method
         )
-        assert all(problem.likelihood in entry.likelihoods for problem, _ in found)
+        assert all(problem.likelihood in entry.likelihoods for problem, _ in result)
 
 
 def test_what_another_paper_measured_stays_when_one_is_measured_anew():
@@ -149,14 +149,14 @@ def test_what_another_paper_measured_stays_when_one_is_measured_anew():
         {"toy": ("old",), "other": ("theirs",)},
     )
     kept = measure._Kept(frozenset({"theirs"}), frozenset({"ep"}))
-    found = measure._record(functions, [measure.Seen("r.g", "quick", "mine")], earlier, "toy", kept)
-    assert found.functions == {"r.f": Executed(default=("reference pep",), quick=("theirs",)),
+    result = measure._record(functions, [measure.Seen("r.g", "quick", "mine")], earlier, "toy", kept)
+    assert result.functions == {"r.f": Executed(default=("reference pep",), quick=("theirs",)),
                                "r.g": Executed(quick=("mine",))}  # fmt: skip
-    assert found.code["other"] == "before"
-    assert found.read["other"] == ("theirs",)
-    assert found.read["toy"] == ("r", "reference.common", "reference.toy", "validation.implementations.reference")
-    assert found.code["toy"] == executed.fingerprint(found.read["toy"])
-    assert set(found.known) == {"r.f", "r.g"}
+    assert result.code["other"] == "before"
+    assert result.read["other"] == ("theirs",)
+    assert result.read["toy"] == ("r", "reference.common", "reference.toy", "validation.implementations.reference")
+    assert result.code["toy"] == executed.fingerprint(result.read["toy"])
+    assert set(result.known) == {"r.f", "r.g"}
 
 
 def test_the_record_of_this_repository_fits_its_functions():
@@ -184,8 +184,8 @@ def test_a_complete_paper_needs_every_entry_executed_and_measured(build):
     def failures(record):
         from dataclasses import replace
 
-        found = assemble(replace(sources, record=record), functions, Collection((), ()))
-        return [text for text in found.failures(found.rows) if "open" not in text]
+        result = assemble(replace(sources, record=record), functions, Collection((), ()))
+        return [text for text in result.failures(result.rows) if "open" not in text]
 
     known = {item.address: item.equations for item in functions.functions}
     assert failures(Record()) == []

@@ -357,10 +357,10 @@ def test_rows_choose_what_is_run(build):
     """
     sources = build({"m": functions}, {"toy/test_m": tests}, ids="1 2")
     ledger = audit.build(sources)
-    seen = []
-    report = perturb.run(ledger, sources.root, ledger.select("toy", "2"), progress=lambda *state: seen.append(state))
+    visited = []
+    report = perturb.run(ledger, sources.root, ledger.select("toy", "2"), progress=lambda *state: visited.append(state))
     assert [trial.function.rpartition(".")[2] for trial in report.trials] == ["g"]
-    assert (report.cases, seen[-1][:2]) == (1, (2, 2))
+    assert (report.cases, visited[-1][:2]) == (1, (2, 2))
 
 
 def test_a_run_that_breaks_down_is_a_problem_and_no_clean_bill(build):

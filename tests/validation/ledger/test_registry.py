@@ -17,13 +17,13 @@ def test_a_function_counts_once_and_in_the_module_that_defines_it(build):
         },
         {},
     )
-    found = registry.collect(sources.packages)
-    assert [item.address.partition(".")[2] for item in found.functions] == ["first.f"]
-    function = found.functions[0]
+    result = registry.collect(sources.packages)
+    assert [item.address.partition(".")[2] for item in result.functions] == ["first.f"]
+    function = result.functions[0]
     assert (function.signature, function.summary, function.as_printed) == ("f(x)", "Square.", False)
     assert "return x * x" in function.source
     assert function.file.endswith("first.py")
-    assert found.problems == ()
+    assert result.problems == ()
 
 
 def test_methods_of_every_kind_are_found(build):
@@ -55,17 +55,17 @@ def test_a_module_that_does_not_import_is_a_problem_and_hides_no_other(build):
         },
         {},
     )
-    found = registry.collect(sources.packages)
-    assert [item.address.rpartition(".")[2] for item in found.functions] == ["f"]
-    assert len(found.problems) == 2
-    assert "broken: failed to import: ModuleNotFoundError" in found.problems[0]
-    assert "exits: failed to import: SystemExit" in found.problems[1]
+    result = registry.collect(sources.packages)
+    assert [item.address.rpartition(".")[2] for item in result.functions] == ["f"]
+    assert len(result.problems) == 2
+    assert "broken: failed to import: ModuleNotFoundError" in result.problems[0]
+    assert "exits: failed to import: SystemExit" in result.problems[1]
 
 
 def test_a_marker_of_another_form_is_a_problem(build):
-    found = registry.collect(build({"m": "def f(): ...\nf.__equations__ = 'toy'"}, {}).packages)
-    assert found.functions == ()
-    assert "found __equations__ = 'toy', expected (paper, id)s" in found.problems[0]
+    result = registry.collect(build({"m": "def f(): ...\nf.__equations__ = 'toy'"}, {}).packages)
+    assert result.functions == ()
+    assert "found __equations__ = 'toy', expected (paper, id)s" in result.problems[0]
 
 
 def test_a_package_whose_marker_has_no_hook_is_a_problem(build):
@@ -75,8 +75,8 @@ def test_a_package_whose_marker_has_no_hook_is_a_problem(build):
 
 
 def test_a_package_that_is_not_there_is_a_problem():
-    found = registry.collect([registry.Package("no_such_package_here", "no_such_package_here.ledger")])
-    assert "no_such_package_here: failed to import" in found.problems[0]
+    result = registry.collect([registry.Package("no_such_package_here", "no_such_package_here.ledger")])
+    assert "no_such_package_here: failed to import" in result.problems[0]
 
 
 def test_the_four_packages_are_read():

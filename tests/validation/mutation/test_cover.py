@@ -46,10 +46,10 @@ def test_the_cover_takes_most_mutants_a_second_first(healthy):
 
 
 def test_heavy_pairs_outside_the_cover_are_named_with_what_they_alone_cost(healthy):
-    found = cover.idle({"a on toy": 1}, healthy)
+    result = cover.idle({"a on toy": 1}, healthy)
     # the question is shared, so leaving out b saves its own second
-    assert [entry.check for entry in found] == ["c", "d", "b"]
-    assert [entry.seconds for entry in found] == pytest.approx([30 / 40, 2 / 40, 1 / 40], rel=1e-12)
+    assert [entry.check for entry in result] == ["c", "d", "b"]
+    assert [entry.seconds for entry in result] == pytest.approx([30 / 40, 2 / 40, 1 / 40], rel=1e-12)
     assert cover.idle({f"{name} on toy": 1 for name in "abcd"}, healthy) == ()
 
 

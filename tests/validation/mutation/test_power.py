@@ -36,22 +36,22 @@ def sample(seed=1, code="a", **changed):
 
 
 def test_functions_count_the_statements_that_compute(healthy):
-    found = power.measured(healthy)
-    own = [name for name in found.functions if name.startswith("gibbs.")]
-    assert len(set(found.functions)) == len(found.functions)
-    assert found.statements.sum() == sum(
+    result = power.measured(healthy)
+    own = [name for name in result.functions if name.startswith("gibbs.")]
+    assert len(set(result.functions)) == len(result.functions)
+    assert result.statements.sum() == sum(
         len(statements.population(package)) for package in ("fast", "gibbs", "reference")
     )
-    assert np.all(found.executed <= found.statements)
+    assert np.all(result.executed <= result.statements)
     # no check of x-gpc's two witnesses touches a sampler
     assert own
-    shares = found.shares(found.checks)
+    shares = result.shares(result.checks)
     assert shares["gibbs"] == 0.0
     assert 0.0 < shares["fast"] < 0.2
-    assert found.shares([]) == {"fast": 0.0, "gibbs": 0.0, "reference": 0.0}
-    updates = found.functions.index("fast.likelihood.polya_gamma:update_local")
-    assert found.table[found.checks.index("identity/x-gpc/latent_mean"), updates]
-    assert found.executed[updates] > 0
+    assert result.shares([]) == {"fast": 0.0, "gibbs": 0.0, "reference": 0.0}
+    updates = result.functions.index("fast.likelihood.polya_gamma:update_local")
+    assert result.table[result.checks.index("identity/x-gpc/latent_mean"), updates]
+    assert result.executed[updates] > 0
 
 
 def test_what_is_recorded_is_read_again(healthy, folder):
@@ -88,10 +88,10 @@ def test_a_run_of_all_checks_tells_its_power_and_one_of_some_its_reach(healthy, 
 
 def test_the_documentation_shows_the_table(healthy, folder):
     power.record(sample(), healthy)
-    found = CliRunner().invoke(app, ["mutate", "--show"])
-    assert found.exit_code == 0
-    assert "| chains | 10 | 1 | 1 | 8 | 87.5% |" in found.stdout
-    assert found.stdout == power.markdown()
+    outcome = CliRunner().invoke(app, ["mutate", "--show"])
+    assert outcome.exit_code == 0
+    assert "| chains | 10 | 1 | 1 | 8 | 87.5% |" in outcome.stdout
+    assert outcome.stdout == power.markdown()
 
 
 def test_the_documentation_shows_what_the_seconds_buy(healthy, folder):
@@ -103,10 +103,10 @@ def test_the_documentation_shows_what_the_seconds_buy(healthy, folder):
         ("identity/x-gpc/latent_mean", "toy", 1.0)
     ]
     assert "identity/x-gpc/latent_mean" not in [entry.check for entry in bought.idle if entry.problem == "toy"]
-    found = CliRunner().invoke(app, ["mutate", "--price"])
-    assert found.exit_code == 0
-    assert found.stdout == power.markdown_of_price()
-    assert f"| 100% | 1 of {bought.pairs} | " in found.stdout
+    outcome = CliRunner().invoke(app, ["mutate", "--price"])
+    assert outcome.exit_code == 0
+    assert outcome.stdout == power.markdown_of_price()
+    assert f"| 100% | 1 of {bought.pairs} | " in outcome.stdout
 
 
 def test_samples_of_the_same_code_are_covered_together(healthy, folder):
@@ -116,6 +116,6 @@ def test_samples_of_the_same_code_are_covered_together(healthy, folder):
 
 
 def test_a_part_of_the_question_is_no_record():
-    found = CliRunner().invoke(app, ["mutate", "--record", "--package", "fast"])
-    assert found.exit_code == 2
-    assert "expected all packages against verify" in " ".join(found.output.split())
+    outcome = CliRunner().invoke(app, ["mutate", "--record", "--package", "fast"])
+    assert outcome.exit_code == 2
+    assert "expected all packages against verify" in " ".join(outcome.output.split())

@@ -34,9 +34,9 @@ def test_an_if_that_only_raises_is_a_check_of_arguments():
 
 def test_names_of_the_vocabulary_that_end_in_checks_are_no_reason_to_leave_a_module_out():
     for package in PACKAGES:
-        found = statements.modules(package)
-        assert len(found) > 30
-        assert not any(name.endswith((".errors", ".ledger", "._types", ".__init__")) for name in found)
+        result = statements.modules(package)
+        assert len(result) > 30
+        assert not any(name.endswith((".errors", ".ledger", "._types", ".__init__")) for name in result)
 
 
 def test_every_statement_has_an_area_and_every_area_has_statements():
@@ -48,6 +48,10 @@ def test_every_statement_has_an_area_and_every_area_has_statements():
     assert areas == set(statements.area_names())
     with pytest.raises(LookupError, match=r"areas: found no area for 'other\.module:f'"):
         statements.area("other.module", "f")
+
+
+def test_a_smaller_draw_is_the_beginning_of_a_larger_one():
+    assert statements.draw(("gibbs",), 5, 3) == statements.draw(("gibbs",), 9, 3)[:5]
 
 
 def test_a_draw_is_repeated_by_its_seed_and_takes_each_statement_once():
@@ -76,8 +80,8 @@ def test_a_mutant_shows_the_lines_that_differ():
 
 def test_a_default_is_seen_by_what_runs_in_its_function_and_a_constant_by_the_whole_module():
     text = "A = 1.0\ndef f(x=1):\n    return x + A\n\n\ndef g(x):\n    return x + 2\n"
-    found = {(entry.function, entry.first): entry.watched for entry in statements.statements("fast.x", text)}
-    assert found == {("", 1): (1, 8), ("f", 2): (3, 3), ("f", 3): (3, 3), ("g", 7): (7, 7)}
+    results = {(entry.function, entry.first): entry.watched for entry in statements.statements("fast.x", text)}
+    assert results == {("", 1): (1, 8), ("f", 2): (3, 3), ("f", 3): (3, 3), ("g", 7): (7, 7)}
 
 
 def test_checks_of_arguments_and_sizes_of_blocks_are_no_candidates():
@@ -86,8 +90,8 @@ def test_checks_of_arguments_and_sizes_of_blocks_are_no_candidates():
         "def f(X, y, n):\n"
         "    X = inputs.inputs('X', X)\n    _check.count(n, 'n')\n    y = y + 1\n    return X @ y\n"
     )
-    found = [entry.first for entry in statements.statements("fast.somewhere", text)]
-    assert found == [2, 8]
+    results = [entry.first for entry in statements.statements("fast.somewhere", text)]
+    assert results == [2, 8]
 
 
 def test_what_another_operating_system_runs_is_no_candidate():

@@ -43,17 +43,17 @@ def test_a_mistake_that_tests_see_is_red_and_files_stay_as_they_are(tests, folde
     entries = statements.statements("gibbs.chains.diagnostics")
     wrong = next(statements.make(entry, entry.changes[0]) for entry in entries if entry.function == "standard_error")
     before = statements.source_of("gibbs.chains.diagnostics")
-    (found,) = suite.run([wrong], tests, Processes(1))
-    assert found.state in ("red", "crash")
-    assert found.by.startswith(CHEAP)
+    (result,) = suite.run([wrong], tests, Processes(1))
+    assert result.state in ("red", "crash")
+    assert result.by.startswith(CHEAP)
     assert statements.source_of("gibbs.chains.diagnostics") == before
     assert sorted(path.name for path in folder.iterdir()) == ["suite.json"]
 
 
 def test_what_no_test_executes_is_said(tests, folder):
     entry = statements.statements("fast.sparse_classes.sep")[5]
-    (found,) = suite.run([statements.make(entry, entry.changes[0])], tests, Processes(1))
-    assert (found.state, found.asked) == ("never executed", 0)
+    (result,) = suite.run([statements.make(entry, entry.changes[0])], tests, Processes(1))
+    assert (result.state, result.asked) == ("never executed", 0)
 
 
 def test_a_suite_that_is_red_without_a_mutant_is_an_error(tmp_path):
@@ -66,9 +66,9 @@ def test_lines_of_fixtures_belong_to_every_test_of_their_module(tmp_path):
     seconds = {"a.py::one": 2.0, "a.py::two": 1.0, "b.py::x": 3.0}
     (tmp_path / "lines-1.json").write_text(json.dumps({"seconds": seconds, "lines": lines}))
     suite._merge(tmp_path)
-    found = suite.measure(tmp_path, jobs=1)
-    assert found.touched("fast.m", [1]) == ["a.py::two", "a.py::one"]
-    assert found.touched("fast.m", [2]) == ["a.py::one", "b.py::x"]
+    result = suite.measure(tmp_path, jobs=1)
+    assert result.touched("fast.m", [1]) == ["a.py::two", "a.py::one"]
+    assert result.touched("fast.m", [2]) == ["a.py::one", "b.py::x"]
 
 
 @pytest.mark.parametrize(
@@ -79,9 +79,9 @@ def test_lines_of_fixtures_belong_to_every_test_of_their_module(tmp_path):
     ],
 )
 def test_the_command_refuses_what_it_cannot_do(options, message):
-    found = CliRunner().invoke(app, ["mutate", *options])
-    assert found.exit_code == 2
-    assert message in " ".join(found.output.split())
+    outcome = CliRunner().invoke(app, ["mutate", *options])
+    assert outcome.exit_code == 2
+    assert message in " ".join(outcome.output.split())
 
 
 def test_both_asks_the_tests_about_what_the_judge_has_not_seen(monkeypatch, tmp_path):
@@ -107,9 +107,9 @@ def test_both_asks_the_tests_about_what_the_judge_has_not_seen(monkeypatch, tmp_
     for name in ("code", "tests"):
         (tmp_path / name).mkdir()
     options = ["mutate", "--n", "4", "--against", "both", "--json", "--output", str(tmp_path)]
-    found = CliRunner().invoke(app, options)
+    outcome = CliRunner().invoke(app, options)
     assert len(asked) == 3
-    stored = json.loads(found.stdout)
+    stored = json.loads(outcome.stdout)
     assert [row["state"] for row in stored["mutants"]] == ["red", "red", "survived", "survived"]
     assert stored["settings"]["against"] == "both"
     assert command.AGAINST == ("verify", "tests", "both")

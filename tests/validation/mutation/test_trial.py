@@ -18,9 +18,9 @@ def mutant(module, function, before, after):
     """The one change of a function that turns one piece of text into another."""
     for entry in statements.statements(module):
         for change in entry.changes if entry.function == function else ():
-            found = statements.make(entry, change)
-            if (before in found.before) and (found.before.replace(before, after, 1) == found.after):
-                return found
+            result = statements.make(entry, change)
+            if (before in result.before) and (result.before.replace(before, after, 1) == result.after):
+                return result
     raise AssertionError((module, function, before))
 
 
@@ -32,8 +32,8 @@ def healthy(tmp_path_factory):
     return baseline.measure(selection, tmp_path_factory.mktemp("healthy"), Processes(1))
 
 
-def outcome(found, healthy):
-    (result,) = trial.run([found], healthy, Processes(1))
+def outcome(actual, healthy):
+    (result,) = trial.run([actual], healthy, Processes(1))
     return result
 
 
@@ -72,11 +72,11 @@ def test_a_healthy_run_is_not_made_twice(healthy):
 
 
 def test_a_mistake_in_an_update_is_red(healthy):
-    found = outcome(
+    result = outcome(
         mutant("fast.likelihood.polya_gamma", "update_local", "np.sqrt(latent_var)", "np.square(latent_var)"), healthy
     )
-    assert (found.state, found.asked) == ("red", 1)
-    assert found.by.startswith("identity/x-gpc/")
+    assert (result.state, result.asked) == ("red", 1)
+    assert result.by.startswith("identity/x-gpc/")
 
 
 def test_what_raises_is_a_crash(healthy):
@@ -84,15 +84,15 @@ def test_what_raises_is_a_crash(healthy):
         entry for entry in statements.statements("fast.likelihood.polya_gamma") if entry.function == "update_local"
     )
     change = Change(entry.changes[0].start, entry.changes[0].start, "undefined_", "a name that is not there")
-    found = outcome(statements.make(entry, change), healthy)
-    assert found.state == "crash"
-    assert "undefined_" in found.note
+    result = outcome(statements.make(entry, change), healthy)
+    assert result.state == "crash"
+    assert "undefined_" in result.note
 
 
 def test_what_no_check_executes_is_said(healthy):
     entry = statements.statements("fast.sparse_classes.sep")[5]
-    found = outcome(statements.make(entry, entry.changes[0]), healthy)
-    assert (found.state, found.asked) == ("never executed", 0)
+    result = outcome(statements.make(entry, entry.changes[0]), healthy)
+    assert (result.state, result.asked) == ("never executed", 0)
 
 
 def test_a_module_is_replaced_only_where_it_was_planted():
@@ -119,15 +119,15 @@ def sample(states):
     entries = [entry for entry in statements.statements("fast.one_latent.sites") if entry.function][: len(states)]
     mutants = [statements.make(entry, entry.changes[0]) for entry in entries]
     return mutants, {
-        found.name: Outcome(found.name, state, "", "", 1, 0.1) for found, state in zip(mutants, states, strict=True)
+        value.name: Outcome(value.name, state, "", "", 1, 0.1) for value, state in zip(mutants, states, strict=True)
     }
 
 
 def test_rates_count_what_is_judged():
     mutants, outcomes = sample(["red", "red", "crash", "survived", "never executed"])
-    found = report.table(mutants, outcomes)["all"]
-    assert (found.drawn, found.judged, found.caught) == (5, 4, 0.75)
-    missing = report.verdict({"all": found}).missing
+    actual = report.table(mutants, outcomes)["all"]
+    assert (actual.drawn, actual.judged, actual.caught) == (5, 4, 0.75)
+    missing = report.verdict({"all": actual}).missing
     assert missing[0] == "all: found 75.0% caught, expected at least 98%"
     assert missing[1] == "all: found 1 of 5 never executed, expected at most 1%"
 
@@ -136,9 +136,9 @@ def test_a_reviewed_equivalent_is_no_survivor_and_must_be_rare():
     mutants, outcomes = sample(["red", "survived"])
     entry = {"module": mutants[1].module, "function": mutants[1].function, "before": mutants[1].before,
              "after": "   " + mutants[1].after + "\n", "reason": "for this test"}  # fmt: skip
-    found = report.table(mutants, outcomes, [entry])["all"]
-    assert (found.survived, found.equivalent, found.caught) == (0, 1, 1.0)
-    assert report.verdict({"all": found}).missing == ("all: found 1 of 2 called equivalent, expected at most 3%",)
+    actual = report.table(mutants, outcomes, [entry])["all"]
+    assert (actual.survived, actual.equivalent, actual.caught) == (0, 1, 1.0)
+    assert report.verdict({"all": actual}).missing == ("all: found 1 of 2 called equivalent, expected at most 3%",)
     assert not report.is_equivalent(mutants[0], [entry])
 
 
@@ -158,13 +158,13 @@ def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
     mutants, outcomes = sample(["red", "crash", "never executed"])
     known = [
         {
-            "module": found.module,
-            "function": found.function,
-            "before": found.before,
-            "after": found.after,
+            "module": value.module,
+            "function": value.function,
+            "before": value.before,
+            "after": value.after,
             "reason": "-",
         }
-        for found in mutants
+        for value in mutants
     ]
     rates = report.table(mutants, outcomes, known)["all"]
     assert (rates.red, rates.crash, rates.never, rates.equivalent) == (1, 1, 1, 0)
@@ -173,7 +173,7 @@ def test_a_mutant_that_turns_red_is_red_whatever_the_list_of_equivalents_has():
 def test_a_changed_default_is_held_against_the_record_of_defaults(tmp_path):
     selection = runner.select(check=["discrepancy/x-gpc/defaults_of_gibbs"])
     known = baseline.measure(selection, tmp_path, Processes(1))
-    found = outcome(mutant("gibbs.chains.diagnostics", "convergence", "thin: int = 1", "thin: int = 2"), known)
-    assert (found.state, found.by) == ("red", "discrepancy/x-gpc/defaults_of_gibbs on -")
+    result = outcome(mutant("gibbs.chains.diagnostics", "convergence", "thin: int = 1", "thin: int = 2"), known)
+    assert (result.state, result.by) == ("red", "discrepancy/x-gpc/defaults_of_gibbs on -")
     inside = next(entry for entry in statements.statements("gibbs.chains.diagnostics") if entry.first > 50)
     assert trial.readers(statements.make(inside, inside.changes[0])) == frozenset()

@@ -24,7 +24,7 @@ def answer(alpha: float, method: str = "pep") -> Solution:
 
 def drawn(solutions: list[Solution]) -> list[str]:
     with figures.style():
-        return [str(panel) for found in sections._powers(solutions, "x") for panel in found.panels]
+        return [str(panel) for value in sections._powers(solutions, "x") for panel in value.panels]
 
 
 def test_three_powers_make_a_curve_and_two_do_not() -> None:

@@ -26,9 +26,9 @@ def printed(run, *, width: int, terminal: bool, **options) -> list[str]:
 
 @pytest.fixture
 def run(fake_run, fake_result):
-    found = fake_run({}, red=True)
+    result = fake_run({}, red=True)
     long = fake_result("discrepancy/nested-ep/test_latent_cov", "breast-cancer-full", 0.07, 0.1, "PASS")
-    return found._replace(results=(*found.results, long))
+    return result._replace(results=(*result.results, long))
 
 
 def test_the_csv_has_the_columns_of_the_design_in_their_order(run):
@@ -106,8 +106,8 @@ def test_a_check_that_passes_on_many_problems_has_one_line_with_the_worst(fake_r
     results += [fake_result("bound/x-gpc/elbo", name, -r, 0.0, "PASS") for name, r in ratios.items()]
     results += [fake_result("identity/x-gpc/mean", name, r, 1e-8, "FAIL") for name, r in ratios.items()]
     run = fake_run({})._replace(results=tuple(results))
-    found = [(line.worst.check, line.worst.problem, line.verdicts, line.problems) for line in table.lines(results)]
-    assert found == [
+    result = [(line.worst.check, line.worst.problem, line.verdicts, line.problems) for line in table.lines(results)]
+    assert result == [
         ("identity/x-gpc/elbo", "iris", 3, 3),
         ("bound/x-gpc/elbo", "wine", 3, 3),
         *(("identity/x-gpc/mean", name, 1, 1) for name in ratios),
@@ -163,7 +163,7 @@ def test_colours_are_for_terminals_only(run):
 def test_the_self_test_names_each_fault_and_what_saw_it(fake_result):
     fault = Fault("stale-theta", "fast", "x-gpc", "theta of the sweep before", ("fast.x:y",), lambda f: f)
     by = tuple(fake_result(f"identity/x-gpc/q{i}", "toy", 3e-2, 1e-8, "FAIL") for i in range(5))
-    found = SelfTest(
+    result = SelfTest(
         (
             Trial(fault, "caught", by, 1.2),
             Trial(fault, "missed", (), 0.3, "all of 3 verdicts stayed green"),
@@ -172,7 +172,7 @@ def test_the_self_test_names_each_fault_and_what_saw_it(fake_result):
         4.0,
     )
     file = io.StringIO()
-    table.print_self_test(Console(file=file, width=100), found)
+    table.print_self_test(Console(file=file, width=100), result)
     text = file.getvalue()
     assert "caught  stale-theta  fast x-gpc  1.2 s" in text
     assert "by: identity/x-gpc/q0 on toy, 3e+06 x limit" in text

@@ -99,7 +99,7 @@ def test_the_page_loads_nothing_and_escapes_what_it_shows(tmp_path):
 
 
 def test_the_command_runs_prints_and_writes(registered, tmp_path):
-    found = runner.invoke(
+    outcome = runner.invoke(
         cli.app,
         [
             "reproduce",
@@ -115,28 +115,28 @@ def test_the_command_runs_prints_and_writes(registered, tmp_path):
             str(tmp_path),
         ],
     )
-    assert found.exit_code == 0, found.output
-    assert "note: fewer <rows> than the paper" in found.output
+    assert outcome.exit_code == 0, outcome.output
+    assert "note: fewer <rows> than the paper" in outcome.output
     assert (tmp_path / "paper2000-fig9.html").is_file()
     assert "iris" in (tmp_path / "paper2000-fig9.html").read_text(encoding="utf-8")
 
 
 def test_without_a_name_the_experiments_are_listed():
-    found = runner.invoke(cli.app, ["reproduce"])
-    assert found.exit_code == 0
+    outcome = runner.invoke(cli.app, ["reproduce"])
+    assert outcome.exit_code == 0
     for name in ("fig1", "table1", "fig3"):
-        assert name in found.output
+        assert name in outcome.output
     with pytest.raises(ValueError, match=r"paper: found 'nobody1999', expected one of .*wenzel2019"):
         runner.invoke(cli.app, ["reproduce", "nobody1999"], catch_exceptions=False)
 
 
 @pytest.mark.parametrize(("given", "taken"), [("0.5", (0.5,)), ("1", (1,)), ("[0.5, 1]", [0.5, 1])])
 def test_one_number_serves_where_several_could_stand(registered, tmp_path, given, taken):
-    found = runner.invoke(
+    outcome = runner.invoke(
         cli.app, ["reproduce", "paper2000", "fig9", "-o", f"alphas={given}", "--output", str(tmp_path)]
     )
-    assert found.exit_code == 0, found.output
-    assert f"alphas {taken!r}" in found.stderr
+    assert outcome.exit_code == 0, outcome.output
+    assert f"alphas {taken!r}" in outcome.stderr
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_two_data_sets_for_an_experiment_of_one_are_refused(registered, tmp_path
 
 def test_every_registered_experiment_can_be_asked_for_without_options():
     catalogue.load()
-    for found in EXPERIMENTS.values():
-        check_options(found, found.options)
-        assert found.title
-        assert found.claim
+    for value in EXPERIMENTS.values():
+        check_options(value, value.options)
+        assert value.title
+        assert value.claim

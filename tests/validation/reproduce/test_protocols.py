@@ -39,9 +39,9 @@ def test_cross_validation_scores_each_fold_as_a_pipeline_of_scikit_learn_would()
 
     data = datasets.load("breast_cancer")
     ticks = iter(range(1000))
-    found = cross_validate(data, lambda seed: LogisticRegression(), n_splits=4, n_run=3, seed=3)
-    assert len(found) == 3
-    for score, split in zip(found, kfold(data, 4, 3), strict=False):
+    result = cross_validate(data, lambda seed: LogisticRegression(), n_splits=4, n_run=3, seed=3)
+    assert len(result) == 3
+    for score, split in zip(result, kfold(data, 4, 3), strict=False):
         model = make_pipeline(StandardScaler(), LogisticRegression()).fit(data.X[split.train], data.y[split.train])
         p = model.predict_proba(data.X[split.test])
         # both run L-BFGS on equal numbers: rounding of the scaling is all that can differ

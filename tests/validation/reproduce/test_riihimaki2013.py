@@ -38,11 +38,11 @@ def small(n=9, t=4, seed=3):
 def test_the_bootstrap_of_zeros_and_ones_is_a_beta_law():
     scores = np.repeat([0.0, 1.0], [12, 28])
     law = stats.beta(28, 12)  # the weights of 28 out of 40 sum to it
-    found = bayesian_bootstrap(scores, n_draws=200_000, seed=1)
+    result = bayesian_bootstrap(scores, n_draws=200_000, seed=1)
     # closed forms on both sides
-    np.testing.assert_allclose([found.mean, found.sd], [law.mean(), law.std()], rtol=1e-12, atol=0.0)
+    np.testing.assert_allclose([result.mean, result.sd], [law.mean(), law.std()], rtol=1e-12, atol=0.0)
     # the share of the law below a sample quantile has the error of a binomial share, which is that of order statistics
-    share = np.array([law.cdf(found.low), law.sf(found.high)])
+    share = np.array([law.cdf(result.low), law.sf(result.high)])
     error = np.sqrt(0.025 * 0.975 / 200_000)
     assert np.abs((share - 0.025) / error).max() < LIMIT
 
@@ -50,16 +50,16 @@ def test_the_bootstrap_of_zeros_and_ones_is_a_beta_law():
 @pytest.mark.verifies("riihimaki2013", "u5.5-bootstrap", route="weights as gaps of sorted uniforms, Monte Carlo")
 def test_the_bootstrap_agrees_with_gaps_between_uniforms():
     scores = np.array([-3.0, -0.1, -0.2, -1.1, -0.05, -0.7])
-    found = bayesian_bootstrap(scores, n_draws=100_000, seed=2)
+    result = bayesian_bootstrap(scores, n_draws=100_000, seed=2)
     rng = np.random.default_rng(9)
     cuts = np.sort(rng.random((100_000, 5)), axis=1)  # Rubin's own way to draw the weights
     draws = np.diff(cuts, prepend=0.0, append=1.0) @ scores
-    np.testing.assert_allclose(found.mean, scores.mean(), rtol=1e-12, atol=0.0)  # closed form
-    z_mean = (draws.mean() - found.mean) / (found.sd / np.sqrt(draws.size))
-    squares = np.square(draws - found.mean)
-    z_var = (squares.mean() - found.sd**2) / (squares.std() / np.sqrt(draws.size))
+    np.testing.assert_allclose(result.mean, scores.mean(), rtol=1e-12, atol=0.0)  # closed form
+    z_mean = (draws.mean() - result.mean) / (result.sd / np.sqrt(draws.size))
+    squares = np.square(draws - result.mean)
+    z_var = (squares.mean() - result.sd**2) / (squares.std() / np.sqrt(draws.size))
     # two independent runs of 100 000: the variance of a share is twice that of one
-    shares = np.array([np.mean(draws < found.low), np.mean(draws > found.high)])
+    shares = np.array([np.mean(draws < result.low), np.mean(draws > result.high)])
     z_share = (shares - 0.025) / np.sqrt(2.0 * 0.025 * 0.975 / draws.size)
     assert np.abs([z_mean, z_var, *z_share]).max() < LIMIT
 
@@ -75,7 +75,7 @@ def test_the_bootstrap_is_the_same_for_every_block_and_seed_alike():
 @pytest.mark.verifies("riihimaki2013", "u5.5-dirichlet", route="moments and distribution by adaptive quadrature")
 @pytest.mark.parametrize("counts", [(3, 40, 9), (0, 25, 0), (1, 0, 2)])
 def test_the_difference_of_accuracies_has_the_law_of_two_components_of_a_dirichlet(counts):
-    found = accuracy_comparison(counts, seed=5)
+    result = accuracy_comparison(counts, seed=5)
     a = np.array(counts) + 1.0
     # p_same = 1 - s with s ~ Beta(a_w + a_b, a_s), p_better = r s with r ~ Beta(a_b, a_w) independent of s
     s, r = stats.beta(a[0] + a[2], a[1]), stats.beta(a[2], a[0])
@@ -87,14 +87,14 @@ def test_the_difference_of_accuracies_has_the_law_of_two_components_of_a_dirichl
 
     mean, square = moment(1), moment(2)
     # adaptive quadrature of smooth densities: 1e-10
-    np.testing.assert_allclose(found.mean, mean, rtol=0.0, atol=1e-8)
-    np.testing.assert_allclose(found.sd, np.sqrt(square - mean**2), rtol=1e-6, atol=0.0)
+    np.testing.assert_allclose(result.mean, mean, rtol=0.0, atol=1e-8)
+    np.testing.assert_allclose(result.sd, np.sqrt(square - mean**2), rtol=1e-6, atol=0.0)
 
     def below(x):  # P((2r - 1) s < x)
         return quad(lambda v: r.cdf(0.5 * (1.0 + x / v)) * s.pdf(v), 0.0, 1.0, limit=200, points=[abs(x)])[0]
 
     error = np.sqrt(0.025 * 0.975 / 200_000)
-    z = np.array([below(found.low) - 0.025, 1.0 - below(found.high) - 0.025]) / error
+    z = np.array([below(result.low) - 0.025, 1.0 - below(result.high) - 0.025]) / error
     assert np.abs(z).max() < LIMIT
 
 
@@ -134,9 +134,9 @@ def paired(make_solution):
 @pytest.mark.verifies("riihimaki2013", "u5.1-ep-study", route="the reference's iterations, distances in loops")
 def test_distances_are_those_of_the_references_iterates_from_the_chains(paired):
     problem, truth = paired
-    found = compare_ep_variants(problem, truth, iterations=4, nodes=6, nodes_qiep=7)
-    assert tuple(found) == METHODS
-    for method, variant in found.items():
+    result = compare_ep_variants(problem, truth, iterations=4, nodes=6, nodes_qiep=7)
+    assert tuple(result) == METHODS
+    for method, variant in result.items():
         own = {"nodes": {"qep": 6, "qiep": 7}[method]} if "nested" not in method else {"inner": "incremental"}
         theirs = solve("reference", method, problem, max_iterations=4, damping=0.8, tolerance=1e-12, **own)
         for part, rows in (("training", range(problem.n)), ("test", range(problem.n, problem.t))):
@@ -166,16 +166,16 @@ def test_the_curves_are_those_of_fifteen_points_under_the_printed_parameters():
     x = np.array([-2.0, 0.5, 2.4])
     few = {"max_iterations": 3, "inner": "incremental"}  # both make the same three iterations
     methods = ("nested-ep", "nested-iep")
-    found = synthetic_three_class(7, x, methods=methods, options=dict.fromkeys(methods, few))
-    assert np.bincount(found.y).tolist() == [5, 5, 5]
+    result = synthetic_three_class(7, x, methods=methods, options=dict.fromkeys(methods, few))
+    assert np.bincount(result.y).tolist() == [5, 5, 5]
     scales = {"variance": np.exp(4.62), "lengthscales": np.exp(0.26), "jitter": 1e-6}
-    problem = Problem("toy", found.X, found.y, 3, "multinomial-probit", **scales, X_test=x[:, None])
+    problem = Problem("toy", result.X, result.y, 3, "multinomial-probit", **scales, X_test=x[:, None])
     for method in methods:
         theirs = solve("reference", method, problem, **few)
         # the same numbers by other algebra; the inner algorithm that predicts ends at a tolerance of its own
-        np.testing.assert_allclose(found.probabilities[method], theirs.probabilities, rtol=0.0, atol=1e-5)
-        np.testing.assert_allclose(found.latent_mean[method], theirs.test_latent_mean, rtol=0.0, atol=1e-5)
-        np.testing.assert_allclose(found.latent_cov[method], theirs.test_latent_cov, rtol=0.0, atol=1e-3)
+        np.testing.assert_allclose(result.probabilities[method], theirs.probabilities, rtol=0.0, atol=1e-5)
+        np.testing.assert_allclose(result.latent_mean[method], theirs.test_latent_mean, rtol=0.0, atol=1e-5)
+        np.testing.assert_allclose(result.latent_cov[method], theirs.test_latent_cov, rtol=0.0, atol=1e-3)
 
 
 @pytest.mark.verifies("riihimaki2013", "u5.3-usps", route="the reference's and the chains' solutions, one by one")
@@ -185,13 +185,13 @@ def test_probabilities_of_true_labels_are_paired_with_those_of_the_chains_of_the
     methods = ("nested-ep", "laplace")
     lengths = {"n_chains": 4, "n_draws": 8, "n_warmup": 4, "seed": 2}
     few = {"nested-ep": {"max_iterations": 3}, "laplace": {"tolerance": 1e-9}}
-    found = usps_marginals(problem, 4, methods=methods, options={"gibbs-probit": lengths, "mh-softmax": lengths} | few)
+    result = usps_marginals(problem, 4, methods=methods, options={"gibbs-probit": lengths, "mh-softmax": lengths} | few)
     labels = [*cut.y, *cut.y_test]
     for method, chains in (("nested-ep", "gibbs-probit"), ("laplace", "mh-softmax")):
         posed = problem.replace(likelihood="softmax") if method == "laplace" else problem
         theirs = solve("reference", method, posed, **few[method])
         truth = solve("gibbs", chains, posed, evidence="none", **lengths)
-        got = found[method]
+        got = result[method]
         p = np.array([theirs.probabilities[i, k] for i, k in enumerate(labels)])
         q = np.array([truth.probabilities[i, k] for i, k in enumerate(labels)])
         assert got.truth == chains
@@ -213,7 +213,7 @@ def test_probabilities_of_true_labels_are_paired_with_those_of_the_chains_of_the
 def test_each_point_of_the_grid_has_its_own_evidence_density_and_accuracy(method):
     cut = small()
     limit = 100 if method == "laplace" else 4  # the same four iterations by both
-    found = hyperparameter_grid(method, cut, (0.0, 2.0), (0.1, 0.8), max_iterations=limit, tolerance=1e-9)
+    result = hyperparameter_grid(method, cut, (0.0, 2.0), (0.1, 0.8), max_iterations=limit, tolerance=1e-9)
     for i, log_variance in enumerate((0.0, 2.0)):
         for j, log_lengthscale in enumerate((0.1, 0.8)):
             likelihood = "softmax" if method == "laplace" else "multinomial-probit"
@@ -225,10 +225,10 @@ def test_each_point_of_the_grid_has_its_own_evidence_density_and_accuracy(method
             density = sum(np.log(theirs.probabilities[t, k]) for t, k in enumerate(cut.y_test))
             hits = sum(theirs.probabilities[t].argmax() == k for t, k in enumerate(cut.y_test))
             # the same iterations, class probabilities by two quadratures
-            np.testing.assert_allclose(found.log_evidence[i, j], theirs.log_evidence, rtol=1e-6, atol=0.0)
-            np.testing.assert_allclose(found.log_predictive_density[i, j], density, rtol=1e-4, atol=0.0)
-            assert found.accuracy[i, j] == hits / 4
-    assert found.converged.all() == (method == "laplace")
+            np.testing.assert_allclose(result.log_evidence[i, j], theirs.log_evidence, rtol=1e-6, atol=0.0)
+            np.testing.assert_allclose(result.log_predictive_density[i, j], density, rtol=1e-4, atol=0.0)
+            assert result.accuracy[i, j] == hits / 4
+    assert result.converged.all() == (method == "laplace")
 
 
 @pytest.mark.verifies(
@@ -238,13 +238,13 @@ def test_each_point_of_the_grid_has_its_own_evidence_density_and_accuracy(method
 def test_the_traces_are_those_of_runs_that_stop_after_so_many_iterations(method, inner):
     cut = small(n=7, t=3)
     problem = setting.pose(cut, 2.0, 0.4)
-    found = convergence_study(problem, method, inner=inner, damping=0.5, iterations=4)
+    result = convergence_study(problem, method, inner=inner, damping=0.5, iterations=4)
     for k in range(4):
         theirs = solve("reference", method, problem, max_iterations=k + 1, damping=0.5, inner=inner, tolerance=1e-12)
         density = np.mean([np.log(theirs.probabilities[t, c]) for t, c in enumerate(cut.y_test)])
         # the same iterations by other algebra; the inner loop ends at a tolerance of its own
-        np.testing.assert_allclose(found.negative_log_evidence[k], -theirs.log_evidence, rtol=1e-5, atol=0.0)
-        np.testing.assert_allclose(found.mlpd[k], density, rtol=1e-4, atol=0.0)
+        np.testing.assert_allclose(result.negative_log_evidence[k], -theirs.log_evidence, rtol=1e-5, atol=0.0)
+        np.testing.assert_allclose(result.mlpd[k], density, rtol=1e-4, atol=0.0)
 
 
 def two_splits():
@@ -259,11 +259,11 @@ def two_splits():
 @pytest.mark.parametrize("ard", [True, False])
 def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
     data, splits = two_splits()
-    found = benchmark(data, "laplace", splits[: 1 + ard], ard=ard, learn_tolerance=1e-7, max_iterations=300)
+    result = benchmark(data, "laplace", splits[: 1 + ard], ard=ard, learn_tolerance=1e-7, max_iterations=300)
     place = 0
     for k, split in enumerate(splits[: 1 + ard]):
         mean, sd = data.X[split.train].mean(axis=0), data.X[split.train].std(axis=0)
-        variance, lengthscales = found.variance[k], found.lengthscales[k]
+        variance, lengthscales = result.variance[k], result.lengthscales[k]
         problem = Problem(
             "fold", (data.X[split.train] - mean) / sd, data.y[split.train], 3, "softmax", variance, lengthscales,
             jitter=1e-6, X_test=(data.X[split.test] - mean) / sd,
@@ -272,8 +272,8 @@ def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
         for i, label in enumerate(data.y[split.test]):
             p = theirs.probabilities[i]
             # the same mode found twice to 1e-8, another quadrature of the softmax
-            np.testing.assert_allclose(found.log_density[place], np.log(p[label]), rtol=0.0, atol=1e-5)
-            assert found.right[place] == (p.argmax() == label)
+            np.testing.assert_allclose(result.log_density[place], np.log(p[label]), rtol=0.0, atol=1e-5)
+            assert result.right[place] == (p.argmax() == label)
             place += 1
         law = stats.t(4.0, scale=10.0)  # scale² = 100
         slopes = [
@@ -288,7 +288,7 @@ def test_labels_are_predicted_at_a_stationary_point_of_evidence_and_prior(ard):
         # at the bounds of the search, a factor of 1e4 away, no slope need vanish
         free = np.abs(np.log(np.array([variance / 4.0, *(lengthscales / np.sqrt(2.0))]))) < np.log(9e3)
         assert np.abs(total[free if ard else slice(None)]).max() < 2e-3
-    assert place == found.log_density.size
+    assert place == result.log_density.size
 
 
 def _prior_slope(law, value):
@@ -351,13 +351,13 @@ def test_the_benchmark_needs_the_method_that_others_are_set_against():
 
 
 def test_an_experiment_runs_at_a_tiny_size_and_says_what_was_reduced():
-    found = fig9.fig9(datasets=("wine",), methods=("nested-ep", "laplace"), n_run=1, n=9, n_test=6, max_iterations=1)
-    scores = found.tables[0]
+    result = fig9.fig9(datasets=("wine",), methods=("nested-ep", "laplace"), n_run=1, n=9, n_test=6, max_iterations=1)
+    scores = result.tables[0]
     assert [row[1:3] for row in scores.rows] == [
         ("EP", "mlpd"), ("EP", "accuracy"), ("LA", "mlpd"), ("LA", "accuracy"),
     ]  # fmt: skip
     assert scores.rows[2][-1] == "worse overall"
-    assert any("1 folds of 10" in note for note in found.notes)
+    assert any("1 folds of 10" in note for note in result.notes)
 
 
 # -- tilted moments --------------------------------------------------------------------------------------------------
@@ -379,15 +379,15 @@ def test_spreads_are_means_over_data_and_quantiles_over_entries():
 
 def spreads_of_ones(**changed):
     """Differences of size 1e-4 everywhere, but for those that are given as (middle, width, size)."""
-    found = {}
+    results = {}
     for rule in fig1.RULES:
-        found[rule] = {}
+        results[rule] = {}
         for quantity in fig1.QUANTITIES:
             usual = (0.0, 1e-2 if rule.endswith("5") else 1e-3, 1e-4)
             middle, width, size = changed.get(f"{rule} {quantity}", usual)
             spread = fig1.Spread(middle, 1e-6, middle - 0.5 * width, middle + 0.5 * width, size, size)
-            found[rule][quantity] = spread
-    return found
+            results[rule][quantity] = spread
+    return results
 
 
 @pytest.mark.parametrize(
@@ -411,8 +411,8 @@ def test_each_claim_of_figure_1_turns_on_its_own_number(where, values, claim):
 
 @pytest.mark.parametrize("baseline", fig1.BASELINES)
 def test_figure_1_on_a_few_rows_of_wine(baseline):
-    found = fig1.fig1(dataset="wine", n=6, baseline=baseline)
-    differences, claims = found.tables
+    result = fig1.fig1(dataset="wine", n=6, baseline=baseline)
+    differences, claims = result.tables
     rows = {(row[0], row[1]): row[2:] for row in differences.rows}
     assert {rule for rule, _ in rows} == set(fig1.RULES)
     # Σ_k f_k is not seen by the likelihood, so that its moments are the cavity's: entries of differences add up to zero
@@ -428,7 +428,7 @@ def test_figure_1_on_a_few_rows_of_wine(baseline):
         "fig1-variation-small",
         "fig1-qd10-like-qf10",
     }
-    assert len(found.pictures[0].panels) == 3
+    assert len(result.pictures[0].panels) == 3
 
 
 def test_figure_1_refuses_the_papers_own_rule_for_six_classes():
@@ -441,15 +441,15 @@ def test_figure_1_refuses_the_papers_own_rule_for_six_classes():
 
 def test_only_factors_of_the_asked_size_are_counted():
     eye = np.eye(7)
-    with table2.counted(7) as found:
+    with table2.counted(7) as value:
         factorise(eye.copy(order="F"), "A", "none")
         factorise(np.eye(6, order="F"), "A", "none")
         stacked_cholesky(np.stack([eye, eye, eye]))
         np.linalg.cholesky(eye)
-    assert found["factors"] >= 5  # LAPACK itself or NumPy's: a stack of three counts three at least
-    again = dict(found)
+    assert value["factors"] >= 5  # LAPACK itself or NumPy's: a stack of three counts three at least
+    again = dict(value)
     np.linalg.cholesky(eye)
-    assert found == again  # nothing is counted outside
+    assert value == again  # nothing is counted outside
 
 
 @pytest.mark.parametrize(

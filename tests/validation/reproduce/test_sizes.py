@@ -17,8 +17,8 @@ def test_a_count_that_differs_and_data_that_are_missing_are_told_apart():
         raise DatasetNotFoundError(f"{name}: not here")
 
     printed = {"iris": {"n": 150, "d": 5}, "airline": {"n": 7}}
-    found = sizes.compare("toy", "caption", printed, find, lambda _, data: {"n": data.n, "d": data.d})
-    (table,) = found.tables
+    result = sizes.compare("toy", "caption", printed, find, lambda _, data: {"n": data.n, "d": data.d})
+    (table,) = result.tables
     assert table.columns == ("data", "quantity", "ours", "paper", "z", "verdict")
     assert [(*row[:4], row[5]) for row in table.rows] == [
         ("iris", "n", 150, 150, REPRODUCED),
@@ -28,7 +28,7 @@ def test_a_count_that_differs_and_data_that_are_missing_are_told_apart():
     assert table.rows[0][4] == 0.0
     assert table.rows[1][4] < -3.0
     assert table.rows[2][4] is None
-    assert "airline: airline: not here" in found.notes
+    assert "airline: airline: not here" in result.notes
 
 
 def test_table_b2_on_the_sets_that_ship_with_the_package_is_as_printed():

@@ -10,7 +10,7 @@ from scipy import stats
 from sklearn.metrics import log_loss, zero_one_loss
 
 from gibbs.models import threshold
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from validation import Problem, solve
 from validation.datasets.dataset import Dataset
 from validation.reproduce.published import published
@@ -86,19 +86,19 @@ def counted(row, k):
 def test_average_ranks_count_who_is_before_and_share_ties():
     scores = np.random.default_rng(3).integers(0, 5, (9, 4)).astype(float)
     scores[2, 1] = scores[2, 3] = np.inf
-    found = uci.average_ranks(scores)
+    result = uci.average_ranks(scores)
     expected = [np.mean([counted(row, k) for row in scores.tolist()]) for k in range(4)]
     # sums of halves
-    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=0.0)
-    np.testing.assert_allclose(found, np.mean([stats.rankdata(row) for row in scores], axis=0), rtol=1e-14, atol=0.0)
-    np.testing.assert_allclose(found.sum(), 10.0, rtol=1e-14, atol=0.0)  # 1 + 2 + 3 + 4, ties or not
+    np.testing.assert_allclose(result, expected, rtol=1e-14, atol=0.0)
+    np.testing.assert_allclose(result, np.mean([stats.rankdata(row) for row in scores], axis=0), rtol=1e-14, atol=0.0)
+    np.testing.assert_allclose(result.sum(), 10.0, rtol=1e-14, atol=0.0)  # 1 + 2 + 3 + 4, ties or not
 
 
 def test_ranks_go_along_alphas_for_a_method_and_along_methods_for_an_alpha():
     table = np.array([[[1.0, 2.0, 3.0], [0.5, 0.5, 9.0]]])
-    found = uci.rank_study(table)
-    np.testing.assert_array_equal(found.among_alphas, [[1.0, 2.0, 3.0], [1.5, 1.5, 3.0]])
-    np.testing.assert_array_equal(found.among_methods, [[2.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
+    result = uci.rank_study(table)
+    np.testing.assert_array_equal(result.among_alphas, [[1.0, 2.0, 3.0], [1.5, 1.5, 3.0]])
+    np.testing.assert_array_equal(result.among_methods, [[2.0, 2.0, 1.0], [1.0, 1.0, 2.0]])
 
 
 @pytest.mark.verifies("villacampa2020", "u50-error-ranks", route="pairs counted in loops")
@@ -107,13 +107,13 @@ def test_error_ranks_are_those_of_the_shares_of_wrong_labels():
     n_test = np.array([20, 7, 30, 12])
     wrong = rng.integers(0, 6, (4, 2, 3)).astype(float)
     wrong[1, 1, 2] = np.inf
-    found = uci.error_rank_experiments(wrong, n_test)
+    result = uci.error_rank_experiments(wrong, n_test)
     for i, j in itertools.product(range(2), range(3)):
         alphas = np.mean([counted(row[i].tolist(), j) for row in wrong])
         methods = np.mean([counted(row[:, j].tolist(), i) for row in wrong])
         # sums of halves
-        np.testing.assert_allclose(found.among_alphas[i, j], alphas, rtol=1e-14, atol=0.0)
-        np.testing.assert_allclose(found.among_methods[i, j], methods, rtol=1e-14, atol=0.0)
+        np.testing.assert_allclose(result.among_alphas[i, j], alphas, rtol=1e-14, atol=0.0)
+        np.testing.assert_allclose(result.among_methods[i, j], methods, rtol=1e-14, atol=0.0)
 
 
 @pytest.mark.parametrize(
@@ -146,8 +146,8 @@ def test_all_methods_start_alike():
     apart = [X[a] - X[b] for a in range(30) for b in range(a)]
     typical = np.median([np.linalg.norm(gap / X.std(axis=0)) for gap in apart])
     np.testing.assert_allclose(prior.lengthscales, np.tile(typical * X.std(axis=0), (3, 1)), rtol=1e-12)
-    for found, value in ((prior.variance, 1.0), (prior.noise, 0.01), (prior.jitter, setting.JITTER)):
-        np.testing.assert_array_equal(found, np.full(3, value))
+    for result, value in ((prior.variance, 1.0), (prior.noise, 0.01), (prior.jitter, setting.JITTER)):
+        np.testing.assert_array_equal(result, np.full(3, value))
     assert not np.array_equal(prior.Z, setting.start(X, 4, 3, 2).Z)
     together = setting.start(X, 4, 3, 1, alike=True).lengthscales
     np.testing.assert_allclose(together, np.median([np.linalg.norm(gap) for gap in apart]), rtol=1e-12)
@@ -165,13 +165,13 @@ def test_all_methods_start_alike():
 def test_a_run_without_learning_is_the_references_answer(method):
     problem, prior = small()
     alpha = 0.3 if method == "rpapep" else 0.6  # rpapep has several optima on this problem at 0.6
-    found = setting.train(
+    result = setting.train(
         method, alpha, problem.X, problem.y, prior, setting.Training(learn=(), n_start=500, tolerance=1e-9)
     )  # fmt: skip
     theirs = solve("reference", method, problem, alpha=alpha, tolerance=1e-7, gradients=False)
     # both at one optimum, stopped at relative changes of 1e-7 and 1e-9
-    np.testing.assert_allclose(found.probabilities(problem.X_test), theirs.probabilities, rtol=0.0, atol=1e-5)
-    np.testing.assert_allclose(found.log_evidence, theirs.log_evidence, rtol=1e-5, atol=0.0)
+    np.testing.assert_allclose(result.probabilities(problem.X_test), theirs.probabilities, rtol=0.0, atol=1e-5)
+    np.testing.assert_allclose(result.log_evidence, theirs.log_evidence, rtol=1e-5, atol=0.0)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -192,36 +192,36 @@ def test_an_energy_without_an_optimum_is_carried_as_none():
     test = problem.X_test, problem.y_test
     away = prior._replace(Z=prior.Z + 3.0)  # where no datum is near, nothing holds the variance at alpha = 1
     training = setting.Training(learn=(), n_start=100)
-    found = setting.train("rpapep", 1.0, problem.X[:4], problem.y[:4], away, training, setting.Watch(test))
-    assert found.optimum.startswith("none: ")
-    assert (found.log_evidence, found.course) == (None, None)
-    assert found.scores(*test) == (np.inf, np.inf)
-    assert found.notes == (f"RPAPEP at alpha = 1: {found.optimum}",)
+    result = setting.train("rpapep", 1.0, problem.X[:4], problem.y[:4], away, training, setting.Watch(test))
+    assert result.optimum.startswith("none: ")
+    assert (result.log_evidence, result.course) == (None, None)
+    assert result.scores(*test) == (np.inf, np.inf)
+    assert result.notes == (f"RPAPEP at alpha = 1: {result.optimum}",)
     with pytest.raises(ValueError, match="run: found none: "):
-        found.probabilities(problem.X_test)
+        result.probabilities(problem.X_test)
 
 
 @pytest.mark.parametrize("method", ["pep", "apep"])
 def test_a_budget_of_seconds_ends_a_run_with_the_step_that_spends_it(method):
     problem, prior = small()
     watch = setting.Watch((problem.X_test, problem.y_test), budget=3.0, growth=1.01, clock=ticking())
-    found = setting.train(method, 0.5, problem.X, problem.y, prior, setting.Training(n_steps=30), watch)
-    assert found.iterations == 3
-    assert found.notes == (f"{setting.NAMES[method]} at alpha = 0.5: 3 seconds spent after 3 steps",)
-    np.testing.assert_array_equal(found.course.iteration, [1, 2, 3])
-    assert np.isfinite(found.course.nll).all()
+    result = setting.train(method, 0.5, problem.X, problem.y, prior, setting.Training(n_steps=30), watch)
+    assert result.iterations == 3
+    assert result.notes == (f"{setting.NAMES[method]} at alpha = 0.5: 3 seconds spent after 3 steps",)
+    np.testing.assert_array_equal(result.course.iteration, [1, 2, 3])
+    assert np.isfinite(result.course.nll).all()
 
 
 def test_fig_1_runs_at_a_tiny_size_and_says_what_was_reduced():
-    found = fig1.fig1(datasets=("wine",), alphas=(0.0, 1.0), n_run=1, n_max=40, n_steps=1)
-    ranks = [dict(zip(found.tables[0].columns, row, strict=True)) for row in found.tables[0].rows]
+    result = fig1.fig1(datasets=("wine",), alphas=(0.0, 1.0), n_run=1, n_max=40, n_steps=1)
+    ranks = [dict(zip(result.tables[0].columns, row, strict=True)) for row in result.tables[0].rows]
     assert len(ranks) == 8
     # at alpha = 0 the three energies are one: they share a rank, power EP stands before or after them
     assert {row["among methods"] for row in ranks if row["alpha"] == 0.0 and row["method"] != "PEP"} in ({2.0}, {3.0})
-    said = " ".join(found.notes)
+    text = " ".join(result.notes)
     for reduced in ("40 of 178 rows", "1 data sets", "2 alphas", "1 repetitions", "1 steps", "cut after 5 s"):
-        assert reduced in said
-    assert len(found.pictures) == 2
+        assert reduced in text
+    assert len(result.pictures) == 2
 
 
 # -- active learning -------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def test_rows_are_chosen_from_those_that_are_left_and_the_error_is_taken_after_e
     assert (pool.y.size, pool.y_test.size, pool.y_pool.size) == (12, 40, 9)
     np.testing.assert_allclose(pool.X.std(axis=0), 1.0, rtol=0.0, atol=1e-9)  # rounding only
     learner = Centroids()
-    found = fig6.active_learning_experiment(learner, pool, rule=rule, n_additions=7, seed=2)
+    result = fig6.active_learning_experiment(learner, pool, rule=rule, n_additions=7, seed=2)
     assert learner.sizes == list(range(12, 20))
     mine = Centroids()
     X, y, left = pool.X.copy(), pool.y.copy(), list(range(9))
@@ -261,7 +261,7 @@ def test_rows_are_chosen_from_those_that_are_left_and_the_error_is_taken_after_e
         p = mine.probabilities(pool.X_test)
         error = np.mean([np.argmax(row) != label for row, label in zip(p, pool.y_test, strict=True)])
         # shares of 40 rows
-        np.testing.assert_allclose(found[k], error, rtol=1e-12, atol=0.0)
+        np.testing.assert_allclose(result[k], error, rtol=1e-12, atol=0.0)
         if k == 7:
             break
         if rule == "entropy":
@@ -276,9 +276,9 @@ def test_rows_are_chosen_from_those_that_are_left_and_the_error_is_taken_after_e
 
 def test_a_learner_without_an_optimum_ends_the_additions_as_none():
     pool = fig6.drawn_pool(3, n=12, n_test=40, n_pool=9)
-    found = fig6.active_learning_experiment(Centroids(gives_up_at=14), pool, n_additions=4)
-    assert np.isfinite(found[:2]).all()
-    assert np.isinf(found[2:]).all()
+    result = fig6.active_learning_experiment(Centroids(gives_up_at=14), pool, n_additions=4)
+    assert np.isfinite(result[:2]).all()
+    assert np.isinf(result[2:]).all()
     with pytest.raises(ValueError, match="n_additions: found 10, expected at most 9"):
         fig6.active_learning_experiment(Centroids(), pool, n_additions=10)
 
@@ -306,27 +306,27 @@ def test_each_method_is_trained_long_at_first_and_shortly_after_each_addition(mo
         plan = fig6.printed_schedule(method)
         steps |= {f"n_first{suffix}": plan.n_first, f"n_next{suffix}": plan.n_next}
     options = {"alphas": (0.5,), "rules": ("random",), "n_additions": 2, "m": 4, "optimizer": "lbfgs"}
-    found = fig6.fig6(methods=("pep", "apep"), **steps, **options)
+    result = fig6.fig6(methods=("pep", "apep"), **steps, **options)
     assert made == [
         ("pep", 50, "lbfgs"), ("pep", 5, "lbfgs"), ("pep", 5, "lbfgs"),
         ("apep", 250, "lbfgs"), ("apep", 25, "lbfgs"), ("apep", 25, "lbfgs"),
     ]  # fmt: skip
-    assert not any("steps first" in note for note in found.notes)  # nothing is reduced in this
+    assert not any("steps first" in note for note in result.notes)  # nothing is reduced in this
 
 
 def test_fig_6_trains_each_method_on_and_on_at_a_tiny_size():
     steps = {"n_first": 2, "n_next": 1, "n_first_pep": 2, "n_next_pep": 1}
-    found = fig6.fig6(methods=("pep", "rpapep"), alphas=(0.5,), n_additions=2, m=4, **steps)
-    rows = [dict(zip(found.tables[0].columns, row, strict=True)) for row in found.tables[0].rows]
+    result = fig6.fig6(methods=("pep", "rpapep"), alphas=(0.5,), n_additions=2, m=4, **steps)
+    rows = [dict(zip(result.tables[0].columns, row, strict=True)) for row in result.tables[0].rows]
     assert [(row["method"], row["rule"]) for row in rows] == [
         ("PEP", "entropy"), ("PEP", "random"), ("RPAPEP", "entropy"), ("RPAPEP", "random"),
     ]  # fmt: skip
     assert all(0.0 < row["error, last"] < 0.6 for row in rows)
     assert rows[0]["error, first"] == rows[1]["error, first"]
-    assert len(found.tables[1].rows) == 12
-    said = " ".join(found.notes)
+    assert len(result.tables[1].rows) == 12
+    text = " ".join(result.notes)
     assert (
-        "250 and 25 of L-BFGS, 50 and 5 for PEP: -o n_first=250 -o n_next=25 -o n_first_pep=50 -o n_next_pep=5" in said
+        "250 and 25 of L-BFGS, 50 and 5 for PEP: -o n_first=250 -o n_next=25 -o n_first_pep=50 -o n_next_pep=5" in text
     )
 
 
@@ -339,7 +339,7 @@ def test_inducing_points_go_where_the_references_updates_take_them(method):
     problem, prior = small()
     problem = problem.replace(variance=1.0, lengthscales=1.0, noise=0.0)
     data = Dataset("toy", problem.X, problem.y, ("a", "b", "c"), ("u", "v"), 0, "none", "made up", "")
-    found = fig2.inducing_point_experiment(
+    result = fig2.inducing_point_experiment(
         data, prior.Z, method, 0.5, reduce=0.001, batch_size=6, rate=0.02, n_start=0, seed=3
     )
     common = {"alpha": 0.5, "learn": ("Z",), "rate": 0.02, "gradients": False}
@@ -348,10 +348,10 @@ def test_inducing_points_go_where_the_references_updates_take_them(method):
     else:  # two epochs of two mini-batches
         batches = minibatches(12, 6, 4, 3)
         theirs = solve("reference", method, problem, batches=batches, n_steps=4, optimizer="adam", **common)
-    assert found.steps == (2 if method == "pep" else 4)
+    assert result.steps == (2 if method == "pep" else 4)
     # a few updates of the same numbers by other algebra
-    np.testing.assert_allclose(found.Z, theirs.problem.Z, rtol=0.0, atol=1e-7)
-    assert np.abs(found.Z - prior.Z).max() > 1e-3
+    np.testing.assert_allclose(result.Z, theirs.problem.Z, rtol=0.0, atol=1e-7)
+    assert np.abs(result.Z - prior.Z).max() > 1e-3
 
 
 @pytest.mark.verifies("villacampa2020", "u40-time-protocol", route="the reference's updates, scikit-learn's losses")
@@ -360,10 +360,10 @@ def test_scores_along_a_batch_run_are_those_of_the_references_updates():
     prior = setting.start(problem.X, 3, 3, 7)
     problem = problem.replace(**prior._asdict())
     plan = uci.Plan(problem.X, problem.y, problem.X_test, problem.y_test, 9, 0.0, 500, 20, ("apep",))
-    found = fig3.training_time_experiment(plan, "pep", 0.5, 3, n_steps=3, n_start=0, growth=1.01, seed=7,
+    result = fig3.training_time_experiment(plan, "pep", 0.5, 3, n_steps=3, n_start=0, growth=1.01, seed=7,
                                           clock=ticking())  # fmt: skip
-    assert (found.optimum, found.course.iteration.tolist()) == ("", [1, 2, 3])
-    np.testing.assert_array_equal(found.course.seconds, [1.0, 2.0, 3.0])
+    assert (result.optimum, result.course.iteration.tolist()) == ("", [1, 2, 3])
+    np.testing.assert_array_equal(result.course.seconds, [1.0, 2.0, 3.0])
     for k in range(3):
         theirs = solve(
             "reference", "pep", problem, alpha=0.5, learn=setting.LEARN, n_steps=k + 1, scheme="inner",
@@ -371,8 +371,8 @@ def test_scores_along_a_batch_run_are_those_of_the_references_updates():
         )  # fmt: skip
         p = theirs.probabilities
         # a few updates of the same numbers by other algebra
-        np.testing.assert_allclose(found.course.nll[k], log_loss(problem.y_test, p, labels=[0, 1, 2]), rtol=1e-6)
-        np.testing.assert_allclose(found.course.error[k], zero_one_loss(problem.y_test, p.argmax(axis=1)), rtol=1e-12)
+        np.testing.assert_allclose(result.course.nll[k], log_loss(problem.y_test, p, labels=[0, 1, 2]), rtol=1e-6)
+        np.testing.assert_allclose(result.course.error[k], zero_one_loss(problem.y_test, p.argmax(axis=1)), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -393,8 +393,8 @@ def test_scores_along_mini_batches_are_those_of_the_references_steps(protocol, a
     prior = setting.start(problem.X, 3, 3, 7, alike=alike)
     problem = problem.replace(**prior._asdict())
     parts = Parts(problem.X, problem.y, problem.X_test, problem.y_test)
-    found = protocol(parts, method, 0.5, m=3, batch_size=5, n_steps=3, rate=0.02, growth=1.01, seed=7, clock=ticking())
-    np.testing.assert_array_equal(found.course.seconds, [1.0, 2.0, 3.0])
+    result = protocol(parts, method, 0.5, m=3, batch_size=5, n_steps=3, rate=0.02, growth=1.01, seed=7, clock=ticking())
+    np.testing.assert_array_equal(result.course.seconds, [1.0, 2.0, 3.0])
     batches = minibatches(12, 5, 3, 7)
     for k in range(3):
         own = {"scheme": "inner"} if method == "pep" else {}
@@ -404,18 +404,18 @@ def test_scores_along_mini_batches_are_those_of_the_references_steps(protocol, a
         )  # fmt: skip
         p = theirs.probabilities
         # a few updates of the same numbers by other algebra
-        np.testing.assert_allclose(found.course.nll[k], log_loss(problem.y_test, p, labels=[0, 1, 2]), rtol=1e-6)
-        np.testing.assert_allclose(found.course.error[k], zero_one_loss(problem.y_test, p.argmax(axis=1)), rtol=1e-12)
+        np.testing.assert_allclose(result.course.nll[k], log_loss(problem.y_test, p, labels=[0, 1, 2]), rtol=1e-6)
+        np.testing.assert_allclose(result.course.error[k], zero_one_loss(problem.y_test, p.argmax(axis=1)), rtol=1e-12)
 
 
 def test_made_up_flights_run_at_a_tiny_size_and_are_said_to_be_made_up():
-    found = fig4.fig5(dataset="synthetic-delays", methods=("apep",), alphas=(0.5,), n=60, n_test=20, m=4, n_steps=2,
+    result = fig4.fig5(dataset="synthetic-delays", methods=("apep",), alphas=(0.5,), n=60, n_test=20, m=4, n_steps=2,
                       batch_size=20)  # fmt: skip
-    assert found.notes[0].startswith("MADE-UP DATA")
-    assert np.isfinite(found.tables[0].rows[0][4])
-    said = " ".join(found.notes)
+    assert result.notes[0].startswith("MADE-UP DATA")
+    assert np.isfinite(result.tables[0].rows[0][4])
+    text = " ".join(result.notes)
     for reduced in ("60 of 2117068 training", "4 inducing points", "20 rows in a mini-batch", "1 alphas"):
-        assert reduced in said
+        assert reduced in text
 
 
 # -- baselines -------------------------------------------------------------------------------------------------------
@@ -427,14 +427,14 @@ def plan_of(problem):
 
 def test_the_gibbs_baseline_samples_the_fitc_model_with_the_hyper_parameters_it_is_given():
     problem, prior = small()
-    found = tablec.gibbs_baseline(
+    result = tablec.gibbs_baseline(
         problem.X, problem.y, problem.X_test, prior, epsilon=0.02, n_chains=4, n_draws=10, n_warmup=5, seed=5
     )
     chains = threshold.sample(
         problem.X, problem.y, 3, *prior, "fitc", problem.X_test, 0.02, n_chains=4, n_draws=10, n_warmup=5, seed=5
     )
-    np.testing.assert_array_equal(found.probabilities, chains.probabilities)
-    np.testing.assert_array_equal(found.latent_mean, chains.latent_mean)
+    np.testing.assert_array_equal(result.probabilities, chains.probabilities)
+    np.testing.assert_array_equal(result.latent_mean, chains.latent_mean)
 
 
 @pytest.mark.verifies(
@@ -442,7 +442,7 @@ def test_the_gibbs_baseline_samples_the_fitc_model_with_the_hyper_parameters_it_
 )
 def test_the_gibbs_baseline_has_the_probabilities_of_weighted_draws_from_the_prior():
     problem, prior = small(n=4, t=2)
-    found = tablec.gibbs_baseline(problem.X, problem.y, problem.X_test, prior, epsilon=0.1, n_chains=8, n_draws=400,
+    result = tablec.gibbs_baseline(problem.X, problem.y, problem.X_test, prior, epsilon=0.1, n_chains=8, n_draws=400,
                                   n_warmup=50, seed=2)  # fmt: skip
     rng = np.random.default_rng(8)
     X = np.vstack([problem.X, problem.X_test])
@@ -466,7 +466,7 @@ def test_the_gibbs_baseline_has_the_probabilities_of_weighted_draws_from_the_pri
         error = np.sqrt(np.sum((weight * (p - mean)) ** 2))
         # six statistics at 1e-5 two-sided each; chains: at least 800 effective draws of a number in [0, 1]
         limit = stats.norm.isf(0.5e-5) * np.hypot(error, np.sqrt(mean * (1.0 - mean) / 800.0))
-        assert abs(found.probabilities[i, k] - mean) < limit
+        assert abs(result.probabilities[i, k] - mean) < limit
 
 
 @pytest.mark.verifies("villacampa2020", "u49-baseline-comparison", route="each method by itself, scikit-learn's losses")
@@ -474,8 +474,8 @@ def test_baselines_take_what_power_ep_has_learned_and_are_scored_on_the_same_row
     problem, _ = small()
     prior = setting.start(problem.X, 3, 3, 4)
     options = {"n_steps": 3, "rate": 0.01}
-    found = tablec.baseline_comparison(plan_of(problem), 3, n_chains=2, n_draws=8, seed=4, clock=ticking(), **options)
-    assert tuple(found.scores) == tablec.COLUMNS
+    result = tablec.baseline_comparison(plan_of(problem), 3, n_chains=2, n_draws=8, seed=4, clock=ticking(), **options)
+    assert tuple(result.scores) == tablec.COLUMNS
     p = {}
     for alpha in (0.0, 0.5, 1.0):
         run = setting.train("pep", alpha, problem.X, problem.y, prior, setting.Training(**options))
@@ -493,7 +493,7 @@ def test_baselines_take_what_power_ep_has_learned_and_are_scored_on_the_same_row
         "fast", "label-regression", problem.replace(**prior._asdict()), learn=setting.LEARN, optimizer="adaptive",
         **options,
     ).probabilities  # fmt: skip
-    for name, score in found.scores.items():
+    for name, score in result.scores.items():
         # the same runs, Laplace's mode to 1e-6
         np.testing.assert_allclose(score.nll, log_loss(problem.y_test, p[name], labels=[0, 1, 2]), rtol=1e-5)
         np.testing.assert_allclose(score.error, zero_one_loss(problem.y_test, p[name].argmax(axis=1)), rtol=1e-12)
@@ -515,12 +515,12 @@ def test_the_printed_tables_have_every_set_and_method():
 
 
 def test_tables_c_run_at_a_tiny_size_beside_the_printed_numbers():
-    found = tablec.tablec(datasets=("wine",), methods=("pep 1", "label-regression"), n_run=1, n_max=60, n_steps=2)
-    rows = [dict(zip(found.tables[0].columns, row, strict=True)) for row in found.tables[0].rows]
+    result = tablec.tablec(datasets=("wine",), methods=("pep 1", "label-regression"), n_run=1, n_max=60, n_steps=2)
+    rows = [dict(zip(result.tables[0].columns, row, strict=True)) for row in result.tables[0].rows]
     assert [(row["method"], row["score"], row["paper"]) for row in rows] == [
         ("PEP (alpha = 1)", "nll", 0.49), ("PEP (alpha = 1)", "error", 0.05), ("PEP (alpha = 1)", "seconds", 1495.37),
         ("Label regression", "nll", 0.09), ("Label regression", "error", 0.03), ("Label regression", "seconds", 131.61),
     ]  # fmt: skip
-    said = " ".join(found.notes)
+    text = " ".join(result.notes)
     for reduced in ("60 of 178 rows", "1 data sets", "1 repetitions", "2 steps"):
-        assert reduced in said
+        assert reduced in text

@@ -23,22 +23,22 @@ def test_pairs_are_means_standard_deviations_and_probabilities_with_their_errors
     from dataclasses import replace
 
     truth = replace(truth, latent_mean_se=mean_se, latent_cov_se=cov_se, probabilities_se=p_se)
-    found = compare_with_gibbs(ours, truth)
+    result = compare_with_gibbs(ours, truth)
     n = problem.n
     # the same few operations on the same numbers
     close = {"rtol": 1e-12, "atol": 0.0}
-    np.testing.assert_allclose(found["mean"].approximation, [ours.latent_mean[i, 0] for i in range(n)], **close)
-    np.testing.assert_allclose(found["mean"].truth, [truth.latent_mean[i, 0] for i in range(n)], **close)
-    np.testing.assert_allclose(found["mean"].truth_se, [mean_se[i, 0] for i in range(n)], **close)
-    np.testing.assert_allclose(found["sd"].approximation ** 2, [ours.latent_cov[i, 0, 0] for i in range(n)], **close)
-    np.testing.assert_allclose(found["sd"].truth ** 2, [truth.latent_cov[i, 0, 0] for i in range(n)], **close)
+    np.testing.assert_allclose(result["mean"].approximation, [ours.latent_mean[i, 0] for i in range(n)], **close)
+    np.testing.assert_allclose(result["mean"].truth, [truth.latent_mean[i, 0] for i in range(n)], **close)
+    np.testing.assert_allclose(result["mean"].truth_se, [mean_se[i, 0] for i in range(n)], **close)
+    np.testing.assert_allclose(result["sd"].approximation ** 2, [ours.latent_cov[i, 0, 0] for i in range(n)], **close)
+    np.testing.assert_allclose(result["sd"].truth ** 2, [truth.latent_cov[i, 0, 0] for i in range(n)], **close)
     # an error of the variance v is one of 2 sd in its root, to first order
     np.testing.assert_allclose(
-        found["sd"].truth_se * 2.0 * found["sd"].truth, [cov_se[i, 0, 0] for i in range(n)], **close
+        result["sd"].truth_se * 2.0 * result["sd"].truth, [cov_se[i, 0, 0] for i in range(n)], **close
     )
-    np.testing.assert_allclose(found["probability"].approximation, ours.probabilities[:, 1], **close)
-    np.testing.assert_allclose(found["probability"].truth, truth.probabilities[:, 1], **close)
-    np.testing.assert_allclose(found["probability"].truth_se, p_se[:, 1], **close)
+    np.testing.assert_allclose(result["probability"].approximation, ours.probabilities[:, 1], **close)
+    np.testing.assert_allclose(result["probability"].truth, truth.probabilities[:, 1], **close)
+    np.testing.assert_allclose(result["probability"].truth_se, p_se[:, 1], **close)
 
 
 def test_solutions_of_different_problems_are_not_paired(make_problem, make_solution):

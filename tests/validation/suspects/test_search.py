@@ -18,28 +18,28 @@ def fair():
 
 def test_the_side_that_is_no_witness_is_held_suspect_wherever_it_stands(fair):
     mine = replace(fair, implementation="mine", latent_cov=1.05 * fair.latent_cov)
-    (found,) = suspects(mine, fair, ["latent_cov"]).found
-    assert found.text == "left/right = 1.05 in every entry of latent_cov"
-    (found,) = suspects(fair, mine, ["latent_cov"]).found
-    assert found.text == "right/left = 1.05 in every entry of latent_cov"
-    assert found.explains == ("latent_cov",)
-    assert "difference 0.048 becomes" in found.sentence
+    (actual,) = suspects(mine, fair, ["latent_cov"]).ranked
+    assert actual.text == "left/right = 1.05 in every entry of latent_cov"
+    (actual,) = suspects(fair, mine, ["latent_cov"]).ranked
+    assert actual.text == "right/left = 1.05 in every entry of latent_cov"
+    assert actual.explains == ("latent_cov",)
+    assert "difference 0.048 becomes" in actual.sentence
 
 
 def test_against_a_truth_the_method_of_fast_stands_in():
     problem = problems.get("two-points")
     truth = solve("quadrature", "exact", problem)
     right = solve("reference", "x-gpc", problem)
-    found = suspects(replace(right, implementation="mine"), truth)
-    assert found.same
-    assert found.model == "fast x-gpc"
+    suspected = suspects(replace(right, implementation="mine"), truth)
+    assert suspected.same
+    assert suspected.model == "fast x-gpc"
     wrong = replace(right, implementation="mine", log_evidence=right.log_evidence + 2 * np.log(2.0))
-    assert suspects(wrong, truth).found[0].name == "constant n log 2"
+    assert suspects(wrong, truth).ranked[0].name == "constant n log 2"
 
 
 def test_what_time_does_not_allow_is_named(fair):
-    found = suspects(replace(fair, implementation="mine", log_evidence=-1.0), fair, seconds=0.0)
-    assert found.left_out.startswith("not tried in 0 s: noise left out, ")
+    suspected = suspects(replace(fair, implementation="mine", log_evidence=-1.0), fair, seconds=0.0)
+    assert suspected.left_out.startswith("not tried in 0 s: noise left out, ")
     assert (
         "changed problems"
         in suspects(replace(fair, implementation="mine", method="own", log_evidence=-1.0), fair).left_out

@@ -70,23 +70,23 @@ def answer(implementation, method, posed, **options):
 def other_question(method, as_method=None, **changes):
     """What the reference says to a changed problem, given out as the answer to the problem itself."""
     posed = problem(method)
-    found = answer("reference", as_method or method, posed.replace(**changes))
-    kept = {name: getattr(found, name) for name in (*MOMENTS, "probabilities", "log_evidence", "log_evidence_kind")}
-    if posed.Z is not None and found.problem.Z is None:
+    result = answer("reference", as_method or method, posed.replace(**changes))
+    kept = {name: getattr(result, name) for name in (*MOMENTS, "probabilities", "log_evidence", "log_evidence_kind")}
+    if posed.Z is not None and result.problem.Z is None:
         kept |= {"inducing_mean": None, "inducing_cov": None}
-    return Solution(posed, "mine", method, **kept, converged=found.converged)
+    return Solution(posed, "mine", method, **kept, converged=result.converged)
 
 
 def changed(method, **values):
     """The reference's answer with some arrays replaced; a callable gets the old one."""
-    found = answer("reference", method, problem(method))
-    new = {k: v(getattr(found, k)) if callable(v) else v for k, v in values.items() if getattr(found, k) is not None}
-    return replace(found, implementation="mine", **new) if new else None
+    result = answer("reference", method, problem(method))
+    new = {k: v(getattr(result, k)) if callable(v) else v for k, v in values.items() if getattr(result, k) is not None}
+    return replace(result, implementation="mine", **new) if new else None
 
 
 def everywhere(method, change, names=MOMENTS):
-    found = answer("reference", method, problem(method))
-    return changed(method, **{name: change for name in names if getattr(found, name) is not None})
+    result = answer("reference", method, problem(method))
+    return changed(method, **{name: change for name in names if getattr(result, name) is not None})
 
 
 def diagonal(change):
@@ -110,24 +110,24 @@ def permuted(method, order=(2, 0, 1)):
     posed, order = problem(method), list(order)
     if posed.n_latents == 1:
         return None
-    found = other_question(method)
+    result = other_question(method)
     value = {}
     for name in (*MOMENTS, "probabilities"):
-        old = getattr(found, name)
+        old = getattr(result, name)
         if old is not None:
             axis = 0 if name.startswith("inducing") else 1
             value[name] = np.take(old, order, axis)
             if name.endswith("_cov") and axis:
                 value[name] = np.take(value[name], order, 2)
-    return replace(found, **value)
+    return replace(result, **value)
 
 
 def without_noise(method):
     posed = problem(method)
     if posed.Z is not None:
         return None  # given inducing values the means of f and f + noise are one
-    found = answer("reference", method, posed.replace(X_test=X))
-    return changed(method, latent_mean=found.test_latent_mean)
+    result = answer("reference", method, posed.replace(X_test=X))
+    return changed(method, latent_mean=result.test_latent_mean)
 
 
 def plugged(method):
@@ -140,10 +140,10 @@ def plugged(method):
 
 
 def against_rest(method):
-    found = answer("reference", method, problem(method))
-    if found.problem.n_latents == 1:
+    result = answer("reference", method, problem(method))
+    if result.problem.n_latents == 1:
         return None
-    p = ndtr(found.test_latent_mean / np.sqrt(1.0 + np.einsum("tll->tl", found.test_latent_cov)))
+    p = ndtr(result.test_latent_mean / np.sqrt(1.0 + np.einsum("tll->tl", result.test_latent_cov)))
     return changed(method, probabilities=p / p.sum(axis=1, keepdims=True))
 
 
@@ -152,9 +152,9 @@ def deviations_to_the_end(method):
     posed = problem(method)
     if posed.likelihood != "probit":
         return None
-    found = answer("reference", method, posed)
-    sd = np.sqrt(found.test_latent_cov)
-    p = ndtr(found.test_latent_mean / np.sqrt(1.0 + sd[:, 0]))
+    result = answer("reference", method, posed)
+    sd = np.sqrt(result.test_latent_cov)
+    p = ndtr(result.test_latent_mean / np.sqrt(1.0 + sd[:, 0]))
     return changed(method, test_latent_cov=sd, probabilities=np.hstack([1.0 - p, p]))
 
 
@@ -267,11 +267,11 @@ def test_the_right_suspect_is_named_first_in_nine_of_ten_programs(one_answer_eac
             if mine is None:
                 continue
             asked += 1
-            found = suspects(mine, fair, seconds=300.0).found
-            if found and found[0].name in names:
+            actual = suspects(mine, fair, seconds=300.0).ranked
+            if actual and actual[0].name in names:
                 right += 1
             else:
-                missed.append((method, seed, [(s.name, s.explains) for s in found[:3]]))
+                missed.append((method, seed, [(s.name, s.explains) for s in actual[:3]]))
                 by_seed[seed] += 1
     (tmp_path / "missed.txt").write_text("\n".join(map(str, missed)))
     # no kind of mistake is told by some methods only: of the sixteen three at most may call it something else
@@ -296,8 +296,8 @@ def test_no_suspect_is_named_where_the_mistake_is_none_of_them(one_answer_each):
     for method in METHODS:
         fair = answer("reference", method, problem(method))
         for control, plant in CONTROLS.items():
-            found = suspects(plant(method), fair, seconds=300.0).found
-            named += [(method, control, s.name, s.explains) for s in found]
+            actual = suspects(plant(method), fair, seconds=300.0).ranked
+            named += [(method, control, s.name, s.explains) for s in actual]
     # 64 programs, each with some ninety suspects
     assert len(named) <= 1, named
 
@@ -345,7 +345,7 @@ def newton(posed, *, factor=2.0, root=False, noise=1, transposed=False):
 def test_a_program_of_a_page_is_told_its_mistake(mistake, name, words):
     posed = problem("laplace").replace(X_test=None)
     fair = solve("reference", "laplace", posed)
-    assert suspects(newton(posed), fair).found == ()
-    found = suspects(newton(posed, **mistake), fair).found
-    assert found[0].name == name
-    assert pytest.importorskip("re").search(words, found[0].text)
+    assert suspects(newton(posed), fair).ranked == ()
+    actual = suspects(newton(posed, **mistake), fair).ranked
+    assert actual[0].name == name
+    assert pytest.importorskip("re").search(words, actual[0].text)

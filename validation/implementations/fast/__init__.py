@@ -20,6 +20,7 @@ ADAPTERS = {
         "label-regression",
     ),
     "izmailov": ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"),
+    "laplace_binary": ("laplace-binary",),
     "riihimaki": ("nested-ep", "nested-iep", "qep", "qiep", "laplace", "laplace-tkp", "vb-probit"),
     "sparse_laplace": ("laplace-sparse",),
     "svgpc": ("svgpc",),

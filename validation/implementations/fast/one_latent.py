@@ -75,7 +75,8 @@ def to_fixed_point(
     settings    more of them
     fields      of the Solution; what is a function is called with the posterior
     """
-    settings = {name: getattr(options, name) for name in ("tolerance", "block_size", "accelerate")} | (settings or {})
+    kept = (name for name in ("tolerance", "block_size", "accelerate") if hasattr(options, name))
+    settings = {name: getattr(options, name) for name in kept} | (settings or {})
     search: Any = None
     if options.learn:
         posterior, search = module.fit_learning(*given(problem), options)

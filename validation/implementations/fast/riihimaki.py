@@ -84,9 +84,9 @@ def prepared(problem: Problem) -> tuple[Data, Prior]:
     return Data(problem.X, problem.y, problem.n_classes), prior
 
 
-def learned_problem(problem: Problem, found: Searched) -> Problem:
+def learned_problem(problem: Problem, value: Searched) -> Problem:
     """The problem with the values that were learned."""
-    hyper = found.hyper
+    hyper = value.hyper
     return problem.replace(variance=hyper.variance, lengthscales=hyper.lengthscales, noise=hyper.noise)
 
 

@@ -28,12 +28,12 @@ def diagnosed(chains: Any, convergence: Mapping[str, Convergence], n_chains: int
     `settled`.
     """
     ess = {
-        name: float(min(np.nanmin(found.ess_bulk), np.nanmin(found.ess_tail)))
-        for name, found in convergence.items()
-        if np.any(np.isfinite(found.ess_bulk))
+        name: float(min(np.nanmin(result.ess_bulk), np.nanmin(result.ess_tail)))
+        for name, result in convergence.items()
+        if np.any(np.isfinite(result.ess_bulk))
     }
     known = [np.asarray(convergence[name].r_hat)[np.isfinite(convergence[name].r_hat)] for name in ess]
-    r_hat = max((float(found.max()) for found in known if found.size), default=None)
+    r_hat = max((float(result.max()) for result in known if result.size), default=None)
     least = min(ess.values(), default=None)
     against = []
     if not chains.settled:
@@ -44,16 +44,16 @@ def diagnosed(chains: Any, convergence: Mapping[str, Convergence], n_chains: int
         against.append("target_ess was not reached")
     if refused := getattr(chains, "refused", None):
         against += [f"{rate:.2g} {name} proposals a sweep refused" for name, rate in refused.items() if rate]
-    if any(np.any(np.isnan(found.r_hat)) for found in convergence.values()):
+    if any(np.any(np.isnan(result.r_hat)) for result in convergence.values()):
         against.append("an entry never moves")
-    if any(np.any(np.isposinf(found.r_hat)) for found in convergence.values()):
+    if any(np.any(np.isposinf(result.r_hat)) for result in convergence.values()):
         against.append("halves of chains stand still at different values")
     settings: dict[str, Any] = {
         "gate": bool(chains.gate),
         "settled": bool(chains.settled),
         **{f"ess_{name}": value for name, value in ess.items()},
     }
-    found = chain_gate("gate not met", n_chains, r_hat, least, "; ".join(against))
+    result = chain_gate("gate not met", n_chains, r_hat, least, "; ".join(against))
     if not chains.gate:
-        settings["reason"] = found.why.removeprefix("gate not met: ")
+        settings["reason"] = result.why.removeprefix("gate not met: ")
     return Diagnosis(least, r_hat, bool(chains.gate), settings)

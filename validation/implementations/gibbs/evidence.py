@@ -30,7 +30,7 @@ def probit_routes(
     epsilon = p.epsilon if p.likelihood == "threshold" else 0.0
     first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
     draws = np.moveaxis(chains.auxiliary_draws, 2, 3)
-    found = {"bridge": fitted.log_evidence(second, cov, p.y, draws, epsilon, target_error=target_error)}
+    results = {"bridge": fitted.log_evidence(second, cov, p.y, draws, epsilon, target_error=target_error)}
     if evidence == "all":
-        found["sequential"] = sequential.log_evidence(first, cov, p.y, epsilon, target_error=target_error)
-    return found
+        results["sequential"] = sequential.log_evidence(first, cov, p.y, epsilon, target_error=target_error)
+    return results

@@ -30,7 +30,7 @@ def _exact_probit(
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}")
     arguments.integer(seed, "seed", at_least=0)
     arguments.integer(n_draws, "n_draws", at_least=4)
-    found = exact_probit.sample_exact(
+    result = exact_probit.sample_exact(
         problem.likelihood,
         problem.X,
         problem.y,
@@ -50,31 +50,31 @@ def _exact_probit(
         smoothness=problem.smoothness,
     )
     names = ["latent_mean", "latent_cov"]
-    if found.inducing_mean is not None:
+    if result.inducing_mean is not None:
         names += ["inducing_mean", "inducing_cov"]
     if problem.X_test is not None:
         names += ["test_latent_mean", "test_latent_cov", "probabilities"]
-    fields: dict[str, Any] = {key: getattr(found, key) for name in names for key in (name, f"{name}_se")}
+    fields: dict[str, Any] = {key: getattr(result, key) for name in names for key in (name, f"{name}_se")}
     if problem.X_test is not None:
-        fields["probability_mass"] = found.probability_mass
+        fields["probability_mass"] = result.probability_mass
     return Solution(
         problem=problem,
         implementation="gibbs",
         method="exact-probit",
-        log_evidence=found.log_evidence,
-        log_evidence_se=found.log_evidence_se,
+        log_evidence=result.log_evidence,
+        log_evidence_se=result.log_evidence_se,
         log_evidence_kind="sampled",
-        ess=float(found.n_draws),  # independent draws
-        iterations=found.n_proposals,
+        ess=float(result.n_draws),  # independent draws
+        iterations=result.n_proposals,
         settings={
             "seed": seed,
             "n_draws": n_draws,
             "target_error": target_error,
             "max_proposals": max_proposals,
-            "acceptance": found.acceptance,
-            "dimension": found.dimension,
-            "log_evidence_bound": found.log_evidence_bound,
-            "quadrature_error": found.quadrature_error,
+            "acceptance": result.acceptance,
+            "dimension": result.dimension,
+            "log_evidence_bound": result.log_evidence_bound,
+            "quadrature_error": result.quadrature_error,
         },
         **fields,
     )

@@ -75,7 +75,7 @@ def learnt(
         "epsilon",
     )
     lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
-    found = hyper.sample(
+    result = hyper.sample(
         problem.likelihood,
         **{name: getattr(problem, name) for name in names},
         hyperprior=problem.hyperprior,
@@ -91,28 +91,28 @@ def learnt(
         **lengths,
     )
     fields = tuple(name for name in FIELDS if name in fields)
-    local: dict[str, Any] = {"log_joint": found.log_joint}
+    local: dict[str, Any] = {"log_joint": result.log_joint}
     for name in fields:
         local |= {
-            f"{name}_draws": found.hyper_draws[name],
-            f"{name}_mean": found.hyper_mean[name],
-            f"{name}_se": found.hyper_mean_se[name],
-            f"log_{name}_mean": found.log_hyper_mean[name],
-            f"log_{name}_mean_se": found.log_hyper_mean_se[name],
-            f"log_{name}_var": found.log_hyper_var[name],
-            f"log_{name}_var_se": found.log_hyper_var_se[name],
+            f"{name}_draws": result.hyper_draws[name],
+            f"{name}_mean": result.hyper_mean[name],
+            f"{name}_se": result.hyper_mean_se[name],
+            f"log_{name}_mean": result.log_hyper_mean[name],
+            f"log_{name}_mean_se": result.log_hyper_mean_se[name],
+            f"log_{name}_var": result.log_hyper_var[name],
+            f"log_{name}_var_se": result.log_hyper_var_se[name],
         }
     moments = ["latent_mean", "latent_cov"]
     predictions: dict[str, Any] = {}
     if problem.X_test is not None:
         moments += ["test_latent_mean", "test_latent_cov", "probabilities"]
-        predictions["probability_mass"] = found.probability_mass
-    answers = {key: getattr(found, key) for name in moments for key in (name, f"{name}_se")}
-    if found.inducing_mean is not None:
-        answers |= {key: getattr(found, key) for key in ("inducing_mean", "inducing_mean_se", "inducing_cov")}
-    diagnosis = diagnosed(found, found.convergence, n_chains)
+        predictions["probability_mass"] = result.probability_mass
+    answers = {key: getattr(result, key) for name in moments for key in (name, f"{name}_se")}
+    if result.inducing_mean is not None:
+        answers |= {key: getattr(result, key) for key in ("inducing_mean", "inducing_mean_se", "inducing_cov")}
+    diagnosis = diagnosed(result, result.convergence, n_chains)
     return Solution(
-        problem=problem.replace(**{name: np.exp(found.log_hyper_mean[name]) for name in fields}),
+        problem=problem.replace(**{name: np.exp(result.log_hyper_mean[name]) for name in fields}),
         implementation="gibbs",
         method=method,
         log_evidence_kind="sampled",
@@ -120,20 +120,20 @@ def learnt(
         r_hat=diagnosis.r_hat,
         converged=diagnosis.converged,
         local=local,
-        trace=found.log_joint[0],
-        iterations=found.n_sweeps,
+        trace=result.log_joint[0],
+        iterations=result.n_sweeps,
         settings={
             **lengths,
             "seed": seed,
             "learn": list(fields),
             "sits_on": sits_on,
             "n_steps": n_steps,
-            "movement": float(found.movement.min()),
-            "acceptance": found.acceptance,
-            "step_size": float(found.step_size.mean()),
-            **{f"refused_{name}": value for name, value in found.refused.items()},
-            "sampling_seconds": found.seconds,
-            "sweeps_per_second": found.sweeps_per_second,
+            "movement": float(result.movement.min()),
+            "acceptance": result.acceptance,
+            "step_size": float(result.step_size.mean()),
+            **{f"refused_{name}": value for name, value in result.refused.items()},
+            "sampling_seconds": result.seconds,
+            "sweeps_per_second": result.sweeps_per_second,
             **diagnosis.settings,
         },
         **answers,

@@ -136,24 +136,24 @@ def _log_evidence(
     if evidence == "none":
         return {}
     first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
-    found: dict[str, LogEvidence] = {}
+    results: dict[str, LogEvidence] = {}
     if problem.prior_model == "fitc":
         assert problem.Z is not None
         assert chains.inducing_draws is not None
         white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
         K_ZZ, K_XZ = white.factor @ white.factor.T, white.white_rows @ white.factor.T
         matrices = (K_ZZ, K_XZ, np.full(problem.n, prior[0] + prior[2]), problem.y_sign)
-        found["bridge"] = bridge.log_evidence_fitc(second, *matrices, chains.latent_draws)
-        found["chib"] = chib.log_evidence_fitc(*matrices, chains.omega_draws)
+        results["bridge"] = bridge.log_evidence_fitc(second, *matrices, chains.latent_draws)
+        results["chib"] = chib.log_evidence_fitc(*matrices, chains.omega_draws)
         if evidence == "all":
-            found["annealed"] = annealed.log_evidence_fitc(first, *matrices, target_error=target_error)
+            results["annealed"] = annealed.log_evidence_fitc(first, *matrices, target_error=target_error)
     else:
         K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
-        found["bridge"] = bridge.log_evidence_full(second, K_XX, problem.y_sign, chains.latent_draws)
-        found["chib"] = chib.log_evidence_full(K_XX, problem.y_sign, chains.omega_draws)
+        results["bridge"] = bridge.log_evidence_full(second, K_XX, problem.y_sign, chains.latent_draws)
+        results["chib"] = chib.log_evidence_full(K_XX, problem.y_sign, chains.omega_draws)
         if evidence == "all":
-            found["annealed"] = annealed.log_evidence(first, K_XX, problem.y_sign, target_error=target_error)
-    return found
+            results["annealed"] = annealed.log_evidence(first, K_XX, problem.y_sign, target_error=target_error)
+    return results
 
 
 def _ensemble_logit(
@@ -168,7 +168,7 @@ def _ensemble_logit(
         K_XX = white.white_rows @ white.white_rows.T + np.diag(white.cond_var)
     else:
         K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
-    found = sample_ensemble(
+    result = sample_ensemble(
         np.random.default_rng(seed), K_XX, problem.y_sign, n_walkers=n_walkers, n_draws=n_draws, n_warmup=n_warmup
     )
     return Solution(
@@ -176,12 +176,12 @@ def _ensemble_logit(
         implementation="gibbs",
         method="ensemble-logit",
         log_evidence_kind="sampled",
-        latent_mean=found.latent_mean[:, None],
-        latent_mean_se=found.latent_mean_se[:, None],
-        latent_cov=found.latent_var[:, None, None],
-        latent_cov_se=found.latent_var_se[:, None, None],
+        latent_mean=result.latent_mean[:, None],
+        latent_mean_se=result.latent_mean_se[:, None],
+        latent_cov=result.latent_var[:, None, None],
+        latent_cov_se=result.latent_var_se[:, None, None],
         iterations=n_draws + n_warmup,
-        settings={"n_walkers": n_walkers, "n_draws": n_draws, "seed": seed, "acceptance": found.acceptance},
+        settings={"n_walkers": n_walkers, "n_draws": n_draws, "seed": seed, "acceptance": result.acceptance},
     )
 
 

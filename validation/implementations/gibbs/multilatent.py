@@ -38,8 +38,8 @@ def run_settings(chains: MultiLatentChains | LogitChains) -> dict[str, Any]:
 
 def best_route(routes: dict[str, LogEvidence]) -> LogEvidence | None:
     """The one with the least standard error of those trusted, of all where none is; None without routes."""
-    trusted = [found for found in routes.values() if found.trusted] or list(routes.values())
-    return min(trusted, key=lambda found: found.standard_error, default=None)
+    trusted = [value for value in routes.values() if value.trusted] or list(routes.values())
+    return min(trusted, key=lambda value: value.standard_error, default=None)
 
 
 def _adapter(

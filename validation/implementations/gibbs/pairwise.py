@@ -53,8 +53,8 @@ def _gibbs_pairwise(
             routes["sequential"] = sequential.log_evidence_margins(
                 first, G, problem.n_classes, target_error=target_error
             )
-    trusted = {name: found for name, found in routes.items() if found.trusted} or routes
-    best = min(trusted.values(), key=lambda found: found.standard_error) if trusted else None
+    trusted = {name: value for name, value in routes.items() if value.trusted} or routes
+    best = min(trusted.values(), key=lambda value: value.standard_error) if trusted else None
     keys = ["latent_mean", "latent_cov"]
     if problem.prior_model == "fitc":
         keys += ["inducing_mean", "inducing_cov"]

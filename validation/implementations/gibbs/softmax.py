@@ -50,8 +50,8 @@ def _mh_softmax(
     lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
     chains = softmax.sample(**inputs, **lengths, seed=seed, moves=tuple(moves), callback=callback)
     routes = _log_evidence(problem, inputs, chains, seed, evidence, target_error)
-    trusted = {name: found for name, found in routes.items() if found.trusted} or routes
-    best = min(trusted.values(), key=lambda found: found.standard_error) if trusted else None
+    trusted = {name: result for name, result in routes.items() if result.trusted} or routes
+    best = min(trusted.values(), key=lambda result: result.standard_error) if trusted else None
     names = ["latent_mean", "latent_cov"]
     if chains.inducing_mean is not None:
         names += ["inducing_mean", "inducing_cov"]
@@ -111,14 +111,14 @@ def _log_evidence(
         return {}
     first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
     cov = check(**inputs, n_latents=problem.n_classes).prior.K_XX
-    found: dict[str, LogEvidence] = {}
+    results: dict[str, LogEvidence] = {}
     p = problem.n * (problem.n_classes - 1)
     r, s = chains.latent_draws.shape[:2]
     if s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
-        found["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
+        results["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
     if evidence == "all":
-        found["annealed"] = softmax_annealed.log_evidence(first, cov, problem.y, target_error=target_error)
-    return found
+        results["annealed"] = softmax_annealed.log_evidence(first, cov, problem.y, target_error=target_error)
+    return results
 
 
 TABLE = {"mh-softmax": learning("mh-softmax", _mh_softmax)}

@@ -8,6 +8,7 @@ from validation.implementations.common import dispatcher
 ADAPTERS = {
     "epgpc": ("epgpc",),
     "izmailov": ("svi", "vi-jj", "vi-jj-full", "vi-jj-hybrid", "vi-taylor"),
+    "laplace_binary": ("laplace-binary",),
     "riihimaki": ("nested-ep", "nested-iep", "qep", "qiep", "laplace", "laplace-tkp", "vb-probit"),
     "svgpc": ("svgpc",),
     "villacampa": ("ep", "sep"),

@@ -43,17 +43,17 @@ def _solution(
     problem: Problem, method: str, fit: VIFit, learn: Any, moments: str, slopes: bool, settings: dict[str, Any]
 ) -> Solution:
     solved = as_learned(problem, fit.hyper, names(learn))
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     if moments != "none":
-        found |= {"latent_mean": fit.latent_mean[:, None], "latent_cov": fit.latent_var[:, None, None]}
+        results |= {"latent_mean": fit.latent_mean[:, None], "latent_cov": fit.latent_var[:, None, None]}
     if problem.X_test is not None:
         there = predict(fit, problem.X, problem.X_test, problem.likelihood)
-        found |= {"probabilities": there.probability, "probability_mass": there.probability_mass}
+        results |= {"probabilities": there.probability, "probability_mass": there.probability_mass}
         if moments != "none":
-            found["test_latent_mean"] = there.latent_mean[:, None]
-            found["test_latent_cov"] = there.latent_var[:, None, None]
+            results["test_latent_mean"] = there.latent_mean[:, None]
+            results["test_latent_cov"] = there.latent_var[:, None, None]
     if slopes:
-        found["gradients"] = as_gradients(gradients(method, fit, problem.X, problem.y_sign, problem.likelihood))
+        results["gradients"] = as_gradients(gradients(method, fit, problem.X, problem.y_sign, problem.likelihood))
     return Solution(
         problem=solved,
         implementation="reference",
@@ -69,7 +69,7 @@ def _solution(
         converged=fit.converged,
         iterations=fit.iterations,
         settings=settings | ({"reason": fit.reason} if fit.reason else {}),
-        **found,
+        **results,
     )
 
 

@@ -34,22 +34,22 @@ def _prior(problem: Problem) -> Prior:
     return Prior(*(np.array(getattr(problem, name)) for name in Prior._fields))
 
 
-def _gradients(found: Gradients, shared: bool) -> dict[str, Any]:
+def _gradients(result: Gradients, shared: bool) -> dict[str, Any]:
     """Shared: every row holds the sum over the classes."""
     return {
         name: np.broadcast_to(np.sum(value, axis=0), value.shape) if shared else value
-        for name, value in found._asdict().items()
+        for name, value in result._asdict().items()
     }
 
 
-def _predicted(found: Prediction | None) -> dict[str, Any]:
-    if found is None:
+def _predicted(value: Prediction | None) -> dict[str, Any]:
+    if value is None:
         return {}
     return {
-        "test_latent_mean": found.latent_mean,
-        "test_latent_cov": found.latent_cov,
-        "probabilities": found.probability,
-        "probability_mass": found.probability_mass,
+        "test_latent_mean": value.latent_mean,
+        "test_latent_cov": value.latent_cov,
+        "probabilities": value.probability,
+        "probability_mass": value.probability_mass,
     }
 
 
@@ -99,7 +99,7 @@ def _ep(
     refuse_switches(gradients=gradients, trace=settings["trace"])
     refuse_callback(settings["callback"])
     arguments.choice(prediction, PREDICTIONS, "prediction")
-    solved, found = problem, None
+    solved, value = problem, None
     if len(learn):
         steps = settings["max_iterations"]
         settings = settings | {"max_iterations": 1000}
@@ -110,8 +110,8 @@ def _ep(
                 raise ep.NotPositiveDefiniteError(f"{who}: found no fixed point, expected one; lower damping")
             return fit.log_evidence, ep.ep_gradients(fit, problem.X, prior)
 
-        found = _search(problem, evidence, learn, max_iterations=steps, **search)
-        solved = _as_learned(problem, found.prior, learn)
+        value = _search(problem, evidence, learn, max_iterations=steps, **search)
+        solved = _as_learned(problem, value.prior, learn)
     prior = _prior(solved)
     fit = ep.fit_ep(method, solved.X, solved.y, solved.n_classes, prior, **settings)
     stationary = method != "qep" or not settings["diagonal"]
@@ -138,11 +138,11 @@ def _ep(
             "log_tilted_norm": fit.log_tilted_norm,
         }
         | ({} if fit.moment_gap is None else {"moment_gap": np.array(fit.moment_gap)}),
-        trace=fit.trace if found is None else found.trace,
-        residual=finite_or_none(fit.residual if found is None else found.residual),
-        converged=fit.converged and (found is None or found.converged),
+        trace=fit.trace if value is None else value.trace,
+        residual=finite_or_none(fit.residual if value is None else value.residual),
+        converged=fit.converged and (value is None or value.converged),
         n_improper=fit.n_improper,
-        iterations=fit.iterations if found is None else found.iterations,
+        iterations=fit.iterations if value is None else value.iterations,
         settings={"tolerance": settings["tolerance"], "damping": settings["damping"], "form": fit.form},
         **_predicted(predicted),
     )
@@ -294,15 +294,15 @@ def _laplace(
     limit = _default(max_iterations, 200 if len(learn) else 100)
     refuse(tolerance, limit)
     data = problem.X, problem.y, problem.n_classes
-    solved, found = problem, None
+    solved, value = problem, None
     if len(learn):
 
         def evidence(prior: Prior) -> tuple[float, Gradients]:
             at = laplace.fit_laplace(*data, prior, tolerance)
             return at.log_evidence, laplace.laplace_gradients(at, problem.X, problem.y, prior)
 
-        found = _search(problem, evidence, learn, optimizer, limit, learn_tolerance, sits_on, map_density)
-        solved = _as_learned(problem, found.prior, learn)
+        value = _search(problem, evidence, learn, optimizer, limit, learn_tolerance, sits_on, map_density)
+        solved = _as_learned(problem, value.prior, learn)
     prior = _prior(solved)
     fit = laplace.fit_laplace(*data, prior, tolerance, 100 if len(learn) else limit)
     if callback is not None:
@@ -334,10 +334,10 @@ def _laplace(
         latent_cov=fit.latent_cov,
         gradients=None if slopes is None else _gradients(slopes, solved.shared),
         local=local,
-        trace=np.zeros(0) if found is None else found.trace,
-        residual=finite_or_none(fit.residual if found is None else found.residual),
-        converged=fit.converged and (found is None or found.converged),
-        iterations=fit.iterations if found is None else found.iterations,
+        trace=np.zeros(0) if value is None else value.trace,
+        residual=finite_or_none(fit.residual if value is None else value.residual),
+        converged=fit.converged and (value is None or value.converged),
+        iterations=fit.iterations if value is None else value.iterations,
         settings={"tolerance": tolerance},
         **_predicted(predicted),
     )
@@ -363,7 +363,7 @@ def _vb(
     limit = _default(max_iterations, 200 if len(learn) else 10_000)
     refuse(tolerance, limit)
     data = problem.X, problem.y, problem.n_classes
-    solved, found = problem, None
+    solved, value = problem, None
     if len(learn):
         arguments.choice(optimizer, ("lbfgs", "em"), "optimizer")
 
@@ -375,10 +375,10 @@ def _vb(
         if optimizer == "em":
             if problem.hyperprior is not None:
                 raise ValueError("optimizer: found 'em' with a hyperprior, expected 'lbfgs'")
-            found = type2.vb_alternate(*data, start, learn, problem.shared, limit, learn_tolerance)
+            value = type2.vb_alternate(*data, start, learn, problem.shared, limit, learn_tolerance)
         else:
-            found = _search(problem, evidence, learn, optimizer, limit, learn_tolerance, sits_on, map_density)
-        solved = _as_learned(problem, found.prior, learn)
+            value = _search(problem, evidence, learn, optimizer, limit, learn_tolerance, sits_on, map_density)
+        solved = _as_learned(problem, value.prior, learn)
     prior = _prior(solved)
     fit = variational.fit_vb(*data, prior, tolerance, 10_000 if len(learn) else limit, accelerate)
     if callback is not None:
@@ -395,10 +395,10 @@ def _vb(
         latent_cov=fit.latent_cov,
         gradients=None if slopes is None else _gradients(slopes, solved.shared),
         local={"expected_auxiliary": fit.expected_auxiliary},
-        trace=np.zeros(0) if found is None else found.trace,
-        residual=finite_or_none(fit.residual if found is None else found.residual),
-        converged=fit.converged and (found is None or found.converged),
-        iterations=fit.iterations if found is None else found.iterations,
+        trace=np.zeros(0) if value is None else value.trace,
+        residual=finite_or_none(fit.residual if value is None else value.residual),
+        converged=fit.converged and (value is None or value.converged),
+        iterations=fit.iterations if value is None else value.iterations,
         settings={"tolerance": tolerance},
         **_predicted(predicted),
     )

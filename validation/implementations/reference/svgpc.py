@@ -33,12 +33,12 @@ def probit_predictions(problem: Problem, inducing_mean: Any, inducing_cov: Any) 
     """Predictions at the test points of a problem as solved."""
     if problem.X_test is None:
         return {}
-    found = predict_probit(inducing_mean, inducing_cov, problem.X, problem.X_test, *prior_of(problem))
+    prediction = predict_probit(inducing_mean, inducing_cov, problem.X, problem.X_test, *prior_of(problem))
     return {
-        "test_latent_mean": found.latent_mean[:, None],
-        "test_latent_cov": found.latent_var[:, None, None],
-        "probabilities": found.probability,
-        "probability_mass": found.probability_mass,
+        "test_latent_mean": prediction.latent_mean[:, None],
+        "test_latent_cov": prediction.latent_var[:, None, None],
+        "probabilities": prediction.probability,
+        "probability_mass": prediction.probability_mass,
     }
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.villacampa2017.fit import Prior
-from reference.villacampa2017.gfitc_search import predict
+from reference.common._classes import Prior
+from reference.villacampa2017.prediction import predict
 from reference.villacampa2017.settings import Options
 from reference.villacampa2017.training import Fit, fit_ep, fit_sep
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
@@ -44,16 +44,16 @@ def _diagonal(var: Array) -> Array:
 
 def _moments(problem: Problem, fit: Fit) -> dict[str, Any]:
     """What follows from q(u): inducing moments, latents at test points, probabilities."""
-    found: dict[str, Any] = {"inducing_mean": fit.posterior.mean, "inducing_cov": fit.posterior.cov}
+    results: dict[str, Any] = {"inducing_mean": fit.posterior.mean, "inducing_cov": fit.posterior.cov}
     if problem.X_test is not None:
         new = predict(fit.posterior, problem.X_test, fit.prior)
-        found |= {
+        results |= {
             "test_latent_mean": new.latent_mean,
             "test_latent_cov": _diagonal(new.latent_var),
             "probabilities": new.probability,
             "probability_mass": new.probability_mass,
         }
-    return found
+    return results
 
 
 def _learned(problem: Problem, fit: Fit, learn: Sequence[str]) -> Problem:

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior
 from reference.common._product import check_nodes
 from reference.villacampa2020.fit_pep import Seen
-from reference.villacampa2020.hyper import Prior, cross_covariances, inducing_covariances
+from reference.villacampa2020.hyper import cross_covariances, inducing_covariances
 from reference.villacampa2020.label_regression import (
     CERTAIN,
     OPTIMIZERS,
@@ -140,12 +141,12 @@ def _laplace_sparse(
         callback(Seen(fit.mode.iterations, fit.mode.residual, 0))
     predicted: dict[str, Any] = {}
     if problem.X_test is not None:
-        found = predict_laplace(fit, problem.X, problem.X_test, prior, prediction_nodes)
+        prediction = predict_laplace(fit, problem.X, problem.X_test, prior, prediction_nodes)
         predicted = {
-            "test_latent_mean": found.latent_mean,
-            "test_latent_cov": found.latent_cov,
-            "probabilities": found.probability,
-            "probability_mass": found.probability_mass,
+            "test_latent_mean": prediction.latent_mean,
+            "test_latent_cov": prediction.latent_cov,
+            "probabilities": prediction.probability,
+            "probability_mass": prediction.probability_mass,
         }
     return Solution(
         problem=problem,

@@ -9,19 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior, checked_input
 from reference.villacampa2020.black_box import monte_carlo_log_norms
 from reference.villacampa2020.energies import bb_alpha_energy
 from reference.villacampa2020.fit_energies import FINITE, Data, EnergyFit, energy_gradients, fit_energy
 from reference.villacampa2020.fit_gaussian_factor import fit_gaussian_factor
 from reference.villacampa2020.forms import form_of
-from reference.villacampa2020.hyper import (
-    Matrices,
-    Prior,
-    checked_input,
-    cross_covariances,
-    inducing_covariances,
-    prior_matrices,
-)
+from reference.villacampa2020.hyper import Matrices, cross_covariances, inducing_covariances, prior_matrices
 from reference.villacampa2020.posterior import Gaussians, natural_parameters, natural_prior
 from reference.villacampa2020.power_likelihood import check_power
 from reference.villacampa2020.prediction import predict
@@ -78,11 +72,11 @@ def _predicted(problem: Problem, posterior: Gaussians) -> dict[str, Any]:
         return {}
     prior = _prior(problem)
     K = prior_matrices(problem.X_test, prior)
-    found = predict(posterior, *cross_covariances(problem.X_test, prior), K.K_ZZ, problem.epsilon)
+    prediction = predict(posterior, *cross_covariances(problem.X_test, prior), K.K_ZZ, problem.epsilon)
     return {
         **{f"test_{name}": value for name, value in _latents(posterior, K).items()},
-        "probabilities": found.probability,
-        "probability_mass": found.probability_mass,
+        "probabilities": prediction.probability,
+        "probability_mass": prediction.probability_mass,
     }
 
 
@@ -101,10 +95,10 @@ def _solution(
     slopes = None
     if gradients and finite:
         at = Data(problem.X, problem.y, method, problem.epsilon, alpha, fit.form).at(fit.posterior, K)
-        found = energy_gradients(problem.X, prior, at, fit.posterior)
+        result = energy_gradients(problem.X, prior, at, fit.posterior)
         slopes = {
             name: np.broadcast_to(np.sum(value, axis=0), value.shape) if problem.shared else value
-            for name, value in found.items()
+            for name, value in result.items()
         }
     return Solution(
         problem=problem,
@@ -296,18 +290,18 @@ def _bb_alpha(
     sampled = expectation == "monte-carlo"
     if sampled and len(_names(learn)):
         raise ValueError("learn: found names with expectation 'monte-carlo', expected none")
-    found = _energy("bb-alpha", problem, alpha, tolerance, max_iterations, learn, "lbfgs", 0.001, n_steps, None, None,
+    result = _energy("bb-alpha", problem, alpha, tolerance, max_iterations, learn, "lbfgs", 0.001, n_steps, None, None,
                     learn_tolerance, seed, form, gradients and not sampled, trace, callback)  # fmt: skip
-    if not sampled or found.settings["optimum"] != FINITE:
-        return found
+    if not sampled or result.settings["optimum"] != FINITE:
+        return result
     K = prior_matrices(problem.X, _prior(problem))
-    assert found.inducing_mean is not None
-    assert found.inducing_cov is not None
-    q = Gaussians(found.inducing_mean, found.inducing_cov)
+    assert result.inducing_mean is not None
+    assert result.inducing_cov is not None
+    q = Gaussians(result.inducing_mean, result.inducing_cov)
     draws = monte_carlo_log_norms(
         q, problem.y, K.upsilon, K.cond_var, K.K_ZZ, problem.epsilon, float(alpha), n_draws, seed
     )
-    settings = dict(found.settings) | {"n_draws": n_draws, "expectation": expectation}
+    settings = dict(result.settings) | {"n_draws": n_draws, "expectation": expectation}
     zero = int(np.sum(~np.isfinite(draws.log_norm)))
     evidence = None
     if zero:
@@ -316,10 +310,10 @@ def _bb_alpha(
         # (11) with the averages already divided by α
         evidence = -bb_alpha_energy(q, K.K_ZZ, problem.n, lambda factor: draws.log_norm, 1.0)
         settings["log_evidence_se"] = draws.standard_error
-    local = dict(found.local) | {"log_tilted_norm": draws.log_norm}
+    local = dict(result.local) | {"log_tilted_norm": draws.log_norm}
     if zero:
         del local["log_tilted_norm"]
-    return replace(found, log_evidence=evidence, settings=settings, local=local)
+    return replace(result, log_evidence=evidence, settings=settings, local=local)
 
 
 TABLE = {"apep": _apep, "arpep": _arpep, "rpapep": _rpapep, "bb-alpha": _bb_alpha}

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior
 from reference.villacampa2020.fit_pep import Fit, Options, fit_pep
-from reference.villacampa2020.hyper import Prior, cross_covariances, inducing_covariances
+from reference.villacampa2020.hyper import cross_covariances, inducing_covariances
 from reference.villacampa2020.prediction import predict, predictive_latent_distribution
 from validation import arguments
 from validation.implementations.common import finite_or_none, refuse, refuse_callback, refuse_switches
@@ -36,10 +37,10 @@ def _diagonal(var: Array) -> Array:
     return var[:, :, None] * np.eye(var.shape[1])
 
 
-def _gradients(found: dict[str, Array], shared: bool) -> dict[str, Any]:
+def _gradients(result: dict[str, Array], shared: bool) -> dict[str, Any]:
     """Shared: every row holds the sum over the classes."""
     return {
-        name: np.broadcast_to(np.sum(value, axis=0), value.shape) if shared else value for name, value in found.items()
+        name: np.broadcast_to(np.sum(value, axis=0), value.shape) if shared else value for name, value in result.items()
     }
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from reference.villacampa2017.gfitc import gfitc_baseline, gfitc_gradients
-from reference.villacampa2017.gfitc_search import predict
+from reference.villacampa2017.prediction import predict
 from reference.villacampa2017.vi_fit import vi_baseline
 from reference.villacampa2017.vi_gradients import vi_gradients
 from validation import arguments
@@ -46,10 +46,10 @@ def _as_learned(problem: Problem, prior: Prior, learn: Any) -> Problem:
     return problem.replace(**{name: getattr(prior, name) for name in _names(learn)})
 
 
-def _gradients(found: dict[str, Any], shared: bool) -> dict[str, Any]:
+def _gradients(result: dict[str, Any], shared: bool) -> dict[str, Any]:
     """Shared: every row holds the sum over the classes."""
     return {
-        name: np.broadcast_to(np.sum(value, axis=0), value.shape) if shared else value for name, value in found.items()
+        name: np.broadcast_to(np.sum(value, axis=0), value.shape) if shared else value for name, value in result.items()
     }
 
 
@@ -61,12 +61,12 @@ def _diagonal(var: Any) -> Any:
 def _predicted(problem: Problem, posterior: Any) -> dict[str, Any]:
     if problem.X_test is None:
         return {}
-    found = predict(posterior, problem.X_test, _prior(problem), problem.epsilon)
+    prediction = predict(posterior, problem.X_test, _prior(problem), problem.epsilon)
     return {
-        "test_latent_mean": found.latent_mean,
-        "test_latent_cov": _diagonal(found.latent_var),
-        "probabilities": found.probability,
-        "probability_mass": found.probability_mass,
+        "test_latent_mean": prediction.latent_mean,
+        "test_latent_cov": _diagonal(prediction.latent_var),
+        "probabilities": prediction.probability,
+        "probability_mass": prediction.probability_mass,
     }
 
 
@@ -189,8 +189,8 @@ def _vi_robust(
     solved = _as_learned(problem, fit.prior, learn)
     slopes = None
     if gradients:
-        found = vi_gradients(solved.X, solved.y, _prior(solved), fit.posterior, solved.epsilon)
-        slopes = _gradients(found, solved.shared)
+        result = vi_gradients(solved.X, solved.y, _prior(solved), fit.posterior, solved.epsilon)
+        slopes = _gradients(result, solved.shared)
     return Solution(
         problem=solved,
         implementation="reference",

@@ -64,12 +64,12 @@ def _x_gpc(
     )
     predictions: dict[str, Any] = {}
     if problem.X_test is not None:
-        found = wenzel2019.predict_xgpc(fit, problem.X, problem.X_test, *prior, Z=Z)
+        prediction = wenzel2019.predict_xgpc(fit, problem.X, problem.X_test, *prior, Z=Z)
         predictions = {
-            "test_latent_mean": found.latent_mean[:, None],
-            "test_latent_cov": found.latent_var[:, None, None],
-            "probabilities": two_columns(found.probability),
-            "probability_mass": found.probability_mass,
+            "test_latent_mean": prediction.latent_mean[:, None],
+            "test_latent_cov": prediction.latent_var[:, None, None],
+            "probabilities": two_columns(prediction.probability),
+            "probability_mass": prediction.probability_mass,
         }
     return Solution(
         problem=problem,

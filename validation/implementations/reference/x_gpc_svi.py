@@ -39,10 +39,10 @@ def as_learned(problem: Problem, hyper: Any, learn: tuple[str, ...]) -> Problem:
     return replace(problem, **learned)
 
 
-def as_gradients(found: dict[str, Any]) -> dict[str, Any]:
+def as_gradients(result: dict[str, Any]) -> dict[str, Any]:
     """Gradients of one latent function in the shapes of a Solution."""
     shaped = {"variance": np.atleast_1d, "lengthscales": lambda v: np.asarray(v)[None], "noise": np.atleast_1d}
-    return {name: shaped.get(name, lambda v: np.asarray(v)[None])(value) for name, value in found.items()}
+    return {name: shaped.get(name, lambda v: np.asarray(v)[None])(value) for name, value in result.items()}
 
 
 def variational_evidence(problem: Problem) -> str | None:
@@ -54,12 +54,12 @@ def _predictions(problem: Problem, fit: Any) -> dict[str, Any]:
     if problem.X_test is None:
         return {}
     prior = prior_of(problem)
-    found = predict_xgpc(fit, problem.X, problem.X_test, *prior)
+    prediction = predict_xgpc(fit, problem.X, problem.X_test, *prior)
     return {
-        "test_latent_mean": found.latent_mean[:, None],
-        "test_latent_cov": found.latent_var[:, None, None],
-        "probabilities": two_columns(found.probability),
-        "probability_mass": found.probability_mass,
+        "test_latent_mean": prediction.latent_mean[:, None],
+        "test_latent_cov": prediction.latent_var[:, None, None],
+        "probabilities": two_columns(prediction.probability),
+        "probability_mass": prediction.probability_mass,
     }
 
 
@@ -137,12 +137,12 @@ def learned_x_gpc(
     require_binary_logit(problem, "reference x-gpc")
     refuse(tolerance, learning_iterations)
     prior = prior_of(problem)
-    found = optimise_hyperparameters(
+    optimum = optimise_hyperparameters(
         problem.X, problem.y_sign, *prior, learn=learn, tolerance=tolerance, max_iterations=learning_iterations
     )
-    solved = as_learned(problem, found.hyper, names(learn))
-    fit = found.fit
-    slopes = bound_gradients(fit, problem.X, problem.y_sign, *found.hyper)._asdict()
+    solved = as_learned(problem, optimum.hyper, names(learn))
+    fit = optimum.fit
+    slopes = bound_gradients(fit, problem.X, problem.y_sign, *optimum.hyper)._asdict()
     return Solution(
         problem=solved,
         implementation="reference",
@@ -155,10 +155,10 @@ def learned_x_gpc(
         inducing_cov=fit.inducing_cov[None],
         gradients=as_gradients({k: v for k, v in slopes.items() if v is not None}) if gradients else None,
         local={"c": np.abs(fit.c)},
-        trace=found.trace,
-        residual=finite_or_none(found.residual),
-        converged=found.converged and fit.converged,
-        iterations=found.iterations,
+        trace=optimum.trace,
+        residual=finite_or_none(optimum.residual),
+        converged=optimum.converged and fit.converged,
+        iterations=optimum.iterations,
         settings={"tolerance": tolerance},
         **_predictions(solved, fit),
     )

@@ -79,11 +79,11 @@ def spread_of(differences: Array) -> Spread:
     )  # fmt: skip
 
 
-def spreads(found: Mapping[str, Differences]) -> dict[str, dict[str, Spread]]:
+def spreads(value: Mapping[str, Differences]) -> dict[str, dict[str, Spread]]:
     """`Spread` of each quantity of each rule."""
     return {
         rule: dict(zip(QUANTITIES, (spread_of(part) for part in differences), strict=True))
-        for rule, differences in found.items()
+        for rule, differences in value.items()
     }
 
 
@@ -97,7 +97,7 @@ class Decided(NamedTuple):
     held: bool
 
 
-def decide(found: Mapping[str, Mapping[str, Spread]], variance: float) -> list[Decided]:
+def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[Decided]:
     """The claims that section 5.1 makes of Figure 1, each with a number on either side.
 
     A rule is calibrated where the intervals that the figure draws hold zero, and biased where they do not. Sizes are
@@ -112,14 +112,14 @@ def decide(found: Mapping[str, Mapping[str, Spread]], variance: float) -> list[D
     scales = dict(zip(QUANTITIES, (1.0, np.sqrt(variance), variance), strict=True))
 
     def largest(rule: str, quantities: tuple[str, ...]) -> float:
-        return max(found[rule][quantity].largest_size / scales[quantity] for quantity in quantities)
+        return max(value[rule][quantity].largest_size / scales[quantity] for quantity in quantities)
 
     def ratio(fine: str, coarse: str) -> float:
-        return max(found[fine][quantity].width / found[coarse][quantity].width for quantity in QUANTITIES)
+        return max(value[fine][quantity].width / value[coarse][quantity].width for quantity in QUANTITIES)
 
-    off = max(found[rule][quantity].off / scales[quantity] for rule in RULES[1:] for quantity in QUANTITIES)
+    off = max(value[rule][quantity].off / scales[quantity] for rule in RULES[1:] for quantity in QUANTITIES)
     accurate, stand_in = largest("inner-ep", QUANTITIES[1:]), largest("QD10", QUANTITIES)
-    bias = found["inner-ep"]["log Z"]
+    bias = value["inner-ep"]["log Z"]
     narrower = max(ratio("Q10", "Q5"), ratio("QD10", "QD5"), ratio("inner-ep", "Q5"))
     return [
         Decided("fig1-quadratures-calibrated", "how far any interval of a rule is from zero", off, 0.0, off <= 0.0),
@@ -134,20 +134,20 @@ def decide(found: Mapping[str, Mapping[str, Spread]], variance: float) -> list[D
     ]  # fmt: skip
 
 
-def _panel(quantity: str, found: Mapping[str, Mapping[str, Spread]], name: str) -> Markup:
+def _panel(quantity: str, value: Mapping[str, Mapping[str, Spread]], name: str) -> Markup:
     """Means and 95 % intervals by rule, as the paper draws them."""
     with figures.style():
         figure, ax = figures._figure(4.3, 2.2, left=0.65, bottom=0.3)
         ax.axhline(0.0, color=figures.TRUTH, linewidth=1.0)
-        for place, rule in enumerate(found):
-            at = found[rule][quantity]
+        for place, rule in enumerate(value):
+            at = value[rule][quantity]
             ax.plot([place, place], [at.low, at.high], color=figures.SERIES[0], linewidth=1.6)
             ax.plot([place], [at.mean], color=figures.SERIES[0], marker="o", markersize=4.0)
-        ax.set_xticks(range(len(found)), [*found])
-        ax.set_xlim(-0.5, len(found) - 0.5)
+        ax.set_xticks(range(len(value)), [*value])
+        ax.set_xlim(-0.5, len(value) - 0.5)
         ax.yaxis.set_major_locator(figures._few_ticks())
         ax.set_title(quantity, loc="left")
-        return figures._svg(figure, name, f"{quantity}: {', '.join(found)}")
+        return figures._svg(figure, name, f"{quantity}: {', '.join(value)}")
 
 
 @experiment(
@@ -197,7 +197,7 @@ def fig1(
         np.exp(log_variance) * each, np.exp(log_lengthscale) * np.ones((c, X.shape[1])), 0.0 * each,
         setting.JITTER * each,
     )  # fmt: skip
-    found = spreads(compare_tilted_moments(X, y, c, prior, baseline=baseline))
+    result = spreads(compare_tilted_moments(X, y, c, prior, baseline=baseline))
     notes += [
         "two parallel outer iterations of nested EP with converged inner runs and damping 0.8, which the paper leaves "
         "open, and so are scaling and the rows of Glass",
@@ -208,10 +208,10 @@ def fig1(
     ]
     moments: list[tuple[object, ...]] = [
         (rule, quantity, at.mean, at.error, at.z, at.low, at.high, at.size)
-        for rule, parts in found.items()
+        for rule, parts in result.items()
         for quantity, at in parts.items()
     ]
-    decided = decide(found, float(np.exp(log_variance)))
+    decided = decide(result, float(np.exp(log_variance)))
     return Outcome(
         {
             "data": f"{dataset}: n = {len(y)}, {c} classes",
@@ -238,7 +238,7 @@ def fig1(
             Picture(
                 "Mean and 95 % interval of the differences, as Figure 1 draws them",
                 (),
-                tuple(_panel(quantity, found, f"riihimaki2013-fig1-{k}") for k, quantity in enumerate(QUANTITIES)),
+                tuple(_panel(quantity, result, f"riihimaki2013-fig1-{k}") for k, quantity in enumerate(QUANTITIES)),
             ),
         ),
         tuple(notes),

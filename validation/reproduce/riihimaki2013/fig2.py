@@ -65,9 +65,9 @@ def synthetic_three_class(
         jitter=setting.JITTER,
         X_test=line[:, None],
     )
-    found = {method: setting.answer(method, problem, **(options or {}).get(method, {})) for method in methods}
+    results = {method: setting.answer(method, problem, **(options or {}).get(method, {})) for method in methods}
     fields = ("probabilities", "test_latent_mean", "test_latent_cov")
-    parts = [{method: np.asarray(getattr(s, name)) for method, s in found.items()} for name in fields]
+    parts = [{method: np.asarray(getattr(s, name)) for method, s in results.items()} for name in fields]
     return Toy(toy.X, toy.y, line, *parts)
 
 

@@ -78,7 +78,7 @@ def usps_marginals(
     for method in (*methods, *dict.fromkeys(TRUTHS[method] for method in methods)):
         say(f"{setting.NAMES[method]}: n = {n}")
         solutions[method] = setting.answer(method, problem, **own.get(method, {}))
-    found = {}
+    results = {}
     for method in methods:
         ours, truth = solutions[method], solutions[TRUTHS[method]]
         p, q = (setting.of_labels(s, problem.y_test) for s in (ours, truth))
@@ -87,8 +87,8 @@ def usps_marginals(
         marginals = [
             np.asarray(getattr(s, name)[point]) for s in (ours, truth) for name in ("latent_mean", "latent_cov")
         ]
-        found[method] = Pairs(TRUTHS[method], p[:n], q[:n], se[:n], p[n:], q[n:], se[n:], *marginals)
-    return found
+        results[method] = Pairs(TRUTHS[method], p[:n], q[:n], se[:n], p[n:], q[n:], se[n:], *marginals)
+    return results
 
 
 @experiment(
@@ -116,7 +116,7 @@ def fig5(
     problem = setting.pose(cut, log_variance, log_lengthscale, training=True)
     second = np.flatnonzero(cut.y == 1)  # Fig. 6: "the correct class label being 2"
     lengths = {"n_chains": n_chains, "n_draws": n_draws, "seed": seed}
-    found = usps_marginals(
+    result = usps_marginals(
         problem,
         int(second[0]) if second.size else 0,
         methods=methods,
@@ -128,7 +128,7 @@ def fig5(
     pictures = []
     for part in ("training", "test"):
         panels = []
-        for method, pairs in found.items():
+        for method, pairs in result.items():
             ours, truth, se = (getattr(pairs, f"{part}{end}") for end in ("", "_truth", "_truth_se"))
             gap = ours - truth
             rows.append(
@@ -144,7 +144,7 @@ def fig5(
                     )
                 )  # fmt: skip
         pictures.append(Picture(f"p(true label), {part} points", ("method against chains",), tuple(panels)))
-    for method, pairs in found.items():
+    for method, pairs in result.items():
         sd, sd_truth = (np.sqrt(np.diag(cov)) for cov in (pairs.cov, pairs.cov_truth))
         marginals += [
             (

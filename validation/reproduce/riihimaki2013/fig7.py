@@ -57,13 +57,13 @@ def hyperparameter_grid(
     for i, log_variance in enumerate(log_variances):
         for j, log_lengthscale in enumerate(log_lengthscales):
             problem = setting.pose(cut, log_variance, log_lengthscale)
-            found = setting.answer(method, problem, max_iterations=max_iterations, tolerance=tolerance)
-            assert found.probabilities is not None  # the problem has test inputs
-            if found.log_evidence is not None:
-                evidence[i, j] = found.log_evidence
-            density[i, j] = cut.y_test.size * setting.mean_log_density(found.probabilities, cut.y_test)
-            accuracy[i, j] = float(np.mean(found.probabilities.argmax(axis=1) == cut.y_test))
-            converged[i, j] = found.converged
+            answer = setting.answer(method, problem, max_iterations=max_iterations, tolerance=tolerance)
+            assert answer.probabilities is not None  # the problem has test inputs
+            if answer.log_evidence is not None:
+                evidence[i, j] = answer.log_evidence
+            density[i, j] = cut.y_test.size * setting.mean_log_density(answer.probabilities, cut.y_test)
+            accuracy[i, j] = float(np.mean(answer.probabilities.argmax(axis=1) == cut.y_test))
+            converged[i, j] = answer.converged
         say(f"{setting.NAMES[method]}: log variance {log_variance:g} done")
     return Surfaces(evidence, density, accuracy, converged)
 
@@ -94,15 +94,15 @@ def fig7(
     best: list[tuple[object, ...]] = []
     stopped = 0
     for method in methods:
-        found = hyperparameter_grid(
+        result = hyperparameter_grid(
             method, cut, log_variances, log_lengthscales, max_iterations=max_iterations, say=say
         )
-        stopped += int(np.size(found.converged) - np.count_nonzero(found.converged))
+        stopped += int(np.size(result.converged) - np.count_nonzero(result.converged))
         for i, a in enumerate(log_variances):
             for j, b in enumerate(log_lengthscales):
-                rows.append((setting.NAMES[method], float(a), float(b), *(float(s[i, j]) for s in found[:3])))
-        at_evidence = np.unravel_index(np.nanargmax(found.log_evidence), found.log_evidence.shape)
-        for name, surface in zip(Surfaces._fields[:3], found[:3], strict=True):
+                rows.append((setting.NAMES[method], float(a), float(b), *(float(s[i, j]) for s in result[:3])))
+        at_evidence = np.unravel_index(np.nanargmax(result.log_evidence), result.log_evidence.shape)
+        for name, surface in zip(Surfaces._fields[:3], result[:3], strict=True):
             i, j = divmod(int(np.nanargmax(surface)), surface.shape[1])
             best.append(
                 (setting.NAMES[method], name.replace("_", " "), float(surface[i, j]),

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from fast.full_classes.learning import half_t_scale, log_hyperprior
+from fast.core.hyperprior import half_t_scale, log_hyperprior
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, kfold, standardise, train_test_split
@@ -92,24 +92,24 @@ def benchmark(
             y_test=data.y[split.test],
         )
         if method == "gibbs-probit":
-            found = setting.answer(method, start, learn=FIELDS, sits_on=sits_on, **(options or {}))
+            answer = setting.answer(method, start, learn=FIELDS, sits_on=sits_on, **(options or {}))
         elif ard:
-            found = setting.answer(
+            answer = setting.answer(
                 method, start, learn=FIELDS, sits_on=sits_on, learn_tolerance=learn_tolerance,
                 max_iterations=max_iterations,
             )  # fmt: skip
         else:
-            found = _one_lengthscale(method, start, sits_on, learn_tolerance, max_iterations)
+            answer = _one_lengthscale(method, start, sits_on, learn_tolerance, max_iterations)
         labels = data.y[split.test]
-        assert found.probabilities is not None  # the problem has test inputs
+        assert answer.probabilities is not None  # the problem has test inputs
         with np.errstate(divide="ignore"):
-            density.append(np.log(setting.of_labels(found, labels)))
-        right.append((found.probabilities.argmax(axis=1) == labels).astype(np.float64))
-        variances.append(float(found.problem.variance[0]))
-        lengthscales.append(found.problem.lengthscales[0])
+            density.append(np.log(setting.of_labels(answer, labels)))
+        right.append((answer.probabilities.argmax(axis=1) == labels).astype(np.float64))
+        variances.append(float(answer.problem.variance[0]))
+        lengthscales.append(answer.problem.lengthscales[0])
         say(
             f"{setting.NAMES[method]}, {data.name}, part {k + 1} of {len(splits)}: "
-            f"mlpd {density[-1].mean():.3f}, accuracy {right[-1].mean():.3f}, {found.seconds:.0f} s"
+            f"mlpd {density[-1].mean():.3f}, accuracy {right[-1].mean():.3f}, {answer.seconds:.0f} s"
         )
     return Predicted(np.concatenate(density), np.concatenate(right), np.array(variances), np.array(lengthscales))
 
@@ -131,12 +131,12 @@ def _one_lengthscale(method: str, start: Problem, sits_on: str, tolerance: float
             prior = log_hyperprior(name, scales[j : j + 1], laws[name], sits_on=sits_on)
             value, slope[j] = value + float(prior.value.sum()), float(prior.slope.sum())
         at = silent.replace(variance=scales[0], lengthscales=scales[1])
-        found = setting.answer(learner, at, gradients=True)
-        if found.log_evidence is None or found.gradients is None:
+        answer = setting.answer(learner, at, gradients=True)
+        if answer.log_evidence is None or answer.gradients is None:
             return _REFUSED, np.zeros(2)
-        slope[0] += scales[0] * _summed(found.gradients["variance"], start.shared)
-        slope[1] += scales[1] * _summed(found.gradients["lengthscales"], start.shared)
-        return -(found.log_evidence + value), -slope
+        slope[0] += scales[0] * _summed(answer.gradients["variance"], start.shared)
+        slope[1] += scales[1] * _summed(answer.gradients["lengthscales"], start.shared)
+        return -(answer.log_evidence + value), -slope
 
     first = np.log([start.variance[0], start.lengthscales[0, 0]])
     end = minimize(
@@ -208,24 +208,24 @@ def fig9(
         notes += [note] if note else []
         how = text["table3"].get(name)
         ard = bool(how["ard"]) if how else True
-        splits, said = splits_of(name, data, n_run, n, n_test, seed)
-        notes += said
+        splits, message = splits_of(name, data, n_run, n, n_test, seed)
+        notes += message
         sizes.append(
             (name, len(splits), splits[0].train.size, splits[0].test.size, data.n_classes, data.d,
              *((how["n_train"], how["n_test"], how["c"], how["d"]) if how else (None,) * 4), "yes" if ard else "no")
         )  # fmt: skip
-        found: dict[str, Predicted] = {}
+        results: dict[str, Predicted] = {}
         for method in ("nested-ep", *(m for m in methods if m != "nested-ep")):
             if method == "gibbs-probit" and not ard:
                 notes.append(f"{name}: no MCMC, whose chains have a lengthscale for each covariate")
                 continue
             lengths = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "seed": seed}
-            found[method] = benchmark(
+            results[method] = benchmark(
                 data, method, splits, ard=ard, reading=reading, sits_on=sits_on, max_iterations=max_iterations,
                 options=lengths, say=say,
             )  # fmt: skip
-        for method, predicted in found.items():
-            rows += _rows(name, method, predicted, found["nested-ep"], text["against_ep"].get(method, {}), seed)
+        for method, predicted in results.items():
+            rows += _rows(name, method, predicted, results["nested-ep"], text["against_ep"].get(method, {}), seed)
     notes.append("Fig. 9 to 11 print no numbers: the last column is what the text says of the log predictive density")
     return Outcome(
         {
@@ -265,18 +265,18 @@ def fig9(
 
 
 def _rows(
-    name: str, method: str, found: Predicted, ep: Predicted, says: Mapping[str, str], seed: int
+    name: str, method: str, value: Predicted, ep: Predicted, says: Mapping[str, str], seed: int
 ) -> list[tuple[object, ...]]:
     shown: list[tuple[object, ...]] = []
     label = setting.NAMES[method]
-    mlpd = bayesian_bootstrap(found.log_density, seed=seed)
-    accuracy = bayesian_bootstrap(found.right, seed=seed)
+    mlpd = bayesian_bootstrap(value.log_density, seed=seed)
+    accuracy = bayesian_bootstrap(value.right, seed=seed)
     against: list[tuple[object, ...]] = [(None, None, None), (None, None, None)]
     if method != "nested-ep":
-        pair = bayesian_bootstrap(found.log_density - ep.log_density, seed=seed)
-        change = accuracy_comparison(outcomes(found.right, ep.right), seed=seed)
+        pair = bayesian_bootstrap(value.log_density - ep.log_density, seed=seed)
+        change = accuracy_comparison(outcomes(value.right, ep.right), seed=seed)
         against = [(pair.mean, pair.low, pair.high), (change.mean, change.low, change.high)]
-    said = says.get(name, says.get("all"))
-    shown.append((name, label, "mlpd", mlpd.mean, mlpd.low, mlpd.high, *against[0], said))
+    message = says.get(name, says.get("all"))
+    shown.append((name, label, "mlpd", mlpd.mean, mlpd.low, mlpd.high, *against[0], message))
     shown.append((name, label, "accuracy", accuracy.mean, accuracy.low, accuracy.high, *against[1], None))
     return shown

@@ -74,7 +74,7 @@ def compare_ep_variants(
     if changed:
         raise ValueError(f"truth: found a solution of another problem, which differs in {changed}")
     right = _quantities(truth)
-    found = {}
+    results = {}
     for method in methods:
         arguments.choice(method, METHODS, "methods")
         own: dict[str, Any] = {"inner": "incremental"}
@@ -84,12 +84,12 @@ def compare_ep_variants(
             method, problem, max_iterations=iterations, damping=damping, accelerate=False, tolerance=1e-12, **own
         )
         gaps = {name: np.abs(value - right[name]) for name, value in _quantities(solution).items()}
-        found[method] = Variant(
+        results[method] = Variant(
             {name: _distance(gap[:n]) for name, gap in gaps.items()},
             {name: _distance(gap[n:]) for name, gap in gaps.items()},
             float(solution.seconds or 0.0),
         )
-    return found
+    return results
 
 
 def _quantities(solution: Solution) -> dict[str, Array]:
@@ -133,14 +133,14 @@ def table1(
     say(f"Gibbs sampling: n = {problem.n}, {n_chains} chains of {n_draws} draws")
     truth = setting.answer("gibbs-probit", problem, seed=seed, n_chains=n_chains, n_draws=n_draws, n_warmup=100)
     say(f"{iterations} outer iterations of {', '.join(methods)}")
-    found = compare_ep_variants(
+    result = compare_ep_variants(
         problem, truth, methods=methods, iterations=iterations, nodes=nodes, nodes_qiep=nodes_qiep, damping=damping
     )
     printed: dict[str, Any] = published("riihimaki2013", "table1").get(dataset, {})
     order = published("riihimaki2013", "table1")["methods"]
     rows: list[tuple[object, ...]] = []
-    fastest = min(variant.seconds for variant in found.values())
-    for method, variant in found.items():
+    fastest = min(variant.seconds for variant in result.values())
+    for method, variant in result.items():
         place = order.index(method)
         for part in ("training", "test"):
             for name, distance in getattr(variant, part).items():

@@ -36,11 +36,11 @@ def counted(n: int) -> Iterator[dict[str, int]]:
     ----------
     n : int    rows of the matrices that count; choose a number that nothing else has
     """
-    found = {"factors": 0, "values": 0}
+    results = {"factors": 0, "values": 0}
 
     def counting(original: Callable[..., Any], name: str, size: Callable[[Any], int]) -> Callable[..., Any]:
         def call(first: Any, *args: Any, **kwargs: Any) -> Any:
-            found[name] += size(np.asarray(first))
+            results[name] += size(np.asarray(first))
             return original(first, *args, **kwargs)
 
         return call
@@ -55,7 +55,7 @@ def counted(n: int) -> Iterator[dict[str, int]]:
         patch.object(np.linalg, "cholesky", counting(np.linalg.cholesky, "factors", matrices)),
         patch.object(tilt, "log_ndtr", counting(tilt.log_ndtr, "values", lambda values: values.size)),
     ):
-        yield found
+        yield results
 
 
 def factors_per_iteration(method: str, problem: Problem, *, nodes: int = 5, seed: int = 0) -> float:
@@ -78,9 +78,9 @@ def factors_per_iteration(method: str, problem: Problem, *, nodes: int = 5, seed
             own |= {"accelerate": False, "inner": "incremental"}
         elif method in ("qep", "qiep"):
             own |= {"accelerate": False, "nodes": nodes}
-        with counted(problem.n) as found:
+        with counted(problem.n) as value:
             setting.answer(method, problem, **own)
-        counts.append(found["factors"])
+        counts.append(value["factors"])
     runs = _DRAWS if method == "gibbs-probit" else (_FEW, _MORE)
     return (counts[1] - counts[0]) / (runs[1] - runs[0])
 
@@ -96,13 +96,13 @@ def nodes_per_datum(method: str, n_classes: int, nodes: int) -> float:
     """
     arguments.choice(method, ("qep", "qiep"), "method")
     tilt, D = fast.full_classes.quadrature_tilt, n_classes - 1
-    with counted(0) as found:
+    with counted(0) as value:
         if method == "qep":
             tilt.white_moments(Differences(np.zeros((1, D)), (np.eye(D) + 1.0)[None]), nodes)
         else:
             y, others = np.zeros(1, dtype=np.int64), np.arange(1, n_classes)[None]
             tilt.independent_tilt(np.zeros((1, n_classes)), np.ones((1, n_classes)), y, others, nodes)
-    return found["values"] / D
+    return value["values"] / D
 
 
 def _problem(n: int, n_classes: int, seed: int) -> Problem:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from validation import arguments, datasets
 from validation.datasets.splits import standardise
 from validation.ledger.marker import equation
@@ -61,7 +61,7 @@ def run_schedule_comparison(
     damping : float      of EP
     clock : callable     seconds
     """
-    found = {}
+    results = {}
     for scheme in schemes:
         arguments.choice(scheme, SCHEMES, "schemes")
         training = setting.Training(
@@ -74,8 +74,8 @@ def run_schedule_comparison(
         short = int((told.residuals > tolerance).sum()) if scheme == "outer" else 0
         if short:
             notes.append(f"EP did not converge in {max_iterations} sweeps before {short} of {told.trace.size} updates")
-        found[scheme] = Schedule(told.trace, timed.times[: told.trace.size], tuple(notes))
-    return found
+        results[scheme] = Schedule(told.trace, timed.times[: told.trace.size], tuple(notes))
+    return results
 
 
 @experiment(
@@ -106,9 +106,9 @@ def fig1(
     data = setting.smaller(full, arguments.integer(n, "n", at_least=10), seed)
     (X,) = standardise(data.X)
     prior = setting.start(X, setting.share(fraction, data.n), data.n_classes, seed)
-    found: dict[str, Schedule] = {}
+    results: dict[str, Schedule] = {}
     for scheme in schemes:
-        found |= run_schedule_comparison(
+        results |= run_schedule_comparison(
             X,
             data.y,
             prior,
@@ -119,19 +119,19 @@ def fig1(
             max_iterations=max_iterations,
             damping=damping,
         )
-        end = found[scheme]
+        end = results[scheme]
         say(f"{NAMES[scheme]}: log Z {end.log_evidence[-1]:.2f} after {end.seconds[-1]:.1f} s")
-    rows = [_row(scheme, schedule, found) for scheme, schedule in found.items()]
+    rows = [_row(scheme, schedule, results) for scheme, schedule in results.items()]
     every = [
         (NAMES[scheme], k + 1, float(t), float(v))
-        for scheme, schedule in found.items()
+        for scheme, schedule in results.items()
         for k, (t, v) in enumerate(zip(schedule.seconds, schedule.log_evidence, strict=True))
         if k % max(1, n_steps // 20) == 0 or k == schedule.seconds.size - 1
     ]
     with figures.style():
-        drawn = [figures.Curve(NAMES[s], each.seconds, each.log_evidence) for s, each in found.items()]
+        drawn = [figures.Curve(NAMES[s], each.seconds, each.log_evidence) for s, each in results.items()]
         panel = figures.curves(f"{dataset}: log Z", drawn, "seconds of training", f"fig1-{dataset}")
-    notes = [f"{NAMES[scheme]}: {said}" for scheme, schedule in found.items() for said in schedule.notes]
+    notes = [f"{NAMES[scheme]}: {note}" for scheme, schedule in results.items() for note in schedule.notes]
     if data.n < full.n:
         notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n={full.n}")
     if n_steps < 250:
@@ -155,14 +155,14 @@ def fig1(
             ),
             Table("traces", ("scheme", "update", "seconds", "log Z"), tuple(every), "Along the runs, thinned"),
         ),
-        (Picture(f"EP on {dataset}", tuple(NAMES[s] for s in found), (panel,)),),
+        (Picture(f"EP on {dataset}", tuple(NAMES[s] for s in results), (panel,)),),
         tuple(notes),
     )
 
 
-def _row(scheme: str, schedule: Schedule, found: dict[str, Schedule]) -> tuple[object, ...]:
+def _row(scheme: str, schedule: Schedule, value: dict[str, Schedule]) -> tuple[object, ...]:
     values = schedule.log_evidence
-    common = min(each.log_evidence[-1] for each in found.values())
+    common = min(each.log_evidence[-1] for each in value.values())
     reached = np.flatnonzero(values >= common)
     when = float(schedule.seconds[reached[0]]) if reached.size else None
     return (

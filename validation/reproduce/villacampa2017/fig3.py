@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from reference.villacampa2017.protocol import toy_training_settings
 from validation import arguments, datasets
 from validation.datasets.dataset import Dataset
@@ -79,8 +79,8 @@ def inducing_point_experiment(
         batches=setting.minibatches(data.n, plan.batch_size, steps, seed) if plan.batch_size < data.n else None,
         tolerance=tolerance, max_iterations=max_iterations, damping=damping, nat_rate=nat_rate,
     )  # fmt: skip
-    found = setting.train(method, data.X, data.y, prior, training)
-    return Placed(np.array(found.run.points.Z), found.log_evidence, found.seconds, found)
+    result = setting.train(method, data.X, data.y, prior, training)
+    return Placed(np.array(result.run.points.Z), result.log_evidence, result.seconds, result)
 
 
 def different(Z: Array, near: float = _NEAR) -> int:
@@ -148,32 +148,32 @@ def fig3(
         panels = []
         for method in methods:
             share = reduce_lbfgs if method == "gfitc" else reduce
-            found = inducing_point_experiment(
+            result = inducing_point_experiment(
                 data, Z, method, jitter=jitter, reduce=share, tolerance=tolerance, max_iterations=max_iterations,
                 damping=damping, nat_rate=nat_rate, seed=seed,
             )  # fmt: skip
-            error, nll = scores(found.trained.probabilities(X_test), y_test)
-            edge = boundary_of(found.trained.probabilities(points), points)
+            error, nll = scores(result.trained.probabilities(X_test), y_test)
+            edge = boundary_of(result.trained.probabilities(points), points)
             rows.append(
-                (int(size), setting.NAMES[method], error, nll, found.log_evidence,
-                 sum(different(each) for each in found.Z), Z.shape[0] * Z.shape[1],
-                 margin(found.Z, edge) if len(edge) else None,
-                 float(np.mean(np.abs(found.Z).max(axis=-1) > _HALF)), found.trained.iterations, found.seconds)
+                (int(size), setting.NAMES[method], error, nll, result.log_evidence,
+                 sum(different(each) for each in result.Z), Z.shape[0] * Z.shape[1],
+                 margin(result.Z, edge) if len(edge) else None,
+                 float(np.mean(np.abs(result.Z).max(axis=-1) > _HALF)), result.trained.iterations, result.seconds)
             )  # fmt: skip
-            notes += [f"m = {size}: {said}" for said in found.trained.notes]
+            notes += [f"m = {size}: {note}" for note in result.trained.notes]
             with figures.style():
                 panels.append(
                     plane.panel(
                         f"{setting.NAMES[method]}, m = {size}",
                         data.X,
                         data.y,
-                        found.trained.probabilities,
-                        found.Z,
+                        result.trained.probabilities,
+                        result.Z,
                         _HALF,
                         f"fig3-{method}-{size}",
                     )
                 )
-            say(f"m = {size}, {setting.NAMES[method]}: error {error:.3f}, nll {nll:.3f}, {found.seconds:.1f} s")
+            say(f"m = {size}, {setting.NAMES[method]}: error {error:.3f}, nll {nll:.3f}, {result.seconds:.1f} s")
         labels = tuple(f"class {k + 1}" for k in range(data.n_classes))
         pictures.append(Picture(f"{size} inducing points per class", labels, tuple(panels)))
     if data.n < 1000:

@@ -52,9 +52,9 @@ def training_time_experiment(
     steps = plan.n_steps if n_steps is None else n_steps
     training = setting.Training(n_steps=steps, rate=rate, tolerance=tolerance, damping=damping)
     watch = setting.Watch((plan.X_test, plan.y_test), growth, budget, evaluate=False, clock=clock)
-    found = setting.train(method, plan.X, plan.y, prior, training, watch)
-    assert found.course is not None  # test rows were given
-    return found.course
+    result = setting.train(method, plan.X, plan.y, prior, training, watch)
+    assert result.course is not None  # test rows were given
+    return result.course
 
 
 def averaged(courses: Sequence[setting.Course], field: str, seconds: Array) -> Array:
@@ -118,13 +118,13 @@ def fig4(
                 for k, plan in enumerate(plans)
             ]  # fmt: skip
             seconds = times_of(courses, 12)
-            found = {field: averaged(courses, field, seconds) for field in lines}
+            results = {field: averaged(courses, field, seconds) for field in lines}
             name = setting.NAMES[method]
             for field in lines:
-                lines[field].append(figures.Curve(name, seconds, found[field]))
+                lines[field].append(figures.Curve(name, seconds, results[field]))
             along += [
                 (size, name, float(t), float(nll), float(error))
-                for t, nll, error in zip(seconds, found["nll"], found["error"], strict=True)
+                for t, nll, error in zip(seconds, results["nll"], results["error"], strict=True)
             ]
             ends = [(c.iteration[-1], c.seconds[-1], c.nll[-1], c.error[-1], c.nll.min()) for c in courses]
             mean = np.mean(ends, axis=0)

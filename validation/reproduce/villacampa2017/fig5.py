@@ -101,12 +101,12 @@ def mnist_experiment(
     clock : callable       seconds
     """
     n_classes = int(max(parts.y.max(), parts.y_test.max())) + 1
-    found = _run(
+    value = _run(
         parts, method, n_classes, alike=True, n_inducing=n_inducing, batch_size=batch_size, n_steps=n_steps,
         rate=rate, nat_rate=nat_rate, growth=growth, budget=budget, seed=seed, clock=clock,
     ).course  # fmt: skip
-    assert found is not None  # test rows were given
-    return found
+    assert value is not None  # test rows were given
+    return value
 
 
 @equation("villacampa2017", "u40-airline")
@@ -237,7 +237,7 @@ def fig5_airline(
     test, train = order[:n_test], order[n_test : n_test + n]
     X, X_test = standardise(data.X[train], data.X[test])
     parts = Parts(X, data.y[train], X_test, data.y[test])
-    found = airline_experiment(
+    result = airline_experiment(
         parts, methods, n_inducing=m, batch_size=batch_size, n_steps=n_steps, rate=rate, nat_rate=nat_rate,
             budget=budget, seed=seed,
         say=say,
@@ -250,7 +250,7 @@ def fig5_airline(
     notes.append(f"start: {setting.START}")
     notes.append("Fig. 5 and 7 print no numbers for the flight delays")
     return _outcome(
-        "airline", f"{dataset}: n = {parts.y.size}, {parts.y_test.size} test rows", found.courses, found.linear, {},
+        "airline", f"{dataset}: n = {parts.y.size}, {parts.y_test.size} test rows", result.courses, result.linear, {},
         notes, _settings(m, batch_size, rate, nat_rate, seed),
     )  # fmt: skip
 

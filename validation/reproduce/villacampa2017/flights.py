@@ -34,8 +34,8 @@ def load(name: str, n: int, seed: int) -> Dataset:
             f"{error}.\n{form}; no value is missing.\nOr run it on made-up data: --dataset {SYNTHETIC}"
         ) from error
     if (data.d, data.n_classes) != (len(ATTRIBUTES), len(CLASSES)):
-        found = f"{data.d} attributes and {data.n_classes} classes"
-        raise ValueError(f"dataset: found {found} in {name}, expected {len(ATTRIBUTES)} and {len(CLASSES)}")
+        text = f"{data.d} attributes and {data.n_classes} classes"
+        raise ValueError(f"dataset: found {text} in {name}, expected {len(ATTRIBUTES)} and {len(CLASSES)}")
     return data
 
 

@@ -15,7 +15,7 @@ from fast.core import values
 from fast.kernel.defaults import default_lengthscales
 from fast.methods import ep, gfitc, sep, vi_robust
 from fast.sparse_classes.training import Progress
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters
 from validation import arguments
 from validation.datasets.dataset import Dataset
@@ -75,10 +75,10 @@ class Run(NamedTuple):
     def notes(self) -> tuple[str, ...]:
         """What is to be said of it beyond its numbers."""
         label = NAMES[self.method]
-        said = [f"{label} stopped as diverged, {self.reason}"] if self.diverged else []
+        message = [f"{label} stopped as diverged, {self.reason}"] if self.diverged else []
         if self.n_improper:
-            said.append(f"{label} skipped {self.n_improper} factors whose cavity was no distribution")
-        return tuple(said)
+            message.append(f"{label} skipped {self.n_improper} factors whose cavity was no distribution")
+        return tuple(message)
 
 
 class _EnoughError(Exception):
@@ -103,11 +103,11 @@ def minibatches(n: int, size: int, n_steps: int, seed: int) -> tuple[NDArray[np.
     """The data split into mini-batches, each epoch in a new order: section 2.3.2. The last of an epoch may be short."""
     rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
     arguments.integer(size, "batch_size", at_least=1)
-    found: list[NDArray[np.int64]] = []
-    while len(found) < n_steps:
+    results: list[NDArray[np.int64]] = []
+    while len(results) < n_steps:
         order = rng.permutation(n)
-        found += [order[k : k + size] for k in range(0, n, size)]
-    return tuple(found[:n_steps])
+        results += [order[k : k + size] for k in range(0, n, size)]
+    return tuple(results[:n_steps])
 
 
 class Training(NamedTuple):

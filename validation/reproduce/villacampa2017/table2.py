@@ -117,15 +117,15 @@ def table2(
                 }
                 runs = each(trained_on, calls, (Trained,))
                 for k, run in enumerate(runs):
-                    notes += [f"{name}, repetition {k + 1}: {said}" for said in run.notes]
-                found = uci.evaluation_metrics(
+                    notes += [f"{name}, repetition {k + 1}: {note}" for note in run.notes]
+                result = uci.evaluation_metrics(
                     [run.probabilities for run in runs], [plan.y_test for plan in plans], [run.seconds for run in runs]
                 )
-                times.setdefault((float(fraction), method), []).append(found.seconds)
-                rows += _rows(name, float(fraction), plans[0], method, found, printed)
+                times.setdefault((float(fraction), method), []).append(result.seconds)
+                rows += _rows(name, float(fraction), plans[0], method, result, printed)
                 say(
-                    f"{name}, m = {plans[0].n_inducing}, {setting.NAMES[method]}: nll {found.nll:.3f}, "
-                    f"error {found.error:.3f}, {found.seconds:.1f} s"
+                    f"{name}, m = {plans[0].n_inducing}, {setting.NAMES[method]}: nll {result.nll:.3f}, "
+                    f"error {result.error:.3f}, {result.seconds:.1f} s"
                 )
     if n_run < 20:
         notes.append(f"{n_run} repetitions, fewer than the paper's 20: -o n_run=20")
@@ -170,14 +170,14 @@ def _label(fraction: float) -> str:
 
 
 def _rows(
-    name: str, fraction: float, plan: uci.Plan, method: str, found: uci.Averages, printed: dict[str, dict[str, object]]
+    name: str, fraction: float, plan: uci.Plan, method: str, value: uci.Averages, printed: dict[str, dict[str, object]]
 ) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for score, table in (("nll", "Table 2"), ("error", "Table 3")):
         theirs = _printed(printed, fraction, method, score, name)
         rows.append(
             (name, _label(fraction), plan.n_inducing, plan.y.size, setting.NAMES[method], score,
-             getattr(found, score), getattr(found, f"{score}_bar"), *theirs, None if theirs[0] is None else table)
+             getattr(value, score), getattr(value, f"{score}_bar"), *theirs, None if theirs[0] is None else table)
         )  # fmt: skip
     return rows
 

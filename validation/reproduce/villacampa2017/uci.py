@@ -54,7 +54,6 @@ class Averages(NamedTuple):
     seconds_bar: float
 
 
-@equation("villacampa2017", "u32-table1")
 def uci_dataset_table(name: str) -> Size:
     """(instances, attributes, classes) of one of the eight data sets: Table 1 of villacampa2017.
 
@@ -121,8 +120,8 @@ def evaluation_metrics(probabilities: Sequence[Array], labels: Sequence[Labels],
     ValueError                       none, or lists of different lengths
     """
     if not len(probabilities) or not len(probabilities) == len(labels) == len(seconds):
-        found = f"{len(probabilities)}, {len(labels)} and {len(seconds)}"
-        raise ValueError(f"probabilities: found {found} repetitions of probabilities, labels and seconds, expected one "
+        text = f"{len(probabilities)}, {len(labels)} and {len(seconds)}"
+        raise ValueError(f"probabilities: found {text} repetitions of probabilities, labels and seconds, expected one "
                          "or more of each")  # fmt: skip
     pairs = [scores(p, y) for p, y in zip(probabilities, labels, strict=True)]
     table = np.array([(nll, error, t) for (error, nll), t in zip(pairs, seconds, strict=True)])

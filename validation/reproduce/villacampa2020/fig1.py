@@ -91,7 +91,7 @@ def fig1(
     for method in methods:
         arguments.choice(method, setting.METHODS, "methods")
     arguments.integer(n_run, "n_run", at_least=1)
-    found: dict[tuple[str, float], list[Scores]] = {}
+    results: dict[tuple[str, float], list[Scores]] = {}
     notes: list[str] = []
     for name in datasets:
         full = uci.load(name, seed)
@@ -105,12 +105,12 @@ def fig1(
             }  # fmt: skip
             calls = {f"{name}-{fraction:g}-{k}": {**same, "repetition": k} for k in range(n_run)}
             every = each(one_setting, calls, (Scores,))
-            found[name, float(fraction)] = every
-            notes += [f"{name}: {said}" for scores in every for said in scores.notes]
+            results[name, float(fraction)] = every
+            notes += [f"{name}: {note}" for scores in every for note in scores.notes]
             best = np.mean([scores.nll for scores in every], axis=0)
             i, j = divmod(int(np.argmin(best)), len(alphas))
             say(f"{name}, M = {fraction:.0%}: least nll {best[i, j]:.3f}, {methods[i]} at alpha = {alphas[j]:g}")
-    settings = [scores for every in found.values() for scores in every]
+    settings = [scores for every in results.values() for scores in every]
     by_nll = uci.rank_study(np.array([each.nll for each in settings]))
     by_error = uci.error_rank_experiments([each.wrong for each in settings], [each.n_test for each in settings])
     ranks = [
@@ -118,7 +118,9 @@ def fig1(
         for i, method in enumerate(methods)
         for j, alpha in enumerate(alphas)
     ]
-    rows = [row for (name, fraction), every in found.items() for row in _scores(name, fraction, every, methods, alphas)]
+    rows = [
+        row for (name, fraction), every in results.items() for row in _scores(name, fraction, every, methods, alphas)
+    ]
     notes += reductions(datasets, alphas, fractions, n_run, n_steps, budget)
     return Outcome(
         {
@@ -180,22 +182,22 @@ def reductions(
     budget: float,
 ) -> list[str]:
     """What is less than in the paper, and how it differs."""
-    said = []
+    messages = []
     if len(datasets) < len(uci.DATASETS):
-        said.append(f"{len(datasets)} data sets of the paper's eight: -o 'datasets={json.dumps(uci.DATASETS)}'")
+        messages.append(f"{len(datasets)} data sets of the paper's eight: -o 'datasets={json.dumps(uci.DATASETS)}'")
     if len(alphas) < len(setting.ALPHAS):
-        said.append(f"{len(alphas)} alphas of the paper's eleven, 0 to 1 by 0.1")
+        messages.append(f"{len(alphas)} alphas of the paper's eleven, 0 to 1 by 0.1")
     if len(fractions) < len(uci.FRACTIONS):
-        said.append(
+        messages.append(
             f"{len(fractions)} numbers of inducing points of the paper's three: -o 'fractions=[0.05, 0.1, 0.2]'"
         )
     if n_run < 20:
-        said.append(f"{n_run} repetitions, fewer than the paper's 20: -o n_run=20")
+        messages.append(f"{n_run} repetitions, fewer than the paper's 20: -o n_run=20")
     if n_steps < 500:
-        said.append(f"{n_steps} steps, fewer than the paper's 500: -o n_steps=500")
+        messages.append(f"{n_steps} steps, fewer than the paper's 500: -o n_steps=500")
     if np.isfinite(budget):
-        said.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
-    return [*said, f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 1 and D.8 print no numbers"]
+        messages.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
+    return [*messages, f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 1 and D.8 print no numbers"]
 
 
 def _scores(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from validation import arguments, datasets
 from validation.datasets.dataset import Dataset
 from validation.ledger.marker import equation
@@ -125,27 +125,27 @@ def fig2(
     for method in methods:
         panels = []
         for alpha in alphas:
-            found = inducing_point_experiment(
+            result = inducing_point_experiment(
                 data, Z, method, alpha, reduce=reduce, rate=rate_adam if method in IN_BATCHES else None,
                 budget=budget, seed=seed,
             )  # fmt: skip
-            run = found.trained
+            run = result.trained
             notes += run.notes
             head = (setting.NAMES[method], float(alpha))
-            kept = sum(different(each) for each in found.Z)
-            moved = float(np.linalg.norm(found.Z - Z, axis=-1).mean())
+            kept = sum(different(each) for each in result.Z)
+            moved = float(np.linalg.norm(result.Z - Z, axis=-1).mean())
             if run.lost:
                 rows.append((*head, setting.NONE, setting.NONE, setting.NONE, kept, moved, run.iterations, run.seconds))
                 say(f"{head[0]}, alpha = {alpha:g}: {setting.NONE}")
                 continue
             error, nll = run.scores(X_test, y_test)
             edge = boundary_of(run.probabilities(points), points)
-            gap = margin(found.Z, edge) if len(edge) else None
+            gap = margin(result.Z, edge) if len(edge) else None
             rows.append((*head, error, nll, gap, kept, moved, run.iterations, run.seconds))
             with figures.style():
                 panels.append(
                     plane.panel(
-                        f"{head[0]}, alpha = {alpha:g}", data.X, data.y, run.probabilities, found.Z, _HALF,
+                        f"{head[0]}, alpha = {alpha:g}", data.X, data.y, run.probabilities, result.Z, _HALF,
                         f"v20-fig2-{method}-{alpha:g}",
                     )
                 )  # fmt: skip

@@ -68,8 +68,8 @@ def training_time_experiment(
         optimizer=optimizer if method in plan.quasi_newton else "adaptive",
     )  # fmt: skip
     watch = setting.Watch((plan.X_test, plan.y_test), growth, budget, evaluate=False, clock=clock)
-    found = setting.train(method, alpha, plan.X, plan.y, prior, training, watch)
-    return Timed(found.course, found.optimum, found.notes)
+    result = setting.train(method, alpha, plan.X, plan.y, prior, training, watch)
+    return Timed(result.course, result.optimum, result.notes)
 
 
 @experiment(
@@ -118,20 +118,20 @@ def fig3(
                     for k, plan in enumerate(plans)
                 ]  # fmt: skip
                 head = (size, setting.NAMES[method], float(alpha))
-                notes += [said for run in runs if run.optimum for said in run.notes]
+                notes += [note for run in runs if run.optimum for note in run.notes]
                 courses = [run.course for run in runs if run.course is not None]
                 if not courses:
                     summary.append((*head, setting.NONE, setting.NONE, setting.NONE, setting.NONE, len(runs)))
                     say(f"m = {size}, {head[1]}, alpha = {alpha:g}: {setting.NONE}")
                     continue
                 seconds = times_of(courses, 12)
-                found = {field: averaged(courses, field, seconds) for field in FIELDS}
+                results = {field: averaged(courses, field, seconds) for field in FIELDS}
                 for field in FIELDS:
-                    lines[field].append(figures.Curve(f"alpha = {alpha:g}", seconds, found[field]))
+                    lines[field].append(figures.Curve(f"alpha = {alpha:g}", seconds, results[field]))
                 labels.append(f"alpha = {alpha:g}")
                 along += [
                     (*head, float(t), float(nll), float(error))
-                    for t, nll, error in zip(seconds, found["nll"], found["error"], strict=True)
+                    for t, nll, error in zip(seconds, results["nll"], results["error"], strict=True)
                 ]
                 ends = np.mean([(c.iteration[-1], c.seconds[-1], c.nll[-1], c.error[-1]) for c in courses], axis=0)
                 summary.append((*head, *(float(value) for value in ends), len(runs) - len(courses)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from validation import arguments, datasets
 from validation.datasets.splits import standardise, train_test_split
 from validation.ledger.marker import equation
@@ -24,8 +24,8 @@ def _run(
     parts: Parts, method: str, alpha: float, prior: Prior, training: setting.BatchTraining, watch: setting.Watch
 ) -> Timed:
     watch = watch._replace(test=(parts.X_test, parts.y_test))
-    found = setting.train_in_batches(method, alpha, parts.X, parts.y, prior, training, watch)
-    return Timed(found.course, found.optimum, found.notes)
+    result = setting.train_in_batches(method, alpha, parts.X, parts.y, prior, training, watch)
+    return Timed(result.course, result.optimum, result.notes)
 
 
 @equation("villacampa2020", "u41-mnist")
@@ -206,11 +206,11 @@ def _study(
     for method in methods:
         drawn: dict[str, setting.Course] = {}
         for alpha in alphas:
-            found = protocol(parts, method, alpha, **how)
+            result = protocol(parts, method, alpha, **how)
             head = (setting.NAMES[method], float(alpha))
-            course = found.course
+            course = result.course
             if course is None:
-                notes += found.notes
+                notes += result.notes
                 ends.append((*head, *(setting.NONE,) * 5))
                 say(f"{head[0]}, alpha = {alpha:g}: {setting.NONE}")
                 continue

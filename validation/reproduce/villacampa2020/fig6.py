@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from reference.villacampa2020.experiments import select_by_entropy
 from validation import arguments, datasets
 from validation.datasets.splits import standardise

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from reference.villacampa2020.experiments import uci_dataset_table
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.reproduce import sizes
 from validation.reproduce.experiment import Outcome, experiment
+from validation.reproduce.published import published
 from validation.reproduce.villacampa2020 import uci
 
 
@@ -27,10 +27,8 @@ def tableb2(
     *, names: Sequence[str] = uci.DATASETS, seed: int = 0, say: Callable[[str], object] = lambda text: None
 ) -> Outcome:
     """Sizes of what the other experiments load: vowel with its first six classes, waveform generated."""
-    printed = {}
-    for name in names:
-        arguments.choice(name, uci.DATASETS, "names")
-        printed[name] = uci_dataset_table(name.replace("_", "-"))._asdict()
+    table = published("villacampa2020", "tableb2")
+    printed = {name: table[arguments.choice(name, uci.DATASETS, "names")] for name in names}
     return sizes.compare(
         "tableb2",
         "Instances, attributes and classes, here and in the paper's Table B.2",

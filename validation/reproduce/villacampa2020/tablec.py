@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fast.core import values
 from fast.methods import label_regression, laplace_sparse
-from reference.villacampa2017.fit import Prior
+from reference.common._classes import Prior
 from validation import arguments
 from validation.jobs.each import each
 from validation.ledger.marker import equation
@@ -89,13 +89,17 @@ def gibbs_baseline(
     """
     problem = Problem("baseline", X, y, prior.Z.shape[0], "threshold", *prior[:4], Z=prior.Z, prior_model="fitc",
                       epsilon=epsilon, X_test=X_test)  # fmt: skip
-    found: Solution = solve(
+    solution: Solution = solve(
         "gibbs", "gibbs-threshold", problem, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, seed=seed
     )
-    assert found.probabilities is not None  # test rows were given
-    assert found.latent_mean is not None
+    assert solution.probabilities is not None  # test rows were given
+    assert solution.latent_mean is not None
     return Sampled(
-        np.asarray(found.probabilities), np.asarray(found.latent_mean), found.ess, found.r_hat, found.converged
+        np.asarray(solution.probabilities),
+        np.asarray(solution.latent_mean),
+        solution.ess,
+        solution.r_hat,
+        solution.converged,
     )
 
 
@@ -133,7 +137,7 @@ def baseline_comparison(
     for method in methods:
         arguments.choice(method, COLUMNS, "methods")
     prior = setting.start(plan.X, plan.n_inducing, n_classes, seed)
-    found: dict[str, Score] = {}
+    results: dict[str, Score] = {}
     notes: list[str] = []
     runs: dict[str, setting.Run] = {}
 
@@ -150,11 +154,11 @@ def baseline_comparison(
         label = NAMES[method]
         if method.startswith("pep"):
             run = powered(method)
-            found[method] = Score(*run.scores(plan.X_test, plan.y_test), run.seconds)
+            results[method] = Score(*run.scores(plan.X_test, plan.y_test), run.seconds)
             continue
         if method != "label-regression" and powered("pep 1").lost:
             notes.append(f"{label}: none, PEP at alpha = 1 gave no hyper-parameters")
-            found[method] = Score(np.inf, np.inf, 0.0)
+            results[method] = Score(np.inf, np.inf, 0.0)
             continue
         started = clock()
         if method == "gibbs-threshold":
@@ -187,8 +191,8 @@ def baseline_comparison(
             p = np.asarray(label_regression.predict(fitted, plan.X_test).probabilities)
             if fitted.trained.diverged:
                 notes.append(f"{label}: {fitted.trained.reason}")
-        found[method] = Score(*scores(p, plan.y_test), clock() - started)
-    return Compared(found, tuple(notes))
+        results[method] = Score(*scores(p, plan.y_test), clock() - started)
+    return Compared(results, tuple(notes))
 
 
 def _number(value: float | None) -> str:
@@ -235,7 +239,7 @@ def tablec(
             calls = {f"{name}-{fraction:g}-{k}": {**same, "plan": plan, "seed": k} for k, plan in enumerate(plans)}
             every = each(baseline_comparison, calls, (Compared, Score))
             for k, compared in enumerate(every):
-                notes += [f"{name}, repetition {k + 1}: {said}" for said in compared.notes]
+                notes += [f"{name}, repetition {k + 1}: {note}" for note in compared.notes]
             for method in methods:
                 mine = [each.scores[method] for each in every if np.isfinite(each.scores[method].nll)]
                 rows += _rows(name, f"{100.0 * fraction:g}%", plans[0], method, mine, printed)

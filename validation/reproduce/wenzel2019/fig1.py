@@ -49,7 +49,7 @@ def compare_with_gibbs(approximation: Solution, truth: Solution) -> dict[str, Pa
     if truth.latent_mean_se is None or truth.latent_cov_se is None:
         raise ValueError(f"truth: found {truth.label} without standard errors, expected chains")
     sd = np.sqrt(_first_variance(truth.latent_cov))
-    found = {
+    results = {
         "mean": Paired(_first(approximation.latent_mean), _first(truth.latent_mean), _first(truth.latent_mean_se)),
         "sd": Paired(
             np.sqrt(_first_variance(approximation.latent_cov)), sd, _first_variance(truth.latent_cov_se) / (2.0 * sd)
@@ -57,10 +57,10 @@ def compare_with_gibbs(approximation: Solution, truth: Solution) -> dict[str, Pa
     }
     if approximation.probabilities is not None and truth.probabilities is not None:
         assert truth.probabilities_se is not None
-        found["probability"] = Paired(
+        results["probability"] = Paired(
             approximation.probabilities[:, 1], truth.probabilities[:, 1], truth.probabilities_se[:, 1]
         )
-    return found
+    return results
 
 
 def _first(values: Array | None) -> Array:

@@ -72,7 +72,7 @@ def table1(
         notes += [how] if how else []
         for method in methods:
             say(f"{name}, {method}")
-            found = cross_validate(
+            result = cross_validate(
                 data,
                 lambda model_seed, method=method: binary_classifier(  # type: ignore[misc]
                     method, n_inducing=m, batch_size=batch_size, seed=model_seed
@@ -82,7 +82,7 @@ def table1(
                 seed=seed,
                 say=say,
             )
-            rows += _rows(name, method, data, full, found, n_splits, printed.get(name))
+            rows += _rows(name, method, data, full, result, n_splits, printed.get(name))
     if min(n_run, n_splits) < _PAPER_SPLITS:
         notes.append(
             f"{min(n_run, n_splits)} folds of {n_splits} were run, fewer than the {_PAPER_SPLITS} of the paper"
@@ -108,7 +108,7 @@ def _rows(
     method: str,
     data: Dataset,
     full: Dataset,
-    found: Sequence[Score],
+    value: Sequence[Score],
     n_splits: int,
     printed: dict[str, Any] | None,
 ) -> list[tuple[object, ...]]:
@@ -119,11 +119,11 @@ def _rows(
         size += f"; the paper has n = {printed['n']}, d = {printed['d']}"
     out: list[tuple[object, ...]] = []
     for quantity in Score._fields:
-        values = np.array([getattr(score, quantity) for score in found])
+        values = np.array([getattr(score, quantity) for score in value])
         theirs: list[float] | list[None] = paper.get(quantity, [None, None])
         spread = float(values.std(ddof=1)) if values.size > 1 else None
         out.append(
-            (name, method, data.n, data.d, f"{len(found)} of {n_splits}", quantity, float(values.mean()), spread,
+            (name, method, data.n, data.d, f"{len(value)} of {n_splits}", quantity, float(values.mean()), spread,
              theirs[0], theirs[1], "learned per fold", size)
         )  # fmt: skip
     return out

@@ -1,0 +1,40 @@
+"""The checks of what neighbours are asked, and a mistake in each answer."""
+
+import pytest
+
+from reference.villacampa2017 import training
+from reference.villacampa2020 import fit_pep
+
+
+@pytest.mark.parametrize("method", ["ep", "sep", "pep", "label-regression"])
+def test_healthy_witnesses_pass(reds, method):
+    assert reds("neighbours", f"identity/{method}/neighbours") == []
+
+
+@pytest.mark.parametrize(("method", "module"), [("ep", training), ("pep", fit_pep)], ids=["ep", "pep"])
+def test_matrices_of_another_prior_are_seen(reds, monkeypatch, method, module):
+    known = []
+
+    def first(X, prior, real=module.prior_matrices):
+        known.append(real(X, prior))
+        return known[0]
+
+    monkeypatch.setattr(module, "prior_matrices", first)
+    assert reds("neighbours", f"identity/{method}/neighbours")
+
+
+@pytest.mark.parametrize(("method", "module"), [("sep", training), ("pep", fit_pep)], ids=["sep", "pep"])
+def test_an_answer_of_other_moments_is_seen(reds, monkeypatch, method, module):
+    def doubled(size, real=module.moment_answers, **moments):
+        return real(size, **{name: 2.0 * value for name, value in moments.items()})
+
+    monkeypatch.setattr(module, "moment_answers", doubled)
+    assert reds("neighbours", f"identity/{method}/neighbours")
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("float(np.max(np.abs(b)))", "float(np.min(np.abs(b)))"), ("worst = max", "worst = min")]
+)
+def test_another_rounding_is_seen(reds, old, new):
+    asked = "identity/label-regression/neighbours"
+    assert reds("neighbours", asked, ("reference.villacampa2020.label_regression", old, new))

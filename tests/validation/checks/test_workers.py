@@ -1,0 +1,94 @@
+"""The checks of data in parts on workers, and a mistake in each piece that they ask about."""
+
+import pytest
+
+_PLANTED = (
+    (
+        "invariance/x-gpc/workers",
+        "fast.blockwise.engines",
+        "(n_parts or len(workers)) - 1",
+        "(n_parts or len(workers)) + 1",
+    ),
+    (
+        "invariance/x-gpc/workers",
+        "fast.blockwise.engines",
+        "k * len(workers) // len(self.parts)",
+        "k * len(self.parts) // len(workers)",
+    ),
+    (
+        "invariance/x-gpc/workers",
+        "fast.blockwise.engines",
+        "home = self._homes[first + n_left]",
+        "home = self._homes[first]",
+    ),
+    (
+        "invariance/x-gpc/workers",
+        "fast.blockwise.engines",
+        "root(node[1], first + n_left)",
+        "root(node[1], first)",
+    ),
+    (
+        "invariance/x-gpc/workers",
+        "fast.blockwise.engines",
+        "                why = error\n                self._hold()",
+        "                why = error",
+    ),
+    (
+        "invariance/x-gpc/workers",
+        "fast.blockwise.engines",
+        '!= "running"',
+        '== "running"',
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.engines",
+        "ahead = 2 * max",
+        "ahead = 3 * max",
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.engines",
+        "flying.pop(0)",
+        "flying.pop()",
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.rows",
+        "lengths=True",
+        "lengths=False",
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.rows",
+        "if size > 0",
+        "if size >= 0",
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.rows",
+        "int(array.offset)",
+        "0",
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.rows",
+        "firsts[:-1]",
+        "firsts[1:]",
+    ),
+    (
+        "invariance/x-gpc/leaves",
+        "fast.blockwise.quadratic",
+        "return 0.0",
+        "return 1.0",
+    ),
+)
+
+
+@pytest.mark.parametrize("asked", sorted({row[0] for row in _PLANTED}))
+def test_healthy_witnesses_pass(reds, asked):
+    assert reds("workers", asked) == []
+
+
+@pytest.mark.parametrize(("asked", "module", "old", "new"), _PLANTED)
+def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
+    assert reds("workers", asked, (module, old, new), ("fast.blockwise.quadratic",))

@@ -1,0 +1,47 @@
+"""What is left of a run is told from what its parts took before, and not before anybody can know."""
+
+import pytest
+
+from validation.forecast import EARLIEST, Forecast, work
+
+A, B, C = ("identity/x/a", "toy"), ("identity/x/b", "toy"), ("bound/x/c", "-")
+
+
+def test_what_is_left_is_the_rest_of_the_work_at_the_speed_so_far():
+    forecast = Forecast({A: 1.0, B: 3.0, C: 6.0})
+    forecast.done(A)
+    forecast.done(B)
+    # four tenths took 20 s: the other six take 30
+    assert forecast.left(20.0) == pytest.approx(30.0, rel=1e-12)
+    assert forecast.words(20.0) == "about 30 s left"
+    assert forecast.words(200.0) == "about 5 min left"
+    forecast.done(C)
+    assert forecast.left(30.0) == 0.0
+    assert forecast.words(30.0) == ""
+
+
+def test_nothing_is_told_too_early_or_of_parts_that_were_not_asked():
+    forecast = Forecast({A: 1.0, B: 99.0})
+    assert forecast.words(60.0) == ""
+    forecast.done(("other", "toy"))
+    forecast.done(A)
+    assert forecast.left(60.0) is None  # a hundredth of the work
+    forecast.done(B)
+    assert forecast.left(EARLIEST / 2.0) is None
+    assert Forecast({}).words(10.0) == ""
+
+
+def test_work_is_what_parts_took_the_last_time(tmp_path):
+    file = tmp_path / "checks.csv"
+    file.write_text("check,problem,seconds\nidentity/x/a,toy,2\nidentity/x/a,toy,0.5\nbound/x/c,-,4.5\n", "utf-8")
+    # two verdicts of one check are one part; b was not there and gets the mean
+    assert work([A, B, C], file) == {A: 2.5, B: 3.5, C: 4.5}
+    assert work([A], file) == {A: 2.5}
+
+
+@pytest.mark.parametrize("text", [None, "", "a,b\n1,2\n", "check,problem,seconds\nx,toy,soon\n", "\x00"])
+def test_a_file_that_says_nothing_makes_all_parts_alike(tmp_path, text):
+    file = tmp_path / "checks.csv"
+    if text is not None:
+        file.write_text(text, "utf-8")
+    assert work([A, B], file) == {A: 1.0, B: 1.0}

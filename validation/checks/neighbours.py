@@ -1,0 +1,129 @@
+"""What `reference` asks its neighbours, to know what rounding leaves open: answers at the fit and beside it.
+
+Where matrices are well conditioned nobody is asked. So the judge takes what would be asked: at the fit it has to be the
+answer, and its differences in a parameter, the sites held, have to be the gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.learning import PAPER, tiny
+from validation.problem import Problem
+
+_STEP = 1e-5
+
+
+def _compared(context: Context, method: str, kind: str, module: Any, options: dict[str, Any]) -> Iterable[Outcome]:
+    taken: list[Any] = []
+
+    def take(answers: Any, prior: Any, matrices: Any, **settings: Any) -> str:
+        taken.append((answers, prior, settings))
+        return ""
+
+    asked = tiny(kind)
+    named = asked.replace(name=f"{kind}, neighbours")
+    with mock.patch.object(module, "rounding_doubt", take):
+        fit = context.solve("reference", method, named, **options)
+    answers, prior, settings = taken[0]
+    here = answers(prior)
+    names = [name for name in ("log_evidence", "inducing_mean", "inducing_cov", "latent_mean") if name in here]
+    gap = 0.0
+    for name in names:
+        value, wanted = np.asarray(here[name].value), np.asarray(getattr(fit, name))
+        gap = max(gap, float(np.abs(value - wanted).max() / max(1.0, np.abs(wanted).max())))
+    why = f"{kind}: {', '.join(names)} at the parameters of the fit, from its sites"
+    yield Compared(gap if len(names) > 2 else np.inf, 1e-9, why, "reference", "its answer")
+    yield Compared(abs(settings["tolerance"] - options["tolerance"]), 0.0, "asked at the tolerance of the run",
+                   "reference", "definition", "tolerance")  # fmt: skip
+    if method == "sep":  # its gradient is no derivative: tied factors are no stationary point of log Z
+        return
+    assert fit.gradients is not None
+    for field in ("variance", "noise", "lengthscales"):
+        old = np.asarray(getattr(prior, field))
+        for at in np.ndindex(old.shape):
+            ends = []
+            for sign in (1.0, -1.0):
+                new = old.copy()
+                new[at] *= np.exp(sign * _STEP)
+                ends.append(answers(prior._replace(**{field: new}))["log_evidence"].value)
+            slope = (ends[0] - ends[1]) / (2.0 * _STEP)
+            gradient = float(np.asarray(fit.gradients[field])[at]) * float(old[at])
+            yield Compared(abs(slope - gradient), 1e-6,
+                           f"{kind}: {field}{list(at)}; steps of {_STEP:g} in a logarithm leave 1e-9 / 1e-5 of log Z",
+                           "reference", "its gradient", "nat a logarithm")  # fmt: skip
+
+
+def _register(method: str, *kinds: str, **options: Any) -> None:
+    @check(
+        f"identity/{method}/neighbours",
+        paper=PAPER[method],
+        question="Is what neighbours are asked the answer at the fit, and does it change by the gradient beside it?",
+        problems=(NO_PROBLEM,),
+    )
+    def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        from reference.villacampa2017 import training
+        from reference.villacampa2020 import fit_pep
+
+        module = fit_pep if method == "pep" else training
+        for kind in kinds:
+            yield from _compared(context, method, kind, module, {"tolerance": 1e-10, **options})
+
+
+_register("ep", "threshold")
+_register("sep", "threshold")
+_register("pep", "threshold errors", alpha=0.7)
+
+
+@check(
+    "identity/label-regression/neighbours",
+    paper="villacampa2020",
+    question="Is what rounding changes the largest relative change of an answer between two neighbours?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from reference.common.errors import NotPositiveDefiniteError
+    from reference.villacampa2017.fit import Prior
+    from reference.villacampa2020 import label_regression
+
+    asked = tiny("threshold errors")
+    assert asked.Z is not None
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+
+    def answers(scale: float) -> list[Any]:
+        there = asked.replace(name=f"regression {scale:g}", variance=scale * asked.variance)
+        fit = context.solve("reference", "label-regression", there)
+        assert fit.latent_cov is not None
+        var = np.einsum("ncc->nc", fit.latent_cov)
+        return [fit.log_evidence, fit.inducing_mean, fit.inducing_cov, fit.latent_mean, var]
+
+    def change(*scales: float) -> float:
+        beside = [prior._replace(variance=scale * prior.variance) for scale in scales]
+        with (
+            mock.patch.object(label_regression, "CERTAIN", 0.0),
+            mock.patch.object(label_regression, "neighbours", return_value=beside),
+        ):
+            return float(label_regression.regression_rounding(asked.X, asked.y, prior))
+
+    here = [np.asarray(part) for part in answers(1.0)]
+    for scales in ((1.05,), (1.02, 1.3, 1.1)):
+        wanted = max(
+            float(np.abs(np.asarray(there) - own).max() / np.abs(own).max())
+            for scale in scales for there, own in zip(answers(scale), here, strict=True)
+        )  # fmt: skip
+        yield Compared(abs(change(*scales) / wanted - 1.0), 1e-9, f"variances times {scales}", "reference",
+                       "its answers")  # fmt: skip
+    for error in (ValueError("no answer"), NotPositiveDefiniteError("K_ZZ", 2, -1.0, "nothing")):
+        with mock.patch.object(label_regression, "regression_log_evidence", mock.Mock(side_effect=[0.3, error])):
+            lost = change(1.1)
+        yield Compared(float(np.isfinite(lost)), 0.0, f"a neighbour without an answer: {type(error).__name__}",
+                       "reference", "definition", "answers")  # fmt: skip
+    plain = label_regression.regression_rounding(asked.X, asked.y, prior)
+    yield Compared(
+        plain, label_regression.CERTAIN, "conditions below 1e4: nobody need be asked", "reference", "definition"
+    )

@@ -1,0 +1,287 @@
+"""Data in parts on workers: the same bits as here, a tree that no worker adds up twice in, and workers that die.
+
+A cluster of the judge's own stands in for one of Dask: tasks run when they are submitted, where they are told is
+written down, and a task may be said to have died. The data come as arrays, as memory maps, as lazy chunks.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Context, Outcome, check, flaws
+from validation.checks.learning import tiny
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+
+class _KilledError(Exception):
+    """What a scheduler says of a task whose workers died."""
+
+
+class _Task:
+    """A result, or the error that asking for it raises."""
+
+    def __init__(self, value: Any, error: Exception | None = None) -> None:
+        self._value, self._error = value, error
+
+    def result(self) -> Any:
+        """The value, or the error."""
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+
+class _Cluster:
+    """A client whose workers are this process.
+
+    errors    of the next sweeps: what asking for their root raises
+    """
+
+    def __init__(self, n_workers: int, errors: Iterable[Exception] = ()) -> None:
+        self.names = [f"worker {k}" for k in range(n_workers)]
+        self.errors = list(errors)
+        self.status, self.scheduler = "running", SimpleNamespace(address="here")
+        self.placed: list[tuple[str, str]] = []
+        self.outstanding, self.most, self.scattered = 0, 0, 0
+
+    def nthreads(self) -> dict[str, int]:
+        """One thread a worker, names out of order."""
+        return dict.fromkeys(reversed(self.names), 1)
+
+    def scatter(self, values: list[Any], *, hash: bool) -> list[_Task]:
+        """Values as they are; the next sweep may be one that dies."""
+        self.scattered += 1
+        error = self.errors.pop(0) if self.errors else None
+        return [_Task(value, error) for value in values]
+
+    def compute(self, lazy: list[Any]) -> list[_Task]:
+        """Chunks, computed."""
+        return [_Task(part.compute()) for part in lazy]
+
+    def submit(self, function: Callable[..., Any], *asked: Any, workers: Iterable[str] = (), **_: Any) -> _Task:
+        """The function of what the tasks among its arguments gave."""
+        for name in workers:
+            self.placed.append((function.__name__, name))
+        try:
+            return _Task(function(*_resolved(list(asked))))
+        except (CancelledError, _KilledError) as error:
+            return _Task(None, error)
+
+
+def _resolved(value: Any) -> Any:
+    if isinstance(value, _Task):
+        return value.result()
+    if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
+        return type(value)(_resolved(entry) for entry in value)
+    return value
+
+
+class _Chunk:
+    """A lazy part of an array."""
+
+    def __init__(self, values: Array) -> None:
+        self._values = values
+
+    def compute(self, scheduler: str = "") -> Array:
+        """The part."""
+        return self._values
+
+
+class _Lazy:
+    """An array in chunks of rows, as far as leaves are made of it."""
+
+    __dask_graph__ = None
+
+    def __init__(self, values: Array, sizes: tuple[float, ...], known: bool = True) -> None:
+        self.values, self._sizes = values, sizes
+        self.shape, self.ndim = values.shape, values.ndim
+        given = sizes if known else tuple(np.nan for _ in sizes)
+        self.chunks = (given, *((size,) for size in values.shape[1:]))
+
+    def compute_chunk_sizes(self) -> _Lazy:
+        """The same with its sizes counted."""
+        return _Lazy(self.values, self._sizes)
+
+    def rechunk(self, chunks: Any) -> _Lazy:
+        """Cut by other rows; columns are together anyway."""
+        return self if isinstance(chunks, dict) else _Lazy(self.values, chunks[0])
+
+    def to_delayed(self) -> NDArray[np.object_]:
+        """One chunk after the other."""
+        ends = np.cumsum([0, *self._sizes]).astype(int)
+        parts: NDArray[np.object_] = np.empty(len(self._sizes), dtype=object)
+        parts[:] = [_Chunk(self.values[a:b]) for a, b in pairwise(ends)]
+        return parts
+
+
+_Lazy.__module__ = "dask.lazy"
+
+
+class _Frame(_Lazy):
+    """A table, whose lengths have to be counted."""
+
+    def to_dask_array(self, lengths: bool) -> _Lazy:
+        """An array with known chunks, or with unknown ones."""
+        return _Lazy(self.values, self._sizes, known=lengths)
+
+
+_Frame.__module__ = "dask.frame"
+
+
+def _fit(rows: Any, client: Any = None, heard: list[Any] | None = None) -> Any:
+    from fast.blockwise import quadratic
+    from fast.core.values import Prior
+
+    asked = tiny("logit")
+    assert asked.Z is not None
+    prior = Prior(asked.variance[0], asked.lengthscales[0], asked.noise[0], asked.jitter[0], asked.Z[0])
+    hear = None if heard is None else lambda *told: heard.append(told)
+    return quadratic.fit("x-gpc", rows, prior, quadratic.BlockwiseOptions(1e-300, 3, callback=hear), client=client)
+
+
+@contextmanager
+def _distributed() -> Iterator[None]:
+    with mock.patch.dict("sys.modules", {"distributed": SimpleNamespace(KilledWorker=_KilledError)}):
+        yield
+
+
+@check(
+    "invariance/x-gpc/workers",
+    paper="wenzel2019",
+    question="Have sums on workers the bits of those here, each worker adding once, and are dead workers' made again?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.blockwise import quadratic
+    from fast.blockwise.engines import ClusterLostError, Workers
+    from fast.blockwise.rows import rows_of
+
+    asked = tiny("logit")
+    rows = rows_of(asked.X, asked.y, leaf=1)
+    heard: list[Any] = []
+    here = _fit(rows, heard=heard)
+    plain = np.concatenate([part.latent_mean for _, part in quadratic.predictions(here, rows)])
+    told = [entry[:2] for entry in heard] != list(zip(range(1, 4), here.trace, strict=True))
+    yield flaws(told or not all(entry[2] > 0.0 for entry in heard), "who listens hears three sweeps", "fast", "calls")
+    for n_workers in (1, 2, 3, 4, 9):
+        with _distributed():
+            cluster = _Cluster(n_workers)
+            there = _fit(rows, cluster)
+            parts = list(quadratic.predictions(there, rows, client=cluster))
+        same = np.array_equal(there.trace, here.trace) and np.array_equal(there.inducing_cov, here.inducing_cov)
+        same &= np.array_equal(np.concatenate([part.latent_mean for _, part in parts]), plain)
+        same &= [first for first, _ in parts] == list(range(8))
+        yield flaws(not same, f"eight leaves on {n_workers} workers: the same to the last bit", "fast", "answers")
+        # parts: a power of two, at most one a leaf, spread evenly
+        wanted = min(8, 1 << (n_workers - 1).bit_length())
+        held = [name for function, name in cluster.placed if function == "_hold"]
+        homes = [sorted(cluster.names)[k * n_workers // wanted] for k in range(wanted)]
+        yield flaws(held != homes, f"parts live on {held}", "fast", "homes")
+        added = [name for function, name in cluster.placed if function == "add"]
+        per_sweep = added[: len(added) // 3]
+        # the right-hand side's first part of each node: all homes but the first, each once
+        wrong = sorted(per_sweep) != sorted(homes[1:]) or added != 3 * per_sweep
+        yield flaws(wrong, f"sums are added on {per_sweep}, each a right side's first", "fast", "homes")
+    with _distributed():
+        deaths = [CancelledError(), _KilledError("gone"), CancelledError()]
+        cluster = _Cluster(2, deaths)
+        there = _fit(rows, cluster)
+    held_again = sum(function == "_hold" for function, _ in cluster.placed)
+    wrong = not np.array_equal(there.trace, here.trace) or cluster.scattered != 3 + 3 or held_again != 2 + 2
+    yield flaws(wrong, "three sweeps that died are made again, parts of a killed worker held anew", "fast", "answers")
+
+    def lost(cluster: _Cluster) -> str:
+        with _distributed():
+            try:
+                _fit(rows, cluster)
+            except ClusterLostError as error:
+                return str(error)
+        return ""
+
+    gone = _Cluster(2)
+    gone.status = "closed"
+    message = lost(gone)
+    yield flaws("client closed" not in message or gone.scattered, f"no scheduler: {message[:80]}", "fast", "errors")
+    dying = _Cluster(2, [_KilledError("gone")] * 1000)
+    message = lost(dying)
+    yield flaws("_KilledError: gone" not in message or dying.scattered != 30, f"thirty in a row: {message[:80]}",
+                 "fast", "errors")  # fmt: skip
+    yield flaws("no worker" not in lost(_Cluster(0)), "a cluster without workers", "fast", "errors")
+    with _distributed():
+        forced = Workers(_Cluster(2), rows, lambda leaf: leaf, 5)
+    yield flaws(len(forced.parts) != 8, "five parts are asked for: eight", "fast", "parts")
+
+
+@check(
+    "invariance/x-gpc/leaves",
+    paper="wenzel2019",
+    question="Are leaves of arrays, lists, memory maps and lazy chunks the same rows in the same order?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from fast.blockwise.engines import streamed
+    from fast.blockwise.quadratic import estimated_distance
+    from fast.blockwise.rows import rows_of
+
+    asked = tiny("logit")
+    X, y = asked.X, asked.y.astype(np.float64)
+    with tempfile.TemporaryDirectory(prefix="triad-leaves-") as folder:
+        maps: list[Array] = []
+        for name, values in (("X", X), ("y", y)):
+            path = Path(folder) / name
+            path.write_bytes(b"0123456789abcdef" + values.tobytes())  # the map begins after sixteen bytes
+            maps.append(np.memmap(path, dtype=np.float64, mode="r", shape=values.shape, offset=16))
+        sizes = (3, 0, 4, 1)
+        kinds: dict[str, tuple[Any, list[int]]] = {
+            "array": (rows_of(X, y, leaf=3), [3, 3, 2]),
+            "list": (rows_of([X[:5], X[5:]], [y[:5], y[5:]], leaf=3), [3, 2, 3]),
+            "memory map": (rows_of(maps[0], maps[1], leaf=5), [5, 3]),
+            "inputs alone": (rows_of(maps[0], leaf=8), [8]),
+            "lazy chunks": (rows_of(_Lazy(X, sizes), _Lazy(y, (5, 3))), [3, 4, 1]),
+            "chunks of unknown sizes": (rows_of(_Lazy(X, sizes, known=False), _Lazy(y, sizes)), [3, 4, 1]),
+            "tables": (rows_of(_Frame(X, sizes), _Frame(y, sizes)), [3, 4, 1]),
+            "lazy inputs alone": (rows_of(_Lazy(X, sizes)), [3, 4, 1]),
+        }
+        for name, (rows, wanted) in kinds.items():
+            ends = np.cumsum([0, *wanted])
+            wrong = rows.n != 8 or rows.d != 2 or [leaf.size for leaf in rows.leaves] != wanted
+            wrong |= [leaf.first for leaf in rows.leaves] != ends[:-1].tolist()
+            for client in (None, _Cluster(1), _Cluster(3)):
+                parts = list(streamed(rows, lambda leaf: leaf.inputs(), client))
+                wrong |= [first for first, _ in parts] != ends[:-1].tolist()
+                wrong |= not np.array_equal(np.concatenate([part for _, part in parts]), X)
+            if "alone" not in name:
+                wrong |= not np.array_equal(np.concatenate([leaf.labels() for leaf in rows.leaves]), y)
+            yield flaws(wrong, f"{name}: eight rows in leaves of {wanted}", "fast", "rows")
+        del maps
+    # at most two leaves a worker are asked for ahead of the one that is given
+    for n_workers in (1, 2):
+        flying: list[int] = []
+        read: list[int] = []
+
+        def answer(leaf: Any, flying: list[int] = flying) -> int:
+            flying.append(leaf.first)
+            return int(leaf.first)
+
+        ahead = []
+        for first, _ in streamed(rows_of(X, y, leaf=1), answer, _Cluster(n_workers)):
+            read.append(first)
+            ahead.append(len(flying) - len(read) + 1)
+        wrong = read != list(range(8)) or max(ahead) != 2 * n_workers
+        yield flaws(wrong, f"{max(ahead)} leaves at a time on {n_workers} workers", "fast", "leaves")
+    for changes, wanted_distance in (([1e-3, 0.0], 0.0), ([1.0, 0.5, 0.3], 0.3 / 0.4), ([1.0], np.inf)):
+        yield flaws(abs(estimated_distance(changes) - wanted_distance) > 1e-12 if np.isfinite(wanted_distance)
+                     else np.isfinite(estimated_distance(changes)), f"what is left after changes of {changes}", "fast",
+                     "distances")  # fmt: skip
