@@ -1,5 +1,6 @@
 """How the documentation is built: from the pages here, the docstrings and docs/symbols.toml, without a network."""
 
+import gc
 import os
 import sys
 import tomllib
@@ -10,6 +11,9 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE / "_ext"))
 # Modules are imported to read their docstrings; linear algebra needs no threads for that.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Trees of nodes live as long as their page, and looking through them again and again finds nothing to free.
+gc.freeze()
+gc.set_threshold(500_000, 50, 100)
 
 project = "GPC Triad"
 author = "GPC Triad contributors"
@@ -24,25 +28,40 @@ extensions = [
     "sphinx.ext.autosummary",
     "literal_docstrings",
     "mathtext_renderer",
+    "methods",
+    "modules",
     "vocabulary",
+    "sphinx_gallery.gen_gallery",
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 root_doc = "index"
 # ledger.md is the ledger as text for the repository, checked by `triad audit --check`; its page here is the atlas
-exclude_patterns = ["_build", "examples", "ledger.md"]
+# and api/generated may still hold the pages of modules of an earlier build
+exclude_patterns = ["_build", "examples", "gallery", "ledger.md", "api/generated"]
 templates_path = ["_templates"]
 
 myst_enable_extensions = ["dollarmath", "deflist"]
 myst_heading_anchors = 3
 
 autosummary_generate = True
-# `python -m validation` runs the command line; it is no module to document, and importing it would start it.
-autosummary_mock_imports = ["validation.__main__"]
 autodoc_default_options = {"members": True, "member-order": "bysource", "ignore-module-all": True}
 autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 100
+
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "pictures",
+    "within_subsection_order": "FileNameSortKey",
+    "image_srcset": ["2x"],
+    "download_all_examples": False,
+    "show_signature": False,
+    "show_memory": False,
+    "write_computation_times": False,
+    "min_reported_time": 1e9,
+    "abort_on_example_error": True,
+}
 
 html_theme = "furo"
 html_title = f"GPC Triad {release}"

@@ -103,8 +103,8 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     module, attribute = _DOORS.get(name, ("fast.estimators", name))
-    found = import_module(module)
-    globals()[name] = value = getattr(found, attribute) if attribute else found
+    result = import_module(module)
+    globals()[name] = value = getattr(result, attribute) if attribute else result
     return value
 
 
@@ -122,14 +122,14 @@ def _shadowed() -> list[str]:
     for name in _PACKAGES:
         ours = join(dirname(dirname(realpath(__file__))), name, "__init__.py")
         if name in sys.modules:  # whatever was imported first stays
-            found = getattr(sys.modules[name], "__file__", None)
+            result = getattr(sys.modules[name], "__file__", None)
         else:
             spec = find_spec(name)
-            found = spec.origin if spec is not None else None
-        if found is None:
+            result = spec.origin if spec is not None else None
+        if result is None:
             lines.append(f"{name}: found no such package, expected {ours}")
-        elif realpath(found) != ours:
-            lines.append(f"{name}: found {found}, expected {ours}")
+        elif realpath(result) != ours:
+            lines.append(f"{name}: found {result}, expected {ours}")
     return lines
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -23,20 +24,27 @@ class Vocabulary(SphinxDirective):
         path = Path(self.env.srcdir) / "symbols.toml"
         self.env.note_dependency(str(path))
         words = tomllib.loads(path.read_text(encoding="utf-8"))
-        group = nodes.tgroup(cols=len(_WIDTHS))
-        group += [nodes.colspec(colwidth=width) for width in _WIDTHS]
-        head, body = nodes.thead(), nodes.tbody()
-        head += _row(*(nodes.Text(title) for title in ("name", "shape", "meaning")))
-        for word in sorted(words, key=lambda entry: (entry.casefold(), entry)):
-            entry = words[word]
-            body += _row(nodes.literal(text=word), nodes.Text(entry["shape"]), nodes.Text(entry["meaning"]))
-        group += [head, body]
-        table = nodes.table()
-        table += group
-        return [table]
+        rows = (
+            (nodes.literal(text=word), nodes.Text(words[word]["shape"]), nodes.Text(words[word]["meaning"]))
+            for word in sorted(words, key=lambda entry: (entry.casefold(), entry))
+        )
+        return [table_of(("name", "shape", "meaning"), _WIDTHS, rows)]
 
 
-def _row(*cells: nodes.Node) -> nodes.row:
+def table_of(titles: Sequence[str], widths: Sequence[int], rows: Iterable[Sequence[nodes.Node]]) -> nodes.table:
+    """A table with a head; widths are shares of the line."""
+    group = nodes.tgroup(cols=len(widths))
+    group += [nodes.colspec(colwidth=width) for width in widths]
+    head, body = nodes.thead(), nodes.tbody()
+    head += _row(nodes.Text(title) for title in titles)
+    body += [_row(row) for row in rows]
+    group += [head, body]
+    table = nodes.table()
+    table += group
+    return table
+
+
+def _row(cells: Iterable[nodes.Node]) -> nodes.row:
     row = nodes.row()
     for cell in cells:
         entry, paragraph = nodes.entry(), nodes.paragraph()

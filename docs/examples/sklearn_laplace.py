@@ -1,6 +1,6 @@
 """scikit-learn's GaussianProcessClassifier as a third party: Laplace's approximation, asked through `solve`.
 
-    triad solve docs.examples.sklearn_laplace:answer laplace iris --output laplace.npz
+    triad solve docs.examples.sklearn_laplace:answer laplace-binary iris --output laplace.npz
 
 An implementation is a callable `(method, problem, **options) -> Solution`. It fills in what it has, in the shapes
 of the contract, and leaves the rest out; the judge compares what both sides have.
@@ -48,4 +48,4 @@ def answer(method: str, problem: Problem, **options: object) -> Solution:
     )
 
 
-answer.methods = ("laplace",)  # lets the judge refuse another method before any work is done
+answer.methods = ("laplace-binary",)  # lets the judge refuse another method before any work is done

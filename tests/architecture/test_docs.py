@@ -1,5 +1,6 @@
 """Words that can be wrong: code in README and docs runs, links resolve, commands exist, and nothing strays in."""
 
+import ast
 import importlib.util
 import os
 import re
@@ -146,7 +147,7 @@ def test_output_is_trimmed_by_the_rule_of_its_block():
 
 def broken_links(page, text):
     """Relative links of a page to files or headings that are not there."""
-    found = []
+    results = []
     # code is no prose: brackets and parentheses in it are no links
     prose = re.sub(r"^```.*?^```$|`[^`\n]*`", "", text, flags=re.DOTALL | re.MULTILINE)
     for target in re.findall(r"\]\(([^)\s]+)\)", prose):
@@ -154,13 +155,13 @@ def broken_links(page, text):
         if re.match(r"[a-z]+:", target):
             continue
         file = (page.parent / path).resolve() if path else page
-        if file.parent == ROOT / "docs" / "atlas":
+        if file.parent in {ROOT / "docs" / name for name in ("atlas", "methods", "pictures")}:
             continue  # written by the build, which checks the link
         if not file.is_file():
-            found.append(f"{page.name}: {target}: found no file")
+            results.append(f"{page.name}: {target}: found no file")
         elif anchor and anchor not in anchors(file.read_text(encoding="utf-8") if path else text):
-            found.append(f"{page.name}: {target}: found no heading")
-    return found
+            results.append(f"{page.name}: {target}: found no heading")
+    return results
 
 
 def anchors(text):
@@ -170,8 +171,8 @@ def anchors(text):
 
 
 def test_every_relative_link_resolves():
-    found = [line for page in PAGES for line in broken_links(page, page.read_text(encoding="utf-8"))]
-    assert found == []
+    results = [line for page in PAGES for line in broken_links(page, page.read_text(encoding="utf-8"))]
+    assert results == []
 
 
 def test_a_broken_link_is_seen():
@@ -182,6 +183,18 @@ def test_a_broken_link_is_seen():
     ]
 
 
+def test_the_gallery_has_a_dozen_scripts_each_told_in_words_and_drawing_one_picture():
+    scripts = sorted((ROOT / "docs" / "gallery").glob("plot_*.py"))
+    assert len(scripts) >= 12
+    for script in scripts:
+        text = script.read_text(encoding="utf-8")
+        title, line, *rest = (ast.get_docstring(ast.parse(text)) or "").splitlines()
+        assert set(line) == {"="}, script.name
+        assert len(line) == len(title), script.name
+        assert len(" ".join(rest).split()) > 20, script.name
+        assert text.count("plt.subplots(") == 1, script.name
+
+
 def test_every_page_is_in_the_table_of_contents():
     index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
     entries = {f"{line}.md" for block in re.findall(r"```\{toctree\}\n(.*?)```", index, re.DOTALL)
@@ -189,6 +202,18 @@ def test_every_page_is_in_the_table_of_contents():
     # the ledger as text stays out, its pages are the atlas
     assert entries == {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md", "ledger.md"}
     assert "\natlas/index\n" in index
+    assert "\nmethods/index\n" in index
+    assert "\npictures/index\n" in index
+
+
+def test_the_first_screen_of_readme_fits_a_terminal_and_shows_what_a_newcomer_looks_for():
+    first, heading, _ = (ROOT / "README.md").read_text(encoding="utf-8").partition("\n## ")
+    assert heading
+    lines = first.splitlines()
+    assert len(lines) <= 40
+    assert [line for line in lines if len(line) > 100] == []
+    for shown in ("(docs/_static/triangle.svg)", "make verify ", "make test ", "| all |", "docs/strangers.md"):
+        assert shown in first, shown
 
 
 # -- nothing strays in -----------------------------------------------------------------------------------------
@@ -233,24 +258,24 @@ def tracked_files():
 
 def strays(text, *, prose):
     """Forbidden content of one text: (what, the line)."""
-    found = []
+    results = []
     for number, line in enumerate(text.splitlines(), 1):
         low = line.lower()
-        found += [(number, word) for word in (*_FOLDERS, *_HOSTS) if word.lower() in low]
-        found += [(number, word) for word, pattern in _WORDS if pattern.search(line)]
+        results += [(number, word) for word in (*_FOLDERS, *_HOSTS) if word.lower() in low]
+        results += [(number, word) for word, pattern in _WORDS if pattern.search(line)]
         if re.search(r"[\w.+-]+@(?!pytest\.)[\w-]+\.[a-z]{2,}\b", low):
-            found.append((number, "an e-mail address"))
+            results.append((number, "an e-mail address"))
         if prose and "/t" + "mp/" in low:
-            found.append((number, "/t" + "mp/"))
-    return found
+            results.append((number, "/t" + "mp/"))
+    return results
 
 
 def test_no_text_of_the_product_holds_paths_of_a_machine_package_hosts_or_how_it_is_made():
-    found = []
+    results = []
     for file in tracked_files():
         prose = file.suffix == ".md" or file.parent.name == "docs"
-        found += [f"{file.relative_to(ROOT)}:{n}: {what}" for n, what in strays(file.read_text("utf-8"), prose=prose)]
-    assert found == []
+        results += [f"{file.relative_to(ROOT)}:{n}: {what}" for n, what in strays(file.read_text("utf-8"), prose=prose)]
+    assert results == []
 
 
 def test_content_that_strays_in_is_seen():
@@ -295,9 +320,24 @@ def test_the_citation_refers_to_the_five_papers_as_the_inventories_have_them():
     ]
     expected = {(p["title"], p["year"], p["authors"]) for p in papers}
     references = read_citation()["references"]
-    found = {
+    results = {
         (r["title"], r["year"], ", ".join(f"{a['given-names']} {a['family-names']}" for a in r["authors"]))
         for r in references
     }
     assert len(expected) == 5
-    assert found == expected
+    assert results == expected
+
+
+# -- a hosted build --------------------------------------------------------------------------------------------
+
+
+def test_a_hosted_build_reads_files_there_are_and_is_as_strict_as_make_docs():
+    hosted = yaml.safe_load((ROOT / ".readthedocs.yaml").read_text(encoding="utf-8"))
+    assert hosted["version"] == 2
+    assert (ROOT / hosted["sphinx"]["configuration"]).is_file()
+    assert hosted["sphinx"]["fail_on_warning"] is True
+    installs = hosted["python"]["install"]
+    assert all((ROOT / install["requirements"]).is_file() for install in installs if "requirements" in install)
+    assert any(install.get("method") == "pip" for install in installs)
+    # a Python that pyproject.toml admits
+    assert tuple(map(int, hosted["build"]["tools"]["python"].split("."))) >= (3, 11)

@@ -59,7 +59,7 @@ def forbidden(source: str) -> list[str]:
     """Lines and names of what factorises or solves by NumPy or SciPy."""
     tree = ast.parse(source)
     names = full_names(tree)
-    found = []
+    results = []
 
     def judge(full: str, line: int) -> None:
         module, _, name = full.rpartition(".")
@@ -67,9 +67,9 @@ def forbidden(source: str) -> list[str]:
             return  # a module on its way to one of its names
         if module in ALLOWED:
             if name not in ALLOWED[module]:
-                found.append(f"{line}: {full}")
+                results.append(f"{line}: {full}")
         elif full.startswith(FOREIGN) and (name in HIDDEN or "linalg" in module):
-            found.append(f"{line}: {full}")
+            results.append(f"{line}: {full}")
 
     inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     for node in ast.walk(tree):
@@ -80,36 +80,36 @@ def forbidden(source: str) -> list[str]:
             chain = dotted(node)
             if chain is None:
                 if node.attr in HIDDEN:  # of a generator, say
-                    found.append(f"{node.lineno}: .{node.attr}")
+                    results.append(f"{node.lineno}: .{node.attr}")
                 continue
             head, _, rest = chain.partition(".")
             full = f"{names.get(head, head)}.{rest}"
             judge(full, node.lineno)
             if not full.startswith(FOREIGN) and node.attr in HIDDEN and head not in names:
-                found.append(f"{node.lineno}: .{node.attr}")
+                results.append(f"{node.lineno}: .{node.attr}")
         elif isinstance(node, ast.Call):
             chain = dotted(node.func)
             if chain is not None:
                 head, _, rest = chain.partition(".")
                 full = names.get(head, head) + (f".{rest}" if rest else "")
                 if full == "numpy.linalg.norm" and spectral(node):
-                    found.append(f"{node.lineno}: {full} with an order")
+                    results.append(f"{node.lineno}: {full} with an order")
                 if full == "getattr" and node.args and (inside := dotted(node.args[0])) is not None:
                     head, _, rest = inside.partition(".")
                     if "linalg" in names.get(head, head) + rest:
-                        found.append(f"{node.lineno}: getattr of {inside}")
-    return found
+                        results.append(f"{node.lineno}: getattr of {inside}")
+    return results
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_matrices_are_factorised_in_one_module(package):
     own = ROOT / MODULES[package]
-    found = {
+    results = {
         str(path.relative_to(ROOT)): lines
         for path in sorted((ROOT / package).rglob("*.py"))
         if path != own and (lines := forbidden(path.read_text(encoding="utf-8")))
     }
-    assert found == {}, f"factorise by {MODULES[package]}, which names the matrix that fails"
+    assert results == {}, f"factorise by {MODULES[package]}, which names the matrix that fails"
     assert forbidden(own.read_text(encoding="utf-8"))  # and the scan sees what is there
 
 

@@ -43,7 +43,7 @@ def test_the_environment_asks_for_kernel_and_threads_and_keeps_the_rest():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "found", "why"),
+    ("kernel", "actual", "why"),
     [
         pytest.param("Haswell", probe("SkylakeX", "SkylakeX"), "found SkylakeX, expected Haswell", id="another"),
         pytest.param("Haswell", probe("Haswell", "SkylakeX"), "found Haswell, SkylakeX, expected Haswell", id="SciPy"),
@@ -54,15 +54,15 @@ def test_the_environment_asks_for_kernel_and_threads_and_keeps_the_rest():
         pytest.param("Haswell", probe("Haswell", status=1), "is wrong|dies", id="raises"),
     ],
 )
-def test_what_was_not_loaded_as_asked_has_a_reason_not_to_run(kernel, found, why):
-    assert re.search(why, kernels.obstacle(kernel, 1, found))
+def test_what_was_not_loaded_as_asked_has_a_reason_not_to_run(kernel, actual, why):
+    assert re.search(why, kernels.obstacle(kernel, 1, actual))
 
 
 @pytest.mark.parametrize(
-    ("kernel", "found"), [("Haswell", probe("Haswell", "Haswell")), ("Prescott", probe("Katmai", "Prescott"))]
+    ("kernel", "actual"), [("Haswell", probe("Haswell", "Haswell")), ("Prescott", probe("Katmai", "Prescott"))]
 )
-def test_a_kernel_loaded_under_any_of_its_names_may_run(kernel, found):
-    assert kernels.obstacle(kernel, 1, found) == ""
+def test_a_kernel_loaded_under_any_of_its_names_may_run(kernel, actual):
+    assert kernels.obstacle(kernel, 1, actual) == ""
 
 
 def test_a_misspelt_kernel_is_met_in_a_real_process_and_never_run(tmp_path, monkeypatch, capsys):

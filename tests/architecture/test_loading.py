@@ -60,14 +60,14 @@ def of_typer() -> frozenset[str]:
 
 @pytest.mark.parametrize("command", CASES)
 def test_a_command_loads_nothing_heavy_that_it_does_not_need(command):
-    found = loaded(command)
-    assert "validation.cli" in found
-    assert sorted(found.intersection(CASES[command]) - of_typer()) == []
+    result = loaded(command)
+    assert "validation.cli" in result
+    assert sorted(result.intersection(CASES[command]) - of_typer()) == []
 
 
 def test_the_probe_sees_what_a_command_needs():
-    found = loaded("solve fast x-gpc toy -o learn=variance")
-    assert {"numpy", "scipy.optimize", "fast.methods.x_gpc"} <= found
+    result = loaded("solve fast x-gpc toy -o learn=variance")
+    assert {"numpy", "scipy.optimize", "fast.methods.x_gpc"} <= result
 
 
 def test_importing_validation_alone_loads_no_numpy_and_solve_is_the_function():
@@ -92,10 +92,10 @@ def test_what_is_listed_of_a_command_is_the_first_line_of_its_own_help():
 
 @pytest.mark.parametrize("package", [fast, gibbs, reference], ids=lambda package: package.__name__)
 def test_each_adapter_has_the_methods_that_its_package_lists(package):
-    found = {}
+    results = {}
     for entry in pkgutil.iter_modules(package.__path__):
         module = importlib.import_module(f"{package.__name__}.{entry.name}")
         if hasattr(module, "TABLE"):
-            found[entry.name] = tuple(module.TABLE)
-    assert found == package.ADAPTERS
+            results[entry.name] = tuple(module.TABLE)
+    assert results == package.ADAPTERS
     assert package.answer.methods == tuple(method for methods in package.ADAPTERS.values() for method in methods)

@@ -18,21 +18,21 @@ SHOWN = [
 
 
 def deep():
-    found = []
+    results = []
     for _ in range(20_000):
-        found = [found]
-    return found
+        results = [results]
+    return results
 
 
 @pytest.mark.parametrize("package", ["fast", "gibbs", "reference", "validation"])
 def test_no_message_takes_the_repr_of_what_it_was_given(package):
-    found = [
+    results = [
         f"{path.relative_to(ROOT)}: {line.strip()}"
         for path in sorted((ROOT / package).rglob("*.py"))
         for line in path.read_text(encoding="utf-8").splitlines()
         if re.search(r"found \{[^}]*!r\}", line)
     ]
-    assert found == [], "quote values by `shown`"
+    assert results == [], "quote values by `shown`"
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=lambda shown: shown.__module__)

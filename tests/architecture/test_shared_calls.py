@@ -44,7 +44,7 @@ ELEMENTARY = {f"numpy.{name}" for name in _NAMES}
 
 def calls_of(files):
     """Dotted names of everything from numpy, scipy, emcee and arviz_stats that the files use."""
-    found = set()
+    result = set()
     for file in files:
         tree = ast.parse(file.read_text(encoding="utf-8"))
         alias = {}
@@ -57,8 +57,8 @@ def calls_of(files):
         for node in ast.walk(tree):
             name = dotted(node, alias)
             if name and name.partition(".")[0] in ("numpy", "scipy", "emcee", "arviz_stats"):
-                found.add(name)
-    return found
+                result.add(name)
+    return result
 
 
 def dotted(node, alias):
@@ -252,9 +252,9 @@ def largest(array):
     return max(abs(x) for x in array)
 
 
-def relative_gap(found, truth):
+def relative_gap(actual, truth):
     """Largest difference over the largest entry of the truth."""
-    return float(largest(mp_matrix(found) - truth) / largest(truth))
+    return float(largest(mp_matrix(actual) - truth) / largest(truth))
 
 
 def _lower(array):
@@ -307,14 +307,14 @@ TRIANGULAR = {
 def test_a_triangular_solve_is_the_exact_one_up_to_the_condition(name, matrix, condition):
     factor = np.linalg.cholesky(matrix)
     rhs = np.cos(np.arange(float(len(matrix))))[:, None] * [1.0, 1e8]
-    found = TRIANGULAR[name](factor, rhs)
+    result = TRIANGULAR[name](factor, rhs)
     with mpmath.workdps(60):
         truth = mpmath.lu_solve(mp_matrix(factor), mp_matrix(rhs[:, :1]))
     # substitution is backward stable row by row: n eps times the condition of the factor, the root of the matrix's;
     # the second column, 1e8 times the first, must not disturb it
     limit = len(matrix) * EPS * np.sqrt(condition)
-    assert relative_gap(found[:, :1], truth) <= limit
-    np.testing.assert_allclose(found[:, 1], 1e8 * found[:, 0], rtol=0, atol=limit * np.abs(found[:, 1]).max())
+    assert relative_gap(result[:, :1], truth) <= limit
+    np.testing.assert_allclose(result[:, 1], 1e8 * result[:, 0], rtol=0, atol=limit * np.abs(result[:, 1]).max())
 
 
 def _cho_solve(matrix, rhs):
@@ -352,9 +352,9 @@ def test_a_linear_solve_is_the_exact_one_up_to_the_condition(name, matrix, condi
 def test_the_smallest_eigenvalue_is_exact_to_rounding_of_the_largest(matrix, condition):
     with mpmath.workdps(60):
         truth = sorted(mpmath.eigsy(mp_matrix(matrix), eigvals_only=True))
-    found = np.linalg.eigvalsh(matrix)
+    result = np.linalg.eigvalsh(matrix)
     # eigenvalues of symmetric matrices are perfectly conditioned: n eps of the largest in size
-    assert abs(found[0] - float(truth[0])) <= len(matrix) * EPS * float(truth[-1])
+    assert abs(result[0] - float(truth[0])) <= len(matrix) * EPS * float(truth[-1])
     assert float(truth[-1] / truth[0]) <= condition
 
 
@@ -367,9 +367,9 @@ def test_eigenvalues_of_any_matrix_are_exact_to_rounding_times_their_condition(s
     with mpmath.workdps(60):
         values = mpmath.eig(mp_matrix(matrix), left=False, right=False)
         truth = sorted((complex(x) for x in values), key=lambda x: x.real)
-    found = sorted(np.linalg.eigvals(matrix).astype(complex), key=lambda x: x.real)
+    result = sorted(np.linalg.eigvals(matrix).astype(complex), key=lambda x: x.real)
     assert np.linalg.cond(basis) < 10.0
-    np.testing.assert_allclose(found, truth, rtol=0, atol=10 * size * EPS)
+    np.testing.assert_allclose(result, truth, rtol=0, atol=10 * size * EPS)
 
 
 @pytest.mark.parametrize(("matrix", "condition"), MATRICES)
@@ -390,12 +390,12 @@ def test_eigenvectors_are_orthonormal_and_rebuild_the_matrix(matrix, condition):
 def test_least_squares_are_those_of_the_exact_normal_equations():
     x = np.linspace(-1.0, 2.0, 12)
     A, b = np.vander(x, 5), np.cos(3.0 * x)
-    found = np.linalg.lstsq(A, b, rcond=None)[0]
+    actual = np.linalg.lstsq(A, b, rcond=None)[0]
     with mpmath.workdps(60):
         M, right = mp_matrix(A), mp_matrix(b[:, None])
         truth = mpmath.lu_solve(M.T * M, M.T * right)
     # the residual is not small: n eps times the squared condition of A
-    assert relative_gap(found[:, None], truth) <= len(x) * EPS * np.linalg.cond(A) ** 2
+    assert relative_gap(actual[:, None], truth) <= len(x) * EPS * np.linalg.cond(A) ** 2
 
 
 def test_logsumexp_neither_overflows_nor_loses_small_terms():
@@ -403,9 +403,9 @@ def test_logsumexp_neither_overflows_nor_loses_small_terms():
     for case in cases:
         with mpmath.workdps(60):
             truth = mpmath.log(mpmath.fsum(mpmath.exp(mpmath.mpf(x)) for x in case))
-            found = scipy.special.logsumexp(case)
+            result = scipy.special.logsumexp(case)
             # one logarithm and a sum of at most five terms
-            assert abs(mpmath.mpf(float(found)) - truth) <= 8 * EPS * max(1, abs(truth))
+            assert abs(mpmath.mpf(float(result)) - truth) <= 8 * EPS * max(1, abs(truth))
 
 
 def test_adaptive_quadrature_meets_a_gaussian_integral_of_the_logistic():
@@ -424,9 +424,9 @@ def test_the_norm_is_the_exact_one_for_vectors_and_rows():
     rows = np.cos(np.arange(60.0)).reshape(3, 20) * np.array([[1e-140], [1.0], [1e140]])
     with mpmath.workdps(60):
         truth = [mpmath.sqrt(mpmath.fsum(mpmath.mpf(float(x)) ** 2 for x in row)) for row in rows]
-        for found in ([np.linalg.norm(row) for row in rows], np.linalg.norm(rows, axis=1)):
+        for value in ([np.linalg.norm(row) for row in rows], np.linalg.norm(rows, axis=1)):
             # a root of a sum of 20 positive squares
-            assert max(abs(mpmath.mpf(float(f)) / t - 1) for f, t in zip(found, truth, strict=True)) <= 20 * EPS
+            assert max(abs(mpmath.mpf(float(f)) / t - 1) for f, t in zip(value, truth, strict=True)) <= 20 * EPS
 
 
 def test_log_determinants_are_those_of_the_matrix_in_many_digits():
@@ -449,7 +449,7 @@ def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
         return 0.5 * x @ A @ x - b @ x + 0.25 * (x**4).sum(), A @ x - b + x**3
 
     for edge in (np.inf, 0.6):
-        found = scipy.optimize.minimize(
+        optimum = scipy.optimize.minimize(
             bowl, np.zeros(6), jac=True, method="L-BFGS-B", bounds=[(-edge, edge)] * 6,
             options={"gtol": 1e-9, "ftol": 1e-15, "maxiter": 500},
         )  # fmt: skip
@@ -463,8 +463,8 @@ def test_the_minimiser_finds_minima_inside_the_box_and_on_its_edge():
                     root = sum(mpmath.sign(t) * mpmath.cbrt(abs(t)) for t in (rest / 2 + a, rest / 2 - a))
                     x[i] = max(-edge, min(edge, root))
         # slope below 1e-9 at a curvature of at least 1e-2
-        np.testing.assert_allclose(found.x, [float(v) for v in x], rtol=0, atol=1e-7)
-        assert np.isinf(edge) or np.count_nonzero(np.abs(found.x) == edge) in range(1, 6)
+        np.testing.assert_allclose(optimum.x, [float(v) for v in x], rtol=0, atol=1e-7)
+        assert np.isinf(edge) or np.count_nonzero(np.abs(optimum.x) == edge) in range(1, 6)
 
 
 # the published table of Joe and Kuo (2008): degree and inner coefficients of a primitive polynomial, first directions
@@ -492,8 +492,8 @@ def test_points_of_sobol_are_those_of_the_published_directions():
             lowest = (i & -i).bit_length() - 1  # the bit that changes in the Gray code
             x ^= m[lowest] << (bits - 1 - lowest)
             points[i, column] = x / 2**bits
-    found = scipy.stats.qmc.Sobol(len(directions), scramble=False).random_base2(bits)
-    np.testing.assert_array_equal(found, points)  # fractions with eight binary digits
+    result = scipy.stats.qmc.Sobol(len(directions), scramble=False).random_base2(bits)
+    np.testing.assert_array_equal(result, points)  # fractions with eight binary digits
 
 
 def _weight_moments(kind):
@@ -520,10 +520,10 @@ def test_a_gaussian_rule_has_the_moments_that_define_it(name, size):
     with mpmath.workdps(60):
         nodes, weights = ([mpmath.mpf(float(v)) for v in values] for values in (x, w))
         for k in (*range(min(2 * size, 20)), 2 * size - 2, 2 * size - 1):
-            found = mpmath.fsum(a * b**k for a, b in zip(weights, nodes, strict=True))
+            result = mpmath.fsum(a * b**k for a, b in zip(weights, nodes, strict=True))
             size_of_terms = mpmath.fsum(abs(a * b**k) for a, b in zip(weights, nodes, strict=True))
             # a node off by rounding changes its power by k times as much
-            assert abs(found - moment(k)) <= 20 * (k + 2) * EPS * size_of_terms
+            assert abs(result - moment(k)) <= 20 * (k + 2) * EPS * size_of_terms
 
 
 def test_no_integral_of_the_judge_takes_a_rule_of_the_witnesses():
@@ -556,8 +556,8 @@ def test_the_reader_of_imports_sees_every_way_to_name_a_call(tmp_path):
         "from scipy.stats import qmc\nqmc.Sobol(2)\nnp.polynomial.Polynomial([1])\n"
         "from numpy.polynomial.legendre import leggauss\nleggauss(3)\n"
     )
-    found = {name for name in calls_of([file]) if approximates(name)}
-    assert found == {
+    results = {name for name in calls_of([file]) if approximates(name)}
+    assert results == {
         *("numpy.linalg.cholesky", "scipy.special.expit", "scipy.linalg.cho_solve"),
         *("numpy.polynomial.legendre.leggauss", "scipy.stats.qmc", "scipy.stats.qmc.Sobol"),
     }

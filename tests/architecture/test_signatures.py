@@ -58,10 +58,10 @@ def counted(package):
 
 @pytest.mark.parametrize("package", ["fast", "gibbs", "reference", "validation", "triad"])
 def test_no_function_takes_more_than_eight_parameters_but_those_that_still_do(package):
-    found, known = counted(package), STILL_OVER.get(package, {})
-    assert [f"{name}: {count} parameters" for name, count in found.items() if count > known.get(name, MOST)] == []
+    result, known = counted(package), STILL_OVER.get(package, {})
+    assert [f"{name}: {count} parameters" for name, count in result.items() if count > known.get(name, MOST)] == []
     # the list shrinks with the code
-    assert [name for name, count in known.items() if found.get(name, 0) < count] == []
+    assert [name for name, count in known.items() if result.get(name, 0) < count] == []
 
 
 def test_a_function_with_nine_is_seen_and_the_exceptions_are_none():

@@ -28,22 +28,22 @@ def public_functions(package_name):
 
 def problems_of(name, function, symbols):
     """What the vocabulary has against a function."""
-    found = []
+    results = []
     doc = inspect.getdoc(function) or ""
     for parameter in inspect.signature(function).parameters:
         if parameter not in symbols:
-            found.append(f"{name}: found the parameter {parameter!r}, expected a name of docs/symbols.toml")
+            results.append(f"{name}: found the parameter {parameter!r}, expected a name of docs/symbols.toml")
         elif not re.search(rf"(?<!\w){re.escape(parameter)}(?!\w)", doc):
-            found.append(f"{name}: found no word on the parameter {parameter!r} in the docstring")
+            results.append(f"{name}: found no word on the parameter {parameter!r} in the docstring")
     if not doc:
-        found.append(f"{name}: found no docstring")
-    return found
+        results.append(f"{name}: found no docstring")
+    return results
 
 
 @pytest.mark.parametrize("package", WITNESSES)
 def test_every_public_parameter_is_in_the_vocabulary_and_documented(package):
-    found = [line for name, f in public_functions(package) for line in problems_of(name, f, SYMBOLS)]
-    assert found == []
+    results = [line for name, f in public_functions(package) for line in problems_of(name, f, SYMBOLS)]
+    assert results == []
 
 
 def test_the_vocabulary_says_shape_and_meaning_of_each_word():
