@@ -11,9 +11,11 @@ endif
 BIN    := $(VENV)/$(SCRIPTS)
 # The suite runs two processes on two cores; a BLAS that starts threads of its own only gets in their way.
 THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+# A suite starts some hundred processes: without compiled modules each of them compiles NumPy and SciPy, for seconds.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest lint docs \
+.PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest test-browser lint docs docs-serve \
 	bench audit lock clean
 
 help:
@@ -23,11 +25,13 @@ help:
 	@echo "make test-all   the whole test suite"
 	@echo "make test-kernels the suite and verify under five OpenBLAS kernels with 1 and 2 threads"
 	@echo "make test-oldest, make test-newest  the suite with the oldest and the newest versions that pyproject.toml allows"
+	@echo "make test-browser atlas, report and docs clicked through in a Chromium from the path"
 	@echo "make self-test  seed faults and watch the judge turn red on each"
 	@echo "make audit      the ledger of equations, perturbation included"
 	@echo "make fuzz       20 000 bad and extreme calls, N=... SEED=..."
 	@echo "make lint       ruff, mypy, import contracts"
 	@echo "make docs       the documentation, warnings as errors"
+	@echo "make docs-serve the same, then on http://127.0.0.1:8000, PORT=..."
 	@echo "make bench      speed and memory as ratios to a floor measured in the same run"
 
 # Only what running needs: `make verify` on a fresh machine should wait for nothing else.
@@ -52,10 +56,10 @@ self-test: $(VENV)/run.stamp
 	$(THREADS) $(BIN)/triad verify --self-test
 
 test: $(VENV)/dev.stamp
-	$(THREADS) $(BIN)/python -m pytest -n 2 -q -m "not slow"
+	$(THREADS) $(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
 
 test-all: $(VENV)/dev.stamp
-	$(THREADS) $(BIN)/python -m pytest -n 2 -q
+	$(THREADS) $(BIN)/python -m pytest -n 2 --dist worksteal -q
 
 # Which kernels, e.g. on a CPU without AVX-512: make test-kernels KERNELS="Haswell Nehalem"
 KERNELS ?= Haswell SkylakeX Sandybridge Nehalem Prescott
@@ -74,7 +78,7 @@ test-oldest:
 	.venv-oldest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --no-deps --only-binary :all: \
 		-r requirements/oldest.txt
 	.venv-oldest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
-	$(THREADS) .venv-oldest/$(SCRIPTS)/python -m pytest -n 2 -q -m "not slow"
+	$(THREADS) .venv-oldest/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
 
 test-newest:
 	$(PYTHON) -m venv --clear .venv-newest
@@ -82,7 +86,15 @@ test-newest:
 	.venv-newest/$(SCRIPTS)/python -m pip install --quiet --disable-pip-version-check --upgrade --upgrade-strategy eager \
 		--no-build-isolation -e ".[test]"
 	.venv-newest/$(SCRIPTS)/python -m pip list --disable-pip-version-check --format freeze
-	$(THREADS) .venv-newest/$(SCRIPTS)/python -m pytest -n 2 -q -m "not slow"
+	$(THREADS) .venv-newest/$(SCRIPTS)/python -m pytest -n 2 --dist worksteal -q -m "not slow"
+
+# The pages as people see them; skipped by name where no browser is on the path.
+$(VENV)/browser.stamp: $(VENV)/dev.stamp requirements/browser.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-compile -r requirements/browser.txt
+	@touch $@
+
+test-browser: $(VENV)/browser.stamp docs
+	$(THREADS) $(BIN)/python -m pytest -q tests/browser
 
 # Bad and extreme calls at every door; a finding is printed with the seed and the number that show it again.
 N    ?= 20000
@@ -103,6 +115,11 @@ audit: $(VENV)/dev.stamp
 docs: $(VENV)/dev.stamp
 	$(BIN)/sphinx-build -W --keep-going -q -j 2 -b html docs docs/_build/html
 	@echo "docs/_build/html/index.html"
+
+# On this machine alone: nobody else on the network sees it.
+PORT ?= 8000
+docs-serve: docs
+	$(BIN)/python -m http.server $(PORT) --bind 127.0.0.1 --directory docs/_build/html
 
 bench: $(VENV)/run.stamp
 	$(THREADS) $(BIN)/triad bench

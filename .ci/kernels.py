@@ -110,8 +110,8 @@ def probe(kernel: str | None, threads: int) -> Probe:
     )
     if not done.stdout:
         raise RuntimeError(f"probe: found status {done.returncode} and no answer, expected kernels:\n{done.stderr}")
-    found = json.loads(done.stdout.splitlines()[0])
-    return Probe(tuple(found["kernels"]), tuple(found["threads"]), found["versions"], done.returncode)
+    result = json.loads(done.stdout.splitlines()[0])
+    return Probe(tuple(result["kernels"]), tuple(result["threads"]), result["versions"], done.returncode)
 
 
 def canonical(kernel: str) -> str:
@@ -119,36 +119,36 @@ def canonical(kernel: str) -> str:
     return ALIASES.get(kernel, kernel)
 
 
-def loaded(found: Probe) -> str:
+def loaded(value: Probe) -> str:
     """The kernels that a probe met, each once, under the names that OpenBLAS reports."""
-    return ", ".join(dict.fromkeys(found.kernels)) or "no OpenBLAS"
+    return ", ".join(dict.fromkeys(value.kernels)) or "no OpenBLAS"
 
 
-def obstacle(kernel: str, threads: int, found: Probe) -> str:
+def obstacle(kernel: str, threads: int, value: Probe) -> str:
     """Why nothing may be run under this kernel; empty if all is as asked."""
-    if not found.kernels or any(canonical(name) != canonical(kernel) for name in found.kernels):
+    if not value.kernels or any(canonical(name) != canonical(kernel) for name in value.kernels):
         return (
-            f"found {loaded(found)}, expected {kernel} in every library: the name is unknown to this OpenBLAS, or "
+            f"found {loaded(value)}, expected {kernel} in every library: the name is unknown to this OpenBLAS, or "
             "this CPU has no instructions for it"
         )
-    if any(number != threads for number in found.threads):
-        return f"found {', '.join(map(str, found.threads))} threads, expected {threads}"
-    if found.status < 0 or found.status > 3:
-        name = signal.Signals(-found.status).name if found.status < 0 else f"status {found.status}"
-        return f"the library itself dies of {name} in A @ B.T of two matrices 200 x 500 ({found.versions})"
-    if found.status:
-        return f"the library itself is wrong in A @ B.T of two matrices 200 x 500 ({found.versions})"
+    if any(number != threads for number in value.threads):
+        return f"found {', '.join(map(str, value.threads))} threads, expected {threads}"
+    if value.status < 0 or value.status > 3:
+        name = signal.Signals(-value.status).name if value.status < 0 else f"status {value.status}"
+        return f"the library itself dies of {name} in A @ B.T of two matrices 200 x 500 ({value.versions})"
+    if value.status:
+        return f"the library itself is wrong in A @ B.T of two matrices 200 x 500 ({value.versions})"
     return ""
 
 
 def others(own: Iterable[str], can_run: Callable[[str], bool], number: int) -> list[str]:
     """The first `number` kernels, in order of preference, that are not the machine's own and that it can run."""
     taken = {canonical(name) for name in own}
-    found: list[str] = []
+    results: list[str] = []
     for kernel in PREFERENCE:
-        if len(found) < number and kernel not in taken and can_run(kernel):
-            found.append(kernel)
-    return found
+        if len(results) < number and kernel not in taken and can_run(kernel):
+            results.append(kernel)
+    return results
 
 
 def selection(path: Path = SELECTION) -> list[str]:
@@ -230,14 +230,14 @@ def run_all(
     tasks: list[tuple[Task, str]] = []
     for kernel in kernels:
         for number in threads:
-            found = probe(kernel, number)
-            reason = obstacle(kernel, number, found)
-            tell(f"{kernel}, {number} threads: loaded {loaded(found)} ({found.versions})")
+            result = probe(kernel, number)
+            reason = obstacle(kernel, number, result)
+            tell(f"{kernel}, {number} threads: loaded {loaded(result)} ({result.versions})")
             for task in what:
                 command = commands(task, number, 1 if side_by_side else jobs, folder / f"{kernel}-{number}")
-                rows[kernel, number, task] = Row(kernel, number, loaded(found), task, NOT_RUN, 0.0, reason)
+                rows[kernel, number, task] = Row(kernel, number, loaded(result), task, NOT_RUN, 0.0, reason)
                 if not reason:
-                    tasks.append((Task(kernel, number, task, command), loaded(found)))
+                    tasks.append((Task(kernel, number, task, command), loaded(result)))
     with interruptible(ThreadPoolExecutor(jobs if side_by_side else 1)) as pool:
         for row in pool.map(lambda item: finish(item[0], item[1], folder), tasks):
             rows[row.kernel, row.threads, row.what] = row

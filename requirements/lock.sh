@@ -13,4 +13,9 @@ compile pyproject.toml requirements/build.in --output-file requirements/run.txt
 # not peers and arviz: gigabytes that only an optional bench and drawings ask for
 compile pyproject.toml requirements/build.in --extra test --extra lint --extra docs --extra cluster \
     --constraint requirements/run.txt --output-file requirements/dev.txt
+# Playwright with what it needs beyond those: fifty megabytes that only the tests in a browser ask for
+compile pyproject.toml requirements/build.in --extra test --extra lint --extra docs --extra cluster --extra browser \
+    --constraint requirements/dev.txt --output-file requirements/browser.txt
+grep -v -x -F -f requirements/dev.txt requirements/browser.txt >requirements/browser.part
+mv requirements/browser.part requirements/browser.txt
 compile pyproject.toml requirements/build.in --extra test --extra cluster --resolution lowest-direct --output-file requirements/oldest.txt
