@@ -292,11 +292,19 @@ def test_content_that_strays_in_is_seen():
 # -- changelog and citation ------------------------------------------------------------------------------------
 
 
-def test_the_changelog_has_unreleased_numerical_changes():
+def read_version():
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
+
+
+def test_the_changelog_tells_of_this_version_or_what_comes_after_and_of_every_number_that_moved():
     text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    unreleased = re.split(r"^## ", text, flags=re.MULTILINE)[1]
-    assert unreleased.startswith("Unreleased\n")
-    assert "\n### Numerical changes\n" in unreleased
+    sections = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    titles = [section.split("\n", 1)[0] for section in sections]
+    released = [title for title in titles if title != "Unreleased"]
+    assert titles in (released, ["Unreleased", *released])
+    assert released[0] == read_version()
+    assert released == sorted(released, key=lambda title: tuple(map(int, title.split("."))), reverse=True)
+    assert all("\n### Numerical changes\n" in section for section in sections[:-1])
 
 
 def read_citation():
@@ -309,8 +317,7 @@ def test_the_citation_names_the_contributors_and_no_person_of_its_own():
     assert {"message", "title", "authors", "type"} <= set(citation)
     assert citation["type"] == "software"
     assert citation["authors"] == [{"name": "GPC Triad contributors"}]
-    version = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    assert citation["version"] == version
+    assert citation["version"] == read_version()
 
 
 def test_the_citation_refers_to_the_five_papers_as_the_inventories_have_them():
