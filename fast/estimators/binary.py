@@ -14,7 +14,7 @@ from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
-from fast.one_latent.online import Online, OnlinePosterior
+from fast.one_latent.online import Known, Online, OnlineOptions, OnlinePosterior
 
 _LARGEST_BATCH = 2000  # rows up to which training="auto" looks at all data in every step
 
@@ -259,7 +259,7 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         start = self._first_start(X)
         if start.Z is None:
             raise ValueError("n_inducing: found None in partial_fit, expected inducing points")
-        return self._at(start, None, None)
+        return self._at(start, None)
 
     def _continue(self) -> Online:
         """From where `fit` ended."""
@@ -268,14 +268,11 @@ class _NaturalGradientClassifier(_BinaryClassifier):
         start = Start(
             self.variance_, self.lengthscales_, self.noise_, self.jitter + self.jitter_spent_, self.inducing_points_
         )
-        factor, weights = self._whitened(self.posterior_)
-        return self._at(start, factor, weights)
+        return self._at(start, Known(*self._whitened(self.posterior_), self._fit_rows))
 
-    def _at(self, start: Start, factor: FloatArray | None, weights: FloatArray | None) -> Online:
-        return Online(
-            self._likelihood(), *start, learn=self._moved, learning_rate=self.learning_rate,
-            factor=factor, weights=weights, known=self._fit_rows,
-        ).under(self._density)  # fmt: skip
+    def _at(self, start: Start, known: Known | None) -> Online:
+        options = OnlineOptions(learn=self._moved, learning_rate=self.learning_rate, hyperprior=self._density)
+        return Online(self._likelihood(), Prior(*start), options, known)
 
     def _whitened(self, posterior: Any) -> tuple[FloatArray, FloatArray]:
         """R and p of q(v), from a posterior of either module."""

@@ -36,7 +36,7 @@ from fast.one_latent.learning import Learned
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments
-from fast.solve.site_iteration import Visit, settle
+from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -166,16 +166,11 @@ def converge(
         )
 
     n = prior.y_sign.size
-    end = settle(
-        visit,
-        (np.zeros(n), np.zeros(n)) if start is None else start,
-        tolerance=options.tolerance,
-        max_iterations=options.max_iterations,
-        damping=options.damping,
-        monotone=False,
+    steps = SiteSteps(
+        options.tolerance, options.max_iterations, monotone=False, damping=options.damping,
         accelerate=options.accelerate,
-        callback=options.callback,
-    )
+    )  # fmt: skip
+    end = iterate_sites(visit, (np.zeros(n), np.zeros(n)) if start is None else start, steps, options.callback)
     last = end.visit
     pair = (last.site_precision, last.site_shift)
     return assemble(prior, last.payload, pair, end.trace, end.residual, end.converged, end.n_improper)

@@ -31,7 +31,7 @@ from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import SitePosterior, condition, kl_from_sites
 from fast.solve.adam import Packing
-from fast.solve.site_iteration import Visit, settle
+from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -191,14 +191,11 @@ def converge(
         )
 
     n = prior.y_sign.size
-    end = settle(
+    end = iterate_sites(
         visit,
         (np.zeros(n), np.zeros(n)) if start is None else start,
-        tolerance=options.tolerance,
-        max_iterations=options.max_iterations,
-        monotone=True,
-        accelerate=options.accelerate,
-        callback=options.callback,
+        SiteSteps(options.tolerance, options.max_iterations, monotone=True, accelerate=options.accelerate),
+        options.callback,
     )
     last = end.visit
     sites, link = last.payload

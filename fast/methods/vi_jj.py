@@ -156,7 +156,7 @@ def _fit(
         given = inputs.real_array("initial_xi", initial_xi, 1)
         if given.shape != (prepared.y_sign.size,):
             raise ValueError(f"initial_xi: found shape {given.shape}, expected ({prepared.y_sign.size},)")
-        state.settle(np.abs(inputs.finite_rows("initial_xi", given)))
+        state.optimise(np.abs(inputs.finite_rows("initial_xi", given)))
     learning: Learning | None = None
     if variant == "jj" and not chosen and not accelerate:
         trace, residual, converged = _plain(state, tolerance, max_iterations, callback)

@@ -164,7 +164,7 @@ def fit(data: Data, prior: Prior, options: TaylorOptions = DEFAULTS) -> TaylorPo
         def second(state: Alternation) -> Any:
             # plain updates may have leapt past the mode: expand where Newton's method, guarded, arrives
             if _overshot(state, expansion.log_likelihood):
-                state.settle(_newton(state.prior, expansion, None, 1e-6, 100, None)[0])
+                state.optimise(_newton(state.prior, expansion, None, 1e-6, 100, None)[0])
             return stage_two(state, chosen, options.n_fun)
 
         learning = alternate(

@@ -11,6 +11,8 @@ E enters by its derivatives only: the logit bound, whose local parameters stay a
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg.blas import dtrsm
 
@@ -20,76 +22,68 @@ from fast.core.types import FloatArray
 from fast.kernel.kernels import PreparedKernel
 
 
+class Projected(NamedTuple):
+    """A batch under the prior at Z."""
+
+    kernel: PreparedKernel  # k(., Z)
+    X: FloatArray  # (b, d)
+    K_XZ: FloatArray  # (b, m) k(X, Z)
+    K_ZZ: FloatArray  # (m, m) k(Z, Z), no jitter on the diagonal
+    chol_K: FloatArray  # noqa: N815 - (m, m) L
+    rows: FloatArray  # (b, m) row i is a_i
+
+
 def batch_gradients(
-    kernel: PreparedKernel,
-    X: FloatArray,
-    K_XZ: FloatArray,
-    K_ZZ: FloatArray,
-    rows: FloatArray,
-    slope: FloatArray,
-    site_precision: FloatArray,
-    chol_K: FloatArray,
-    factor: FloatArray,
-    weights: FloatArray,
+    projected: Projected, derivative: FloatArray, site_precision: FloatArray, factor: FloatArray, weights: FloatArray
 ) -> Gradients:
     """Gradient with respect to variance, lengthscales, noise and Z. Time O(b m (m + d) + m^3).
 
     Parameters
     ----------
-    kernel                    k(., Z)
-    X : (b, d)
-    K_XZ : (b, m)             k(X, Z)
-    K_ZZ : (m, m)             k(Z, Z), no jitter on the diagonal
-    rows : (b, m)             row i is a_i
-    slope : (b,)              e_i, the scale n / b in it
+    projected                 a batch on the inducing points
+    derivative : (b,)         e_i, the scale n / b in it
     site_precision : (b,)     t_i, the scale in it
-    chol_K : (m, m)           L
     factor : (m, m)           R, P = R R'
     weights : (m,)            p
     """
     inverse = invert_lower(factor)  # R^-1, strict upper triangle zero like that of R
-    spread = inverse.T @ inverse  # S
-    return moment_gradients(kernel, X, K_XZ, K_ZZ, rows, slope, site_precision, chol_K, spread, weights)
+    return moment_gradients(projected, derivative, site_precision, inverse.T @ inverse, weights)
 
 
 def moment_gradients(
-    kernel: PreparedKernel,
-    X: FloatArray,
-    K_XZ: FloatArray,
-    K_ZZ: FloatArray,
-    rows: FloatArray,
-    slope: FloatArray,
+    projected: Projected,
+    derivative: FloatArray,
     site_precision: FloatArray,
-    chol_K: FloatArray,
-    spread: FloatArray,
+    covariance: FloatArray,
     weights: FloatArray,
 ) -> Gradients:
     """`batch_gradients` for q(v) given by its covariance S.
 
     Parameters
     ----------
-    kernel, X, K_XZ, K_ZZ, rows, slope, site_precision, chol_K, weights    see `batch_gradients`
-    spread : (m, m)           S; overwritten
+    projected, derivative, site_precision, weights    see `batch_gradients`
+    covariance : (m, m)                               S; overwritten
     """
-    inner = spread
-    pull = rows - rows @ inner
-    pull *= site_precision[:, None]
-    pull += np.multiply.outer(slope, weights)  # U
+    kernel, rows, chol_K = projected.kernel, projected.rows, projected.chol_K
+    inner = covariance
+    by_rows = rows - rows @ inner
+    by_rows *= site_precision[:, None]
+    by_rows += np.multiply.outer(derivative, weights)  # U
     scaled = rows * np.sqrt(site_precision)[:, None]
     inner += scaled.T @ scaled
     inner += np.multiply.outer(weights, weights)
     inner.flat[:: weights.size + 1] -= 1.0
-    cross = rows.T @ pull
+    cross = rows.T @ by_rows
     inner -= cross
     inner -= cross.T
     inner *= 0.5
-    pull = dtrsm(1.0, chol_K, pull.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
-    part = kernel.pull_back_entries(pull, X, K_XZ)
+    by_rows = dtrsm(1.0, chol_K, by_rows.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
+    part = kernel.pull_back_entries(by_rows, projected.X, projected.K_XZ)
     outer = dtrsm(1.0, chol_K, inner.T, side=0, lower=1, trans_a=1, overwrite_b=1)
     outer = dtrsm(1.0, chol_K, outer, side=1, lower=1, overwrite_b=1).T
-    prior = kernel.pull_back_entries(outer, kernel.Z, K_ZZ)
+    prior = kernel.pull_back_entries(outer, kernel.Z, projected.K_ZZ)
     by_noise = -0.5 * float(site_precision.sum())
-    # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
+    # each entry of K_ZZ holds two inducing points: the derivative in the second argument is half of it
     return Gradients(
         part.variance + prior.variance + by_noise,
         part.lengthscales + prior.lengthscales,

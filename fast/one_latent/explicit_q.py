@@ -23,7 +23,7 @@ from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.ledger import equation
 from fast.likelihood.probit import LinkMoments
-from fast.one_latent.batch_gradients import moment_gradients
+from fast.one_latent.batch_gradients import Projected, moment_gradients
 from fast.one_latent.stochastic import Kernel
 
 #: (y_sign, latent_mean, latent_var) -> expected log density and its derivatives.
@@ -96,7 +96,8 @@ def batch_bound(
     by_factor.flat[:: m + 1] += 1.0 / np.diagonal(chol_cov)
     prior: Gradients | None = None
     if learning:
-        prior = moment_gradients(kernel.of, X, K_XZ, kernel.K_ZZ, rows, e, t, L, M @ M.T, p)
+        projected = Projected(kernel.of, X, K_XZ, kernel.K_ZZ, L, rows)
+        prior = moment_gradients(projected, e, t, M @ M.T, p)
     return Slopes(value, by_mean, by_factor, prior)
 
 

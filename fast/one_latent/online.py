@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyperprior import Hyperprior
 from fast.core.linalg import solve_rows
 from fast.core.types import FloatArray, IntArray
+from fast.core.values import Prior, checked_hyper
 from fast.kernel.kernels import gram
 from fast.one_latent.stochastic import DivergedError, Kernel, Likelihood, Run, Settings, State, checked_rate
 from fast.solve.adam import AdamState, Packing
@@ -63,6 +64,25 @@ class OnlinePosterior:
         return self.state.kernel.Z
 
 
+@dataclass(frozen=True, eq=False)
+class OnlineOptions:
+    """Rates, and what moves beside q(u)."""
+
+    rate: Any = "share"  # "share", or as in `fast.methods.x_gpc_svi.fit`, see `Online`
+    learn: Iterable[str] = ()  # as in `fast.methods.x_gpc_svi.fit`
+    learning_rate: float = 0.01  # of Adam; where q knows rows to begin with, a pass moves no more than one step of it
+    trace: bool = True  # keep the estimate of the bound of each step in `estimate`
+    hyperprior: Hyperprior | None = None  # density of what is learned
+
+
+class Known(NamedTuple):
+    """A whitened q(v) = N(weights, (factor factor')^-1) to start from, and the rows that it stands for."""
+
+    factor: FloatArray  # (m, m) R
+    weights: FloatArray  # (m,) p
+    rows: int
+
+
 class Online:
     """A run of `one_latent.stochastic` without a source. Time per step O(b m (m + d) + m^3), memory O(m^2 + batch).
 
@@ -74,50 +94,39 @@ class Online:
     A fit counts as ten passes: its sites agree with its q, which a running average of fewer would disturb.
     Where n grows, sites so far are raised to the power n / n_old first: new rows then add to the old ones.
 
-    likelihood                          derivatives and value of the expected log density
-    variance, lengthscales, noise       of the prior to start from; jitter on K_ZZ; Z (m, d)
-    rate                                "share", or as in `fast.methods.x_gpc_svi.fit`; "adaptive" takes ten steps at
-                                        the rate "share" and averages their gradients, as a fit does those of ten
-                                        batches, before its rule holds: from one gradient its rate is 1 for ever
-    learn, learning_rate                as in `fast.methods.x_gpc_svi.fit`; where q knows rows to begin with, Adam's
-                                        steps are b / (b + known) of learning_rate: a pass moves no more
-    trace                               keep the estimate of the bound of each step in `estimate`
-    factor (m, m), weights (m,)         R and p of a whitened q(v) = N(p, (R R')^-1) to start from; None: q = p
-    known                               rows that this q stands for
+    The rate "adaptive" takes ten steps at the rate "share" and averages their gradients, as a fit does those of ten
+    batches, before its rule holds: from one gradient its rate is 1 for ever. Where q knows rows to begin with, Adam's
+    steps are b / (b + known) of learning_rate: a pass moves no more.
+
+    likelihood    derivatives and value of the expected log density
+    prior         to start from, with inducing points
+    options       rates, and what moves beside q(u)
+    known         the q to start from; None: q = p
     """
 
     def __init__(
         self,
         likelihood: Likelihood,
-        variance: float,
-        lengthscales: Any,
-        noise: float,
-        jitter: float,
-        Z: Any,
-        *,
-        rate: Any = "share",
-        learn: Iterable[str] = (),
-        learning_rate: float = 0.01,
-        trace: bool = True,
-        factor: FloatArray | None = None,
-        weights: FloatArray | None = None,
-        known: int = 0,
+        prior: Prior,
+        options: OnlineOptions | None = None,
+        known: Known | None = None,
     ) -> None:
-        Z = inputs.finite_rows("Z", inputs.inputs("Z", Z)).copy()
-        hyper = inputs.hyper(variance, lengthscales, noise, jitter, Z.shape[1])
-        packing = Packing(learn, hyper, Z)
-        self._by_share = isinstance(rate, str) and rate == "share"
+        given = OnlineOptions() if options is None else options
+        Z = inputs.finite_rows("Z", inputs.inputs("Z", prior.Z)).copy()
+        packing = Packing(given.learn, checked_hyper(prior, Z.shape[1]), Z, given.hyperprior)
+        hyper = packing.hyper
+        self._by_share = isinstance(given.rate, str) and given.rate == "share"
         settings = Settings(
-            1, 1.0 if self._by_share else checked_rate(rate), packing.names,
-            inputs.scalar("learning_rate", learning_rate, positive=True), stop=None, trace=bool(trace),
+            1, 1.0 if self._by_share else checked_rate(given.rate), packing.names,
+            inputs.scalar("learning_rate", given.learning_rate, positive=True), stop=None, trace=bool(given.trace),
         )  # fmt: skip
         self._source = _Brought(Z.shape[1])
         state = State.prior(Kernel(hyper, Z))
         self._start = self._known = self._n = 0
-        if factor is not None and weights is not None:
-            state.precision, state.factor = factor @ factor.T, np.array(factor, order="F")
-            state.shift = state.precision @ weights
-            self._start = self._n = inputs.count("known", known)
+        if known is not None:
+            state.precision, state.factor = known.factor @ known.factor.T, np.array(known.factor, order="F")
+            state.shift = state.precision @ known.weights
+            self._start = self._n = inputs.count("known", known.rows)
             self._known = _PASSES * self._start
         self._run = Run(
             state, self._source, likelihood, settings, RateMemory.empty(Z.shape[0]), packing,
@@ -126,12 +135,6 @@ class Online:
         self._looked = 0  # gradients that the averages of the adaptive rate begin with
         self._learning_rate = settings.learning_rate
         self.estimate = float("nan")  # of the bound, on the last batch
-
-    def under(self, hyperprior: Hyperprior | None) -> Online:
-        """The same, with a density of what is learned."""
-        run = self._run
-        run.packing = Packing(run.packing.names, run.packing.hyper, run.packing.Z, hyperprior)
-        return self
 
     def step(self, X: FloatArray, y: FloatArray, n: int) -> None:
         """One step on rows X (b, d) with encoded labels y (b,), which stand for n rows.

@@ -181,7 +181,7 @@ class Alternation:
         self._moments = state.latent_mean, state.latent_var
         self.end = Collapsed(state.factor, np.empty(0), state.weights, state.elbo)
 
-    def settle(self, xi: FloatArray) -> None:
+    def optimise(self, xi: FloatArray) -> None:
         """mu and Sigma at their optimum for given xi."""
         self.xi = xi
         if isinstance(self.prior, FullPrior):
@@ -367,7 +367,7 @@ def alternate(
         evaluations += result.n_evaluations
         if joint:
             state.prior, state.end = result.prior, None
-            state.settle(result.xi)
+            state.optimise(result.xi)
         else:
             state.move(result.prior)
         if trace:

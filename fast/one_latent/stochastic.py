@@ -25,7 +25,7 @@ from fast.core.linalg import cholesky, factorise, solve_rows, solve_vector, squa
 from fast.core.types import FloatArray
 from fast.kernel.kernels import PreparedKernel
 from fast.ledger import equation
-from fast.one_latent.batch_gradients import batch_gradients
+from fast.one_latent.batch_gradients import Projected, batch_gradients
 from fast.one_latent.bound import kl_whitened
 from fast.solve.adam import AdamState, Packing, adam_arrays, adam_restored, adam_step
 from fast.solve.minibatch import Batch, Source
@@ -257,18 +257,8 @@ class Run:
         kernel = state.kernel
         slope, precision = self.likelihood.sites(view.batch.y, *marginals)
         assert view.K_XZ is not None
-        gradients = batch_gradients(
-            kernel.of,
-            view.batch.X,
-            view.K_XZ,
-            kernel.K_ZZ,
-            view.rows,
-            view.scale * slope,
-            view.scale * precision,
-            kernel.chol_K,
-            state.factor,
-            weights,
-        )
+        projected = Projected(kernel.of, view.batch.X, view.K_XZ, kernel.K_ZZ, kernel.chol_K, view.rows)
+        gradients = batch_gradients(projected, view.scale * slope, view.scale * precision, state.factor, weights)
         gradient = self.packing.slope(gradients, kernel.hyper) + self.packing.prior(kernel.hyper)[1]
         if not np.isfinite(gradient).all():
             raise DivergedError("the gradient with respect to the prior is not finite")

@@ -18,7 +18,7 @@ from fast.core.ending import ended
 from fast.core.options import Accelerated, Damped, Iteration, Scheduling, Watched
 from fast.core.types import FloatArray
 from fast.ledger import equation
-from fast.solve.site_iteration import Visit, settle, site_gap, standardised_change
+from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites, site_gap, standardised_change
 
 _PLAIN = 50  # iterations up to which a run follows the printed order
 _PATIENCE = 30  # certifying steps without a smaller step, after which rounding is what is left
@@ -223,17 +223,12 @@ def _mixed(
         if callback is not None:
             callback(OuterProgress(progress.iteration, progress.objective, progress.residual, progress.n_improper))
 
-    end = settle(
-        visit,
-        (start[0].ravel(), start[1].ravel()),
-        tolerance=options.tolerance,
-        max_iterations=max(1, options.max_iterations - 1),
-        damping=options.damping,
-        monotone=False,
-        callback=report,
-    )
+    steps = SiteSteps(
+        options.tolerance, max(1, options.max_iterations - 1), monotone=False, damping=options.damping
+    )  # fmt: skip
+    end = iterate_sites(visit, (start[0].ravel(), start[1].ravel()), steps, report)
     pair = (end.visit.site_precision.reshape(shape), end.visit.site_shift.reshape(shape))
-    # settle's distance is its last step times 1/(1 - r); not to be had from a run that knows no rate
+    # the distance is its last step times 1/(1 - r); not to be had from a run that knows no rate
     step = site_gap(*end.visit[:5])
     factor = end.residual / step if step > 0.0 and np.isfinite(end.residual) else None
     return _Mixed(pair, end.n_improper, end.trace, factor)

@@ -29,7 +29,7 @@ _EPS = float(np.finfo(np.float64).eps)
 
 
 class Visit(NamedTuple):
-    """Sites, what q they give, and where they want to go."""
+    """Sites, the q that they give, and where a full step leads."""
 
     site_precision: FloatArray  # (n,)
     site_shift: FloatArray  # (n,)
@@ -38,7 +38,7 @@ class Visit(NamedTuple):
     latent_var: FloatArray  # (n,) the scale on which changes are measured
     objective: float  # bound, or log Z_EP
     n_improper: int
-    payload: Any  # whatever the method wants back
+    payload: Any  # whatever the method needs afterwards
 
 
 class Progress(NamedTuple):
@@ -51,7 +51,18 @@ class Progress(NamedTuple):
     n_improper: int
 
 
-class Settled(NamedTuple):
+class SiteSteps(NamedTuple):
+    """How sites are iterated."""
+
+    tolerance: float  # scaled distance from the fixed point
+    max_iterations: int  # visits
+    monotone: bool  # the objective is a bound that no step may lower
+    damping: float = 1.0  # largest step, 1 = undamped
+    accelerate: bool = True  # False: plain damped steps
+    signed: bool = False  # site precisions may be of any sign
+
+
+class Reached(NamedTuple):
     """Where the iteration stopped."""
 
     visit: Visit
@@ -68,7 +79,7 @@ def _pack(precision: FloatArray, shift: FloatArray, latent_var: FloatArray) -> F
 def standardised_change(
     mean: FloatArray, var: FloatArray, precision_change: FloatArray, shift_change: FloatArray
 ) -> FloatArray:
-    """max(|d alpha| v, |d beta - d alpha m| sqrt v): the change of a site as its own scalar's law sees it.
+    """max(|d alpha| v, |d beta - d alpha m| sqrt v): a change of a site in units of its own scalar.
 
     Parameters
     ----------
@@ -146,18 +157,12 @@ def _measure(latent_var: FloatArray) -> Callable[[FloatArray], FloatArray]:
     return measure
 
 
-def settle(
+def iterate_sites(
     visit: Callable[[FloatArray, FloatArray], Visit],
     start: tuple[FloatArray, FloatArray],
-    *,
-    tolerance: float,
-    max_iterations: int,
-    damping: float = 1.0,
-    monotone: bool,
-    accelerate: bool = True,
-    signed: bool = False,
+    steps: SiteSteps,
     callback: Callable[[Progress], None] | None = None,
-) -> Settled:
+) -> Reached:
     """Iterate sites <- (1 - damping) sites + damping target to the fixed point.
 
     A point is kept if the objective does not fall (monotone) or the step does not double (else); a point that is not
@@ -169,20 +174,16 @@ def settle(
     ----------
     visit : callable         (tau, nu) -> Visit
     start : pair of (n,)     first tau and nu
-    tolerance : float        scaled distance from the fixed point
-    max_iterations : int     visits
-    damping : float          largest step, 1 = undamped
-    monotone : bool          the objective is a bound that no step may lower
-    accelerate : bool        False: plain damped steps
-    signed : bool            site precisions may be of any sign
+    steps                    their lengths, and what is kept
     callback : callable      called with a Progress after every visit
 
     Returns
     -------
-    Settled    converged False with the residual reached, if max_iterations, rounding or circles ended it
+    Reached    converged False with the residual reached, if max_iterations, rounding or circles ended it
     """
     mixer, trace = _Mixer(), []
-    sites, good, rate, mixed = start, None, damping, False
+    monotone, accelerate = steps.monotone, steps.accelerate
+    sites, good, rate, mixed = start, None, steps.damping, False
     improper, best_step, since_best, residual, repelled = 0, np.inf, 0, np.inf, 0
     while True:
         point = visit(*sites)
@@ -211,7 +212,7 @@ def settle(
         if kept:
             trace.append(point.objective)
             grew = good is not None and not mixed and step > good[1]
-            rate = max(0.7 * rate, min(rate, _SMALLEST_SHORTENED)) if grew else min(damping, 1.1 * rate)
+            rate = max(0.7 * rate, min(rate, _SMALLEST_SHORTENED)) if grew else min(steps.damping, 1.1 * rate)
             good = (point, step)
         else:
             assert good is not None
@@ -226,12 +227,12 @@ def settle(
         residual = mixer.distance(last_step)
         if callback is not None:
             callback(Progress(len(trace), trace[-1], last_step, residual, point.n_improper))
-        converged = residual <= tolerance
+        converged = residual <= steps.tolerance
         stalled = since_best >= (_PATIENCE if best_step <= _ROUNDED else _CIRCLES)
-        if converged or stalled or len(trace) >= max_iterations or ended():
-            return Settled(observed, np.array(trace), residual, converged, improper)
+        if converged or stalled or len(trace) >= steps.max_iterations or ended():
+            return Reached(observed, np.array(trace), residual, converged, improper)
         if accelerate and mixer.moved:
-            sites, mixed = mixer.propose(observed, rate, signed), True
+            sites, mixed = mixer.propose(observed, rate, steps.signed), True
         else:
             sites = (
                 observed.site_precision + rate * (observed.target_precision - observed.site_precision),

@@ -1,7 +1,7 @@
 """A faster road to the fixed point of EP for several classes: guarded Anderson mixing of parallel sweeps.
 
-Damped sweeps contract slowly where factors compete, by 2 % a sweep and less. `fast.solve.site_iteration.settle` mixes
-them; plain sweeps then certify where it ends, so nothing of the result rests on the mixing.
+Damped sweeps contract slowly where factors compete, by 2 % a sweep and less. `fast.solve.site_iteration.iterate_sites`
+mixes them; plain sweeps then certify where it ends, so nothing of the result rests on the mixing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.types import FloatArray
-from fast.solve.site_iteration import Visit, settle, site_gap
+from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites, site_gap
 from fast.sparse_classes.ep import SiteRun
 
 # Numbers in all sites up to which mixing is worth its memory: it keeps 64 times as many.
@@ -83,10 +83,11 @@ def mix(run: SiteRun, *, tolerance: float, max_iterations: int) -> Mixed:
 
     start = run.sites[::2].flatten(), run.sites[1::2].flatten()  # copies: visits write to the sites
     try:
-        end = settle(
-            visit, start, tolerance=tolerance, max_iterations=max_iterations, damping=run.damping, monotone=False,
-            signed=run.factors.signed,
-        )  # fmt: skip
+        end = iterate_sites(
+            visit,
+            start,
+            SiteSteps(tolerance, max_iterations, monotone=False, damping=run.damping, signed=run.factors.signed),
+        )
     except NotPositiveDefiniteError as error:
         run.sites[::2], run.sites[1::2] = start[0].reshape(shape), start[1].reshape(shape)
         run.rebuild()

@@ -170,8 +170,8 @@ def _of_classes(module, options, **own):
 
 def _online(prior, size):
     X, y = two()
-    start = (2.0, 0.7 * TYPICAL, 0.2, 1e-4, X[::6])
-    run = online.Online(x_gpc_svi.PolyaGamma(), *start, learn=("variance", "scale", "noise")).under(prior)
+    options = online.OnlineOptions(learn=("variance", "scale", "noise"), hyperprior=prior)
+    run = online.Online(x_gpc_svi.PolyaGamma(), Prior(2.0, 0.7 * TYPICAL, 0.2, 1e-4, X[::6]), options)
     run.step(X[:size], 2.0 * y[:size] - 1.0, len(X))
 
 

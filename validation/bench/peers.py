@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fast.core.values import Prior
 from fast.methods import x_gpc_svi
-from fast.one_latent.online import Online
+from fast.one_latent.online import Online, OnlineOptions
 from fast.solve.minibatch import Shuffled
 from validation.bench.measure import Row
 
@@ -146,17 +147,11 @@ def _time_to(curve: Curve, target: float) -> float:
 
 def _ours(data: Data, learn: bool) -> tuple[Callable[[], object], Callable[[], Array]]:
     source = Shuffled(data.X, data.y, data.batch_size, 0)
-    run = Online(
-        x_gpc_svi.PolyaGamma(),
-        1.0,
-        np.full(data.X.shape[1], data.lengthscale),
-        0.0,
-        _JITTER,
-        data.Z,
-        learn=("variance", "lengthscales") if learn else (),
-        learning_rate=data.learning_rate,
-        trace=False,
+    options = OnlineOptions(
+        learn=("variance", "lengthscales") if learn else (), learning_rate=data.learning_rate, trace=False
     )
+    prior = Prior(1.0, np.full(data.X.shape[1], data.lengthscale), 0.0, _JITTER, data.Z)
+    run = Online(x_gpc_svi.PolyaGamma(), prior, options)
 
     def step() -> None:
         run.step(*source.draw(), source.n)

@@ -302,13 +302,15 @@ def listed(method: str) -> Iterable[Outcome]:
 # -- the loop itself: other rates, and batches that are refused ------------------------------------------------------
 
 
-def _online(**more: Any) -> tuple[Any, Steps]:
+def _online(known: Any = None, **more: Any) -> tuple[Any, Steps]:
+    from fast.core.values import Prior
     from fast.methods.x_gpc_svi import PolyaGamma
-    from fast.one_latent.online import Online
+    from fast.one_latent.online import Online, OnlineOptions
 
-    problem, prior = data(2, n=40), tuple(_PRIOR.values())
-    online = Online(PolyaGamma(), prior[0], prior[1], prior[2], prior[3], problem.X[::6].tolist(), **more)
-    return online, Steps(Points(problem.X[::6], **_PRIOR), logit, more.get("known", 0))
+    problem = data(2, n=40)
+    prior = Prior(**_PRIOR, Z=problem.X[::6].tolist())
+    online = Online(PolyaGamma(), prior, OnlineOptions(**more), known)
+    return online, Steps(Points(problem.X[::6], **_PRIOR), logit, 0 if known is None else known.rows)
 
 
 def _off(online: Any, steps: Steps) -> float:
@@ -341,6 +343,8 @@ class _Adaptive:
 
 def rates() -> Iterable[Outcome]:
     """A constant rate, and the adaptive one after ten steps at shares, from nothing and from a fit."""
+    from fast.one_latent.online import Known
+
     problem = data(2, n=40)
     X, signs = problem.X, _signs(problem)
     order = np.random.default_rng(2).permutation(40)
@@ -354,7 +358,7 @@ def rates() -> Iterable[Outcome]:
     yield _compared(_off(online, steps), f"{DENSE}; rate 0.3", LIMIT)
     yield _compared(wrong, "trace=False: nothing is estimated", 0.0, "departures")
     taken = 0
-    for more in ({"learning_rate": 0.0}, {"rate": 0.0}, {"factor": np.eye(7), "weights": np.zeros(7)}):
+    for more in ({"learning_rate": 0.0}, {"rate": 0.0}, {"known": Known(np.eye(7), np.zeros(7), 0)}):
         with suppress(ValueError):
             _online(**more)
             taken += 1
@@ -363,13 +367,13 @@ def rates() -> Iterable[Outcome]:
         taken += 1
     yield _compared(float(taken), "rates and rows of zero, inputs of one column: refused", 0.0, "taken")
     for known, grown in ((0, -1), (20, -1), (3, -1), (0, 2)):
-        start: dict[str, Any] = {}
+        start = None
         if known:
             first, _ = _online(rate=0.5)
             first.step(X[:known], signs[:known], known)
             state = first.posterior.state
-            start = {"known": known, "factor": state.factor, "weights": state.weights}
-        online, steps = _online(rate="adaptive", **start)
+            start = Known(state.factor, state.weights, known)
+        online, steps = _online(start, rate="adaptive")
         if known:
             value = first.posterior.state.moments
             steps.take(value.inducing_mean, value.inducing_cov)

@@ -410,7 +410,7 @@ def fallback(method: str) -> Iterable[Outcome]:
     run = Run("", method, method, "threshold errors" if method == "pep" else "threshold", options)
     with mock.patch.object(class_mixing, "_PLAIN", 10**6):
         plain = fit(run)
-    with mock.patch.object(class_mixing, "settle", side_effect=NotPositiveDefiniteError("B of the judge")):
+    with mock.patch.object(class_mixing, "iterate_sites", side_effect=NotPositiveDefiniteError("B of the judge")):
         gave_way = fit(run)
     apart = unequal(digits(gave_way), digits(plain))
     yield Compared(
@@ -420,7 +420,7 @@ def fallback(method: str) -> Iterable[Outcome]:
     )  # fmt: skip
     hidden = []
     for error in (ValueError, ZeroDivisionError, IndexError, np.linalg.LinAlgError):
-        with mock.patch.object(class_mixing, "settle", side_effect=error("a bug")), suppress(error):
+        with mock.patch.object(class_mixing, "iterate_sites", side_effect=error("a bug")), suppress(error):
             fit(run)
             hidden.append(error.__name__)
     yield Compared(

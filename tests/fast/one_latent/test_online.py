@@ -11,7 +11,7 @@ from sklearn.metrics import log_loss
 from fast.core.values import Data, Prior
 from fast.estimators import SEPClassifier, SVGPClassifier, XGPClassifier
 from fast.methods import x_gpc, x_gpc_svi
-from fast.one_latent.online import Online
+from fast.one_latent.online import Known, Online, OnlineOptions
 
 BINARY = [XGPClassifier, SVGPClassifier]
 
@@ -47,8 +47,8 @@ def one_pass(model, X, y, b, rng, **more):
         model.partial_fit(X[order[k : k + b]], y[order[k : k + b]], **more)
 
 
-def run(X, **more):
-    return Online(x_gpc_svi.PolyaGamma(), 2.0, np.ones(2), 0.1, 1e-6, X[:8], **more)
+def run(X, known=None, **more):
+    return Online(x_gpc_svi.PolyaGamma(), Prior(2.0, np.ones(2), 0.1, 1e-6, X[:8]), OnlineOptions(**more), known)
 
 
 CASES = [(cls, moons) for cls in (*BINARY, SEPClassifier)] + [(SEPClassifier, flowers)]
@@ -177,7 +177,7 @@ def test_the_fixed_point_of_all_rows_at_once_stays():
     X, y = moons(80)
     fitted = x_gpc.fit(Data(X, y), Prior(2.0, np.ones(2), 0.1, 1e-6, X[:8]), x_gpc.XGPCOptions(tolerance=1e-12))
     inner = fitted.evaluation
-    online = run(X, factor=inner.factor, weights=inner.weights, known=80)
+    online = run(X, Known(inner.factor, inner.weights, 80))
     before = online._run.state.precision.copy()
     online.step(X, np.where(y == 1, 1.0, -1.0), 80)
     np.testing.assert_allclose(online._run.state.precision, before, rtol=0, atol=1e-8 * np.abs(before).max())

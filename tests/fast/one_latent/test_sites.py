@@ -11,7 +11,7 @@ from fast.methods.x_gpc import XGPCOptions, prepare
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import cavity, condition, ep_evidence, kl_from_sites, log_site_scale, match_moments
-from fast.solve.site_iteration import Visit, settle, site_gap
+from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites, site_gap
 from values_given import binary
 
 
@@ -207,7 +207,7 @@ def linear_map(rate, n=6):
 @pytest.mark.parametrize("monotone", [True, False])
 def test_the_iteration_stops_within_its_tolerance_of_the_fixed_point(rate, accelerate, monotone, rng):
     start = rng.uniform(0.5, 2, size=6), rng.normal(size=6)
-    end = settle(linear_map(rate), start, tolerance=1e-8, max_iterations=5000, monotone=monotone, accelerate=accelerate)
+    end = iterate_sites(linear_map(rate), start, SiteSteps(1e-8, 5000, monotone, accelerate=accelerate))
     assert end.converged
     # the distance is estimated from a Ritz value: twice the tolerance
     np.testing.assert_allclose(end.visit.site_precision, 1.0, rtol=0, atol=2e-8)
@@ -215,7 +215,7 @@ def test_the_iteration_stops_within_its_tolerance_of_the_fixed_point(rate, accel
 
 def test_a_monotone_iteration_never_lowers_its_objective(rng):
     start = rng.uniform(0.5, 2, size=6), rng.normal(size=6)
-    end = settle(linear_map(-2.5), start, tolerance=1e-8, max_iterations=500, monotone=True)
+    end = iterate_sites(linear_map(-2.5), start, SiteSteps(1e-8, 500, monotone=True))
     assert (np.diff(end.trace) >= 0).all()
 
 
