@@ -25,6 +25,7 @@ _ONE = 1e3  # Φ is 1 there, its slope 0
 _HALF_LOG_2PI = 0.5 * np.log(2.0 * np.pi)
 _TOGETHER = 4  # classes from which all ties are looked at where the probability itself is
 _IN_TAIL = 1e-5  # below, times a hazard, what lies outside of the nodes is no longer below rounding of a tie
+_RIGHT = 5.0  # beyond, log Φ is above -3e-7, and φ/Φ would have to be divided into it
 _FINE = 30.0  # ratio of scales at which the argument of Φ has lost two digits
 
 
@@ -133,13 +134,15 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
     safe = np.where(sharp, rate, 1.0)
     bends = np.where(sharp[:, :, None], (_BEND - np.where(sharp, z_mode, 0.0)[:, :, None]) / safe[:, :, None], -np.inf)
     bends = np.clip(bends.reshape(len(mode), -1), low[:, None], high[:, None])
-    edges = np.sort(np.concatenate([even, bends], axis=1), axis=1)
+    finest = np.maximum(np.max(np.abs(rate), axis=1), 1.0 / np.maximum(panel, np.finfo(np.float64).tiny))
+    edges = _thinned(np.sort(np.concatenate([even, bends], axis=1), axis=1), finest)
     width = np.diff(edges, axis=1)
     row, column = np.nonzero(width > 0.0)
     half_width = 0.5 * width[row, column]
     tau = edges[row, column][:, None] + half_width[:, None] * (1.0 + _NODES)
     z_row, delta = z_mode[row][:, None, :], rate[row][:, None, :] * tau[:, :, None]
-    log_value = np.sum(_log_phi_change(z_row, delta), axis=2) - 0.5 * tau**2 - mode[row][:, None] * tau
+    hazard = _hazard(z_row + delta)
+    log_value = np.sum(_log_phi_change(z_row, delta, hazard), axis=2) - 0.5 * tau**2 - mode[row][:, None] * tau
     weights = half_width[:, None] * _WEIGHTS * np.exp(log_value)
     # the steps' share of the slope: the integrand at the cuts
     edge = np.zeros(len(mode))
@@ -148,7 +151,18 @@ def _panels(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array)
         if np.any(at):
             value = np.exp(log_density(np.where(at, cut - mode, 0.0)[:, None])[:, 0])
             edge += np.where(at, side * value, 0.0)
-    return _Panels(open_, row, weights, _hazard(z_row + delta), rate, peak - 0.5 * mode**2 - _HALF_LOG_2PI, edge)
+    return _Panels(open_, row, weights, hazard, rate, peak - 0.5 * mode**2 - _HALF_LOG_2PI, edge)
+
+
+def _thinned(edges: Array, finest: Array) -> Array:
+    """Ascending edges (b, e), of those in one half unit 1/finest the first for all.
+
+    Where many Φ bend at one place, the panels of the sharpest serve all.
+    """
+    cell = np.floor(2.0 * finest[:, None] * (edges - edges[:, :1]))
+    keep = np.ones(edges.shape, dtype=bool)
+    keep[:, 1:-1] = cell[:, 1:-1] > cell[:, :-2]  # the ends of the range stay
+    return np.maximum.accumulate(np.where(keep, edges, -np.inf), axis=1)
 
 
 def _integrate(mean: Array, sd: Array, offsets: Array, scales: Array, signs: Array) -> tuple[Array, Array]:
@@ -192,16 +206,21 @@ def _ties_together(mean: Array, sd: Array, offsets: Array, scales: Array) -> _Ti
     return _Ties(at.log_scale + np.log(total[:, 0]), log_share, np.where(serve, moment / safe / sd[:, None], np.nan))
 
 
-def _log_phi_change(z: Array, delta: Array) -> Array:
-    """log Φ(z + delta) - log Φ(z); far out, where z² drowns the difference, by the scaled error function."""
+def _log_phi_change(z: Array, delta: Array, hazard: Array | None = None) -> Array:
+    """log Φ(z + delta) - log Φ(z), where z² does not drown the difference; hazard is φ/Φ at z + delta, if known.
+
+    Φ = φ/r with r = φ/Φ: the difference is log r(z)/r(z + delta) - delta (z + delta/2), exact however far out to the
+    left. On the right, where r is below rounding of what Φ lacks to one, both logarithms are small by themselves.
+    """
     new = z + delta
-    change = log_ndtr(new) - log_ndtr(z)
-    far = (z < -100.0) & (new < 5.0)
-    if np.any(far):
-        old, step = np.broadcast_to(z, far.shape)[far], delta[far]
-        scaled = np.log(erfcx(-(old + step) / np.sqrt(2.0))) - np.log(erfcx(-old / np.sqrt(2.0)))
-        change[far] = scaled - step * (old + 0.5 * step)
-    return change
+    left = (z < _RIGHT) & (new < _RIGHT)
+    r = _hazard(new) if hazard is None else hazard
+    old = np.log(_hazard(np.minimum(z, _RIGHT)))
+    change = old - np.log(np.where(left, r, 1.0)) - delta * (z + 0.5 * delta)
+    right = ~left
+    if np.any(right):
+        change[right] = log_ndtr(new[right]) - np.broadcast_to(log_ndtr(z), new.shape)[right]
+    return np.asarray(change)
 
 
 def _hazard(z: Array) -> Array:

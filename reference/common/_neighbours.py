@@ -70,8 +70,14 @@ def neighbours(prior: Any, units: Sequence[tuple[int, int]]) -> Iterator[Any]:
 
 
 def left_open(matrices: Sequence[Array], tolerance: float) -> float:
-    """Relative change of an answer that leaves it known: half of what is claimed, or of a hundred tolerances."""
-    return 0.5 * max(claimed(matrices), 100.0 * tolerance)
+    """Relative change of an answer that leaves it known: half of what is claimed, or of a hundred tolerances.
+
+    Neighbours lie on a line through the space of all that rounding may do to a matrix. Where a condition number stands
+    for more than LARGEST, that line says too little: less is left by the root of how much more.
+    """
+    worst = condition(matrices)
+    beyond = max(1.0, _COST * _EPS * worst / LARGEST)
+    return 0.5 * max(_claimed(worst), 100.0 * tolerance) / float(np.sqrt(beyond))
 
 
 def largest_change(here: Mapping[str, Answer], there: Mapping[str, Answer]) -> tuple[float, str]:

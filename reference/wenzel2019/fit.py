@@ -1,16 +1,18 @@
 """Loops: coordinate ascent, predictions and gradients of the bound from inputs and labels. No equation lives here."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
 from reference.common._iteration import Arrival, change
+from reference.common._learning import Hyper
 from reference.common._options import shown
 from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
+from reference.wenzel2019._certain import certain
 from reference.wenzel2019.augmentation import pg_mean
 from reference.wenzel2019.bound import evidence_bound_chain, xgpc_bound
 from reference.wenzel2019.prediction import predict_probability
@@ -57,6 +59,7 @@ class XGPCFit(NamedTuple):
     converged: bool
     iterations: int
     slopes: Slopes  # of the bound, where the ascent ended
+    reason: str = ""  # why an ascent that came to its end is not called converged
 
 
 class XGPCState(NamedTuple):
@@ -139,7 +142,8 @@ def fit_xgpc(
     False, when 200 sweeps bring no smaller r: Σ comes from the inverse of an inverse, so rounding moves the iterates
     by about the condition of K_ZZ (K_XX) times 1e-18, which passes 1e-10 at conditions of some 1e8. What `residual`
     does not see is the rounding in K_mm⁻¹ itself, formed once: the fixed point is that of a matrix which is off by
-    about eps times its condition.
+    about eps times its condition. Where that moves the answer, `converged` is False too, and `reason` says what moves:
+    see `reference.common._neighbours.rounding_doubt`.
     μ is measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way:
     where labels cancel, the digits of μ that are left are those of rounding.
     """
@@ -148,6 +152,32 @@ def fit_xgpc(
     max_iterations = _check.count(max_iterations, "max_iterations")
     if callback is not None and not callable(callback):
         raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
+
+    def again(there: _prior.Inputs) -> XGPCFit:
+        return ascend(there, tolerance, max_iterations)
+
+    def slopes(fit: XGPCFit, hyper: Hyper) -> dict[str, Any]:
+        return bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
+
+    fit = ascend(given, tolerance, max_iterations, callback)
+    return certain(fit, given, tolerance, again, slopes, ("c", "theta"))
+
+
+def ascend(
+    given: _prior.Inputs,
+    tolerance: float,
+    max_iterations: int,
+    callback: Callable[[XGPCState], None] | None = None,
+) -> XGPCFit:
+    """The sweeps of `fit_xgpc`; `converged` does not ask yet what rounding leaves open.
+
+    Parameters
+    ----------
+    given : Inputs            checked
+    tolerance : float         see `fit_xgpc`
+    max_iterations : int      see `fit_xgpc`
+    callback : callable       see `fit_xgpc`
+    """
     y = given.y_sign
     K = _prior.matrices(given.X, given.hyper)
     K_mm, K_inv, kappa, K_tilde = K

@@ -11,6 +11,7 @@ from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
 from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
+from reference.wenzel2019._certain import certain
 from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
 from reference.wenzel2019.epgpc import (
     Sites,
@@ -43,6 +44,7 @@ class EPGPCFit(NamedTuple):
     n_improper: int  # updates skipped because a cavity was no distribution
     iterations: int
     hyper: Hyper  # as learned
+    reason: str = ""  # why a run that came to its end is not called converged
 
 
 class EPState(NamedTuple):
@@ -174,9 +176,24 @@ def fit_epgpc(
     max_iterations = _check.count(max_iterations, "max_iterations")
     damping = _check_damping(damping)
     learned = check_learn(learn, given.hyper)
-    if not learned:
-        return _propagate(given, tolerance, max_iterations, damping, None, callback)
     everything = np.arange(len(given.X))
+
+    def answer(hyper: Hyper) -> EPGPCFit:
+        """EP at its fixed point, and whether rounding leaves it open."""
+        held = given._replace(hyper=hyper)
+        fit = _propagate(held, tolerance, max_iterations, damping, None, callback)
+        start = Sites(fit.site_precision, fit.site_shift)
+
+        def again(there: _prior.Inputs) -> EPGPCFit:
+            return _propagate(there, tolerance, max_iterations, damping, start, None)
+
+        def slopes(value: EPGPCFit, there: Hyper) -> dict[str, Any]:
+            return epgpc_gradients(given.X, given.y_sign, there, value.site_precision, value.site_shift, everything)
+
+        return certain(fit, held, tolerance, again, slopes, ("site_precision", "site_shift"))
+
+    if not learned:
+        return answer(given.hyper)
     last: list[Sites] = []
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
@@ -186,7 +203,7 @@ def fit_epgpc(
         return fit.log_evidence, epgpc_gradients(given.X, given.y_sign, hyper, *last[-1], everything, learned)
 
     optimum = maximise(objective, given.hyper, learned, 200)
-    fit = _propagate(given._replace(hyper=optimum.hyper), tolerance, max_iterations, damping, None, callback)
+    fit = answer(optimum.hyper)
     return fit._replace(
         trace=optimum.trace,
         residual=optimum.residual,

@@ -12,8 +12,9 @@ from reference.common._learning import Hyper, check_learn, maximise
 from reference.common.options import checked_options
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
+from reference.wenzel2019._certain import certain
 from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
-from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_natural_gradient
+from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_gradients_at_maximum, svgpc_natural_gradient
 from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step, to_natural
 
 Array = NDArray[np.float64]
@@ -36,6 +37,7 @@ class SVGPCFit(NamedTuple):
     converged: bool
     iterations: int
     hyper: Hyper  # as learned
+    reason: str = ""  # why an ascent that came to its end is not called converged
 
 
 class ProbitPrediction(NamedTuple):
@@ -134,9 +136,24 @@ def fit_svgpc(
     tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
     max_iterations = _check.count(max_iterations, "max_iterations")
     learned = check_learn(learn, given.hyper)
-    if not learned:
-        return _ascend(given, tolerance, max_iterations, None)
     everything = np.arange(len(given.X))
+
+    def answer(hyper: Hyper) -> SVGPCFit:
+        """The maximum in q(u), and whether rounding leaves it open."""
+        held = given._replace(hyper=hyper)
+        fit = _ascend(held, tolerance, max_iterations, None)
+        start = Gaussian(fit.inducing_mean, fit.inducing_cov)
+
+        def again(there: _prior.Inputs) -> SVGPCFit:
+            return _ascend(there, tolerance, max_iterations, start)
+
+        def slopes(value: SVGPCFit, there: Hyper) -> dict[str, Any]:
+            return svgpc_gradients_at_maximum(given.X, given.y_sign, there, value.inducing_mean, value.inducing_cov)
+
+        return certain(fit, held, tolerance, again, slopes)
+
+    if not learned:
+        return answer(given.hyper)
     last: list[Gaussian] = []  # where the search was before is near where it is now
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
@@ -147,7 +164,7 @@ def fit_svgpc(
         return fit.elbo, svgpc_gradients(given.X, given.y_sign, hyper, *q, everything, learned)
 
     optimum = maximise(objective, given.hyper, learned, 200)
-    fit = _ascend(given._replace(hyper=optimum.hyper), tolerance, max_iterations, None)
+    fit = answer(optimum.hyper)
     return fit._replace(
         trace=optimum.trace,
         residual=optimum.residual,

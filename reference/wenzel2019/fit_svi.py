@@ -12,7 +12,7 @@ from reference.common.ledger import equation
 from reference.common.options import checked_options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
-from reference.wenzel2019.fit import XGPCFit, bound_gradients, fit_xgpc
+from reference.wenzel2019.fit import XGPCFit, ascend, bound_gradients
 from reference.wenzel2019.svi import batch_bound, batch_bound_gradients, svi_gradient
 
 Array = NDArray[np.float64]
@@ -149,7 +149,7 @@ def optimise_hyperparameters(
     max_iterations = _check.count(max_iterations, "max_iterations")
 
     def fitted(hyper: Hyper) -> XGPCFit:
-        return fit_xgpc(given.X, given.y_sign, *hyper, tolerance=tolerance)
+        return ascend(given._replace(hyper=hyper), tolerance, 10_000)
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
         fit = fitted(hyper)

@@ -81,7 +81,7 @@ def _epgpc(
         converged=fit.converged,
         n_improper=fit.n_improper,
         iterations=fit.iterations,
-        settings={"tolerance": tolerance},
+        settings={"tolerance": tolerance} | ({} if stochastic or not fit.reason else {"reason": fit.reason}),
         **probit_predictions(solved, fit.inducing_mean, fit.inducing_cov),
     )
 

@@ -116,7 +116,7 @@ def _svgpc(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"tolerance": tolerance},
+        settings={"tolerance": tolerance} | ({} if stochastic or not fit.reason else {"reason": fit.reason}),
         **probit_predictions(solved, *q),
     )
 

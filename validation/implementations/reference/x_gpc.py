@@ -89,7 +89,7 @@ def _x_gpc(
         residual=finite_or_none(fit.residual),
         converged=fit.converged,
         iterations=fit.iterations,
-        settings={"tolerance": tolerance},
+        settings={"tolerance": tolerance} | ({"reason": fit.reason} if fit.reason else {}),
         **predictions,
     )
 
