@@ -19,6 +19,7 @@ from validation.jobs.job import ClusterError
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
 from validation.solve import ImplementationError, implementations, methods, solve, versions
+from validation.terminal import Grid, columns_of, folded, print_grid, say
 
 # What computes is imported by the functions that need it, so that `--help` waits for none of it.
 if TYPE_CHECKING:
@@ -40,22 +41,24 @@ app = typer.Typer(
 
 # What `triad` says by itself: three doors, each with a command that works as it stands.
 FIRST = """\
-GPC Triad: three witnesses for Gaussian process classification, and a judge that compares them.
+GPC Triad: three witnesses for Gaussian process classification, and a judge.
 
 Audit an equation
-  triad audit                          how far each paper is
-  triad audit villacampa2020:A.20      one of them: source, tests, what is printed and what is right
+  triad audit                       how far each paper is
+  triad audit villacampa2020:A.20   one of them: what is printed, what is right
 
 Check an implementation
-  triad verify                         close the triangle on real data: two and a half minutes
-  triad verify --compare OLD.csv       what moved since an earlier results/checks.csv
-  triad judge MODULE:FUNCTION          a program of your own, on every question that its method allows
+  triad verify                      close the triangle: two and a half minutes
+  triad verify --compare OLD.csv    what moved since an earlier checks.csv
+  triad judge MODULE:FUNCTION       a program of your own
 
 Solve a problem
-  triad methods                        the methods and the truths; triad problems: the questions
-  triad solve fast x-gpc toy           one answer to one of them
+  triad methods                     the methods and the truths
+  triad problems                    the questions
+  triad solve fast x-gpc toy        one answer to one of them
 
-triad COMMAND --help says more of each, triad --help lists all, triad --install-completion completes them.
+triad COMMAND --help says more of each, triad --help lists all,
+triad --install-completion completes them.
 """
 
 
@@ -144,6 +147,7 @@ later(app, "reproduce", "Run an experiment of a paper again and set what it prin
       _reproduce)  # fmt: skip
 
 
+STYLES = {"PASS": "green", "FAIL": "bold red"}
 EXIT_DIFFERENT, EXIT_UNUSABLE, EXIT_INTERRUPTED = 1, 2, 130
 MOST_SUSPECTS = 3  # that are listed
 
@@ -173,12 +177,13 @@ def problems_command(
         if json_wanted:
             sys.stdout.write(as_json.text([_listed(key) for key in problems.names()]))
             return
-        table = Table("problem", "likelihood", "n", "d", "C", "m", "prior", "what it is there for", box=None)
+        grid = Grid(("problem", "likelihood", "n", "d", "C", "m", "prior", "what it is there for"), 7, range(2, 6))
+        rows = []
         for key in problems.names():
             p = problems.get(key)
             sizes = (str(p.n), str(p.d), str(p.n_classes), str(p.m or "-"))
-            table.add_row(key, p.likelihood, *sizes, p.prior_model, problems.purpose(key))
-        console.print(table)
+            rows.append((key, p.likelihood, *sizes, p.prior_model, problems.purpose(key)))
+        print_grid(console, grid, rows)
         return
     problem = load_problem(name)
     if output is not None:
@@ -186,7 +191,7 @@ def problems_command(
     if json_wanted:
         sys.stdout.write(as_json.text(as_json.problem_values(problem)))
     elif output is not None:
-        console.print(f"{output}: {problem.name}, n = {problem.n}, d = {problem.d}", soft_wrap=True)
+        say(console, f"{output}: {problem.name}, n = {problem.n}, d = {problem.d}")
     else:
         console.print(describe_problem(problem))
 
@@ -245,7 +250,7 @@ def solve_command(
     console = plain_console()
     console.print(describe_solution(solution))
     if not solution.converged:
-        console.print(f"not converged: {solution.settings.get('reason') or 'no reason stated'}", soft_wrap=True)
+        say(console, f"not converged: {solution.settings.get('reason') or 'no reason stated'}")
         raise typer.Exit(EXIT_DIFFERENT)
 
 
@@ -278,25 +283,21 @@ def compare_command(
         sys.stdout.write(as_json.text([row._asdict() for row in rows]))
     else:
         console = plain_console()
-        console.print(f"{a.label} against {b.label} on {a.problem.name}", soft_wrap=True)
-        table = Table("verdict", "quantity", "kind", "observed", "limit", box=None)
-        for row in rows:
-            style = {"PASS": "green", "FAIL": "bold red"}.get(row.verdict, "yellow")
-            table.add_row(row.verdict, row.quantity, row.kind, number(row.observed), number(row.limit), style=style)
-        console.print(table)
+        say(console, f"{a.label} against {b.label} on {a.problem.name}")
+        grid = Grid(("verdict", "quantity", "kind", "observed", "limit"), 4, (3, 4))
+        cells = [(row.verdict, row.quantity, row.kind, number(row.observed), number(row.limit)) for row in rows]
+        print_grid(console, grid, cells, [STYLES.get(row.verdict, "yellow") for row in rows])
         for row in rows:
             if why or row.verdict in ("FAIL", "SKIP") or row.quantity in comparing.PREMISES:
-                console.print(f"  {row.quantity}: {row.why}", soft_wrap=True)
+                say(console, f"{row.quantity}: {row.why}", indent=2)
             if row.worst:
-                console.print(f"    worst at {row.worst}", soft_wrap=True)
+                say(console, f"worst at {row.worst}", indent=4)
         if usual:
             print_suspects(console, rows, a, b)
         left_out = comparing.unjudged(rows, a, b)
         verdict = "DISAGREE" if failed else "UNDECIDED" if not passed else "AGREE IN PART" if left_out else "AGREE"
         named = f" ({', '.join(left_out)})" if left_out else ""
-        console.print(
-            f"{verdict}: {len(passed)} passed, {len(failed)} failed, {len(left_out)} not judged{named}", soft_wrap=True
-        )
+        say(console, f"{verdict}: {len(passed)} passed, {len(failed)} failed, {len(left_out)} not judged{named}")
     if failed:
         raise typer.Exit(EXIT_DIFFERENT)
     if not passed:
@@ -314,16 +315,14 @@ def print_suspects(console: Console, rows: list[Row], left: Solution, right: Sol
     limits = [row.limit for row in failed if row.kind == "identity" and row.quantity in QUANTITIES]
     suspected = suspects(left, right, names.intersection(QUANTITIES), limit=max(limits, default=SAME))
     if suspected.same:
-        console.print(f"{suspected.model} gives the same numbers: the distance is the method's own", soft_wrap=True)
+        say(console, f"{suspected.model} gives the same numbers: the distance is the method's own")
         return
     against = "" if suspected.model in ("left", "right") else f", held against {suspected.model}"
-    console.print(
-        f"usual suspects: {len(suspected.ranked)} of {suspected.tried} would explain it{against}", soft_wrap=True
-    )
+    say(console, f"usual suspects: {len(suspected.ranked)} of {suspected.tried} would explain it{against}")
     for place, suspect in enumerate(suspected.ranked[:MOST_SUSPECTS], start=1):
-        console.print(f"  {place}. {suspect.sentence}", soft_wrap=True)
+        say(console, f"{place}. {suspect.sentence}", indent=2)
     if suspected.left_out:
-        console.print(f"  {suspected.left_out}", soft_wrap=True)
+        say(console, suspected.left_out, indent=2)
 
 
 @app.command("methods")
@@ -379,10 +378,12 @@ def _print_options(method: str | None) -> None:
     if method is None:
         sys.stdout.write(option_tables.markdown())
         return
-    table = Table("option", "may be", "default", "meaning", "taken by", box=None)
-    for row in option_tables.rows(method):
-        table.add_row(row.name, row.expected, row.default, row.meaning, ", ".join(row.witnesses))
-    plain_console().print(table)
+    grid = Grid(("option", "default", "may be", "meaning", "taken by"), 3)
+    rows = [
+        (row.name, row.default, row.expected, row.meaning, ", ".join(row.witnesses))
+        for row in option_tables.rows(method)
+    ]
+    print_grid(plain_console(), grid, rows)
 
 
 def _print_methods() -> None:
@@ -465,9 +466,16 @@ def message_of(error: BaseException) -> str:
 
 
 def fail(message: str, code: int) -> NoReturn:
-    """One line on stderr and an exit code."""
+    """One line on stderr, folded on a terminal, and an exit code."""
+    if on_terminal():
+        message = folded(message, columns_of(Console(stderr=True)))
     sys.stderr.write(message + "\n")
     raise SystemExit(code)
+
+
+def on_terminal() -> bool:
+    """Whether somebody reads the errors as they come."""
+    return sys.stderr.isatty()
 
 
 def plain_console() -> Console:

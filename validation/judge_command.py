@@ -9,12 +9,13 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Column, Table
 
 from validation import storage
 from validation.judging import LARGEST, LIMIT, Verdict
 from validation.judging import judge as ask
+from validation.terminal import Grid, print_grid, say
 
+_STYLES = {"PASS": "green", "FAIL": "bold red"}
 _DIFFERENT, _UNDECIDED = 1, 2
 _MOST = 5  # suspects that are listed
 
@@ -43,16 +44,16 @@ def judge(
 
     result = ask(program, method, problems=problem or None, largest=largest, limit=limit, power=power, listen=listen)
     console = Console(markup=False, emoji=False, highlight=False)
-    table = Table("verdict", Column("question", overflow="fold"), "against", "observed", "limit", box=None)
-    for case in result.cases:
-        if verbose or case.row.verdict == "FAIL":
-            style = {"PASS": "green", "FAIL": "bold red"}.get(case.row.verdict, "yellow")
-            numbers = (f"{case.row.observed:.3g}", f"{case.row.limit:.3g}")
-            table.add_row(case.row.verdict, case.name, case.against, *numbers, style=style)
-    if table.row_count:
-        console.print(table)
+    listed = [case for case in result.cases if verbose or case.row.verdict == "FAIL"]
+    if listed:
+        grid = Grid(("verdict", "observed", "limit", "question", "against"), 3, (1, 2))
+        cells = [
+            (case.row.verdict, f"{case.row.observed:.3g}", f"{case.row.limit:.3g}", case.name, case.against)
+            for case in listed
+        ]
+        print_grid(console, grid, cells, [_STYLES.get(case.row.verdict, "yellow") for case in listed])
     for line in lines(result):
-        console.print(line, soft_wrap=True)
+        say(console, line.lstrip(), indent=len(line) - len(line.lstrip()))
     if as_html is not None:
         storage.write_text(as_html, page(result))
         console.print(str(as_html), soft_wrap=True)

@@ -249,7 +249,9 @@ def test_an_interrupt_reports_what_is_done_and_exits_130(green, tmp_path):
     register("invariance/x-gpc/permutation", KeyboardInterrupt())
     correct = green()
     assert correct.exit_code == 130
-    assert "interrupted: 2 passed" in correct.stdout
+    assert "interrupted: 2 passed, 0 failed, 1 skipped" in correct.stdout
+    assert "not asked: 2 questions of 2 checks" in correct.stdout
+    assert runner.NOT_RUN not in correct.stdout  # the table has what was asked and nothing else
     frame = pd.read_csv(tmp_path / "results" / "checks.csv")
     assert frame["verdict"].tolist() == ["PASS", "PASS", "SKIP", "SKIP", "SKIP"]
     assert frame["why"].iloc[-1] == runner.NOT_RUN

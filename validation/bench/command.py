@@ -14,7 +14,6 @@ from typing import Annotated, Any
 import numpy as np
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from validation.bench import (
     blas_threads,
@@ -35,6 +34,7 @@ from validation.bench.quality.run import Asked
 from validation.jobs.job import HELP
 from validation.quoting import shown
 from validation.solve import versions
+from validation.terminal import Grid, print_grid, say
 
 BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "x-gpc/sweep": x_gpc.sweep,
@@ -138,15 +138,14 @@ def _measured(names: Iterable[str], *, as_json: bool) -> None:
         return
     console = Console()
     for key, value in machine().items():
-        console.print(f"{key}: {value}")
-    table = Table("bench", "quantity", "value", "asked", "met", box=None)
-    for row in rows:
-        met = "" if row.met is None else "yes" if row.met else "no"
-        table.add_row(row.bench, row.quantity, f"{row.value:.4g} {row.unit}".strip(), row.target, met)
-    console.print(table)
+        say(console, f"{key}: {value}")
+    grid = Grid(("bench", "value", "met", "quantity", "asked"), 3)
+    met = {None: "", True: "yes", False: "no"}
+    cells = [(row.bench, f"{row.value:.4g} {row.unit}".strip(), met[row.met], row.quantity, row.target) for row in rows]
+    print_grid(console, grid, cells)
     for row in rows:
         if row.floor:
-            console.print(f"{row.bench}: the floor is {'; '.join(row.floor)}", soft_wrap=True)
+            say(console, f"{row.bench}: the floor is {'; '.join(row.floor)}")
 
 
 def machine() -> dict[str, str]:

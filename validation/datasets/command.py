@@ -17,6 +17,7 @@ from validation.datasets.errors import DatasetCorruptError, DatasetNotFoundError
 from validation.datasets.folder import ENVIRONMENT
 from validation.datasets.loading import expected_counts, known_names, load, locate
 from validation.quoting import shown
+from validation.terminal import say
 
 PLACES = {
     "embedded": "scikit-learn (bundled)",
@@ -61,7 +62,7 @@ def data(
 
 
 def _tell(message: str) -> None:
-    Console(stderr=True, highlight=False).print(escape(message), style="red", soft_wrap=True)
+    say(Console(stderr=True, highlight=False), message, style="red")
 
 
 def _list(console: Console, names: tuple[str, ...]) -> bool:

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from validation.ledger import audit as ledger_audit
 from validation.ledger import executed, page, perturb, registry, show
+from validation.terminal import say
 
 STORED = "states as they were when this package was built: its tests are not installed"
 
@@ -118,22 +119,20 @@ def audit(
         else:
             console.print(show.coverage(ledger, rows))
             if paper is not None:
-                console.print(show.entries(rows))
+                show.print_entries(console, rows)
     if ledger.stored and not quiet:
         console.print(STORED, style="dim")
     for note in _other_code(ledger, paper):
-        errors.print(note, markup=False, highlight=False, style="yellow", soft_wrap=True)
+        say(errors, note, style="yellow")
     if report is not None and not as_json:
         show.perturbation(console, report, detail=id is not None)
     for failure in failures:
         # Survivors already stand in their table.
         if report is None or as_json or failure not in report.failures or failure in report.problems:
-            errors.print(f"FAIL {failure}", markup=False, highlight=False, style="red", soft_wrap=True)
+            _failed(errors, failure)
     if report is not None and not as_json:
         for case, name in report.broken:
-            errors.print(
-                f"FAIL {case}: fails unperturbed ({name})", markup=False, highlight=False, style="red", soft_wrap=True
-            )
+            _failed(errors, f"{case}: fails unperturbed ({name})")
     if failures:
         raise typer.Exit(1)
 
@@ -179,7 +178,7 @@ def _look_up(
     failures = list(ledger.failures(rows))
     if id is None:
         console.print(show.coverage(ledger, rows))
-        console.print(show.entries(rows))
+        show.print_entries(console, rows)
     elif rerun:
         from validation.ledger import rerun as rerunning  # the checks take seconds to load
 
@@ -189,9 +188,17 @@ def _look_up(
     if ledger.stored:
         console.print(STORED, style="dim")
     for failure in failures:
-        errors.print(f"FAIL {failure}", markup=False, highlight=False, style="red", soft_wrap=True)
+        _failed(errors, failure)
     if failures:
         raise typer.Exit(1)
+
+
+def _failed(errors: Console, failure: str) -> None:
+    """What makes the audit fail: folded on a terminal alone, and never where it has lines of its own."""
+    if errors.is_terminal and "\n" not in failure:
+        say(errors, f"FAIL {failure}", style="red")
+    else:
+        errors.print(f"FAIL {failure}", markup=False, highlight=False, style="red", soft_wrap=True)
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_
 from validation.ledger.formula import formula
 from validation.ledger.perturb import Report
 from validation.ledger.registry import Function
+from validation.terminal import Grid, print_grid
 
 TERMINAL = 80  # columns
 ENDLESS = 100_000  # no line is as long
@@ -29,7 +30,7 @@ _STYLE = {"verified": "green", "corrected": "cyan", "not executable": "dim", "sl
 
 def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
     """Per paper the counts of states, and for each package the functions and tests."""
-    states = Table(title="The ledger", title_justify="left", box=SIMPLE_HEAD)
+    states = Table(title="The ledger", title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     states.add_column("paper", no_wrap=True)
     states.add_column("entries", justify="right")
     for state in STATES:
@@ -54,20 +55,17 @@ def coverage(ledger: Ledger, rows: Sequence[Row]) -> RenderableType:
     return Group(states, packages, *executed)
 
 
-def entries(rows: Sequence[Row]) -> Table:
-    """One line per entry of a paper."""
-    table = Table(box=SIMPLE_HEAD)
-    for column in ("id", "section", "title", "state"):
-        table.add_column(column)
-    table.add_column("executed by")
-    table.add_column("functions, tests; missing", style="dim")
+def print_entries(console: Console, rows: Sequence[Row]) -> None:
+    """A record for each entry of a paper: one line where nothing is folded."""
+    grid = Grid(("id", "state", "section", "title", "functions, tests; missing", "executed by"), 3)
+    cells, styles = [], []
     for row in rows:
         numbers = [len(row.functions) + len(row.printed), len(row.tests)]
         rest = "; ".join([", ".join(map(str, numbers)), *row.missing, *row.gaps]) if any(numbers) else ""
         entry = row.entry
-        state = Text(row.state, style=_STYLE[row.state])
-        table.add_row(Text(entry.id), Text(entry.section), Text(entry.title), state, Text(row.words), Text(rest))
-    return table
+        cells.append((entry.id, row.state, entry.section, entry.title, rest, row.words))
+        styles.append(_STYLE[row.state])
+    print_grid(console, grid, cells, styles, width=console.width)
 
 
 def console(stream: TextIO | None = None) -> Console:

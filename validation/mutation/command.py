@@ -21,6 +21,7 @@ from validation.jobs.run import engine
 from validation.mutation import baseline, cover, power, report, statements, suite, trial
 from validation.mutation.trial import Outcome
 from validation.quoting import shown
+from validation.terminal import say
 
 AGAINST = ("verify", "tests", "both")
 CAUGHT = ("red", "crash")
@@ -129,7 +130,7 @@ def _name(packages: tuple[str, ...], seed: int) -> str:
 
 
 def _tell(console: Console, text: str) -> None:
-    console.print(text, soft_wrap=True, highlight=False)
+    say(console, text)
 
 
 def _outcomes(
@@ -174,7 +175,7 @@ def _print(
         for mutant in mutants:
             if outcomes[mutant.name].state == state:
                 name = f"{state}: {mutant.module}:{mutant.first} {mutant.function} ({mutant.area}, {mutant.operator})"
-                console.print(name, soft_wrap=True, highlight=False, markup=False)
+                say(console, name)
                 console.print(mutant.diff, soft_wrap=True, highlight=False, markup=False)
     table = Table("", "drawn", "red", "crash", "survived", "never run", "equivalent", "caught", box=None)
     for name, row in groups.items():
@@ -182,10 +183,10 @@ def _print(
         counts = (row.drawn, row.red, row.crash, row.survived, row.never, row.equivalent)
         table.add_row(name, *(str(count) for count in counts), caught)
     console.print(table)
-    console.print(
+    say(
+        console,
         f"N = {settings['n']}, seed {settings['seed']}, {', '.join(settings['packages'])}, "  # type: ignore[arg-type]
         f"code {settings['code']}{', full run' if settings['full'] else ''}, against {settings['against']}",
-        soft_wrap=True, highlight=False,
-    )  # fmt: skip
+    )
     for line in verdict.missing:
-        console.print(f"below the reach: {line}", soft_wrap=True, highlight=False)
+        say(console, f"below the reach: {line}")

@@ -11,11 +11,12 @@ from rich.console import Console
 from rich.text import Text
 
 from validation.checks.core import Result
-from validation.checks.runner import Run
+from validation.checks.runner import NOT_RUN, Run
 from validation.mutation import power
 from validation.report import moved
 from validation.report.moved import Move, Verdict, Verdicts
 from validation.selftest import SelfTest, Trial
+from validation.terminal import columns_of, folded
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +122,8 @@ def closest(results: Iterable[Result]) -> Result | None:
 
 def summary(run: Run) -> str:
     """One line: counts, time, the ratio that is nearest to its limit or furthest beyond, and what was not judged."""
-    counts = [f"{run.count('PASS')} passed", f"{run.count('FAIL')} failed", f"{run.count('SKIP')} skipped"]
+    skipped = sum(result.verdict == "SKIP" and result.why != NOT_RUN for result in run.results)
+    counts = [f"{run.count('PASS')} passed", f"{run.count('FAIL')} failed", f"{skipped} skipped"]
     errors = run.count("ERROR")
     if errors:
         counts.insert(2, f"{errors} error{'s' if errors > 1 else ''}")
@@ -129,8 +131,13 @@ def summary(run: Run) -> str:
     largest = closest(run.results)
     if largest is not None:
         text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check} on {largest.problem})"
-    text += f"; not judged: {_not_judged(run.results)}"
-    return f"interrupted: {text}" if run.interrupted else text
+    text += f"; not judged: {_not_judged(r for r in run.results if r.why != NOT_RUN)}"
+    if not run.interrupted:
+        return text
+    never = {(result.check, result.problem) for result in run.results if result.why == NOT_RUN}
+    checks = len({check for check, _ in never})
+    rest = f"; not asked: {len(never)} questions of {checks} check{'' if checks == 1 else 's'}" if never else ""
+    return f"interrupted: {text}{rest}"
 
 
 def asked(run: Run) -> frozenset[str]:
@@ -203,7 +210,8 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
     the id of a check is never cut.
     """
     if not quiet:
-        _print_rows(console, lines(run.results, each=verbose), why=why)
+        # an interrupt leaves thousands of checks that nobody was asked; checks.csv has them
+        _print_rows(console, lines((r for r in run.results if r.why != NOT_RUN), each=verbose), why=why)
     failures = [result for result in run.results if result.failed]
     if failures:
         console.print()
@@ -221,9 +229,9 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
         console.print()
     style = "yellow" if run.interrupted else "bold red" if run.failed else "green"
     for part in _parts(summary(run)):
-        console.print(Text(_folded(part, columns_of(console)), style=style), soft_wrap=True)
+        console.print(Text(folded(part, columns_of(console)), style=style), soft_wrap=True)
     if not run.interrupted:
-        console.print(Text(_folded(power.sentence(asked(run)), columns_of(console)), style="dim"), soft_wrap=True)
+        console.print(Text(folded(power.sentence(asked(run)), columns_of(console)), style="dim"), soft_wrap=True)
 
 
 def _parts(line: str) -> list[str]:
@@ -235,7 +243,7 @@ def _parts(line: str) -> list[str]:
 def print_moves(console: Console, moves: Sequence[Move], earlier: str) -> None:
     """What moved against an earlier run: a heading for each kind, the largest moves under it."""
     console.print()
-    told = _folded(f"against {earlier}: {moved.summary(moves)}", columns_of(console))
+    told = folded(f"against {earlier}: {moved.summary(moves)}", columns_of(console))
     console.print(Text(told, style="bold"), soft_wrap=True)
     groups: dict[str, list[Move]] = {}
     for move in moves:
@@ -244,7 +252,7 @@ def print_moves(console: Console, moves: Sequence[Move], earlier: str) -> None:
         console.print(Text(f"{kind}:", style=_MOVED.get(kind, "dim")), soft_wrap=True)
         for move in group[:_MOST_MOVES]:
             text = f"{move.check} on {move.problem}: {moved_numbers(move)}"
-            console.print(Text(_folded(text, columns_of(console), 2)), soft_wrap=True)
+            console.print(Text(folded(text, columns_of(console), 2)), soft_wrap=True)
         if len(group) > _MOST_MOVES:
             console.print(Text(f"  and {len(group) - _MOST_MOVES} more (report.html, --json)", style="dim"))
 
@@ -274,7 +282,6 @@ _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed
 _ALIGN = (_LEFT, _LEFT, _RIGHT, _LEFT, _LEFT, _LEFT, _RIGHT, _RIGHT, _RIGHT, _RIGHT)
 # what a line always has, and what it takes in while there is room, in this order; checks.csv and the report have all
 _ALWAYS, _IF_ROOM = (0, 1, 2, 6, 7, 8), (3, 9, 4, 5)
-_PIPED = 100  # columns where there is no terminal
 _NARROWEST_PROBLEM = 12  # characters of a problem that are worth a column; the rest of a longer name is cut
 
 
@@ -293,11 +300,6 @@ def _cells(line: Line) -> tuple[str, ...]:
         ratio(result.ratio),
         seconds(line.seconds),
     )
-
-
-def columns_of(console: Console) -> int:
-    """Columns to fill: those of the terminal, 100 in a pipe or a file."""
-    return console.width if console.is_terminal else _PIPED
 
 
 def _layout(widths: Sequence[int], room: int) -> tuple[tuple[int, ...], list[int]]:
@@ -354,20 +356,7 @@ def _line(
 def _indented(console: Console, label: str, content: str) -> None:
     text = " ".join(content.split())
     console.print(
-        Text(_folded(f"{label}: {text}" if label else text, columns_of(console), 5), style="dim"), soft_wrap=True
-    )
-
-
-def _folded(text: str, width: int, indent: int = 0) -> str:
-    """Text in lines of at most 120 columns; a word longer than that (a path, a command) stays whole."""
-    first, later = " " * indent, " " * (indent + 2)
-    return textwrap.fill(
-        text,
-        max(40, min(width, 120)),
-        initial_indent=first,
-        subsequent_indent=later,
-        break_long_words=False,
-        break_on_hyphens=False,
+        Text(folded(f"{label}: {text}" if label else text, columns_of(console), 5), style="dim"), soft_wrap=True
     )
 
 

@@ -8,7 +8,6 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.table import Table as RichTable
 
 from validation import arguments
 from validation.jobs import each
@@ -18,6 +17,7 @@ from validation.jobs.run import engine
 from validation.quoting import shown
 from validation.reproduce import catalogue, page
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
+from validation.terminal import Grid, print_grid, say
 
 _FOLDER = Path("results/reproduce")
 
@@ -70,7 +70,7 @@ def reproduce(
     for table in outcome.tables:
         _print(console, table)
     for note in outcome.notes:
-        console.print(f"note: {note}", soft_wrap=True)
+        say(console, f"note: {note}")
     for path in page.write(wanted, outcome, output):
         console.print(str(path), soft_wrap=True)
 
@@ -119,10 +119,8 @@ def _list(console: Console, paper: str | None) -> None:
     if not chosen:
         papers = sorted({key for key, _ in EXPERIMENTS})
         raise ValueError(f"paper: found {shown(paper)}, expected one of {', '.join(papers)}")
-    table = RichTable("paper", "experiment", "what it is", "options", box=None)
-    for value in sorted(chosen):
-        table.add_row(value.paper, value.name, value.title, _described(value))
-    console.print(table)
+    rows = [(value.paper, value.name, value.title, _described(value)) for value in sorted(chosen)]
+    print_grid(console, Grid(("paper", "experiment", "what it is", "options"), 2), rows)
 
 
 def _described(value: Experiment) -> str:
@@ -130,7 +128,6 @@ def _described(value: Experiment) -> str:
 
 
 def _print(console: Console, table: Table) -> None:
-    shown = RichTable(*table.columns, box=None, title=table.caption, title_justify="left")
-    for row in table.rows:
-        shown.add_row(*(page.cell(value) for value in row))
-    console.print(shown)
+    say(console, table.caption, style="italic")
+    rows = [tuple(page.cell(value) for value in row) for row in table.rows]
+    print_grid(console, Grid(table.columns, len(table.columns) - 1), rows)

@@ -18,6 +18,7 @@ from validation.jobs.run import Processes
 from validation.ledger.inventory import nearest
 from validation.problem import LIKELIHOODS, PRIOR_MODELS
 from validation.quoting import shown
+from validation.terminal import Grid, print_grid, say
 from validation.truth import library, making, picture, rows, shelf
 from validation.truth.card import EvidenceCard
 from validation.truth.rows import STATES, Filter, Row
@@ -116,21 +117,18 @@ def _check(wanted: Filter) -> None:
 
 def _print(listed: tuple[Row, ...]) -> None:
     """A table of at most 80 columns, and what its short forms stand for."""
-    table = Table(box=None, pad_edge=False)
-    for column, right in (("truth", False), ("likelihood", False), ("n", True), ("C", True), ("m", True),
-                          ("v", True), ("epsilon", True), ("state", False)):  # fmt: skip
-        table.add_column(column, justify="right" if right else "left", no_wrap=True)
-    for row in listed:
-        table.add_row(
-            row.name, library.SHORT.get(row.likelihood, row.likelihood), str(row.n), str(row.n_classes),
-            str(row.m or "-"), f"{row.log_variance:.3g}", f"{row.epsilon:g}" if row.epsilon else "-", rows.state(row),
-        )  # fmt: skip
+    grid = Grid(("truth", "likelihood", "n", "C", "m", "v", "ε", "state"), 7, range(2, 7))
+    cells = [
+        (row.name, library.SHORT.get(row.likelihood, row.likelihood), str(row.n), str(row.n_classes),
+         str(row.m or "-"), f"{row.log_variance:.3g}", f"{row.epsilon:g}" if row.epsilon else "-", rows.state(row))
+        for row in listed
+    ]  # fmt: skip
     console = Console(markup=False, emoji=False, highlight=False)
-    console.print(table)
+    print_grid(console, grid, cells)
     counts = ", ".join(f"{sum(row.state == one for row in listed)} {one}" for one in STATES)
     short = ", ".join(f"{word}: {long}" for long, word in library.SHORT.items())
-    console.print(f"{len(listed)} posteriors: {counts}. m: inducing points (- full), v: log variance.", soft_wrap=True)
-    console.print(f"{short}. A time is what a missing one is thought to take.", soft_wrap=True)
+    say(console, f"{len(listed)} posteriors: {counts}. m: inducing points (- full), v: log variance, ε: label errors.")
+    say(console, f"{short}. A time is what a missing one is thought to take.")
 
 
 def _approximations(wanted: Filter, output: Path | None) -> None:
