@@ -57,4 +57,6 @@ class Arrival:
         if max(observed[-3:]) < 1e-14:
             return 0.5  # there at once: what moves is rounding and says nothing of a contraction
         largest = max(after / before for before, after in pairwise(observed[-6:]) if before > 0.0)
+        if largest >= 1.0 and not self.rho < 1.0 and max(observed[-3:]) < 1e-12:
+            return 0.5  # the same where a mean is measured against a share of what it might be
         return self.rho if self.rho < 1.0 and (observed[-1] < 1e-9 or largest >= 1.0) else largest

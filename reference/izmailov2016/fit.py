@@ -19,6 +19,7 @@ from reference.izmailov2016._prior import Inputs, Matrices, Prior
 from reference.izmailov2016.algorithm1 import (
     Alternation,
     Variational,
+    largest_move,
     taylor_stage_one,
     vi_jj,
     vi_jj_full,
@@ -105,22 +106,17 @@ def _fixed_point(
 ) -> _Ascent:
     """Updates, at least one, until the estimated distance of μ and Σ to the fixed point is below tolerance.
 
-    An update gives the new q and the rate of its step: the distance is measured as if that had been whole. μ is
-    measured against the larger of its largest entry and 1 % of what it would be if all labels pulled one way. The
-    moves of an algorithm that came before are part of the estimate: Newton's may have left nothing but rounding.
+    An update gives the new q and the rate of its step: the distance is measured as if that had been whole, see
+    `largest_move`. The moves of an algorithm that came before are part of the estimate: Newton's may have left nothing
+    but rounding.
     """
-    kappa = K.K_XZ @ factorise(K.K_ZZ, "K_ZZ", REMEDY_Z).inverse
     q, arrival = start, Arrival(tolerance)
     for moved in moves:
         arrival.see(moved)
     trace: list[float] = []
     while not (trace and arrival.converged) and len(trace) < max_iterations and not arrival.stalled:
         new, rate = update(q)
-        uncancelled = 0.5 * float(np.max(np.sum(np.abs(new.inducing_cov @ kappa.T), axis=1)))
-        moved = max(
-            change(new.inducing_mean, q.inducing_mean, 0.01 * uncancelled), change(new.inducing_cov, q.inducing_cov)
-        )
-        arrival.see(moved / rate)
+        arrival.see(largest_move(new, q, K) / rate)
         q = new
         trace.append(value(q))
         if callback is not None:
