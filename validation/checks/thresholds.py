@@ -22,10 +22,10 @@ from validation.problem import Problem
 Array = NDArray[np.float64]
 
 
-def _refused(function: Callable[[], Any], name: str) -> bool:
+def _refused(name: str, function: Callable[..., Any], *given: Any) -> bool:
     """Whether a call is refused by an error that begins with this name."""
     try:
-        function()
+        function(*given)
     except ValueError as error:
         return str(error).startswith(name)
     return False
@@ -47,7 +47,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     like = {"latent": np.zeros((2, 5)), "log_joint": np.zeros(2)}  # 96 bytes
     wrong = 0
     for n_draws, least in ((100, 8), (8, 8), (3, 3)):
-        wrong += not _refused(lambda n=n_draws, k=least: ThinnedStore(like, n, 96 * k - 1), "max_kept_bytes")
+        wrong += not _refused("max_kept_bytes", ThinnedStore, like, n_draws, 96 * least - 1)
         store = ThinnedStore(like, n_draws, 96 * least)
         wrong += store.capacity != least
     yield flaws(wrong, "eight draws, or all where there are fewer: a byte less is refused", "gibbs", "budgets")
@@ -57,15 +57,10 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     sign, y = np.array([1.0, -1.0, 1.0, 1.0]), np.array([0, 1, 2, 0])
     wrong = 0
     for short in (np.zeros((8, 127, 4)), np.zeros((1, 64, 4))):
-        values = rng.standard_normal(short.shape)
-        wrong += not _refused(
-            lambda v=values: bridge.log_evidence_full(np.random.default_rng(0), K, sign, v), "latent_values"
-        )
-        classes = rng.standard_normal((*short.shape, 3))
-        wrong += not _refused(
-            lambda v=classes: softmax_bridge.log_evidence(np.random.default_rng(0), np.stack([K] * 3), y, v),
-            "latent_values",
-        )
+        values, classes = rng.standard_normal(short.shape), rng.standard_normal((*short.shape, 3))
+        wrong += not _refused("latent_values", bridge.log_evidence_full, np.random.default_rng(0), K, sign, values)
+        given = np.random.default_rng(0), np.stack([K] * 3), y, classes
+        wrong += not _refused("latent_values", softmax_bridge.log_evidence, *given)
     yield flaws(wrong, "chains of fewer than 128 draws: refused", "gibbs", "runs")
 
 
@@ -118,7 +113,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     for D, times in ((2, range(1)), (6, range(1, 6))):
         drawn.clear()
         nearly = (1.0 - 1e-3) / (D - 1)
-        chol = np.linalg.cholesky(np.eye(D) - nearly * (np.ones((D, D)) - np.eye(D)))
+        chol: Any = np.linalg.cholesky(np.eye(D) - nearly * (np.ones((D, D)) - np.eye(D)))
         with mock.patch.object(sequential, "_systematic", watched):
             sequential._island(np.random.default_rng(1), chol, 1, 0.0, 2, 400)
         why = f"particles of {D} margins: drawn anew {len(drawn)} times, not after the last"

@@ -199,8 +199,18 @@ def _of_statement(source: Source, statement: ast.stmt, known: frozenset[str]) ->
     elif isinstance(statement, ast.Assign):
         targets = [target for target in statement.targets if isinstance(target, ast.Name)]
         kept = all(isinstance(target, (ast.Subscript, ast.Attribute)) for target in statement.targets)
+        if _only_converts(statement):
+            return
         if kept or (len(targets) == len(statement.targets) and all(target.id in known for target in targets)):
             yield Change(start, end, "pass", "removed line")
+
+
+def _only_converts(statement: ast.Assign) -> bool:
+    """x = np.asarray(x, ...): what comes from inside is an array already."""
+    value = statement.value
+    if not (isinstance(value, ast.Call) and ast.unparse(value.func) == "np.asarray" and value.args):
+        return False
+    return [ast.unparse(target) for target in statement.targets] == [ast.unparse(value.args[0])]
 
 
 def _only_effect(statement: ast.stmt) -> bool:
@@ -215,7 +225,7 @@ def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
         for entry in ast.walk(node)
         if isinstance(entry, ast.Constant) and isinstance(entry.value, float) and 0.0 < entry.value < _ROUNDING
     }
-    even = _seen_without_sign(root)
+    even, held = _seen_without_sign(root), _without_effect(root)
     for node in _computing(root):
         if isinstance(node, ast.BinOp):
             # the square and the size of a difference do not know which operand came first
@@ -236,7 +246,8 @@ def _of_expression(source: Source, root: ast.expr) -> Iterator[Change]:
         elif isinstance(node, ast.Constant):
             # rounding is told from the rest by orders of magnitude: a limit twice as large does so as well
             doubled = id(node) in tolerances
-            yield from (entry for entry in _of_constant(source, node) if not doubled or entry.text.startswith("-"))
+            if id(node) not in held:
+                yield from (entry for entry in _of_constant(source, node) if not doubled or entry.text.startswith("-"))
         elif isinstance(node, ast.Attribute) and node.attr in ("T", "mT"):
             yield Change(*source.span(node), f"({source.text(node.value)})", "transpose")
         elif isinstance(node, ast.Call):
@@ -256,6 +267,37 @@ def _seen_without_sign(root: ast.expr) -> set[int]:
             if isinstance(power, int) and power % 2 == 0:
                 lost.add(id(node.left))
     return lost
+
+
+def _without_effect(root: ast.expr) -> set[int]:
+    """Constants for which the next one is as good: a negative length of a shape, a seed, LAPACK's `trans`.
+
+    That is 2 for the conjugate of the transpose, which of a real matrix is the transpose.
+    """
+    held: set[int] = set()
+    for node in ast.walk(root):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name == "reshape":
+            lengths = [entry for argument in node.args for entry in ast.walk(argument)]
+            held |= {id(entry.operand) for entry in lengths
+                     if isinstance(entry, ast.UnaryOp) and isinstance(entry.op, ast.USub)}  # fmt: skip
+        elif name in ("default_rng", "RandomState", "SeedSequence"):
+            held |= {id(argument) for argument in node.args}
+        held |= {id(keyword.value) for keyword in node.keywords if keyword.arg == "trans"}
+    return held
+
+
+def _commute(name: str, node: ast.Call, first: ast.expr, second: ast.expr) -> bool:
+    """Whether two neighbouring arguments may stand either way round."""
+    if name == "clip":  # min(max(x, low), high)
+        return first is node.args[0] and isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "np"
+    if name == "einsum" and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+        subscripts = node.args[0].value.replace(" ", "").split("->")[0].split(",")
+        k = node.args.index(first) - 1
+        return 0 <= k < len(subscripts) - 1 and subscripts[k] == subscripts[k + 1]
+    return name in _COMMUTE
 
 
 def _computing(root: ast.expr) -> Iterator[ast.AST]:
@@ -350,10 +392,11 @@ def _of_call(source: Source, node: ast.Call) -> Iterator[Change]:
         end = source.span(node.func)[1]
         yield Change(end - len(name.encode()), end, _TWINS[name], "function")
     plain = [argument for argument in node.args if not isinstance(argument, ast.Starred)]
-    if len(plain) == len(node.args) and name not in _COMMUTE:
+    if len(plain) == len(node.args):
         for first, second in itertools.pairwise(plain):
             a, b = source.text(first), source.text(second)
-            if a != b and not any(isinstance(x, ast.Constant) and isinstance(x.value, str) for x in (first, second)):
+            texts = any(isinstance(x, ast.Constant) and isinstance(x.value, str) for x in (first, second))
+            if a != b and not texts and not _commute(name, node, first, second):
                 between = source.data[source.span(first)[1] : source.span(second)[0]].decode("utf-8")
                 yield Change(source.span(first)[0], source.span(second)[1], f"{b}{between}{a}", "swapped arguments")
     for keyword in node.keywords:

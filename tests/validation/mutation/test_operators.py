@@ -102,6 +102,32 @@ def test_arguments_of_functions_that_commute_are_not_swapped():
     assert "swapped arguments" not in mutations("x = np.maximum(a, b)")
 
 
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        ("flat = a.reshape(r, -1)", "flat = a.reshape(r, -2)"),
+        ("rng = np.random.default_rng(0)", "rng = np.random.default_rng(1)"),
+        ("x = solve(R, b, trans=1)", "x = solve(R, b, trans=2)"),
+        ('x = np.einsum("tn,tn->t", a, b)', 'x = np.einsum("tn,tn->t", b, a)'),
+        ("x = np.clip(a, b, c)", "x = np.clip(b, a, c)"),
+        ("x = np.asarray(x, dtype=float)", "pass"),
+    ],
+)
+def test_what_changes_no_number_is_not_drawn(text, other):
+    source = Source(text)
+    assert other not in {source.changed(change) for change in changes(source, source.tree.body[0], frozenset({"x"}))}
+
+
+def test_what_may_not_stand_the_other_way_round_is_drawn():
+    for text, other in (
+        ('x = np.einsum("tn,nm->tm", a, b)', 'x = np.einsum("tn,nm->tm", b, a)'),
+        ("x = np.clip(a, b, c)", "x = np.clip(a, c, b)"),
+        ("x = a.reshape(r, 2)", "x = a.reshape(r, 3)"),
+    ):
+        source = Source(text)
+        assert other in {source.changed(change) for change in changes(source, source.tree.body[0])}
+
+
 def test_every_change_of_every_statement_gives_a_program_that_is_another():
     # a file with Greek letters, line breaks inside expressions and comments between operands
     for module in ("fast.one_latent.sites", "reference.riihimaki2013.sites", "gibbs.models.exact_probit"):
