@@ -6,6 +6,7 @@ Formulas become MathML, which browsers typeset themselves, so that a page loads 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 from latex2mathml.converter import convert
@@ -38,14 +39,16 @@ def source(text: str) -> str:
 
 def write(app: Sphinx) -> None:
     """All pages; one that would be the same as before is left alone, so that it is not read again."""
-    from validation.ledger import atlas, audit, registry
+    from validation.ledger import atlas, audit, perturbed, registry
 
     sources = audit.default_sources()
     ledger = audit.build(sources)
     functions = {item.address: item for item in registry.collect(sources.packages).functions}
     folder = Path(app.srcdir) / "atlas"
     folder.mkdir(exist_ok=True)
-    pages = {f"{key}.md": atlas.page(ledger, key, functions, mathml, source) for key in ledger.inventory.papers}
+    words = tomllib.loads((Path(app.srcdir) / "symbols.toml").read_text(encoding="utf-8"))
+    known = atlas.Known(words, perturbed.load(), sources.root)
+    pages = {f"{key}.md": atlas.page(ledger, key, functions, mathml, source, known) for key in ledger.inventory.papers}
     pages["index.md"] = atlas.index(ledger)
     for name, text in pages.items():
         path = folder / name

@@ -1,15 +1,21 @@
 """Docstrings as they were written: the first line is prose, the rest keeps its columns.
 
 The docstrings of this project align shapes and formulas by columns, which reStructuredText would take apart. So the
-first paragraph is escaped and shown as text, and what follows as a literal block.
+first paragraph is escaped and shown as text, and what follows as a literal block. Where a docstring cites an equation
+of a paper ("villacampa2020 (A.20)"), the number is a link to its card in the atlas.
 """
 
 from __future__ import annotations
 
+import posixpath
 import re
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+from docutils import nodes
 from sphinx.application import Sphinx
+from sphinx.util.docutils import SphinxRole
 
 _SPECIAL = re.compile(r"([\\*`_|])")
 # The fields of a NamedTuple have docstrings of its own making, which say nothing.
@@ -29,9 +35,59 @@ def as_written(
     end = next((i for i, line in enumerate(text) if not line.strip()), len(text))
     summary = " ".join(line.strip() for line in text[:end])
     rest = text[end + 1 :]
-    lines[:] = [_SPECIAL.sub(r"\\\1", summary), ""]
+    lines[:] = [linked(summary, _addresses()), ""]
     if any(line.strip() for line in rest):
-        lines += [".. code-block:: none", "   :class: docstring", "", *(f"   {line}".rstrip() for line in rest), ""]
+        body = linked("\n".join(rest), _addresses()).splitlines()
+        lines += [".. parsed-literal::", "   :class: docstring", "", *(f"   {line}".rstrip() for line in body), ""]
+
+
+_NUMBER = re.compile(r"\((?P<id>(?:[A-Z]\.)?\d+)\)")
+# a citation ends with its sentence, at a semicolon and where the next paper is named
+_END = re.compile(r"[;\n]\s*\n|;|\.\s")
+
+
+def linked(text: str, addresses: Mapping[str, Mapping[str, str]]) -> str:
+    """Text as reStructuredText that shows it as it is, with the numbers of cited equations as links.
+
+    addresses: paper -> id of an entry -> address of its card.
+    """
+    papers = re.compile("|".join(map(re.escape, addresses)) or r"(?!)")
+    named = list(papers.finditer(text))
+    made, place = [], 0
+    starts = [match.start() for match in named]
+    for match, following in zip(named, [*starts[1:], len(text)][: len(named)], strict=True):
+        end = _END.search(text, match.end(), following)
+        for cited in _NUMBER.finditer(text, match.end(), end.start() if end else following):
+            address = addresses[match.group()].get(cited["id"])
+            if address is not None:
+                made += [escaped(text[place : cited.start()]), f"\\ :card:`{cited.group()} <{address}>`\\ "]
+                place = cited.end()
+    return "".join([*made, escaped(text[place:])])
+
+
+def escaped(text: str) -> str:
+    """Text without markup."""
+    return _SPECIAL.sub(r"\\\1", text)
+
+
+@cache
+def _addresses() -> dict[str, dict[str, str]]:
+    from validation.ledger import atlas, inventory
+
+    known = inventory.load()
+    return {
+        key: {entry.id: atlas.address(key, entry.id) for entry in known if entry.paper == key} for key in known.papers
+    }
+
+
+class Card(SphinxRole):
+    """The role `card`: "text <address from the folder of the atlas>"."""
+
+    def run(self) -> tuple[list[nodes.Node], list[nodes.system_message]]:
+        """One link, as short as it can be from this page."""
+        text, _, address = self.text.rstrip(">").rpartition(" <")
+        uri = posixpath.relpath(f"atlas/{address}", posixpath.dirname(self.env.docname) or ".")
+        return [nodes.reference("", text, refuri=uri, internal=True, classes=["card"])], []
 
 
 _ARRAY = re.compile(r"(?:numpy\.)?ndarray\[tuple\[Any, \.\.\.\], (?:numpy\.)?dtype\[(?:numpy\.)?float64\]\]")
@@ -49,6 +105,7 @@ def short_arrays(
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Connect the hooks."""
+    app.add_role("card", Card())
     app.connect("autodoc-process-docstring", as_written)
     app.connect("autodoc-process-signature", short_arrays)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

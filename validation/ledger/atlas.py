@@ -7,20 +7,39 @@ two callables that the caller gives, so that the judge itself needs neither libr
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from pathlib import PurePath
+from pathlib import Path, PurePath
+from types import MappingProxyType
+from typing import NamedTuple
 
 from validation.ledger.audit import STATES, Ledger, Row, counts, routes
 from validation.ledger.formula import formula
+from validation.ledger.inventory import Equation
 from validation.ledger.page import overview
+from validation.ledger.perturb import files
+from validation.ledger.perturbed import Outcome, Record
 from validation.ledger.registry import Function
 
 Typeset = Callable[[str], str]  # LaTeX of a display -> HTML
 Highlight = Callable[[str], str]  # source of a function -> HTML
 
 _WITNESSES = ("reference", "fast", "gibbs", "validation")
+
+
+class Known(NamedTuple):
+    """What a card tells besides the ledger.
+
+    words       name of a parameter -> shape and meaning, as docs/symbols.toml has them
+    outcomes    what perturbations did (`validation.ledger.perturbed`)
+    root        of the repository, to see whether that was with the code at hand; None where nobody can tell
+    """
+
+    words: Mapping[str, Mapping[str, str]] = MappingProxyType({})
+    outcomes: Record = MappingProxyType({})
+    root: Path | None = None
 
 
 def anchor(id: str) -> str:
@@ -43,7 +62,24 @@ def address(paper: str, id: str) -> str:
     return f"{paper}.html#{anchor(id)}"
 
 
-def page(ledger: Ledger, key: str, functions: Mapping[str, Function], typeset: Typeset, highlight: Highlight) -> str:
+def link(equation: Equation) -> str:
+    """Where a card stands, from the first page of the documentation.
+
+    Parameters
+    ----------
+    equation    paper and id
+    """
+    return f"atlas/{address(*equation)}"
+
+
+def page(
+    ledger: Ledger,
+    key: str,
+    functions: Mapping[str, Function],
+    typeset: Typeset,
+    highlight: Highlight,
+    known: Known = Known(),  # noqa: B008 - nothing in it can change
+) -> str:
     """The page of one paper, in its order.
 
     Parameters
@@ -53,6 +89,7 @@ def page(ledger: Ledger, key: str, functions: Mapping[str, Function], typeset: T
     functions    by address, with their sources: a ledger that was kept knows summaries alone
     typeset      gives a formula as HTML
     highlight    gives source as HTML
+    known        what cards tell besides
     """
     paper = ledger.inventory.papers[key]
     rows = ledger.select(key)
@@ -77,7 +114,7 @@ def page(ledger: Ledger, key: str, functions: Mapping[str, Function], typeset: T
         if row.entry.section != section:
             section = row.entry.section
             lines += ["", f"## Section {_plain(section)}" if section[:1].isdigit() else f"## {_plain(section)}", ""]
-        lines += _raw(card(row, functions, typeset, highlight))
+        lines += _raw(card(row, functions, typeset, highlight, known))
     return "\n".join(lines) + "\n"
 
 
@@ -117,13 +154,19 @@ def index(ledger: Ledger) -> str:
     return "\n".join(lines) + "\n"
 
 
-def card(row: Row, functions: Mapping[str, Function], typeset: Typeset, highlight: Highlight) -> str:
+def card(
+    row: Row,
+    functions: Mapping[str, Function],
+    typeset: Typeset,
+    highlight: Highlight,
+    known: Known = Known(),  # noqa: B008 - nothing in it can change
+) -> str:
     """One entry as HTML.
 
     Parameters
     ----------
-    row                              the entry
-    functions, typeset, highlight    as in `page`
+    row                                     the entry
+    functions, typeset, highlight, known    as in `page`
     """
     entry = row.entry
     here = anchor(entry.id)
@@ -145,11 +188,20 @@ def card(row: Row, functions: Mapping[str, Function], typeset: Typeset, highligh
     if row.printed:
         proofs = [claim.route for test in row.tests for claim in test.claims if _proves(claim, row)]
         if proofs:
-            parts.append(f'<p class="note">Told apart by: {escape("; ".join(dict.fromkeys(proofs)))}.</p>')
+            parts.append(
+                f'<p class="note">Told apart by: {escape("; ".join(dict.fromkeys(proofs)))}.{_refuted(row, known)}</p>'
+            )
     listed = [functions.get(item.address, item) for item in (*row.printed, *row.functions)]
+    parts.append(_parameters(listed, known.words))
+    quick = [item.address for item in row.functions if item.package == "fast"]
+    if quick:
+        named = ", ".join(f"<code>{escape(name)}</code>" for name in quick)
+        parts.append(f'<p class="facts">counterpart in fast: {named}</p>')
     for witness in _WITNESSES:
         parts += [_source(item, highlight) for item in listed if item.package == witness]
-    parts.append(_tests(row))
+    outcome = known.outcomes.get(entry.equation)
+    parts.append(_tests(row, outcome))
+    parts.append(_perturbed(row, outcome, known.root))
     if row.executed is not None and (row.executed.quick or row.executed.full):
         checks = [*row.executed.quick, *(name for name in row.executed.full if name not in row.executed.quick)]
         items = "".join(f"<li><code>{escape(name)}</code></li>" for name in checks)
@@ -237,13 +289,69 @@ def _source(function: Function, highlight: Highlight) -> str:
     )
 
 
-def _tests(row: Row) -> str:
+def _refuted(row: Row, known: Known) -> str:
+    """By how much a test refuted what is printed."""
+    outcome = known.outcomes.get(row.entry.equation)
+    if outcome is None:
+        return ""
+    proving = [test.key for test in row.tests if any(_proves(claim, row) for claim in test.claims)]
+    values = [ran.refuted for key in proving if (ran := outcome.tests.get(key)) is not None and ran.refuted is not None]
+    return f" The printed form is off by {min(values):.2g} times what the test allows." if values else ""
+
+
+def _parameters(listed: Sequence[Function], words: Mapping[str, Mapping[str, str]]) -> str:
+    """The symbols of the functions: name, shape and meaning of what they are handed."""
+    names = dict.fromkeys(name for item in listed if item.package == "reference" for name in _arguments(item))
+    rows = [
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(words[name]['shape'])}</td>"
+        f"<td>{escape(words[name]['meaning'])}</td></tr>"
+        for name in names
+        if name in words
+    ]
+    if not rows:
+        return ""
+    return f'<details class="symbols"><summary>Symbols</summary><table>{"".join(rows)}</table></details>'
+
+
+def _arguments(function: Function) -> list[str]:
+    try:
+        made = ast.parse(function.source).body[0]
+    except SyntaxError:
+        return []
+    if not isinstance(made, ast.FunctionDef):
+        return []
+    return [entry.arg for entry in (*made.args.posonlyargs, *made.args.args, *made.args.kwonlyargs)]
+
+
+def _perturbed(row: Row, outcome: Outcome | None, root: Path | None) -> str:
+    """What happened when the outputs of the functions were perturbed."""
+    if outcome is None or not outcome.functions:
+        return ""
+    items = "".join(
+        f"<li><code>{escape(address)}</code> by {tried.size:g} of its largest entry: noticed by {tried.noticed} of "
+        f"{tried.pairs} test{'' if tried.pairs == 1 else 's'}{f' ({escape(tried.how)})' if tried.how else ''}</li>"
+        for address, tried in outcome.functions.items()
+    )
+    noticed = sum(tried.noticed > 0 for tried in outcome.functions.values())
+    stale = root is not None and outcome.stale(files(row, root))
+    note = ", with other code than this" if stale else ""
+    where = f"at commit {escape(outcome.commit)}{note}" if outcome.commit else f"measured{note}"
+    return (
+        f"<details><summary>perturbed: {noticed} of {len(outcome.functions)} noticed</summary><ul>{items}</ul>"
+        f'<p class="facts">{where}; <code>triad audit {escape(":".join(row.entry.equation))} --perturb</code></p>'
+        "</details>"
+    )
+
+
+def _tests(row: Row, outcome: Outcome | None) -> str:
     if not row.tests:
         return ""
     items = []
     for test in row.tests:
         told = escape("; ".join(routes(test, row.entry.equation)))
-        items.append(f"<li>{told}<br><code>{escape(test.file)}::{escape(test.name)}</code></li>")
+        ran = None if outcome is None else outcome.tests.get(test.key)
+        last = "" if ran is None else f"<br>{escape(ran.words)}"
+        items.append(f"<li>{told}<br><code>{escape(test.file)}::{escape(test.name)}</code>{last}</li>")
     number = len(row.tests)
     return f"<details><summary>{number} test{'s' if number > 1 else ''}</summary><ul>{''.join(items)}</ul></details>"
 

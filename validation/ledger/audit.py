@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from validation.ledger import collection, executed, inventory, kept, registry, static, stored
+from validation.ledger import collection, executed, inventory, kept, perturbed, registry, static, stored
 from validation.ledger.collection import Collection, MarkedTest
 from validation.ledger.executed import ALGORITHM, COLUMNS, Executed, Record
 from validation.ledger.inventory import Entry, Equation, Inventory
@@ -29,6 +29,7 @@ class Sources:
     root: Path | None
     without_tests: str = ""
     record: Record = field(default_factory=Record)
+    kept: Path | None = None  # what perturbations did (`validation.ledger.perturbed`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,9 +121,10 @@ class Ledger:
 def default_sources() -> Sources:
     """The shipped inventories, the four packages, and the repository around them if there is one."""
     try:
-        return Sources(inventory.load(), PACKAGES, collection.find_root(), record=executed.load())
+        root = collection.find_root()
+        return Sources(inventory.load(), PACKAGES, root, record=executed.load(), kept=perturbed.FILE)
     except collection.NoTestsError as error:
-        return Sources(inventory.load(), PACKAGES, None, str(error), executed.load())
+        return Sources(inventory.load(), PACKAGES, None, str(error), executed.load(), perturbed.FILE)
 
 
 def split_target(target: str | None, known: Inventory) -> tuple[str | None, str | None]:

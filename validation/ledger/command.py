@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from validation.ledger import audit as ledger_audit
 from validation.ledger import executed, page, perturb, registry, show
+from validation.ledger import perturbed as perturbed_record
 from validation.terminal import say
 
 STORED = "states as they were when this package was built: its tests are not installed"
@@ -96,6 +97,11 @@ def audit(
         with _bar(errors) as progress:
             report = perturb.run(ledger, sources.root, rows, slow=slow, exhaustive=id is not None, progress=progress)
         failures += report.failures
+        if sources.kept is not None and not report.problems:
+            from validation.mutation.power import commit
+
+            known = {**perturbed_record.load(sources.kept), **perturb.record(report, rows, sources.root, commit())}
+            write(sources.kept, perturbed_record.text(known))
 
     if as_json:
         data: dict[str, Any] = ledger_audit.as_json(ledger, rows, sources.root, full=id is not None)

@@ -178,7 +178,7 @@ def fingerprint(names: Iterable[str]) -> str:
         result.update(f"{name}\n".encode())
         for file in _files(name):
             result.update(f"{file.name}\n".encode())
-            result.update(_code(file.read_text(encoding="utf-8")).encode())
+            result.update(code_of(file.read_text(encoding="utf-8")).encode())
     return result.hexdigest()[:16]
 
 
@@ -195,7 +195,7 @@ def _files(name: str) -> list[Path]:
     return []
 
 
-def _code(source: str) -> str:
+def code_of(source: str) -> str:
     """What a module computes, as text: its syntax tree without docstrings."""
     tree = ast.parse(source)
     for node in ast.walk(tree):

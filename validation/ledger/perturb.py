@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from validation.ledger import collection
 from validation.ledger.audit import Ledger, Row
 from validation.ledger.collection import MarkedTest
 from validation.ledger.inventory import Equation
+from validation.ledger.perturbed import Outcome, Ran, Tried, fingerprint
 from validation.ledger.registry import Function
 
 # Seconds that one perturbed run may take, or three times its unperturbed time if that is more: an iteration that
@@ -73,6 +74,7 @@ class Report:
     skipped: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    tests: Mapping[str, Ran] = field(default_factory=dict, compare=False)
     cases: int = 0
     seconds: float = field(default=0.0, compare=False)
 
@@ -141,9 +143,49 @@ def run(
         skipped=tuple(event["case"] for event in baseline if event["result"] == "skipped"),
         slow=() if slow else tuple(dict.fromkeys(test.key for row in chosen for test in row.tests if test.slow)),
         problems=tuple(problems),
+        tests=_ran(baseline),
         cases=len(baseline),
         seconds=time.perf_counter() - start,
     )
+
+
+def _ran(baseline: Sequence[Mapping[str, Any]]) -> dict[str, Ran]:
+    """What each test came to unperturbed, over its cases."""
+    result: dict[str, Ran] = {}
+    for event in baseline:
+        one = Ran(event["result"], event["share"], event["refuted"])
+        other = result.setdefault(event["test"], one)
+        worst = next(name for name in ("failed", "passed", "skipped") if name in (one.result, other.result))
+        shares = [value for value in (one.share, other.share) if value is not None]
+        refuted = [value for value in (one.refuted, other.refuted) if value is not None]
+        result[event["test"]] = Ran(worst, max(shares, default=None), min(refuted, default=None))
+    return result
+
+
+def record(report: Report, rows: Sequence[Row], root: Path, commit: str) -> dict[Equation, Outcome]:
+    """What is kept of a run (`validation.ledger.perturbed`): an outcome for each entry of which a test ran."""
+    result: dict[Equation, Outcome] = {}
+    for row in rows:
+        equation = row.entry.equation
+        tests = {test.key: report.tests[test.key] for test in row.tests if test.key in report.tests}
+        mine = [trial for trial in report.trials if equation in trial.equations and trial.status in _TRIED]
+        functions: dict[str, Tried] = {}
+        for address in dict.fromkeys(trial.function for trial in mine):
+            trials = [trial for trial in mine if trial.function == address]
+            errors = ", ".join(dict.fromkeys(trial.error for trial in trials if trial.status == "noticed"))
+            noticed = sum(trial.status == "noticed" for trial in trials)
+            functions[address] = Tried(noticed, len(trials), max(trial.scale for trial in trials), errors)
+        if tests:
+            result[equation] = Outcome(commit, fingerprint(files(row, root)), functions, tests)
+    return result
+
+
+_TRIED = ("noticed", "survived")
+
+
+def files(row: Row, root: Path) -> list[Path]:
+    """The files that hold the functions and the tests of an entry."""
+    return [*(Path(item.file) for item in (*row.functions, *row.printed)), *(root / test.file for test in row.tests)]
 
 
 def _survivors(

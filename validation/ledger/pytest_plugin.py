@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from validation.ledger import registry
+from validation.ledger import numbers, registry
 from validation.ledger.collection import PLAN_VARIABLE, Claim, read_claims
 from validation.ledger.inventory import Equation
 from validation.ledger.leaves import Perturber
@@ -44,6 +44,8 @@ class Outcome:
     result: str = "passed"
     error: str = ""
     seconds: float = 0.0
+    share: float | None = None  # see `validation.ledger.numbers`
+    refuted: float | None = None
 
 
 class TimeLimit(BaseException):
@@ -189,7 +191,9 @@ class Perturbation(Reader):
         for group in groups:
             for item, _ in group.cases:
                 calm(item)
-                outcome = self.run(item, max(self.plan["time_limit"], 120.0))
+                with numbers.watch() as watched:
+                    outcome = self.run(item, max(self.plan["time_limit"], 120.0))
+                outcome.share, outcome.refuted = watched.share, watched.refuted
                 self.baseline[item.nodeid] = outcome
                 self.emit("baseline", test=group.key, case=item.nodeid, **asdict(outcome))
         self.caches = list(find_caches(self.packages, session))

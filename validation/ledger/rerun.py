@@ -15,6 +15,7 @@ from rich.console import Console
 from validation.checks import runner
 from validation.checks.core import Result
 from validation.compare import QUANTITIES
+from validation.ledger.atlas import link
 from validation.ledger.audit import Row, Sources
 from validation.ledger.collection import environment, tail
 from validation.ledger.executed import SOLVES_OF
@@ -44,6 +45,7 @@ def run(console: Console, sources: Sources, row: Row, *, slow: bool = False) -> 
     line(f"{address}  {entry.title}")
     for shown in formula(row.functions, entry.id).splitlines():
         line(f"    {shown}")
+    line(f"docs: {link(entry.equation)}")
     line(f"tests, of {len(row.tests)} functions")
     failures = []
     cases, trouble = run_tests(sources, [test.key for test in row.tests if slow or not test.slow])

@@ -16,6 +16,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from validation.ledger import atlas, perturbed
 from validation.ledger.audit import STATES, Ledger, Row, counts, execution, per_package
 from validation.ledger.formula import formula
 from validation.ledger.perturb import Report
@@ -95,6 +96,7 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
         "outputs": ", ".join(entry.outputs),
         "state": "unknown without tests" if ledger.without_states else row.state,
         "executed": f"by {row.words}" if row.words else "",
+        "docs": atlas.link(entry.equation),
         "note": row.note,
     }.items():
         if value:
@@ -115,11 +117,23 @@ def equation(ledger: Ledger, row: Row, *, fold: bool = True) -> RenderableType:
                 extra += " (fails on the printed form, passes on the corrected one)" if claim.printed else ""
                 route = Text(f"route: {claim.route}{extra}", style="dim")
                 parts.append(Padding(route, (0, 0, 0, 4), expand=False))
+    parts += _perturbed(row)
     if row.executed is not None and (row.executed.quick or row.executed.full):
         parts.append(Text("\nChecks", style="bold"))
         parts += [Text(name) for name in row.executed.quick]
         parts += [Text(f"{name} (full)") for name in row.executed.full if name not in row.executed.quick]
     return Group(*parts)
+
+
+def _perturbed(row: Row) -> Iterator[Text]:
+    """What the last perturbation of the entry did, if it is known."""
+    outcome = perturbed.load().get(row.entry.equation)
+    if outcome is None or not outcome.functions:
+        return
+    yield Text(f"\nPerturbed{f' at commit {outcome.commit}' if outcome.commit else ''}", style="bold")
+    for address, tried in outcome.functions.items():
+        how = f" ({tried.how})" if tried.how else ""
+        yield Text(f"{address}: by {tried.size:g}, noticed by {tried.noticed} of {tried.pairs}{how}")
 
 
 def _source(function: Function, fold: bool) -> Iterator[RenderableType]:

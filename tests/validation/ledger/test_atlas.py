@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from validation.ledger.audit import CORRECTED, VERIFIED, Row
 from validation.ledger.collection import Claim, MarkedTest
 from validation.ledger.executed import Executed
 from validation.ledger.inventory import Entry
+from validation.ledger.perturbed import Outcome, Ran, Tried
 from validation.ledger.registry import Function, Text
 
 EXTENSION = Path(__file__).resolve().parents[3] / "docs" / "_ext" / "atlas.py"
@@ -155,3 +157,23 @@ def test_addresses_hold_only_what_an_address_can(id, expected):
 def test_addresses_of_one_paper_are_unique():
     for paper in inventory.load().papers.values():
         assert len({atlas.anchor(id) for id in paper.ids}) == len(paper.ids)
+
+
+def test_a_card_tells_symbols_the_counterpart_and_what_the_perturbation_did(tmp_path):
+    source = "def right(alpha, nothing):\n    return alpha"
+    functions = {item.address: replace(item, text=Text("", "", source)) for item in ROW.functions}
+    tried = {"reference.a.right": Tried(2, 3, 1e-3, "AssertionError")}
+    outcome = Outcome("abc123", "other", tried, {TEST.key: Ran("passed", 0.25, 40.0)})
+    words = {"alpha": {"shape": "()", "meaning": "power of the divergence"}}
+    known = atlas.Known(words, {ENTRY.equation: outcome}, tmp_path)
+    html = atlas.card(ROW, functions, str, str, known)
+    assert "power of the divergence" in html
+    assert "counterpart in fast: <code>fast.b.quick</code>" in html
+    assert "noticed by 2 of 3 tests (AssertionError)" in html
+    assert "at commit abc123, with other code than this" in html
+    assert "passed, largest difference 0.25 of what is allowed, refuted at 40 times what is allowed" in html
+    assert "The printed form is off by 40 times what the test allows." in html
+
+
+def test_a_link_leads_to_the_card_from_the_first_page():
+    assert atlas.link(("villacampa2020", "A.20")) == "atlas/villacampa2020.html#A.20"

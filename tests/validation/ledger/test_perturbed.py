@@ -1,0 +1,82 @@
+"""What is kept of a perturbation: read as it was written, and said to be old once the code is another."""
+
+import numpy as np
+import pytest
+
+from validation.ledger import numbers, perturbed
+from validation.ledger.perturbed import Outcome, Ran, Tried
+
+RECORD = {
+    ("toy", "A.1"): Outcome(
+        "abc", "0123", {"a.f": Tried(1, 2, 1e-3, "AssertionError")}, {"t::x": Ran("passed", 0.5, None)}
+    ),
+    ("toy", "2"): Outcome("", "4567", {}, {"t::y": Ran("failed", None, 12.0)}),
+}
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path):
+    file = tmp_path / "perturbed.json"
+    file.write_text(perturbed.text(RECORD))
+    assert perturbed.load(file) == RECORD
+
+
+@pytest.mark.parametrize("text", ["", "{}", '{"schema": 0, "entries": {}}', '{"schema": 1, "entries": {"a:1": {}}}'])
+def test_what_cannot_be_read_knows_nothing(tmp_path, text):
+    file = tmp_path / "perturbed.json"
+    file.write_text(text)
+    assert perturbed.load(file) == {}
+    assert perturbed.load(tmp_path / "nothing") == {}
+
+
+def test_other_code_is_told_and_another_comment_is_not(tmp_path):
+    file = tmp_path / "a.py"
+    file.write_text("x = 1\n")
+    code = perturbed.fingerprint([file])
+    known = Outcome("abc", code, {}, {})
+    assert not known.stale([file])
+    other = tmp_path / "other" / "a.py"
+    other.parent.mkdir()
+    other.write_text("x = 1  # a comment\n")
+    assert not known.stale([other])
+    other.with_name("b.py").write_text("x = 2\n")
+    assert known.stale([other, other.with_name("b.py")])
+
+
+def test_the_shipped_record_names_what_every_tested_function_did():
+    known = perturbed.load()
+    assert len(known) > 350  # of the 408 entries that are verified or corrected
+    assert all(outcome.tests for outcome in known.values())
+    assert all(0 <= tried.noticed <= tried.pairs for one in known.values() for tried in one.functions.values())
+
+
+# -- the numbers of tests -------------------------------------------------------------------------------------
+
+
+def test_a_comparison_is_measured_as_a_share_of_what_is_allowed():
+    with numbers.watch() as watched:
+        np.testing.assert_allclose([1.0, 2.0 + 1e-3], [1.0, 2.0], rtol=1e-3)
+        np.testing.assert_allclose(np.inf, np.inf)
+    assert watched.share == pytest.approx(0.5, rel=1e-9)
+    assert watched.refuted is None
+
+
+def test_what_is_refuted_is_measured_by_its_least_excess():
+    with numbers.watch() as watched:
+        for value in (1.5, 1.2):
+            with pytest.raises(AssertionError):
+                np.testing.assert_allclose(value, 1.0, rtol=0.1)
+    assert watched.refuted == pytest.approx(2.0)
+    assert watched.share is None
+
+
+def test_what_is_no_number_is_compared_as_ever():
+    original = np.testing.assert_allclose
+    with numbers.watch() as watched, pytest.raises(TypeError):
+        np.testing.assert_allclose("a", "b")
+    assert (watched.share, watched.refuted) == (None, None)
+    assert np.testing.assert_allclose is original
+
+
+def test_the_words_of_a_test_hold_its_number():
+    assert Ran("passed", 0.012, None).words == "passed, largest difference 0.012 of what is allowed"
+    assert Ran("passed", None, 30.0).words == "passed, refuted at 30 times what is allowed"

@@ -1,0 +1,122 @@
+"""What the perturbation of each entry did, and how near its tests came to their tolerances: a record of a run.
+
+`perturbed.json` is written by `triad audit --perturb` and read by the cards, so that they need no run. An entry was
+measured with the code of the files that hold its functions and its tests; with other code the card says so.
+
+    "PAPER:ID"    "commit"      of the checkout
+                  "code"        fingerprint of these files
+                  "functions"   address -> [times that a test noticed, pairs that were tried, size, how]
+                  "tests"       id -> [passed, failed or skipped, share, refuted]: the largest difference over what was
+                                allowed, and the least of the differences that were refuted; null where the test
+                                compares otherwise
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from validation.ledger.executed import code_of
+
+FILE = Path(__file__).parent / "perturbed.json"
+SCHEMA = 1
+
+
+class Tried(NamedTuple):
+    """One function of an entry: how often a test noticed, of how many pairs, by what size, and how it was noticed."""
+
+    noticed: int
+    pairs: int
+    size: float
+    how: str
+
+
+class Ran(NamedTuple):
+    """One test of an entry: its result, how near it came to its tolerance, and what it refuted by how much."""
+
+    result: str
+    share: float | None
+    refuted: float | None
+
+    @property
+    def words(self) -> str:
+        """The number that it last gave, as a share of what is allowed."""
+        parts = [self.result]
+        if self.share is not None:
+            parts.append(f"largest difference {self.share:.2g} of what is allowed")
+        if self.refuted is not None:
+            parts.append(f"refuted at {self.refuted:.2g} times what is allowed")
+        return ", ".join(parts)
+
+
+class Outcome(NamedTuple):
+    """What is known of one entry."""
+
+    commit: str
+    code: str
+    functions: Mapping[str, Tried]
+    tests: Mapping[str, Ran]
+
+    def stale(self, files: Iterable[Path]) -> bool:
+        """Whether it was measured with other code than that of these files."""
+        return self.code != fingerprint(files)
+
+
+Record = Mapping[tuple[str, str], Outcome]
+
+
+def load(file: Path = FILE) -> Record:
+    """The record; an empty one if nothing was measured, or what was cannot be read."""
+    try:
+        held = json.loads(file.read_text(encoding="utf-8"))
+        if held["schema"] != SCHEMA:
+            return {}
+        return {_equation(name): _outcome(row) for name, row in held["entries"].items()}
+    except (OSError, ValueError, TypeError, KeyError):
+        return {}
+
+
+def text(record: Record) -> str:
+    """The record as the file holds it: a line for each entry."""
+    lines = [f"  {json.dumps(':'.join(key))}: {json.dumps(_plain(row))}" for key, row in sorted(record.items())]
+    return f'{{\n "schema": {SCHEMA},\n "entries": {{\n' + ",\n".join(lines) + "\n }\n}\n"
+
+
+def fingerprint(files: Iterable[Path]) -> str:
+    """Of the code of some files, without docstrings and comments."""
+    result = hashlib.sha256()
+    for file in sorted(set(files)):
+        result.update(f"{file.name} {_sum(file)}\n".encode())
+    return result.hexdigest()[:12]
+
+
+@functools.cache
+def _sum(file: Path) -> str:
+    try:
+        return hashlib.sha256(code_of(file.read_text(encoding="utf-8")).encode()).hexdigest()
+    except (OSError, SyntaxError):
+        return "unreadable"
+
+
+def _equation(name: str) -> tuple[str, str]:
+    paper, _, id = name.partition(":")
+    return paper, id
+
+
+def _outcome(row: Mapping[str, Any]) -> Outcome:
+    functions = {name: Tried(*value) for name, value in row["functions"].items()}
+    return Outcome(row["commit"], row["code"], functions, {name: Ran(*value) for name, value in row["tests"].items()})
+
+
+def _plain(row: Outcome) -> dict[str, Any]:
+    tests = {name: [ran.result, *map(_rounded, ran[1:])] for name, ran in row.tests.items()}
+    return {**row._asdict(), "functions": dict(row.functions), "tests": tests}
+
+
+def _rounded(value: float | None) -> float | None:
+    """Two digits, which tell how near it was; JSON has no infinity."""
+    return None if value is None else float(f"{min(value, 1e300):.2g}")
