@@ -9,6 +9,7 @@ import re
 import tomllib
 from pathlib import Path
 
+from cited import addresses, cited
 from latex2mathml.converter import convert
 from pygments import highlight
 from pygments.formatters import HtmlFormatter
@@ -32,9 +33,10 @@ def mathml(latex: str) -> str:
 
 
 def source(text: str) -> str:
-    """Python in the colours of the theme."""
-    formatter = HtmlFormatter(nowrap=True)
-    return f'<div class="highlight"><pre>{highlight(text, PythonLexer(), formatter)}</pre></div>'
+    """Python in the colours of the theme, with the equations that its docstrings cite as links."""
+    html = highlight(text, PythonLexer(), HtmlFormatter(nowrap=True))
+    pieces = (f'<a href="{address}">{piece}</a>' if address else piece for piece, address in cited(html, addresses()))
+    return f'<div class="highlight"><pre>{"".join(pieces)}</pre></div>'
 
 
 def write(app: Sphinx) -> None:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
+from cited import Addresses, addresses, cited
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
@@ -35,49 +34,18 @@ def as_written(
     end = next((i for i, line in enumerate(text) if not line.strip()), len(text))
     summary = " ".join(line.strip() for line in text[:end])
     rest = text[end + 1 :]
-    lines[:] = [linked(summary, _addresses()), ""]
+    lines[:] = [linked(summary, addresses()), ""]
     if any(line.strip() for line in rest):
-        body = linked("\n".join(rest), _addresses()).splitlines()
+        body = linked("\n".join(rest), addresses()).splitlines()
         lines += [".. parsed-literal::", "   :class: docstring", "", *(f"   {line}".rstrip() for line in body), ""]
 
 
-_NUMBER = re.compile(r"\((?P<id>(?:[A-Z]\.)?\d+)\)")
-# a citation ends with its sentence, at a semicolon and where the next paper is named
-_END = re.compile(r"[;\n]\s*\n|;|\.\s")
-
-
-def linked(text: str, addresses: Mapping[str, Mapping[str, str]]) -> str:
-    """Text as reStructuredText that shows it as it is, with the numbers of cited equations as links.
-
-    addresses: paper -> id of an entry -> address of its card.
-    """
-    papers = re.compile("|".join(map(re.escape, addresses)) or r"(?!)")
-    named = list(papers.finditer(text))
-    made, place = [], 0
-    starts = [match.start() for match in named]
-    for match, following in zip(named, [*starts[1:], len(text)][: len(named)], strict=True):
-        end = _END.search(text, match.end(), following)
-        for cited in _NUMBER.finditer(text, match.end(), end.start() if end else following):
-            address = addresses[match.group()].get(cited["id"])
-            if address is not None:
-                made += [escaped(text[place : cited.start()]), f"\\ :card:`{cited.group()} <{address}>`\\ "]
-                place = cited.end()
-    return "".join([*made, escaped(text[place:])])
-
-
-def escaped(text: str) -> str:
-    """Text without markup."""
-    return _SPECIAL.sub(r"\\\1", text)
-
-
-@cache
-def _addresses() -> dict[str, dict[str, str]]:
-    from validation.ledger import atlas, inventory
-
-    known = inventory.load()
-    return {
-        key: {entry.id: atlas.address(key, entry.id) for entry in known if entry.paper == key} for key in known.papers
-    }
+def linked(text: str, known: Addresses) -> str:
+    """Text as reStructuredText that shows it as it is, with citations of equations as links."""
+    return "".join(
+        f"\\ :card:`{piece} <{address}>`\\ " if address else _SPECIAL.sub(r"\\\1", piece)
+        for piece, address in cited(text, known)
+    )
 
 
 class Card(SphinxRole):

@@ -6,6 +6,7 @@ import ast
 from pathlib import Path
 from typing import ClassVar
 
+from cited import addresses, cited
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -33,10 +34,18 @@ class Modules(SphinxDirective):
                 self.env.note_dependency(str(file))
                 parts = file.relative_to(_ROOT).with_suffix("").parts
                 name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-                rows.append((nodes.literal(text=name), nodes.Text(first_line(file.read_text(encoding="utf-8")))))
+                rows.append((nodes.literal(text=name), _linked(first_line(file.read_text(encoding="utf-8")))))
             section += table_of(("module", "what it holds"), (40, 60), sorted(rows, key=lambda row: row[0].astext()))
             made.append(section)
         return made
+
+
+def _linked(text: str) -> nodes.inline:
+    """Text with its citations of equations as links; the map stands beside the folder of the atlas."""
+    made = nodes.inline()
+    for piece, address in cited(text, addresses()):
+        made += nodes.reference("", piece, refuri=f"atlas/{address}", internal=True) if address else nodes.Text(piece)
+    return made
 
 
 def first_line(source: str) -> str:

@@ -188,9 +188,9 @@ def card(
     if row.printed:
         proofs = [claim.route for test in row.tests for claim in test.claims if _proves(claim, row)]
         if proofs:
-            parts.append(
-                f'<p class="note">Told apart by: {escape("; ".join(dict.fromkeys(proofs)))}.{_refuted(row, known)}</p>'
-            )
+            told = escape("; ".join(dict.fromkeys(proofs)))
+            both = _proof(known.outcomes.get(entry.equation))
+            parts.append(f'<p class="note">Told apart by: {told}.{both}</p>')
     listed = [functions.get(item.address, item) for item in (*row.printed, *row.functions)]
     parts.append(_parameters(listed, known.words))
     quick = [item.address for item in row.functions if item.package == "fast"]
@@ -289,14 +289,12 @@ def _source(function: Function, highlight: Highlight) -> str:
     )
 
 
-def _refuted(row: Row, known: Known) -> str:
-    """By how much a test refuted what is printed."""
-    outcome = known.outcomes.get(row.entry.equation)
-    if outcome is None:
+def _proof(outcome: Outcome | None) -> str:
+    """What both forms give, in a test that tells them apart."""
+    if outcome is None or outcome.proof is None:
         return ""
-    proving = [test.key for test in row.tests if any(_proves(claim, row) for claim in test.claims)]
-    values = [ran.refuted for key in proving if (ran := outcome.tests.get(key)) is not None and ran.refuted is not None]
-    return f" The printed form is off by {min(values):.2g} times what the test allows." if values else ""
+    printed, corrected = outcome.proof
+    return f" There, with the same arguments: printed {printed:.6g}, corrected {corrected:.6g}."
 
 
 def _parameters(listed: Sequence[Function], words: Mapping[str, Mapping[str, str]]) -> str:

@@ -75,6 +75,7 @@ class Report:
     slow: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     tests: Mapping[str, Ran] = field(default_factory=dict, compare=False)
+    proofs: Mapping[Equation, tuple[float, float]] = field(default_factory=dict, compare=False)
     cases: int = 0
     seconds: float = field(default=0.0, compare=False)
 
@@ -144,6 +145,11 @@ def run(
         slow=() if slow else tuple(dict.fromkeys(test.key for row in chosen for test in row.tests if test.slow)),
         problems=tuple(problems),
         tests=_ran(baseline),
+        proofs={
+            (paper, id): (printed, corrected)
+            for event in baseline
+            for (paper, id), (printed, corrected) in event["proofs"]
+        },
         cases=len(baseline),
         seconds=time.perf_counter() - start,
     )
@@ -153,12 +159,11 @@ def _ran(baseline: Sequence[Mapping[str, Any]]) -> dict[str, Ran]:
     """What each test came to unperturbed, over its cases."""
     result: dict[str, Ran] = {}
     for event in baseline:
-        one = Ran(event["result"], event["share"], event["refuted"])
+        one = Ran(event["result"], event["share"])
         other = result.setdefault(event["test"], one)
         worst = next(name for name in ("failed", "passed", "skipped") if name in (one.result, other.result))
         shares = [value for value in (one.share, other.share) if value is not None]
-        refuted = [value for value in (one.refuted, other.refuted) if value is not None]
-        result[event["test"]] = Ran(worst, max(shares, default=None), min(refuted, default=None))
+        result[event["test"]] = Ran(worst, max(shares, default=None))
     return result
 
 
@@ -176,7 +181,8 @@ def record(report: Report, rows: Sequence[Row], root: Path, commit: str) -> dict
             noticed = sum(trial.status == "noticed" for trial in trials)
             functions[address] = Tried(noticed, len(trials), max(trial.scale for trial in trials), errors)
         if tests:
-            result[equation] = Outcome(commit, fingerprint(files(row, root)), functions, tests)
+            proof = report.proofs.get(equation)
+            result[equation] = Outcome(commit, fingerprint(files(row, root)), functions, tests, proof)
     return result
 
 

@@ -6,9 +6,9 @@ measured with the code of the files that hold its functions and its tests; with 
     "PAPER:ID"    "commit"      of the checkout
                   "code"        fingerprint of these files
                   "functions"   address -> [times that a test noticed, pairs that were tried, size, how]
-                  "tests"       id -> [passed, failed or skipped, share, refuted]: the largest difference over what was
-                                allowed, and the least of the differences that were refuted; null where the test
-                                compares otherwise
+                  "tests"       id -> [passed, failed or skipped, share]: the largest difference over what was
+                                allowed; null where the test compares otherwise
+                  "proof"       [as printed, corrected] with the same arguments, from a test that tells them apart
 """
 
 from __future__ import annotations
@@ -36,21 +36,17 @@ class Tried(NamedTuple):
 
 
 class Ran(NamedTuple):
-    """One test of an entry: its result, how near it came to its tolerance, and what it refuted by how much."""
+    """One test of an entry: its result, and how near it came to its tolerance."""
 
     result: str
     share: float | None
-    refuted: float | None
 
     @property
     def words(self) -> str:
         """The number that it last gave, as a share of what is allowed."""
-        parts = [self.result]
-        if self.share is not None:
-            parts.append(f"largest difference {self.share:.2g} of what is allowed")
-        if self.refuted is not None:
-            parts.append(f"refuted at {self.refuted:.2g} times what is allowed")
-        return ", ".join(parts)
+        if self.share is None:
+            return self.result
+        return f"{self.result}, largest difference {self.share:.2g} of what is allowed"
 
 
 class Outcome(NamedTuple):
@@ -60,6 +56,7 @@ class Outcome(NamedTuple):
     code: str
     functions: Mapping[str, Tried]
     tests: Mapping[str, Ran]
+    proof: tuple[float, float] | None = None
 
     def stale(self, files: Iterable[Path]) -> bool:
         """Whether it was measured with other code than that of these files."""
@@ -109,14 +106,19 @@ def _equation(name: str) -> tuple[str, str]:
 
 def _outcome(row: Mapping[str, Any]) -> Outcome:
     functions = {name: Tried(*value) for name, value in row["functions"].items()}
-    return Outcome(row["commit"], row["code"], functions, {name: Ran(*value) for name, value in row["tests"].items()})
+    tests = {name: Ran(*value) for name, value in row["tests"].items()}
+    proof = row.get("proof")
+    return Outcome(row["commit"], row["code"], functions, tests, None if proof is None else (proof[0], proof[1]))
 
 
 def _plain(row: Outcome) -> dict[str, Any]:
-    tests = {name: [ran.result, *map(_rounded, ran[1:])] for name, ran in row.tests.items()}
-    return {**row._asdict(), "functions": dict(row.functions), "tests": tests}
+    tests = {name: [ran.result, _rounded(ran.share)] for name, ran in row.tests.items()}
+    held = {**row._asdict(), "functions": dict(row.functions), "tests": tests}
+    if row.proof is None:
+        del held["proof"]
+    return held
 
 
 def _rounded(value: float | None) -> float | None:
-    """Two digits, which tell how near it was; JSON has no infinity."""
-    return None if value is None else float(f"{min(value, 1e300):.2g}")
+    """Two digits, which tell how near it was."""
+    return None if value is None else float(f"{value:.2g}")

@@ -45,7 +45,7 @@ class Outcome:
     error: str = ""
     seconds: float = 0.0
     share: float | None = None  # see `validation.ledger.numbers`
-    refuted: float | None = None
+    proofs: tuple[tuple[Equation, tuple[float, float]], ...] = ()
 
 
 class TimeLimit(BaseException):
@@ -185,15 +185,18 @@ class Perturbation(Reader):
                 kept = [(item, claims) for item, claims in kept if item.get_closest_marker("slow") is None]
             if kept:
                 groups.append(Group(group.key, group.package, kept))
-        functions = [item for item in registry.collect(self.packages).functions if not item.as_printed]
+        every = registry.collect(self.packages).functions
+        functions = [item for item in every if not item.as_printed]
         jobs = [(group, job) for group in groups for job in self.jobs(group, functions)]
         self.emit("plan", cases=sum(len(group.cases) for group in groups), pairs=len(jobs))
         for group in groups:
-            for item, _ in group.cases:
+            proving = [item.object for item in every if item.package == group.package and item.object is not None]
+            for item, claims in group.cases:
                 calm(item)
-                with numbers.watch() as watched:
+                proof = numbers.Proof(proving if any(claim.printed for claim in claims) else ())
+                with numbers.watch() as watched, self.hooked(group.package, proof):
                     outcome = self.run(item, max(self.plan["time_limit"], 120.0))
-                outcome.share, outcome.refuted = watched.share, watched.refuted
+                outcome.share, outcome.proofs = watched.share, tuple(proof.values.items())
                 self.baseline[item.nodeid] = outcome
                 self.emit("baseline", test=group.key, case=item.nodeid, **asdict(outcome))
         self.caches = list(find_caches(self.packages, session))
@@ -267,15 +270,25 @@ class Perturbation(Reader):
     @contextmanager
     def perturbed(self, function: registry.Function, perturber: Perturber) -> Iterator[None]:
         """Set the hook of the function's package; nothing cached crosses into or out of the block."""
-        name = next(package.marker for package in self.packages if package.name == function.package)
-        marker: Any = sys.modules[name]
         self.forget()
-        marker.hook = perturber
+        try:
+            with self.hooked(function.package, perturber):
+                yield
+        finally:
+            self.forget()
+
+    @contextmanager
+    def hooked(self, package: str, hook: Callable[..., Any]) -> Iterator[None]:
+        """Route the outputs of a package's marked functions through a hook; a test of no package has none."""
+        names = [known.marker for known in self.packages if known.name == package]
+        marker: Any = sys.modules.get(names[0]) if names else None
+        if marker is not None:
+            marker.hook = hook
         try:
             yield
         finally:
-            marker.hook = None
-            self.forget()
+            if marker is not None:
+                marker.hook = None
 
     def forget(self) -> None:
         """Empty every functools cache of the packages and of the test modules."""

@@ -18,7 +18,7 @@ from validation.ledger.inventory import Entry
 from validation.ledger.perturbed import Outcome, Ran, Tried
 from validation.ledger.registry import Function, Text
 
-EXTENSION = Path(__file__).resolve().parents[3] / "docs" / "_ext" / "atlas.py"
+EXTENSIONS = Path(__file__).resolve().parents[3] / "docs" / "_ext"
 ENTRIES = [entry for entry in inventory.load() if entry.latex]
 FORMULAS = [(entry.equation, text) for entry in ENTRIES for text in (entry.latex, entry.latex_printed) if text]
 # whole algorithms and what is said in words of them: their cards show the words
@@ -41,12 +41,19 @@ IN_WORDS = {
 def mathml():
     pytest.importorskip("latex2mathml", reason="the extra `docs` is not installed")
     pytest.importorskip("sphinx", reason="the extra `docs` is not installed")
-    spec = importlib.util.spec_from_file_location("atlas_extension", EXTENSION)
+    return extension("atlas").mathml
+
+
+def extension(name):
+    """A module of docs/_ext, which are no package and import one another by their names."""
+    spec = importlib.util.spec_from_file_location(f"{name}_extension", EXTENSIONS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.mathml
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(EXTENSIONS))
+        spec.loader.exec_module(module)
+    return module
 
 
 def test_every_formula_is_typeset_without_a_command_left_over(mathml):
@@ -163,7 +170,7 @@ def test_a_card_tells_symbols_the_counterpart_and_what_the_perturbation_did(tmp_
     source = "def right(alpha, nothing):\n    return alpha"
     functions = {item.address: replace(item, text=Text("", "", source)) for item in ROW.functions}
     tried = {"reference.a.right": Tried(2, 3, 1e-3, "AssertionError")}
-    outcome = Outcome("abc123", "other", tried, {TEST.key: Ran("passed", 0.25, 40.0)})
+    outcome = Outcome("abc123", "other", tried, {TEST.key: Ran("passed", 0.25)}, (1.5, 0.25))
     words = {"alpha": {"shape": "()", "meaning": "power of the divergence"}}
     known = atlas.Known(words, {ENTRY.equation: outcome}, tmp_path)
     html = atlas.card(ROW, functions, str, str, known)
@@ -171,9 +178,27 @@ def test_a_card_tells_symbols_the_counterpart_and_what_the_perturbation_did(tmp_
     assert "counterpart in fast: <code>fast.b.quick</code>" in html
     assert "noticed by 2 of 3 tests (AssertionError)" in html
     assert "at commit abc123, with other code than this" in html
-    assert "passed, largest difference 0.25 of what is allowed, refuted at 40 times what is allowed" in html
-    assert "The printed form is off by 40 times what the test allows." in html
+    assert "passed, largest difference 0.25 of what is allowed" in html
+    assert "printed 1.5, corrected 0.25" in html
 
 
 def test_a_link_leads_to_the_card_from_the_first_page():
     assert atlas.link(("villacampa2020", "A.20")) == "atlas/villacampa2020.html#A.20"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("by wenzel2019 (11), (13).", ["wenzel2019", "(11)", "(13)"]),
+        ("villacampa2020 (A.20). Then (1)", ["villacampa2020", "(A.20)"]),
+        ("(11) of wenzel2019; see (13)", ["wenzel2019"]),
+        ("wenzel2019 (1999)", ["wenzel2019"]),
+        ('from reference.wenzel2019 import x; @equation("wenzel2019", "11")', []),
+    ],
+)
+def test_citations_are_links_and_identifiers_are_not(text, expected):
+    module = extension("cited")
+    pieces = list(module.cited(text, module.addresses()))
+    assert "".join(piece for piece, _ in pieces) == text
+    assert [piece for piece, address in pieces if address] == expected
+    assert all(address.startswith(("wenzel2019.html", "villacampa2020.html")) for _, address in pieces if address)
