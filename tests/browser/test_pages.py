@@ -122,6 +122,29 @@ def test_sources_and_tests_unfold(page, docs):
     assert wider_than_the_screen(page) <= 0
 
 
+def test_a_card_tells_what_both_forms_give_and_what_the_perturbation_did(page, docs):
+    page.goto(f"{docs}/atlas/villacampa2020.html#A.20")
+    card = page.locator("article#A\\.20")
+    expect(card.locator(".note").last).to_contain_text(re.compile(r"printed [-\d.]+, corrected [-\d.]+"))
+    fold = card.locator("details", has_text="perturbed:")
+    expect(fold.locator("li").first).to_be_hidden()
+    fold.locator("summary").click()
+    expect(fold.locator("li").first).to_contain_text("noticed by")
+    symbols = card.locator("details.symbols")
+    symbols.locator("summary").click()
+    expect(symbols.locator("td").first).to_be_visible()
+    assert wider_than_the_screen(page) <= 0
+
+
+def test_a_docstring_that_cites_a_paper_leads_to_its_equations(page, docs):
+    page.goto(f"{docs}/api/triad.NestedEPClassifier.html")
+    page.locator("a.card", has_text="riihimaki2013").first.click()
+    expect(page.locator("h1")).to_contain_text("riihimaki2013")
+    page.goto(f"{docs}/modules.html")
+    page.locator('td a[href$="wenzel2019.html#14"]').first.click()
+    expect(page.locator("article#\\31 4")).to_be_visible()
+
+
 def test_on_paper_the_tools_are_gone_and_the_cards_stay(page, docs):
     page.goto(f"{docs}/atlas/wenzel2019.html")
     page.emulate_media(media="print")
@@ -153,6 +176,24 @@ def test_the_report_is_filtered_by_words_and_by_kind(page, report):
     page.locator("#filter").fill("")
     page.locator("#kind").select_option("bound")
     assert {text.split("/")[0] for text in rows(page).locator("td summary code").all_inner_texts()} == {"bound"}
+
+
+def test_the_report_is_short_on_paper(page, report):
+    page.goto(report)
+    page.emulate_media(media="print")
+    paper = page.pdf(format="A4")
+    # of the tree of pages the root counts all of them
+    assert 0 < max(int(count) for count in re.findall(rb"/Count (\d+)", paper)) < 15
+
+
+def test_the_report_is_read_without_a_script(browser, report):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(report)
+    expect(page.locator(".verdict")).to_contain_text("passed")
+    expect(page.locator("#worst ~ .scroll table a").first).to_be_visible()
+    expect(page.locator("table.checks tbody tr").first).to_be_visible()
+    context.close()
 
 
 def test_a_column_of_the_report_sorts_both_ways(page, report):
