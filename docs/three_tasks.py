@@ -26,7 +26,7 @@ BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PACKAGES = ("reference", "fast", "gibbs", "validation", "triad")
 # the bound of x-gpc, a millionth of its log determinant too low
 CHANGED = ("fast/one_latent/bound.py", "(shift_norm - log_det)", "(shift_norm - 1.000001 * log_det)")
-_TABLE = re.compile(r"(?<=<!-- times -->\n\n).*?(?=\n\n<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"(?<=<!-- times -->\n\n).*?(?=\n\n<!-- end of times -->)", re.DOTALL)
 
 
 def find_a_misprint() -> tuple[float, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
@@ -41,6 +42,25 @@ class Forecast:
         """`left` as one reads it; empty while it is too early, and at the end."""
         left = self.left(elapsed)
         return "" if left is None or not self._waiting else f"about {_rounded(left)} left"
+
+
+class Steps:
+    """Steps that are taken one after another and that nobody knows the times of: which one it is, and what is left."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        """None is taken yet; a name that comes twice is two steps."""
+        self._names = list(names)
+        self._forecast = Forecast({(name, str(place)): 1.0 for place, name in enumerate(self._names)})
+        self._begun = 0
+        self._since = time.perf_counter()
+
+    def begin(self) -> str:
+        """The next step begins, so the one before it is over: "3 of 8; about 20 s left"."""
+        if self._begun and self._begun <= len(self._names):
+            self._forecast.done((self._names[self._begun - 1], str(self._begun - 1)))
+        self._begun += 1
+        left = self._forecast.words(time.perf_counter() - self._since)
+        return f"{self._begun} of {max(self._begun, len(self._names))}{f'; {left}' if left else ''}"
 
 
 def work(parts: Iterable[Part], earlier: Path) -> dict[Part, float]:

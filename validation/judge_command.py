@@ -11,7 +11,8 @@ import typer
 from rich.console import Console
 
 from validation import storage
-from validation.judging import LARGEST, LIMIT, Verdict
+from validation.forecast import Steps
+from validation.judging import LARGEST, LIMIT, Verdict, questions_for
 from validation.judging import judge as ask
 from validation.terminal import Grid, print_grid, say
 
@@ -38,8 +39,11 @@ def judge(
         storage.check_writable(as_html)
     errors = Console(stderr=True, markup=False, highlight=False)
 
+    asked = questions_for(program, method, problems=problem or None, largest=largest)
+    steps = Steps(f"{one.method} on {name}" for one in asked for name in one.problems)
+
     def listen(what: str) -> None:
-        errors.print(f"asking {what}", soft_wrap=True)
+        say(errors, f"asking {what} ({steps.begin()})")
         sys.stderr.flush()
 
     result = ask(program, method, problems=problem or None, largest=largest, limit=limit, power=power, listen=listen)

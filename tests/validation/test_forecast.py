@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.forecast import EARLIEST, Forecast, work
+from validation.forecast import EARLIEST, Forecast, Steps, work
 
 A, B, C = ("identity/x/a", "toy"), ("identity/x/b", "toy"), ("bound/x/c", "-")
 
@@ -45,3 +45,12 @@ def test_a_file_that_says_nothing_makes_all_parts_alike(tmp_path, text):
     if text is not None:
         file.write_text(text, "utf-8")
     assert work([A, B], file) == {A: 1.0, B: 1.0}
+
+
+def test_steps_count_themselves_and_forecast_once_one_can_tell(monkeypatch):
+    now = iter([0.0, 0.1, 10.0, 20.0])
+    monkeypatch.setattr("validation.forecast.time.perf_counter", lambda: next(now))
+    steps = Steps(["a", "a", "b"])
+    assert steps.begin() == "1 of 3"
+    assert steps.begin() == "2 of 3; about 20 s left"
+    assert steps.begin() == "3 of 3; about 10 s left"

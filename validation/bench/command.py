@@ -31,6 +31,7 @@ from validation.bench.measure import Row
 from validation.bench.quality import command as quality
 from validation.bench.quality import table as quality_table
 from validation.bench.quality.run import Asked
+from validation.forecast import Steps
 from validation.jobs.job import HELP
 from validation.quoting import shown
 from validation.solve import versions
@@ -130,8 +131,10 @@ def _measured(names: Iterable[str], *, as_json: bool) -> None:
     """Run benches and print what they measured."""
     progress = Console(stderr=True)
     rows: list[Row] = []
-    for name in names:
-        progress.print(f"measuring {name} ...")
+    listed = list(names)
+    steps = Steps(listed)
+    for name in listed:
+        say(progress, f"measuring {name} ({steps.begin()})")
         rows += BENCHES[name]()
     if as_json:
         sys.stdout.write(json.dumps({"machine": machine(), "rows": [row._asdict() for row in rows]}, indent=2) + "\n")

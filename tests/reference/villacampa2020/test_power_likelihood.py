@@ -12,6 +12,7 @@ from reference.villacampa2020.power_likelihood import (
     log_expected_powers,
     log_largest_probability,
     scaled_log_expected_power,
+    scaled_log_expected_powers,
 )
 
 MEAN, VAR = np.array([0.3, -0.4, 0.9, 0.1]), np.array([0.8, 1.7, 0.4, 2.5])
@@ -38,6 +39,9 @@ def test_the_expected_power_is_its_integral(epsilon, alpha):
         wanted = by_definition(MEAN[:C], VAR[:C], C - 1, epsilon, alpha)
         got = expected_power_likelihood(MEAN[:C], VAR[:C], C - 1, epsilon, alpha)
         assert got == pytest.approx(wanted, rel=1e-12, abs=0)  # what quad states
+        many = scaled_log_expected_powers(MEAN[None, :C], VAR[None, :C], np.array([C - 1]), epsilon, alpha)
+        # a relative error of E is an absolute one of its logarithm
+        assert many.log_expectation[0] == pytest.approx(np.log(wanted) / alpha, rel=0, abs=1e-12 / alpha)
 
 
 @pytest.mark.parametrize(
