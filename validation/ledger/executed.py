@@ -99,6 +99,11 @@ class Record:
             result |= self.functions.get(function.address, Executed())
         return result
 
+    def entries_of(self, check: str) -> tuple[Equation, ...]:
+        """The entries that a check executes itself, and not through a solve."""
+        names = [name for name, row in self.functions.items() if check in row.quick or check in row.full]
+        return tuple(dict.fromkeys(mark for name in names for mark in self.known.get(name, ())))
+
     def out_of_date(self, functions: Sequence[Function], equations: Collection[Equation]) -> tuple[str, ...]:
         """Functions of these equations that the record does not know as they are, or that it knows and are gone."""
         there = {item.address: item.equations for item in shown(functions, equations)}

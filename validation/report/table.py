@@ -12,6 +12,7 @@ from rich.text import Text
 
 from validation.checks.core import Result
 from validation.checks.runner import NOT_RUN, Run
+from validation.ledger import atlas, executed
 from validation.mutation import power
 from validation.report import moved
 from validation.report.moved import Move, Verdict, Verdicts
@@ -222,6 +223,10 @@ def print_run(console: Console, run: Run, *, why: bool = False, verbose: bool = 
                 _indented(console, "asked", result.question)
             if result.power:
                 _indented(console, "power", result.power)
+            cards = executed.load().entries_of(result.check)
+            if cards:
+                more = f", and {len(cards) - _MOST_CARDS} more" if len(cards) > _MOST_CARDS else ""
+                _indented(console, "equations", ", ".join(map(atlas.link, cards[:_MOST_CARDS])) + more)
             console.print(Text("     reproduce: ", style="dim").append(result.reproduce, style="bold"), soft_wrap=True)
             if verbose and result.details:
                 console.print(Text(textwrap.indent(result.details.rstrip(), "     "), style="dim"), soft_wrap=True)
@@ -278,6 +283,7 @@ def moved_numbers(move: Move) -> str:
     return f"{shown(move.before)} -> {shown(move.after)}"
 
 
+_MOST_CARDS = 5  # equations that a failure names
 _HEADER = ("", "check", "n", "problem", "left vs right", "difference", "observed", "limit", "ratio", "time")
 _ALIGN = (_LEFT, _LEFT, _RIGHT, _LEFT, _LEFT, _LEFT, _RIGHT, _RIGHT, _RIGHT, _RIGHT)
 # what a line always has, and what it takes in while there is room, in this order; checks.csv and the report have all

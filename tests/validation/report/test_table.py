@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import math
 from dataclasses import replace
@@ -179,3 +180,10 @@ def test_the_self_test_names_each_fault_and_what_saw_it(fake_result):
     assert "and 2 more" in text
     assert "note: all of 3 verdicts stayed green" in text
     assert "1 of 2 faults caught in 4.0 s; 1 verdicts green before" in text
+
+
+def test_a_failure_names_the_cards_of_the_equations_that_its_check_executes(run, capsys):
+    red = next(result for result in run.results if result.verdict == "FAIL")
+    told = run._replace(results=(dataclasses.replace(red, check="print/pep/factors"),))
+    table.print_run(Console(width=100, force_terminal=False), told)
+    assert "equations: atlas/villacampa2020.html#" in capsys.readouterr().out
