@@ -1,16 +1,18 @@
 """The options of all samplers, typed: what each may be, what it is where nobody says, and what it means.
 
 One record a name (`OPTIONS`), and for each method those that a user may set, with their defaults (`METHODS`). The doors
-of this package check what they are given against them before any work, whether the option is used or not.
+of this package check what they are given against them before any work, whether the option is used or not. A run is
+handed its options as one value, of a frozen dataclass that is made from the same rows (`held_options`,
+`LearntOptions`).
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from dataclasses import dataclass, fields, make_dataclass, replace
+from functools import cache, wraps
+from typing import Any, ClassVar, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -110,6 +112,50 @@ METHODS: dict[str, dict[str, Option]] = {
     ),
 }
 # fmt: on
+
+# where parameters of the prior are sampled: other lengths, and no route to log Z
+LEARNT = _row(
+    {}, learn=inspect.Parameter.empty, seed=0, n_chains=8, n_draws=1000, n_warmup=200, thin=1, n_steps=5,
+    sits_on="field", callback=None, checkpoint=None, checkpoint_every=1000, max_kept_bytes=2000000000,
+)  # fmt: skip
+_OF_LEARNING = ("learn", "n_steps", "sits_on")
+_ONLY_LEARNT = {"mh-softmax": ("checkpoint", "checkpoint_every", "max_kept_bytes")}  # a row has both kinds of runs
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Options:
+    """Options of one run as a value; every field is checked against its record where the value is made."""
+
+    row: ClassVar[Mapping[str, Option]] = {}
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            object.__setattr__(self, field.name, self.row[field.name].check(getattr(self, field.name)))
+
+
+def _dataclass(name: str, row: Mapping[str, Option]) -> type[Options]:
+    """The frozen dataclass with a field for each record, the required ones without a default."""
+    required = [(key, Any) for key, option in row.items() if option.default is inspect.Parameter.empty]
+    others = [(key, Any, option.default) for key, option in row.items() if (key, Any) not in required]
+    made = make_dataclass(
+        name, [*required, *others], bases=(Options,), namespace={"row": row}, frozen=True, kw_only=True, eq=False
+    )
+    made.__module__ = __name__
+    return made
+
+
+LearntOptions = _dataclass("LearntOptions", LEARNT)
+
+
+@cache
+def held_options(method: str) -> type[Options]:
+    """The options of a method where its prior is held, a class.
+
+    method : str    a name of METHODS
+    """
+    others = (*_OF_LEARNING, *_ONLY_LEARNT.get(method, ()))
+    row = {name: option for name, option in METHODS[method].items() if name not in others}
+    return _dataclass("".join(part.title() for part in method.split("-")) + "Options", row)
 
 
 def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -9,14 +9,14 @@ from gibbs.evidence.result import LogEvidence
 from gibbs.models.multilatent import MultiLatentChains, check
 from validation.problem import Problem
 
-# "chains": the bridge from the draws; "all": particles besides, which never see them
-EVIDENCE = ("none", "chains", "all")
-
 
 def probit_routes(
     problem: Problem, chains: MultiLatentChains, seed: int, evidence: str, target_error: float
 ) -> dict[str, LogEvidence]:
-    """log p(y) by each route asked for: "bridge" from the draws of the chains, "sequential" by particles of its own."""
+    """log p(y) by each route asked for: "bridge" from the draws of the chains, "sequential" by particles of its own.
+
+    evidence: "none", "chains" (the bridge alone) or "all" (particles besides, which never see the draws)
+    """
     if evidence == "none":
         return {}
     p = problem

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-import os
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 
-from gibbs.core.hyperpriors import FIELDS
+from gibbs.core.options import LearntOptions, held_options
 from gibbs.models import hyper
 from validation import arguments
+from validation.implementations.gibbs.asked import by_keywords, signature
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.problem import Problem
 from validation.quoting import shown
@@ -28,30 +27,14 @@ METHODS = {
 }
 
 
-def learnt(
-    method: str,
-    problem: Problem,
-    *,
-    learn: Sequence[str],
-    seed: int = 0,
-    n_chains: int = 8,
-    n_draws: int = 1000,
-    n_warmup: int = 200,
-    thin: int = 1,
-    n_steps: int = 5,
-    sits_on: str = "field",
-    callback: Callable[[Any], None] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
-) -> Solution:
+def learnt(method: str, problem: Problem, options: Any) -> Solution:
     """Answer `method` with the fields of `learn` sampled under problem.hyperprior instead of held.
 
     The solution's problem stands at exp(posterior mean of the logarithm) of each field learnt; every moment,
     probability and error is averaged over the parameters. `local` has, for each field, <field>_draws (r, s, B) or
     (r, s, B, d) with B = 1 where shared, <field>_mean and _se, log_<field>_mean, _var and their _se.
-    sits_on: "field" puts a prior of variance or noise on the field itself, "root" on its square root (the lengthscales'
-    always sits on them).
+    options: a LearntOptions; its sits_on "field" puts a prior of variance or noise on the field itself, "root" on its
+    square root (the lengthscales' always sits on them).
     """
     who = f"gibbs {method} with learn"
     likelihoods = METHODS[arguments.choice(method, tuple(METHODS), "method")]
@@ -59,8 +42,6 @@ def learnt(
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
     if problem.kernel != "se":
         raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
-    arguments.integer(seed, "seed", at_least=0)
-    fields = (learn,) if isinstance(learn, str) else tuple(learn)
     names = (
         "X",
         "y",
@@ -74,23 +55,15 @@ def learnt(
         "X_test",
         "epsilon",
     )
-    lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
+    lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
     result = hyper.sample(
         problem.likelihood,
         **{name: getattr(problem, name) for name in names},
         hyperprior=problem.hyperprior,
-        learn=fields,
         shared=problem.shared or problem.n_latents == 1,
-        sits_on=sits_on,
-        n_steps=n_steps,
-        seed=seed,
-        callback=callback,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        max_kept_bytes=max_kept_bytes,
-        **lengths,
+        **vars(options),
     )
-    fields = tuple(name for name in FIELDS if name in fields)
+    fields = options.learn
     local: dict[str, Any] = {"log_joint": result.log_joint}
     for name in fields:
         local |= {
@@ -110,7 +83,7 @@ def learnt(
     answers = {key: getattr(result, key) for name in moments for key in (name, f"{name}_se")}
     if result.inducing_mean is not None:
         answers |= {key: getattr(result, key) for key in ("inducing_mean", "inducing_mean_se", "inducing_cov")}
-    diagnosis = diagnosed(result, result.convergence, n_chains)
+    diagnosis = diagnosed(result, result.convergence, options.n_chains)
     return Solution(
         problem=problem.replace(**{name: np.exp(result.log_hyper_mean[name]) for name in fields}),
         implementation="gibbs",
@@ -124,10 +97,10 @@ def learnt(
         iterations=result.n_sweeps,
         settings={
             **lengths,
-            "seed": seed,
+            "seed": options.seed,
             "learn": list(fields),
-            "sits_on": sits_on,
-            "n_steps": n_steps,
+            "sits_on": options.sits_on,
+            "n_steps": options.n_steps,
             "movement": float(result.movement.min()),
             "acceptance": result.acceptance,
             "step_size": float(result.step_size.mean()),
@@ -148,18 +121,18 @@ def learning(method: str, held: Callable[..., Solution]) -> Callable[..., Soluti
     knows is refused by name.
     """
 
+    sampled = by_keywords(LearntOptions)(partial(learnt, method))
+
     @wraps(held)
     def answer(problem: Problem, *, learn: Sequence[str] = (), **options: Any) -> Solution:
         if len(learn) == 0:
             check_options(held, options, f"gibbs {method}")
             return held(problem, **options)
-        check_options(learnt, options, f"gibbs {method} with learn")
-        return learnt(method, problem, learn=learn, **options)
+        check_options(sampled, options, f"gibbs {method} with learn")
+        return sampled(problem, learn=learn, **options)
 
-    keyword: dict[str, inspect.Parameter] = {}
-    for function in (learnt, held):
-        keyword |= {k: v for k, v in inspect.signature(function).parameters.items() if v.kind is v.KEYWORD_ONLY}
-    keyword["learn"] = keyword["learn"].replace(default=())
-    first = inspect.Parameter("problem", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    answer.__signature__ = inspect.Signature([first, *keyword.values()])  # type: ignore[attr-defined]
+    both = signature(LearntOptions, held_options(method))
+    answer.__signature__ = both.replace(  # type: ignore[attr-defined]
+        parameters=[p.replace(default=()) if p.name == "learn" else p for p in both.parameters.values()]
+    )
     return answer

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gibbs.core.options import held_options
 from gibbs.evidence import annealed, bridge, chib
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import sampling
 from gibbs.models.ensemble import sample_ensemble
 from validation import arguments
 from validation.implementations.common import two_columns
+from validation.implementations.gibbs.asked import by_keywords
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route, run_settings
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
-
-# "chains": bridge sampling and Chib's method from the draws; "all": annealed particles besides, which never see them
-EVIDENCE = ("none", "chains", "all")
 
 
 def _require_logit(problem: Problem, who: str) -> None:
@@ -36,35 +33,12 @@ def _smoothness(problem: Problem) -> float | None:
     return None if problem.smoothness is None else float(problem.smoothness[0])
 
 
-def _gibbs_logit(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    n_chains: int = 16,
-    n_draws: int = 5000,
-    n_warmup: int | str = 500,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    moves: Sequence[str] = ("scale",),
-    evidence: str = "all",
-    target_error: float = 0.03,
-    callback: Callable[[Any], None] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 500_000_000,
-) -> Solution:
+@by_keywords(held_options("gibbs-logit"))
+def _gibbs_logit(problem: Problem, options: Any) -> Solution:
     _require_logit(problem, "gibbs gibbs-logit")
-    arguments.choice(evidence, EVIDENCE, "evidence")
-    arguments.integer(seed, "seed", at_least=0)
     prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
     X_test = problem.X_test if problem.X_test is not None else np.empty((0, problem.d))
-    run: dict[str, Any] = {
-        "n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin, "target_ess": target_ess,
-        "max_draws": max_draws, "max_warmup": max_warmup, "seed": seed, "moves": tuple(moves), "callback": callback,
-        "checkpoint": checkpoint, "checkpoint_every": checkpoint_every, "max_kept_bytes": max_kept_bytes,
-    }  # fmt: skip
+    run = {name: value for name, value in vars(options).items() if name not in ("evidence", "target_error")}
     if problem.prior_model == "fitc":
         assert problem.Z is not None  # the problem has seen to it
         chains = sampling.sample_fitc(
@@ -72,9 +46,9 @@ def _gibbs_logit(
         )
     else:
         chains = sampling.sample_full(problem.X, problem.y_sign, *prior, X_test, smoothness=_smoothness(problem), **run)
-    routes = _log_evidence(problem, chains, prior, seed, evidence, target_error)
+    routes = _log_evidence(problem, chains, prior, options)
     best = best_route(routes)
-    diagnosis = diagnosed(chains, chains.convergence, n_chains)
+    diagnosis = diagnosed(chains, chains.convergence, options.n_chains)
     inducing: dict[str, Any] = {}
     if chains.inducing_mean is not None:
         names = ("inducing_mean", "inducing_mean_se", "inducing_cov", "inducing_cov_se")
@@ -111,10 +85,10 @@ def _gibbs_logit(
         trace=chains.log_joint[0],
         iterations=chains.n_sweeps,
         settings={
-            "n_chains": n_chains,
-            "thin": thin,
-            "moves": list(moves),
-            "seed": seed,
+            "n_chains": options.n_chains,
+            "thin": options.thin,
+            "moves": list(options.moves),
+            "seed": options.seed,
             **run_settings(chains),
             **diagnosis.settings,
             **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
@@ -125,17 +99,15 @@ def _gibbs_logit(
 
 
 def _log_evidence(
-    problem: Problem,
-    chains: sampling.LogitChains,
-    prior: tuple[Any, ...],
-    seed: int,
-    evidence: str,
-    target_error: float,
+    problem: Problem, chains: sampling.LogitChains, prior: tuple[Any, ...], options: Any
 ) -> dict[str, LogEvidence]:
-    """log Z by each route asked for; each takes arrays and a generator of its own, so that they share no code."""
-    if evidence == "none":
+    """log Z by each route asked for, "chains": the bridge and Chib's method from the draws; "all": particles besides.
+
+    Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
+    """
+    if options.evidence == "none":
         return {}
-    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
+    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([options.seed, 1]).spawn(2))
     results: dict[str, LogEvidence] = {}
     if problem.prior_model == "fitc":
         assert problem.Z is not None
@@ -145,14 +117,14 @@ def _log_evidence(
         matrices = (K_ZZ, K_XZ, np.full(problem.n, prior[0] + prior[2]), problem.y_sign)
         results["bridge"] = bridge.log_evidence_fitc(second, *matrices, chains.latent_draws)
         results["chib"] = chib.log_evidence_fitc(*matrices, chains.omega_draws)
-        if evidence == "all":
-            results["annealed"] = annealed.log_evidence_fitc(first, *matrices, target_error=target_error)
+        if options.evidence == "all":
+            results["annealed"] = annealed.log_evidence_fitc(first, *matrices, target_error=options.target_error)
     else:
         K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
         results["bridge"] = bridge.log_evidence_full(second, K_XX, problem.y_sign, chains.latent_draws)
         results["chib"] = chib.log_evidence_full(K_XX, problem.y_sign, chains.omega_draws)
-        if evidence == "all":
-            results["annealed"] = annealed.log_evidence(first, K_XX, problem.y_sign, target_error=target_error)
+        if options.evidence == "all":
+            results["annealed"] = annealed.log_evidence(first, K_XX, problem.y_sign, target_error=options.target_error)
     return results
 
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from gibbs.core.options import held_options
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import multinomial_probit, threshold
 from gibbs.models.multilatent import MultiLatentChains
 from gibbs.models.sampling import LogitChains
-from validation import arguments
+from validation.implementations.gibbs.asked import by_keywords
 from validation.implementations.gibbs.diagnosis import diagnosed
-from validation.implementations.gibbs.evidence import EVIDENCE, probit_routes
+from validation.implementations.gibbs.evidence import probit_routes
 from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
 from validation.quoting import shown
@@ -50,56 +50,22 @@ def _adapter(
 ) -> Callable[..., Solution]:
     """The adapter of a sampler: own(problem) has the arguments that it alone takes."""
 
-    def answer(
-        problem: Problem,
-        *,
-        seed: int = 0,
-        n_chains: int = 32,
-        n_draws: int = 1000,
-        n_warmup: int | str = 50,
-        thin: int = 1,
-        target_ess: float | None = None,
-        max_draws: int | None = None,
-        max_warmup: int = 25_600,
-        moves: Sequence[str] = ("bounce",),
-        evidence: str = "none",
-        target_error: float = 0.05,
-        callback: Callable[[Any], None] | None = None,
-        checkpoint: str | os.PathLike[str] | None = None,
-        checkpoint_every: int = 1000,
-        max_kept_bytes: int = 500_000_000,
-    ) -> Solution:
-        inputs = _multilatent_inputs(problem, likelihoods, f"gibbs {method}", seed)
-        arguments.choice(evidence, EVIDENCE, "evidence")
-        chains = sampler(
-            **inputs,
-            **own(problem),
-            n_chains=n_chains,
-            n_draws=n_draws,
-            n_warmup=n_warmup,
-            thin=thin,
-            target_ess=target_ess,
-            max_draws=max_draws,
-            max_warmup=max_warmup,
-            seed=seed,
-            moves=tuple(moves),
-            callback=callback,
-            checkpoint=checkpoint,
-            checkpoint_every=checkpoint_every,
-            max_kept_bytes=max_kept_bytes,
-        )
-        routes = probit_routes(problem, chains, seed, evidence, target_error)
-        asked = {"n_chains": n_chains, "thin": thin, "seed": seed, "moves": list(moves)}
+    @by_keywords(held_options(method))
+    def answer(problem: Problem, options: Any) -> Solution:
+        inputs = _multilatent_inputs(problem, likelihoods, f"gibbs {method}")
+        run = {name: value for name, value in vars(options).items() if name not in ("evidence", "target_error")}
+        chains = sampler(**inputs, **own(problem), **run)
+        routes = probit_routes(problem, chains, options.seed, options.evidence, options.target_error)
+        asked = {name: getattr(options, name) for name in ("n_chains", "thin", "seed")} | {"moves": list(options.moves)}
         return _multilatent_solution(problem, method, chains, routes, asked)
 
     return answer
 
 
-def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str, seed: Any) -> dict[str, Any]:
+def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str) -> dict[str, Any]:
     """Refuse what the method cannot answer; the arguments that all samplers with several latents share."""
     if problem.likelihood not in likelihoods:
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
-    arguments.integer(seed, "seed", at_least=0)
     names = (
         "X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",
         "smoothness",

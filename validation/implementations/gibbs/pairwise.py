@@ -2,47 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gibbs.core.options import held_options
 from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import pairwise
-from validation import arguments
+from validation.implementations.gibbs.asked import by_keywords
 from validation.implementations.gibbs.diagnosis import diagnosed
-from validation.implementations.gibbs.evidence import EVIDENCE
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
 
 
-def _gibbs_pairwise(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    n_chains: int = 16,
-    n_draws: int = 1000,
-    n_warmup: int = 50,
-    thin: int = 1,
-    evidence: str = "all",
-    target_error: float = 0.05,
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
+@by_keywords(held_options("gibbs-pairwise"))
+def _gibbs_pairwise(problem: Problem, options: Any) -> Solution:
     who = "gibbs gibbs-pairwise"
     if problem.likelihood != "threshold":
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'threshold' for {who}")
     if problem.epsilon != 0.0:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}: (7) has no labelling errors")
-    arguments.integer(seed, "seed", at_least=0)
-    arguments.choice(evidence, EVIDENCE, "evidence")
+    seed, evidence, target_error = options.seed, options.evidence, options.target_error
     names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",
              "smoothness")  # fmt: skip
     inputs = {name: getattr(problem, name) for name in names}
-    lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
-    chains = pairwise.sample(**inputs, **lengths, seed=seed, callback=callback)
+    lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
+    chains = pairwise.sample(**inputs, **lengths, seed=seed, callback=options.callback)
     routes: dict[str, LogEvidence] = {}
     if evidence != "none":
         model = pairwise.prepare(**inputs)
@@ -63,7 +51,7 @@ def _gibbs_pairwise(
         keys += ["test_latent_mean", "test_latent_cov", "probabilities"]
         predictions["probability_mass"] = chains.probability_mass
     moments = {key: getattr(chains, key) for name in keys for key in (name, f"{name}_se")}
-    diagnosis = diagnosed(chains, chains.convergence, n_chains)
+    diagnosis = diagnosed(chains, chains.convergence, options.n_chains)
     return Solution(
         problem=problem,
         implementation="gibbs",

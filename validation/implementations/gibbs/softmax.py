@@ -2,54 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gibbs.core.options import held_options
 from gibbs.evidence import softmax_annealed, softmax_bridge
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import softmax
 from gibbs.models.multilatent import check
 from gibbs.models.softmax import SoftmaxChains
-from validation import arguments
+from validation.implementations.gibbs.asked import by_keywords
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
 
-# "chains": bridge sampling from the draws; "all": annealed particles besides, which never see them
-EVIDENCE = ("none", "chains", "all")
 _INPUTS = (
     *("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test"),
     "smoothness",
 )
 
 
-def _mh_softmax(
-    problem: Problem,
-    *,
-    seed: int = 0,
-    n_chains: int = 32,
-    n_draws: int = 1000,
-    n_warmup: int | str = 400,
-    thin: int = 1,
-    moves: Sequence[str] = ("flow",),
-    evidence: str = "chains",
-    target_error: float = 0.04,
-    callback: Callable[[Any], None] | None = None,
-) -> Solution:
+@by_keywords(held_options("mh-softmax"))
+def _mh_softmax(problem: Problem, options: Any) -> Solution:
     if problem.likelihood != "softmax":
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'softmax' for gibbs mh-softmax")
-    arguments.integer(seed, "seed", at_least=0)
     inputs = {name: getattr(problem, name) for name in _INPUTS}
-    arguments.choice(evidence, EVIDENCE, "evidence")
-    if evidence != "none":
-        arguments.real(target_error, "target_error")
-    lengths: dict[str, Any] = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin}
-    chains = softmax.sample(**inputs, **lengths, seed=seed, moves=tuple(moves), callback=callback)
-    routes = _log_evidence(problem, inputs, chains, seed, evidence, target_error)
+    lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
+    chains = softmax.sample(**inputs, **lengths, seed=options.seed, moves=options.moves, callback=options.callback)
+    routes = _log_evidence(problem, inputs, chains, options)
     trusted = {name: result for name, result in routes.items() if result.trusted} or routes
     best = min(trusted.values(), key=lambda result: result.standard_error) if trusted else None
     names = ["latent_mean", "latent_cov"]
@@ -60,7 +43,7 @@ def _mh_softmax(
         names += ["test_latent_mean", "test_latent_cov", "probabilities"]
         predictions["probability_mass"] = chains.probability_mass
     moments = {key: getattr(chains, key) for name in names for key in (name, f"{name}_se")}
-    diagnosis = diagnosed(chains, chains.convergence, n_chains)
+    diagnosis = diagnosed(chains, chains.convergence, options.n_chains)
     return Solution(
         problem=problem,
         implementation="gibbs",
@@ -79,8 +62,8 @@ def _mh_softmax(
         iterations=chains.n_sweeps,
         settings={
             **lengths,
-            "moves": list(moves),
-            "seed": seed,
+            "moves": list(options.moves),
+            "seed": options.seed,
             "collapsed": list(chains.collapsed),
             "warmed_up": chains.warmed_up,
             "movement": float(chains.movement.min()),
@@ -99,25 +82,23 @@ def _mh_softmax(
 
 
 def _log_evidence(
-    problem: Problem,
-    inputs: dict[str, Any],
-    chains: SoftmaxChains,
-    seed: int,
-    evidence: str,
-    target_error: float,
+    problem: Problem, inputs: dict[str, Any], chains: SoftmaxChains, options: Any
 ) -> dict[str, LogEvidence]:
-    """log Z by each route asked for; each takes arrays and a generator of its own, so that they share no code."""
-    if evidence == "none":
+    """log Z by each route asked for, "chains": bridge sampling from the draws; "all": annealed particles besides.
+
+    Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
+    """
+    if options.evidence == "none":
         return {}
-    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
+    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([options.seed, 1]).spawn(2))
     cov = check(**inputs, n_latents=problem.n_classes).prior.K_XX
     results: dict[str, LogEvidence] = {}
     p = problem.n * (problem.n_classes - 1)
     r, s = chains.latent_draws.shape[:2]
     if s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
         results["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
-    if evidence == "all":
-        results["annealed"] = softmax_annealed.log_evidence(first, cov, problem.y, target_error=target_error)
+    if options.evidence == "all":
+        results["annealed"] = softmax_annealed.log_evidence(first, cov, problem.y, target_error=options.target_error)
     return results
 
 
