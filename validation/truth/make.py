@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from os import PathLike
@@ -198,62 +198,84 @@ class Attempt(NamedTuple):
 Listener = Callable[[Attempt], object]
 
 
-def make_truth(problem: Problem, method: str, **how: Any) -> Truth:
-    """The truth of `make_pair`, with its arguments, alone."""
-    return make_pair(problem, method, **how).truth
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a truth shall be, and what may be spent on it.
 
-
-def make_pair(
-    problem: Problem,
-    method: str,
-    *,
-    target_ess: float,
-    seed: int = 0,
-    second: str | None = None,
-    second_ess: float | None = None,
-    max_draws: int = MAX_DRAWS,
-    first_draws: int | None = None,
-    thin: int = 1,
-    options: Mapping[str, Any] | None = None,
-    listen: Listener | None = None,
-    callback: Callable[[Any], None] | None = None,
-) -> Pair:
-    """Sample a problem until the effective draws suffice or max_draws a chain are spent, and ask a second route.
-
-    method       a name of ROUTES; "quadrature" finds the rule for the problem by itself
     second       a name of ROUTES, "none", or None for the best that can answer
     second_ess   effective draws of the second route, by default a fifth of target_ess; it may take up to four times
                  the draws of the first, and is compared with the errors that it has then
     first_draws  draws per chain to begin with, where it is known that fewer will not do
     thin         sweeps per draw of chains, of both routes: a kept draw may cost as much as a sweep
     options      of the first sampler, in place of those of its route
+    """
+
+    target_ess: float
+    seed: int = 0
+    second: str | None = None
+    second_ess: float | None = None
+    max_draws: int = MAX_DRAWS
+    first_draws: int | None = None
+    thin: int = 1
+    options: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if not arguments.real(self.target_ess, "target_ess") > 0.0:
+            raise ValueError(f"target_ess: found {shown(self.target_ess)}, expected a number > 0")
+        arguments.integer(self.seed, "seed", at_least=0)
+        arguments.integer(self.max_draws, "max_draws", at_least=4)
+        arguments.integer(self.thin, "thin", at_least=1)
+        if self.first_draws is not None:
+            arguments.integer(self.first_draws, "first_draws", at_least=4)
+
+
+def make_truth(
+    problem: Problem,
+    method: str,
+    *,
+    listen: Listener | None = None,
+    callback: Callable[[Any], None] | None = None,
+    **how: Any,
+) -> Truth:
+    """The truth of `make_pair` alone; how: the fields of `Request`."""
+    return make_pair(problem, method, Request(**how), listen=listen, callback=callback).truth
+
+
+def make_pair(
+    problem: Problem,
+    method: str,
+    request: Request,
+    *,
+    listen: Listener | None = None,
+    callback: Callable[[Any], None] | None = None,
+) -> Pair:
+    """Sample a problem until the effective draws suffice or max_draws a chain are spent, and ask a second route.
+
+    method       a name of ROUTES; "quadrature" finds the rule for the problem by itself
+    request      effective draws, seed, second route and limits
     listen       told of every `Attempt`; callback is handed to the samplers
     """
-    if not arguments.real(target_ess, "target_ess") > 0.0:
-        raise ValueError(f"target_ess: found {shown(target_ess)}, expected a number > 0")
-    arguments.integer(seed, "seed", at_least=0)
-    arguments.integer(max_draws, "max_draws", at_least=4)
-    arguments.integer(thin, "thin", at_least=1)
-    if first_draws is not None:
-        arguments.integer(first_draws, "first_draws", at_least=4)
     hear: Listener = listen or (lambda attempt: None)
     name, route = find_route(method, problem, "method")
-    chosen = _second(second, name, problem)
+    target_ess, max_draws = request.target_ess, request.max_draws
+    chosen = _second(request.second, name, problem)
     if chosen is not None and chosen[0] == name:
-        raise ValueError(f"second: found {shown(second)}, the first route itself, expected another one")
-    route = _with_options(route, {**(options or {}), **({"thin": thin} if thin > 1 else {})})
-    sampled = _run(problem, name, route, target_ess, seed, max_draws, hear, callback, first_draws)
+        raise ValueError(f"second: found {shown(request.second)}, the first route itself, expected another one")
+    thinning = {"thin": request.thin} if request.thin > 1 else {}
+    route = _with_options(route, {**(request.options or {}), **thinning})
+    wanted = _Wanted(target_ess, request.seed, max_draws, request.first_draws)
+    sampled = _run(problem, name, route, wanted, hear, callback)
     met, reason = gate(sampled.solution, route, sampled.n_draws, target_ess)
     agreement: dict[str, Any] = {"second_route": "none"}
     other = None
     if chosen is not None:
-        asked = 0.2 * target_ess if second_ess is None else second_ess
+        asked = 0.2 * target_ess if request.second_ess is None else request.second_ess
         # another seed through another generator: the routes share no randomness
-        other_seed = int(np.random.SeedSequence([seed, 1]).generate_state(1)[0])
+        other_seed = int(np.random.SeedSequence([request.seed, 1]).generate_state(1)[0])
         hear(Attempt("second", chosen[0], 0))
         most = min(max_draws, max(1000, 4 * sampled.n_draws))
-        chosen = chosen[0], _with_options(chosen[1], {"thin": thin} if thin > 1 else {})
-        other = _run(problem, *chosen, asked, other_seed, most, hear, callback)
+        chosen = chosen[0], _with_options(chosen[1], thinning)
+        other = _run(problem, *chosen, _Wanted(asked, other_seed, most), hear, callback)
         z = agreement_statistics(sampled.solution, other.solution)
         agreement = {
             "second_route": _described(chosen[0], chosen[1], other),
@@ -272,7 +294,7 @@ def make_pair(
         target_ess=float(target_ess),
         gate="met" if met else "not met",
         gate_reason=reason,
-        seed=seed,
+        seed=request.seed,
         seconds=round(sampled.seconds, 2),
         date=datetime.now(UTC).date().isoformat(),
         ess=solution.ess,
@@ -364,18 +386,25 @@ class _Sampled(NamedTuple):
     seconds: float
 
 
+class _Wanted(NamedTuple):
+    """Effective draws of one route, its seed, and draws per chain: at most, and to begin with."""
+
+    target_ess: float
+    seed: int
+    max_draws: int
+    first_draws: int | None = None
+
+
 def _run(
     problem: Problem,
     name: str,
     route: Route,
-    target_ess: float,
-    seed: int,
-    max_draws: int,
+    wanted: _Wanted,
     hear: Listener,
     callback: Callable[[Any], None] | None,
-    first_draws: int | None = None,
 ) -> _Sampled:
     """Run a route, with twice the draws each time, until its gate is met or max_draws a chain are spent."""
+    target_ess, seed, max_draws, first_draws = wanted
     began = time.perf_counter()
     if route.kind == "exact":
         hear(Attempt("run", name, 0))

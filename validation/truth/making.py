@@ -27,7 +27,7 @@ from validation.solve import ImplementationError
 from validation.truth import library, shelf
 from validation.truth.card import EvidenceCard
 from validation.truth.library import ANNEALED, Posterior
-from validation.truth.make import Pair, Truth, make_pair
+from validation.truth.make import Pair, Request, Truth, make_pair
 
 TARGET_ESS = 10_000.0
 # of log Z, in nats: design, What agreement means
@@ -118,9 +118,16 @@ def make(name: str) -> Truth:
     second, options = _routes(posterior)
     began = time.perf_counter()
     pair = make_pair(
-        problem, posterior.route, target_ess=TARGET_ESS, seed=library.SEED, second=second,
-        second_ess=0.2 * TARGET_ESS, options=options,
-    )  # fmt: skip
+        problem,
+        posterior.route,
+        Request(
+            target_ess=TARGET_ESS,
+            seed=library.SEED,
+            second=second,
+            second_ess=0.2 * TARGET_ESS,
+            options=options,
+        ),
+    )
     seconds = time.perf_counter() - began
     routes = evidence_routes(pair)
     card = replace(
