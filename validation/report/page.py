@@ -115,7 +115,7 @@ def render(
         "bands": bands,
         "count": len(checks),
         "n_problems": len({r.problem for r in run.results} - {"-"}),
-        "witnesses": sorted({solution.label for solution in run.solutions}),
+        "witnesses": _witnesses(run),
         "chains": [_chain(s) for s in solutions if s.ess is not None or s.r_hat is not None],
         "gate": (premises.GATE_R_HAT, premises.GATE_ESS),
         "coverage": None if coverage is None else [_covered(entry) for entry in coverage],
@@ -141,6 +141,14 @@ def _kind(kind: str, results: list[Result]) -> tuple[str, list[int], Result | No
     """A kind of check: how many verdicts it gave, all and by verdict, and the one nearest to its limit."""
     counts = [sum(r.verdict == verdict for r in results) for verdict in table.WORDS]
     return kind, [len(results), *counts], table.closest(results)
+
+
+def _witnesses(run: Run) -> list[str]:
+    """Who answered: each implementation with its methods."""
+    groups: dict[str, set[str]] = {}
+    for solution in run.solutions:
+        groups.setdefault(solution.implementation, set()).add(solution.method)
+    return [f"{name}: {', '.join(sorted(methods))}" for name, methods in sorted(groups.items())]
 
 
 def _headline(run: Run) -> str:
