@@ -7,7 +7,7 @@ A file holds `[paper]` (`key`, `complete`), and then
                their names, `[table.rows]` gives each row its cells as printed: "0.33 ± 0.00", "0.33", or "-" where
                no number is printed. `text` may contain {row} and {column}; `unit` is that of the last digit where the
                paper leaves out zeros at the end. The id of a cell is the table's, the row's and the column's, joined
-               by hyphens, in lower case.
+               by hyphens, in lower case. `reason` is that of a whole table that cannot be decided here.
 `[protocols]`  names for protocols that several rows share: a `protocol` that is one of the names, or starts with one
                and a semicolon, takes its text in.
 `[[verdict]]`  what was decided about a claim that stands as open above, by id: a state and the keys that go with it.
@@ -194,7 +194,7 @@ def _rows(name: str, data: Mapping[str, Any]) -> Iterator[tuple[str, Claim]]:
         yield where, Claim(paper=name, **_numbers(row))
     for number, raw in enumerate(data.get("table", []), start=1):
         where = f"{name}.toml table {number}"
-        row = check_table(where, raw, _TABLE_KEYS, {**_COMMON, "unit": float})
+        row = check_table(where, raw, _TABLE_KEYS, {**_COMMON, "unit": float, "reason": str})
         yield from _cells(where, name, row)
 
 
@@ -225,6 +225,7 @@ def _cells(where: str, paper: str, table: dict[str, Any]) -> Iterator[tuple[str,
                 repeats=table.get("repeats"),
                 experiment=table.get("experiment", ""),
                 protocol=table.get("protocol", ""),
+                reason=table.get("reason", ""),
             )
             yield here, claim
 

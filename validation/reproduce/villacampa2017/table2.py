@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation import arguments
-from validation import datasets as catalogue
 from validation.jobs.each import each
+from validation.reproduce import sizes
 from validation.reproduce.experiment import Outcome, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import setting, uci
@@ -22,28 +22,18 @@ from validation.reproduce.villacampa2017 import setting, uci
     "the eight data sets and their sizes",
     "instances, attributes and classes of eight sets of the UCI repository (section 4.1, Table 1)",
 )
-def table1(*, say: Callable[[str], object] = lambda text: None) -> Outcome:
-    """The printed sizes beside those of the data sets known here; nothing is read."""
-    rows: list[tuple[object, ...]] = []
-    for name in uci.DATASETS:
-        size = uci.uci_dataset_table(name)
-        if name == "waveform":
-            here, where = uci.Size(1000, 21, 3), "generated"
-        else:
-            known = catalogue.expected_counts(name)
-            assert known is not None  # all seven stand in the shipped table
-            counts = dict(known.classes)
-            if name == "vowel":
-                counts = {label: counts[label] for label in ("0", "1", "2", "3", "4", "5")}
-            here, where = uci.Size(sum(counts.values()), known.d, len(counts)), catalogue.locate(name)
-        rows.append((name, *size, *here, "yes" if size == here else "no", where))
-    columns = ("data", "instances (paper)", "attributes (paper)", "classes (paper)", "instances", "attributes",
-               "classes", "same", "from")  # fmt: skip
-    return Outcome(
-        {"source": "expected sizes of the data sets known by name"},
-        (Table("table1", columns, tuple(rows), "Table 1: in the paper and here"),),
-        (),
-        ("vowel is cut to its first six classes; waveform is generated",),
+def table1(
+    *, names: Sequence[str] = uci.DATASETS, seed: int = 0, say: Callable[[str], object] = lambda text: None
+) -> Outcome:
+    """Sizes of what the other experiments load: vowel with its first six classes, waveform generated."""
+    return sizes.compare(
+        "table1",
+        "Instances, attributes and classes, here and in the paper's Table 1",
+        {name: uci.uci_dataset_table(name)._asdict() for name in names},
+        lambda name: uci.load(name, seed),
+        lambda _, data: {"instances": data.n, "attributes": data.d, "classes": data.n_classes},
+        notes=("waveform is generated: its 1000 rows are asked for, its attributes and classes are not",),
+        say=say,
     )
 
 

@@ -1,0 +1,39 @@
+"""Claims that checks of the judge decide: the check is there, is of that paper or of its model, and can fail."""
+
+import re
+
+import pytest
+
+from validation.checks import core
+from validation.claims import inventory
+
+CLAIMS = {claim.address: claim for claims in inventory.load().values() for claim in claims}
+BY_CHECK = {
+    address: re.fullmatch(r"triad verify --check (\S+)", claim.command)[1]
+    for address, claim in CLAIMS.items()
+    if claim.command.startswith("triad verify --check ")
+}
+
+
+def test_what_decides_a_claim_is_a_check_of_the_judge():
+    known = core.registered()
+    assert BY_CHECK
+    assert {address: name for address, name in BY_CHECK.items() if name not in known} == {}
+
+
+def test_every_statement_that_the_judge_puts_to_numbers_is_a_decided_claim_of_its_paper():
+    for name, check in core.registered().items():
+        if not check.quantity.startswith("says_"):
+            continue
+        address = f"{check.paper}:{check.quantity.removeprefix('says_').replace('_', '-')}"
+        assert BY_CHECK.get(address) == name
+        assert CLAIMS[address].state == inventory.REPRODUCED
+
+
+@pytest.mark.parametrize("name", sorted(name for name in set(BY_CHECK.values()) if "/says_" in name))
+def test_a_statement_holds(name):
+    from validation.checks import runner, selection
+
+    run = runner.run(selection.select(check=[name]), jobs=1)
+    assert [(result.verdict, result.observed) for result in run.results if result.failed] == []
+    assert any(result.verdict == "PASS" for result in run.results)
