@@ -10,6 +10,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +26,18 @@ from gibbs.core.errors import _count
 from gibbs.core.generators import restore, snapshot, spawn_generators
 from gibbs.core.threads import _blas_threads
 
-__all__ = ["Plan", "Progress", "Record", "Run", "State", "fingerprint", "run", "spawn_generators"]
+__all__ = [
+    "Measures",
+    "Plan",
+    "Progress",
+    "Record",
+    "Run",
+    "State",
+    "Storage",
+    "fingerprint",
+    "run",
+    "spawn_generators",
+]
 
 _BLOCK = 64  # draws handed over together at most
 _BLOCK_BYTES = 32_000_000
@@ -58,6 +70,36 @@ class Plan(NamedTuple):
     target_ess: float | None = None
     max_draws: int | None = None
     max_warmup: int = 25_600
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What a run keeps: its checkpoint and its draws.
+
+    checkpoint: an .npz file, written every checkpoint_every sweeps, at the end, and when the run is interrupted
+    (KeyboardInterrupt and any exception of the callback pass through after the writing); if it exists already the run
+    continues from it, with results identical bit by bit, also after a kill. mark: fingerprint of the run.
+    max_kept_bytes: budget of the kept draws; when it is spent every second of them is let go (`Run.keep_every`).
+    """
+
+    checkpoint: str | os.PathLike[str] | None = None
+    checkpoint_every: int = 1000
+    mark: str = ""
+    max_kept_bytes: int = 500_000_000
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What is computed from states and draws while a run goes on.
+
+    accumulate: makes sums (r, ...) over a block of the record's terms, arrays (k, r, ...); they end up in
+    `Run.batches`. monitor: of a state, arrays (r, ...) in which an automatic warm-up compares the chains, default the
+    kept ones. effective: effective draws of (kept draws, draws per kept draw), for a target.
+    """
+
+    accumulate: Callable[[State], State] | None = None
+    monitor: Callable[[State], State] | None = None
+    effective: Callable[[State, int], float] | None = None
 
 
 class Run(NamedTuple):
@@ -232,46 +274,31 @@ def run(
     step: Callable[[State, Mapping[str, np.random.Generator]], State],
     record: Callable[[State], Record],
     rngs: Mapping[str, np.random.Generator],
+    plan: Plan,
     *,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    accumulate: Callable[[State], State] | None = None,
-    monitor: Callable[[State], State] | None = None,
-    effective: Callable[[State, int], float] | None = None,
+    measures: Measures = Measures(),
+    storage: Storage = Storage(),
     callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    mark: str = "",
-    max_kept_bytes: int = 500_000_000,
 ) -> Run:
     """Advance all chains by n_warmup + n_draws · thin sweeps; every thin-th after the warm-up is a draw.
 
     start: arrays with leading axis r; step(state, rngs) returns a new state and leaves the old one alone;
     record(state) draws no random numbers. rngs: generators or streams by purpose (`gibbs.core.generators`).
-    n_warmup "auto": after 100, 200, 400 ... sweeps, at most max_warmup, the chains are compared over the third and
-    the last quarter (`gibbs.chains.warmup.Watch`) in what monitor(state) gives, arrays (r, ...), default the kept ones;
-    the warm-up ends when they agree, or unfinished at the limit (`Run.warmed_up`). target_ess: go on after n_draws
-    until effective(kept draws, draws per kept draw) reaches it, or until max_draws (default 100 n_draws;
-    `Run.target_reached`). accumulate: makes sums (r, ...) over a block of the record's terms, arrays (k, r, ...); they
-    end up in `Run.batches`. callback: called with a Progress after every sweep. checkpoint: an .npz file, written every
-    checkpoint_every sweeps, at the end, and when the run is interrupted (KeyboardInterrupt and any exception of the
-    callback pass through after the writing); if it exists already the run continues from it, with results identical bit
-    by bit, also after a kill. mark: fingerprint of the run. max_kept_bytes: budget of the kept draws; when it is spent
-    every second of them is let go (`Run.keep_every`).
+    plan: its n_warmup "auto": after 100, 200, 400 ... sweeps, at most max_warmup, the chains are compared over the
+    third and the last quarter (`gibbs.chains.warmup.Watch`); the warm-up ends when they agree, or unfinished at the
+    limit (`Run.warmed_up`). Its target_ess: go on after n_draws until measures.effective reaches it, or until max_draws
+    (default 100 n_draws; `Run.target_reached`). callback: called with a Progress after every sweep.
+    measures, storage: what is computed on the way, and what is kept.
 
     Raises ValueError for counts out of range, for a budget below eight draws, and for a checkpoint that is
     unreadable, foreign or of another run.
     """
-    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
     check_plan(plan)
-    _count("checkpoint_every", checkpoint_every, 1)
-    if target_ess is not None and effective is None:
+    checkpoint, mark, monitor = storage.checkpoint, storage.mark, measures.monitor
+    _count("checkpoint_every", storage.checkpoint_every, 1)
+    if plan.target_ess is not None and measures.effective is None:
         raise ValueError("effective: found None, expected a function where target_ess is given")
-    course = _Course(plan, record(start), max_kept_bytes, accumulate, effective)
+    course = _Course(plan, record(start), storage.max_kept_bytes, measures.accumulate, measures.effective)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and not path.parent.is_dir():
         raise ValueError(f"checkpoint: found no folder {path.parent}, expected one that exists")
@@ -301,7 +328,7 @@ def run(
             course.take(last[0] + 1, state, record, monitor)
             last = (last[0] + 1, state, snapshot(rngs) if path else {}, time.perf_counter() - began)
             whole = True
-            if path is not None and last[0] - saved >= checkpoint_every and not course.done:
+            if path is not None and last[0] - saved >= storage.checkpoint_every and not course.done:
                 save()
                 saved = last[0]
             if callback is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtr, softmax
 
-from gibbs.chains.chain import Progress, Record, Run, State, fingerprint, run, spawn_generators
+from gibbs.chains.chain import Plan, Progress, Record, Run, State, Storage, fingerprint, run, spawn_generators
 from gibbs.chains.diagnostics import Convergence, convergence, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _count, _scalar
@@ -300,14 +300,9 @@ def sample(
         model.step,
         record,
         rngs,
-        n_draws=n_draws,
-        n_warmup=n_warmup,
-        thin=thin,
+        Plan(n_draws, n_warmup, thin),
+        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, arrays), max_kept_bytes),
         callback=callback,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        mark=fingerprint(settings, arrays),
-        max_kept_bytes=max_kept_bytes,
     )
     return _summary(model, finished, tuple(name for name in FIELDS if name in learn), n_chains, n_draws, thin)
 

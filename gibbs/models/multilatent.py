@@ -15,7 +15,18 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
-from gibbs.chains.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
+from gibbs.chains.chain import (
+    Measures,
+    Plan,
+    Progress,
+    Record,
+    Run,
+    State,
+    Storage,
+    check_plan,
+    fingerprint,
+    run,
+)
 from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
 from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.chains.starts import start_factors
@@ -404,15 +415,10 @@ def sample_model(
         model.step,
         record,
         rngs,
-        **plan._asdict(),
-        accumulate=lambda terms: _block_sums(model, terms),
-        monitor=monitor,
-        effective=effective,
+        plan,
+        measures=Measures(lambda terms: _block_sums(model, terms), monitor, effective),
         callback=callback,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        mark=fingerprint({**settings, **counts}, arrays),
-        max_kept_bytes=max_kept_bytes,
+        storage=Storage(checkpoint, checkpoint_every, fingerprint({**settings, **counts}, arrays), max_kept_bytes),
     )
     return _summary(model, finished, n_chains, thin)
 

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import erfcx, log_ndtr
 
-from gibbs.chains.chain import Progress, Record, State, fingerprint, run, spawn_generators
+from gibbs.chains.chain import Plan, Progress, Record, State, Storage, fingerprint, run, spawn_generators
 from gibbs.chains.diagnostics import Convergence, convergence, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _count, _inputs
@@ -340,9 +340,9 @@ def sample(
         return Record(kept, {"accepted": state["accepted"]})
 
     finished = run(
-        sampler.start(rngs["start"], n_chains), sampler.step, record, rngs, n_draws=n_draws, n_warmup=n_warmup,
-        thin=thin, callback=callback, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-        mark=fingerprint(settings, model.arrays), max_kept_bytes=max_kept_bytes,
+        sampler.start(rngs["start"], n_chains), sampler.step, record, rngs, Plan(n_draws, n_warmup, thin),
+        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, model.arrays), max_kept_bytes),
+        callback=callback,
     )  # fmt: skip
     C, m = model.factor.shape[:2]
     white = finished.kept["white"]

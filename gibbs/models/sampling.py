@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from gibbs.chains.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
+from gibbs.chains.chain import (
+    Measures,
+    Plan,
+    Progress,
+    Record,
+    Run,
+    State,
+    Storage,
+    check_plan,
+    fingerprint,
+    run,
+)
 from gibbs.chains.diagnostics import (
     Convergence,
     chain_movement,
@@ -439,15 +450,10 @@ def _sample(
         model.step,
         model.record,
         rngs,
-        **plan._asdict(),
-        accumulate=_add_up,
-        monitor=model.monitor,
-        effective=effective,
+        plan,
+        measures=Measures(_add_up, model.monitor, effective),
         callback=callback,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        mark=fingerprint(settings, arrays),
-        max_kept_bytes=max_kept_bytes,
+        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, arrays), max_kept_bytes),
     )
     return _summary(model, finished, n_chains, plan.thin)
 

@@ -13,7 +13,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from gibbs.chains.chain import Plan, Progress, Record, Run, State, check_plan, fingerprint, run
+from gibbs.chains.chain import (
+    Measures,
+    Plan,
+    Progress,
+    Record,
+    Run,
+    State,
+    Storage,
+    check_plan,
+    fingerprint,
+    run,
+)
 from gibbs.chains.diagnostics import Convergence, convergence, least_ess, long_enough, slowest_time
 from gibbs.chains.moments import Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.core.checks import shown
@@ -321,15 +332,10 @@ def sample(
         model.step,
         model.record,
         rngs,
-        **plan._asdict(),
-        accumulate=model.block_sums,
-        monitor=model.monitor,
-        effective=effective,
+        plan,
+        measures=Measures(model.block_sums, model.monitor, effective),
         callback=callback,
-        checkpoint=checkpoint,
-        checkpoint_every=checkpoint_every,
-        mark=fingerprint(settings, setting.arrays),
-        max_kept_bytes=max_kept_bytes,
+        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, setting.arrays), max_kept_bytes),
     )
     return _summary(model, finished, n_chains, thin)
 

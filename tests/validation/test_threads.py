@@ -10,7 +10,7 @@ import fast.core.threads
 import gibbs.core.threads
 import validation.threads
 from fast.estimators import LaplaceClassifier, SVGPClassifier, XGPClassifier
-from gibbs.chains.chain import Record, run, spawn_generators
+from gibbs.chains.chain import Plan, Record, run, spawn_generators
 from validation import Problem, problems, solve
 from validation.bench import blas_threads as bench
 from validation.compare import compare
@@ -163,7 +163,7 @@ def test_a_chain_called_directly_has_them(order, expected):
         return Record(kept={"f": state["f"]}, totals={})
 
     rngs = spawn_generators(4, ("walk",))
-    run({"f": np.zeros((2, order))}, step, record, rngs, n_draws=8, n_warmup=1)
+    run({"f": np.zeros((2, order))}, step, record, rngs, Plan(8, 1))
     assert visited == expected
 
 

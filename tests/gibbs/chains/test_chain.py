@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gibbs.chains.chain
-from gibbs.chains.chain import Record, fingerprint, run, spawn_generators
+from gibbs.chains.chain import Plan, Record, Storage, fingerprint, run, spawn_generators
 
 
 def walk(**options):
@@ -18,7 +18,9 @@ def walk(**options):
         return Record({"x": state["x"]}, {"square": state["x"] ** 2})
 
     settings = {"n_draws": 10, "n_warmup": 4, "thin": 3} | options
-    return run({"x": np.zeros((2, 1))}, step, record, rngs, **settings)
+    callback = settings.pop("callback", None)
+    plan = Plan(*(settings.pop(name) for name in ("n_draws", "n_warmup", "thin")))
+    return run({"x": np.zeros((2, 1))}, step, record, rngs, plan, storage=Storage(**settings), callback=callback)
 
 
 def test_every_thin_th_sweep_after_the_warmup_is_kept():
@@ -55,7 +57,7 @@ def test_an_interruption_in_the_middle_of_a_sweep_loses_only_that_sweep(tmp_path
 
     path = tmp_path / "walk.npz"
     with pytest.raises(KeyboardInterrupt):
-        run({"x": np.zeros((2, 1))}, step, record, rngs, n_draws=10, n_warmup=4, thin=3, checkpoint=path)
+        run({"x": np.zeros((2, 1))}, step, record, rngs, Plan(10, 4, 3), storage=Storage(path))
     whole, resumed = walk(), walk(checkpoint=path)
     np.testing.assert_array_equal(resumed.kept["x"], whole.kept["x"])
     np.testing.assert_array_equal(resumed.totals["square"], whole.totals["square"])

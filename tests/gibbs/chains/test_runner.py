@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import gibbs
-from gibbs.chains.chain import Record, run
+from gibbs.chains.chain import Measures, Plan, Record, Storage, run
 from gibbs.chains.diagnostics import convergence, least_ess
 from gibbs.core.generators import spawn_streams
 from gibbs.models import multinomial_probit, threshold
@@ -56,9 +56,13 @@ def walk(rho, *, start=0.0, step_too=None, **options):
     def record(state):
         return Record({"x": state["x"]}, {}, {"x": state["x"]})
 
-    settings = {"n_draws": 50, "n_warmup": "auto", "accumulate": lambda terms: {"x": terms["x"].sum(axis=0)}}
-    settings["effective"] = lambda kept, keep_every: least_ess({"x": convergence(kept["x"])})
-    return run({"x": np.full((8, 1), start)}, step, record, rngs, **(settings | options))
+    measures = Measures(
+        accumulate=lambda terms: {"x": terms["x"].sum(axis=0)},
+        effective=lambda kept, keep_every: least_ess({"x": convergence(kept["x"])}),
+    )
+    kept = {name: options.pop(name) for name in ("checkpoint", "max_kept_bytes") if name in options}
+    plan = Plan(**({"n_draws": 50, "n_warmup": "auto"} | options))
+    return run({"x": np.full((8, 1), start)}, step, record, rngs, plan, measures=measures, storage=Storage(**kept))
 
 
 def assert_same(one, two):
