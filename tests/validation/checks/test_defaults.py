@@ -2,7 +2,7 @@
 
 import pytest
 
-from fast.one_latent import online
+from fast.sparse_classes import training
 from validation.checks import defaults
 
 
@@ -14,7 +14,7 @@ def test_the_record_is_of_this_code(package):
 
 
 def test_a_default_that_changed_is_named(monkeypatch):
-    function = online.Online.__init__
+    function = training.settings_of
     names = dict(function.__kwdefaults__ or {})
     (changed, *_) = [name for name, value in names.items() if isinstance(value, (int, float, type(None)))]
     monkeypatch.setattr(function, "__kwdefaults__", names | {changed: 12345})
