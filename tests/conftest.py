@@ -1,9 +1,19 @@
 """What holds for every test of every package."""
 
+import os
 import signal
+
+# What rich, click and typer read of a terminal: a machine that sets one of them must not fold another line than the rest.
+TERMINAL = ["COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS"]
+TERMINAL += ["TTY_COMPATIBLE", "TTY_INTERACTIVE", "TERMINAL_WIDTH", "FORCE_TERMINAL", "GITHUB_ACTIONS"]
 
 
 def pytest_configure():
-    """Hear Ctrl-C, as do processes that tests start, where a shell in the background has switched it off."""
+    """Let every machine be the same: terminals of no told width, and Ctrl-C heard where a shell has switched it off.
+
+    Tests of widths and colours set what they ask for; processes that tests start inherit the same.
+    """
+    for name in TERMINAL:
+        os.environ.pop(name, None)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
