@@ -3,7 +3,7 @@
 import os
 import signal
 
-# What rich, click and typer read of a terminal: a machine that sets one of them must not fold another line than the rest.
+# What rich, click and typer read of a terminal: a machine that sets one of them must not fold lines of its own.
 TERMINAL = ["COLUMNS", "LINES", "FORCE_COLOR", "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "PY_COLORS"]
 TERMINAL += ["TTY_COMPATIBLE", "TTY_INTERACTIVE", "TERMINAL_WIDTH", "FORCE_TERMINAL", "GITHUB_ACTIONS"]
 

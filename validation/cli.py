@@ -111,6 +111,12 @@ def _judge() -> Callable[..., Any]:
     return judge
 
 
+def _league() -> Callable[..., Any]:
+    from validation.peers.command import league
+
+    return league
+
+
 def _claims() -> Callable[..., Any]:
     from validation.claims.command import claims
 
@@ -141,6 +147,8 @@ later(app, "truths", "List the library of truths, show one, or make what is miss
       "gates.", _truths)  # fmt: skip
 later(app, "judge", "Judge a program of your own on every question that its method allows; exit 1 if it disagrees.",
       _judge)  # fmt: skip
+later(app, "league", "Show how far other libraries are from the truth, or measure those that are installed.",
+      _league)  # fmt: skip
 later(app, "claims", "Count the claims of the papers by state, list those of one paper, or show one of them.",
       _claims)  # fmt: skip
 later(app, "reproduce", "Run an experiment of a paper again and set what it prints beside what comes out here.",

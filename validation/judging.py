@@ -238,6 +238,8 @@ def _words(answer: Callable[..., Any], name: str, known: tuple[str, ...], defaul
 def _name(answer: Callable[..., Any] | str) -> str:
     if isinstance(answer, str):
         return answer
+    if isinstance(name := getattr(answer, "name", None), str):  # a program of `validation.peers`
+        return name
     return f"{getattr(answer, '__module__', '?')}:{getattr(answer, '__qualname__', type(answer).__name__)}"
 
 
