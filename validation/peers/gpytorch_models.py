@@ -126,7 +126,7 @@ def _polya_gamma(problem: Problem) -> Mapping[str, Any]:
     torch.manual_seed(0)
     model = _model(gpytorch, torch, problem, gpytorch.variational.NaturalVariationalDistribution)
 
-    class PolyaGamma(gpytorch.likelihoods.BernoulliLikelihood):
+    class PolyaGamma(gpytorch.likelihoods.BernoulliLikelihood):  # type: ignore[name-defined]
         def expected_log_prob(self, target: Any, dist: Any, *_: Any, **__: Any) -> Any:
             mean, var = dist.mean, dist.variance
             c = (mean.detach() ** 2 + var.detach()).sqrt()
