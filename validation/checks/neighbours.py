@@ -6,19 +6,35 @@ answer, and its differences in a parameter, the sites held, have to be the gradi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import PAPER, tiny
 from validation.problem import Problem
 
 _STEP = 1e-5
 BINARY = {"x-gpc": "logit", "svgpc": "probit", "epgpc": "probit"}
 PREDICTING = ("svi", "vi-jj", "vi-taylor")  # whose fits are given the test points
+
+
+def _sizes(answers: Any, prior: Any, evidence: str) -> int:
+    """How many answers measure their errors otherwise than they are said to."""
+    widest = math.sqrt(max(np.ravel(prior.variance + prior.noise)))
+    wrong = 0
+    for name, (_, floor, share) in answers.items():
+        if name == evidence:
+            wanted = 1.0, 1.0
+        elif name.startswith("gradient by "):
+            wanted = 0.01 * max(abs(float(answers[evidence].value)), 1e-6), 10.0
+        else:
+            wanted = 1e-6 * widest * name.endswith("_mean"), 1.0
+        wrong += not (math.isclose(floor, wanted[0], rel_tol=1e-9) and share == wanted[1])
+    return wrong
 
 
 def _compared(context: Context, method: str, kind: str, module: Any, options: dict[str, Any]) -> Iterable[Outcome]:
@@ -47,6 +63,8 @@ def _compared(context: Context, method: str, kind: str, module: Any, options: di
     yield Compared(gap if len(names) >= least else np.inf, 1e-9, why, "reference", "its answer")
     yield Compared(abs(settings["tolerance"] - options["tolerance"]), 0.0, "asked at the tolerance of the run",
                    "reference", "definition", "tolerance")  # fmt: skip
+    why = "floors: 1 of log Z, 1e-6 of the widest latent value of means, 1 % of log Z of gradients with tenfold errors"
+    yield flaws(_sizes(here, prior, evidence), f"{kind}, {why}", "reference", "answers")
     if method in ("sep", "vi-taylor"):  # gradients of what the method does not maximise: tied factors, xi at the means
         return
     assert fit.gradients is not None
