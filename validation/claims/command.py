@@ -11,7 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from validation.claims import page
-from validation.claims.inventory import STATES, Claim, Claims, load
+from validation.claims.inventory import STATES, Claim, Claims
+from validation.claims.results import load
 from validation.ledger.inventory import nearest
 from validation.quoting import shown
 

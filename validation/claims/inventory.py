@@ -213,7 +213,7 @@ def _cells(where: str, paper: str, table: dict[str, Any]) -> Iterator[tuple[str,
             error = match["error"]
             claim = Claim(
                 paper=paper,
-                id="-".join((table["id"], _slug(label), _slug(column))),
+                id="-".join((table["id"], slug(label), slug(column))),
                 where=f"{table['where']}, row {label}, column {column}",
                 kind="cell",
                 text=table["text"].replace("{row}", label).replace("{column}", column),
@@ -230,7 +230,8 @@ def _cells(where: str, paper: str, table: dict[str, Any]) -> Iterator[tuple[str,
             yield here, claim
 
 
-def _slug(label: str) -> str:
+def slug(label: str) -> str:
+    """A name as it stands in an id: lower case, hyphens for what is neither letter nor digit."""
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 

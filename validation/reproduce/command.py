@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -10,6 +13,7 @@ import typer
 from rich.console import Console
 
 from validation import arguments
+from validation.claims import results
 from validation.jobs import each
 from validation.jobs import run as jobs_run
 from validation.jobs.job import HELP, Job
@@ -37,6 +41,9 @@ def reproduce(
         "results/reproduce"
     ),
     cluster: Annotated[str | None, typer.Option("--cluster", help=HELP)] = None,
+    keep: Annotated[
+        Path | None, typer.Option("--record", help="folder of results and cards (validation/claims/results) to add to")
+    ] = None,
 ) -> None:
     """Run an experiment of a paper again and set what it prints beside what comes out here."""
     catalogue.load()
@@ -65,6 +72,9 @@ def reproduce(
         output.mkdir(parents=True, exist_ok=True)  # refused before the work, not after
     except OSError as error:
         raise ValueError(f"output: found {output} ({error.strerror}), expected a folder that can be written") from error
+    result = f"{paper}-{name}"
+    keys = results.keys_of(result, keep) if keep is not None else ()
+    began = time.perf_counter()
     errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
     outcome = _outcome(wanted, options, lambda text: errors.print(text, soft_wrap=True), cluster, output)
     for table in outcome.tables:
@@ -73,6 +83,17 @@ def reproduce(
         say(console, f"note: {note}")
     for path in page.write(wanted, outcome, output):
         console.print(str(path), soft_wrap=True)
+    if keep is not None:
+        command = _command(paper, name, options)
+        card = results.made(command, time.perf_counter() - began, wanted.run.__module__, outcome.notes)
+        table = outcome.tables[0]
+        console.print(str(results.record(keep, result, table.columns, table.rows, keys, card)), soft_wrap=True)
+
+
+def _command(paper: str, name: str, options: dict[str, Any]) -> str:
+    """The command line that asks for the same."""
+    given = [f"-o {shlex.quote(f'{key}={json.dumps(value)}')}" for key, value in options.items()]
+    return " ".join([f"triad reproduce {paper} {name}", *given])
 
 
 class Asked(NamedTuple):

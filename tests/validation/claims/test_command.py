@@ -7,7 +7,7 @@ import pytest
 
 from validation import cli
 from validation.claims import page
-from validation.claims.inventory import load
+from validation.claims.results import load
 
 
 @pytest.fixture

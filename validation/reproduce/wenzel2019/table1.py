@@ -87,6 +87,7 @@ def table1(
         notes.append(
             f"{min(n_run, n_splits)} folds of {n_splits} were run, fewer than the {_PAPER_SPLITS} of the paper"
         )
+    notes.append("steps: ten passes, at least 1000; the paper stops by a window over held-out performance")
     notes.append("seconds are of this machine and of these programs; only their ratios can be set beside the paper's")
     columns = ("data", "method", "n", "d", "folds", "what", "here", "± sd", "paper", "± sd (paper)",
                "parameters", "rows")  # fmt: skip

@@ -1,0 +1,297 @@
+"""Numbers that experiments gave, kept beside what the papers print: a CSV and a card for each experiment.
+
+`results/<paper>-<experiment>.csv` has the rows of the experiment's table, each with the run that gave it, and the card
+`.json` of the same name says of each run: command, options, seconds, versions, commit, and a fingerprint of the code
+of `fast` that it went through. `triad reproduce PAPER EXPERIMENT --record FOLDER` adds a run to both; its rows take the
+place of earlier ones. `results/bindings.toml` says which row decides which cell of an inventory.
+
+A row whose fingerprint is no longer that of the code is stale: the number stands, and whoever reads it is told.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import hashlib
+import io
+import json
+import math
+import platform
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from importlib import import_module
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from validation import storage
+from validation.claims import inventory
+from validation.claims.inventory import OPEN, Claim, Claims, slug
+from validation.claims.verdict import decided
+from validation.ledger.inventory import check_table
+from validation.mutation.power import commit
+from validation.quoting import shown
+
+FOLDER = "results"
+RUN = "run"  # the column that is ours
+_VERSIONS = ("gpc-triad", "numpy", "scipy")
+_OURS = ("fast",)  # whose code a number goes through
+_BINDING: dict[str, type] = {
+    "result": str, "table": str, "row": str, "column": str, "value": str, "error": str, "match": dict,
+}  # fmt: skip
+_REASON: dict[str, type] = {"ids": str, "text": str}
+
+
+class Card(NamedTuple):
+    """One run of an experiment."""
+
+    command: str
+    seconds: float
+    versions: Mapping[str, str]
+    commit: str
+    fingerprint: str  # of the code of `fast` that the experiment imports
+    notes: tuple[str, ...]  # where it departs from the paper's protocol
+
+    def stale(self, module: str) -> bool:
+        """Whether the code has changed since."""
+        return self.fingerprint != fingerprint(module)
+
+
+class Binding(NamedTuple):
+    """How rows of a result decide the cells of one table of an inventory.
+
+    result         name of the CSV, PAPER-EXPERIMENT
+    table          id of the table in the inventory
+    row, column    columns of the CSV that hold the table's row and column, as names or as their slugs
+    value, error   columns of the CSV with our number and its standard error
+    match          other columns of the CSV and what stands in them
+    repeats        where `error` is a standard deviation over repetitions: how many
+    """
+
+    result: str
+    table: str
+    row: str
+    column: str
+    value: str
+    error: str
+    match: Mapping[str, str]
+    repeats: int = 1
+
+
+# -- the record ------------------------------------------------------------------------------------------------------
+
+
+def record(
+    folder: Path, name: str, columns: Sequence[str], rows: Iterable[Sequence[object]], keys: Sequence[str], card: Card
+) -> Path:
+    """Add a run to the CSV and the card of that name; rows with the same keys are replaced. Returns the CSV.
+
+    Parameters
+    ----------
+    folder : Path           where both files are, or will be
+    name : str              PAPER-EXPERIMENT
+    columns, rows           of the table
+    keys : sequence         columns that tell its rows apart
+    card : Card             of this run
+    """
+    if missing := [key for key in keys if key not in columns]:
+        raise ValueError(f"keys: found {', '.join(missing)}, expected columns of {', '.join(columns)}")
+    path = folder / f"{name}.csv"
+    there, cards = _rows(path) if path.is_file() else [], read_cards(folder, name)
+    run = str(1 + max(map(int, cards), default=0))
+    fresh = [{RUN: run, **{key: _cell(value) for key, value in zip(columns, row, strict=True)}} for row in rows]
+    taken = {tuple(row[key] for key in keys) for row in fresh}
+    kept = [row for row in there if tuple(row.get(key, "") for key in keys) not in taken]
+    result = sorted([*kept, *fresh], key=lambda row: tuple(row[key] for key in keys))
+    stream = io.StringIO()
+    writer = csv.DictWriter(stream, [*columns, RUN], lineterminator="\n", restval="")
+    writer.writeheader()
+    writer.writerows(result)
+    used = {row[RUN] for row in result}
+    cards = {key: value for key, value in {**cards, run: card}.items() if key in used}
+    text = json.dumps({key: value._asdict() for key, value in cards.items()}, indent=1, ensure_ascii=False)
+    storage.write_text(path.with_suffix(".json"), text + "\n")
+    storage.write_text(path, stream.getvalue())
+    return path
+
+
+def read_cards(folder: Any, name: str) -> dict[str, Card]:
+    """The runs of one result by their number; none where it has no card."""
+    path = folder / f"{name}.json"
+    if not path.is_file():
+        return {}
+    values = json.loads(path.read_text(encoding="utf-8"))
+    return {key: Card(**{**value, "notes": tuple(value["notes"])}) for key, value in values.items()}
+
+
+def _rows(path: Any) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))))
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+# -- what a run was ----------------------------------------------------------------------------------------------------
+
+
+def made(command: str, seconds: float, module: str, notes: Iterable[str]) -> Card:
+    """The card of a run that has just ended, of an experiment in a module."""
+    versions = {"python": platform.python_version(), **{name: version(name) for name in _VERSIONS}}
+    return Card(command, round(seconds, 1), versions, commit(), fingerprint(module), tuple(notes))
+
+
+@cache
+def fingerprint(module: str) -> str:
+    """SHA-256 over the sources of `fast` that a module imports, directly or not."""
+    known: dict[str, bytes] = {}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        if name in known:
+            continue
+        spec = find_spec(name)
+        if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
+            continue
+        source = Path(spec.origin).read_bytes()
+        known[name] = source
+        waiting += [one for one in _imports(source) if one.partition(".")[0] in (*_OURS, "validation")
+                    and (one.partition(".")[0] in _OURS or one.startswith("validation.reproduce"))]  # fmt: skip
+    digest = hashlib.sha256()
+    for name in sorted(known):
+        if name.partition(".")[0] in _OURS:
+            digest.update(name.encode() + b"\0" + known[name] + b"\0")
+    return digest.hexdigest()[:16]
+
+
+def _imports(source: bytes) -> Iterator[str]:
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
+            yield node.module
+            for alias in node.names:
+                name = f"{node.module}.{alias.name}"
+                if node.module.partition(".")[0] in (*_OURS, "validation") and _is_module(name):
+                    yield name
+
+
+@cache
+def _is_module(name: str) -> bool:
+    try:
+        return find_spec(name) is not None
+    except ModuleNotFoundError:  # its parent is no package
+        return False
+
+
+# -- what it decides ---------------------------------------------------------------------------------------------------
+
+
+def bindings(folder: Any = None) -> tuple[tuple[Binding, ...], tuple[tuple[str, str], ...]]:
+    """The bindings, and the reasons of cells that differ: (pattern of addresses, text)."""
+    folder = files("validation.claims") / FOLDER if folder is None else folder
+    path = folder / "bindings.toml"
+    if not path.is_file():
+        return (), ()
+    data = tomllib.loads(path.read_text(encoding="utf-8"))
+    bound = [
+        check_table(f"bindings.toml cells {i}", raw, _BINDING, {"repeats": int})
+        for i, raw in enumerate(data.get("cells", []), 1)
+    ]
+    told = [
+        check_table(f"bindings.toml reason {i}", raw, _REASON, {}) for i, raw in enumerate(data.get("reason", []), 1)
+    ]
+    return tuple(Binding(**row) for row in bound), tuple((row["ids"], row["text"]) for row in told)
+
+
+def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]:
+    """The claims with the cells decided that results speak of.
+
+    Raises
+    ------
+    ValueError    a binding that fits no cell, a cell that differs and has no reason, a row without its card
+    """
+    folder = files("validation.claims") / FOLDER if folder is None else folder
+    bound, reasons = bindings(folder)
+    decisions: dict[str, Claim] = {}
+    for binding in bound:
+        paper, _, _ = binding.result.partition("-")
+        if paper not in papers:
+            raise ValueError(f"bindings.toml: result: found {shown(binding.result)}, expected PAPER-EXPERIMENT")
+        cells = {claim.id: claim for claim in papers[paper] if claim.id.startswith(f"{binding.table}-")}
+        cards, count = read_cards(folder, binding.result), 0
+        for row in _rows(folder / f"{binding.result}.csv"):
+            if any(row.get(key) != value for key, value in binding.match.items()):
+                continue
+            claim = cells.get("-".join((binding.table, slug(row[binding.row]), slug(row[binding.column]))))
+            if claim is None or claim.state != OPEN:
+                continue
+            if row[RUN] not in cards:
+                raise ValueError(f"{binding.result}.csv: run: found {shown(row[RUN])}, expected one of the card")
+            ours = float(row[binding.value])
+            error = float(row[binding.error] or math.nan) / math.sqrt(binding.repeats)
+            reason = next((text for ids, text in reasons if _fits(ids, claim.address)), "")
+            result = decided(claim, ours, error, cards[row[RUN]].command, reason=reason, result=f"{binding.result}.csv")
+            decisions[claim.address] = result if result.state != "reproduced" else replace(result, reason="")
+            count += 1
+        if not count:
+            raise ValueError(
+                f"bindings.toml: table: found no row of {binding.result}.csv for {binding.table}, expected some"
+            )
+    return {
+        key: Claims(key, value.complete, tuple(decisions.get(claim.address, claim) for claim in value))
+        for key, value in papers.items()
+    }
+
+
+@cache
+def load() -> dict[str, Claims]:
+    """The claims of every paper, cells decided by the results that ship with the package."""
+    return apply(inventory.load())
+
+
+def keys_of(name: str, folder: Any = None) -> tuple[str, ...]:
+    """The columns that tell the rows of a result apart: those that its bindings read.
+
+    Raises
+    ------
+    ValueError    nothing is bound to that result
+    """
+    bound = [binding for binding in bindings(folder)[0] if binding.result == name]
+    if not bound:
+        raise ValueError(f"result: found {shown(name)}, which bindings.toml does not bind, expected it there first")
+    return tuple(dict.fromkeys(key for one in bound for key in (one.row, one.column, *one.match)))
+
+
+def _fits(pattern: str, address: str) -> bool:
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), address) is not None
+
+
+def module_of(paper: str, experiment: str) -> str:
+    """The module of an experiment, for the fingerprint of its code."""
+    catalogue, experiments = (
+        import_module("validation.reproduce.catalogue"),
+        import_module("validation.reproduce.experiment"),
+    )
+    catalogue.load()
+    return str(experiments.find(paper, experiment).run.__module__)
+
+
+def stale(folder: Any = None) -> dict[str, list[str]]:
+    """Results with runs that other code gave: name -> commands to run again."""
+    folder = files("validation.claims") / FOLDER if folder is None else folder
+    names = sorted(path.name.removesuffix(".csv") for path in folder.iterdir() if path.name.endswith(".csv"))
+    listed = {}
+    for name in names:
+        paper, _, experiment = name.partition("-")
+        module = module_of(paper, experiment)
+        if commands := [card.command for card in read_cards(folder, name).values() if card.stale(module)]:
+            listed[name] = commands
+    return listed
