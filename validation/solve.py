@@ -92,7 +92,8 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
         raise TypeError(f"{implementation}: found {type(solution).__name__} returned, expected a validation.Solution")
     learned = options.get("learn")
     learned = () if learned is None else (learned,) if isinstance(learned, str) else tuple(learned)
-    changed = problem.differences(solution.problem, ignore=("name", *learned))
+    fields = ("lengthscales" if name == "scale" else name for name in learned)  # one factor of all lengthscales
+    changed = problem.differences(solution.problem, ignore=("name", *fields))
     if changed:
         raise ValueError(f"{implementation}: found a solution of another problem, which differs in {changed}")
     given = _settings(options)

@@ -221,6 +221,20 @@ class Hyperprior:
         }
         return Hyperprior(plain, self.sits_on, self.map_density)
 
+    @classmethod
+    def given(cls, value: Any, n_columns: int, argument: str = "hyperprior") -> Hyperprior | None:
+        """A checked hyperprior from what a caller gave: None, or one of this class.
+
+        Raises
+        ------
+        TypeError    anything else
+        """
+        if value is None:
+            return None
+        if not isinstance(value, cls):
+            raise TypeError(f"{argument}: found {shown(value)}, expected None or a Hyperprior")
+        return value.checked(n_columns, argument)
+
     def at(self, names: Iterable[str], value_of: Callable[[str], FloatArray]) -> LogPrior:
         """Log density of what is learned, and its derivatives.
 

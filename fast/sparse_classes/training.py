@@ -164,7 +164,7 @@ class ClassPacking:
         hyperprior: Hyperprior | None = None,
     ) -> None:
         self.names = learned_names(learn, hyper.noise)
-        self.hyperprior = None if hyperprior is None else hyperprior.checked(Z.shape[2])
+        self.hyperprior = Hyperprior.given(hyperprior, Z.shape[2])
         self.n_classes, self.rows = Z.shape[0], 1 if shared else Z.shape[0]
         shapes = {"Z": Z.shape[1:], "lengthscales": hyper.lengthscales.shape[1:]}
         self.shapes = {name: (self.rows, *shapes.get(name, ())) for name in self.names}

@@ -27,6 +27,7 @@ from reference.riihimaki2013.prediction import independent_class_probabilities
 
 Array = NDArray[np.float64]
 _PATIENCE = 300  # sweeps within which the residual must halve: plain ones contract by .99 and better
+_ROUNDING, _FEW = 1e-13, 10  # below it so many are enough: what moves the means there is rounding
 Labels = NDArray[np.int64]
 
 
@@ -116,14 +117,15 @@ def vb_posterior(
     K : (cn, cn)              prior covariance, class-major
     y : (n,)                  labels
     tolerance : float         largest change of m in a plain sweep, relative to max(1, |m|)
-    max_iterations : int      steps after which it gives up and says so; earlier after 300 without half the residual
+    max_iterations : int      steps after which it gives up and says so; earlier after 300 without half the residual,
+                              or after 10 where the residual is that of rounding
     accelerate : bool         Newton steps in place of plain sweeps
     """
     n, c = len(y), len(K) // len(y)
     m, b = np.zeros((n, c)), np.zeros(n * c)
     residual, converged, iterations = np.inf, False, 0
     least, since = np.inf, 0
-    while iterations < max_iterations and since < _PATIENCE:
+    while iterations < max_iterations and since < (_FEW if least < _ROUNDING else _PATIENCE):
         swept, b_swept = vb_sweep(m, y, K)
         residual = float(np.max(np.abs(swept - m))) / max(1.0, float(np.max(np.abs(m))))
         if residual <= tolerance:

@@ -192,7 +192,8 @@ def vi_inner_bound(inducing_values: Array, y: Labels, k_xx: Array, K_XZ: Array, 
     given = fitc_conditional(inducing_values, k_xx, K_XZ, K_ZZ)  # (4), (5)
     wins = np.exp(log_largest(given.mean.T, given.var.T, y))
     C = len(K_ZZ)
-    low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)  # the two values of log (13)
+    # the two values of log (13)
+    low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     return float(np.sum(low + (high - low) * wins))
 
 
@@ -216,7 +217,8 @@ def variational_elbo(posterior: Gaussians, y: Labels, k_xx: Array, K_XZ: Array, 
     marginal = vi_latent_marginal(posterior, k_xx, K_XZ, K_ZZ)  # (16), (17)
     wins = np.exp(log_largest(marginal.mean, marginal.var, y))
     C = len(K_ZZ)
-    low, high = np.log(epsilon / C), np.log(1.0 - epsilon + epsilon / C)  # the two values of log (13)
+    # the two values of log (13)
+    low, high = np.log(epsilon) - np.log(C), np.log(1.0 - epsilon + epsilon / C)
     total = float(np.sum(low + (high - low) * wins))
     for m, S, K in zip(posterior.mean, posterior.cov, K_ZZ, strict=True):
         prior, own = factorise(K, "K_ZZ", REMEDY), factorise(S, "inducing_cov", "lower rate")

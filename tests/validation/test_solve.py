@@ -247,6 +247,14 @@ def test_one_iteration_is_an_answer_that_says_it_has_not_converged(make_problem,
     assert solution.iterations == 1
 
 
+def test_one_factor_of_all_lengthscales_may_be_learned(make_problem):
+    problem = make_problem()
+    solution = solve("fast", "x-gpc", problem, learn="scale", learning_iterations=2)
+    assert problem.differences(solution.problem) == ["lengthscales"]
+    factor = solution.problem.lengthscales / problem.lengthscales
+    np.testing.assert_allclose(factor, factor[0, 0])
+
+
 # -- what solve adds ---------------------------------------------------------------------------------------
 
 

@@ -115,3 +115,12 @@ def test_words_that_are_none_are_refused_by_name():
         weak(SCALE, "cauchit")
     with pytest.raises(ValueError, match="hyperprior: found 'cauchy', expected one of"):
         log_hyperprior("variance", VALUE, ("cauchy", 1.0, 1.0))
+
+
+@pytest.mark.parametrize("value", [3, "weak", {"variance": ("log-normal", 1.0, 1.0)}, False, np.ones(2)])
+def test_what_is_no_hyperprior_is_refused_by_type(value):
+    with pytest.raises(TypeError, match="hyperprior: found .*, expected None or a Hyperprior"):
+        Hyperprior.given(value, 1)
+    assert Hyperprior.given(None, 1) is None
+    laws = {"variance": ("log-normal", 1.0, 1.0)}
+    assert Hyperprior.given(Hyperprior(laws), 1).laws == laws

@@ -100,6 +100,14 @@ def test_factors_at_the_maximum(model):
     np.testing.assert_allclose(slow.mean, got.mean, rtol=0, atol=1e-8)  # sweeps to 1e-10, which contract by 3/4
 
 
+@pytest.mark.parametrize("accelerate", [True, False])
+def test_a_tolerance_below_rounding_ends_honestly_and_soon(model, accelerate):
+    end = vb_posterior(model.K, model.y, tolerance=5e-324, accelerate=accelerate)
+    assert end.iterations < 300  # plain sweeps contract by .87: two hundred to rounding, then ten more
+    assert end.residual < 1e-13
+    assert end.converged == (end.residual == 0.0)
+
+
 def test_gradient_of_the_bound(model):
     s = model
     got = vb_gradients(fit_vb(s.X, s.y, 3, s.prior), s.X, s.prior)

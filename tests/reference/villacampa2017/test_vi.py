@@ -67,6 +67,16 @@ def test_the_outer_bound_is_met_by_the_posterior_and_missed_by_another_law():
         vi_outer_bound(Gaussians(np.zeros((4, 3)), np.stack([np.eye(3)] * 4)), log_likelihood, K, 20)
 
 
+def test_the_smallest_probability_of_an_error_has_a_logarithm():
+    K = np.array([[[1.3]], [[0.8]]])
+    posterior = Gaussians(np.zeros((2, 1)), K)
+    k_xx, K_XZ = np.full((2, 1), 1.5), np.full((2, 1, 1), 0.4)
+    values = [variational_elbo(posterior, np.array([0]), k_xx, K_XZ, K, epsilon) for epsilon in (5e-324, 1e-300)]
+    assert np.all(np.isfinite(values))
+    # half of q wins: each factor e of epsilon costs half a nat, and epsilon / 2 is no number any more
+    assert values[1] - values[0] == pytest.approx(0.5 * (np.log(1e-300) - np.log(5e-324)), rel=0.2)
+
+
 @pytest.mark.verifies("villacampa2017", "u45-inner-bound", route="orthant probabilities; equality without variance")
 def test_the_inner_bound_is_below_the_likelihood_given_inducing_values(rng):
     Z = np.array([[[0.0], [1.5]], [[-0.5], [1.0]]])
