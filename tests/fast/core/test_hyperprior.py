@@ -119,7 +119,7 @@ def test_words_that_are_none_are_refused_by_name():
 
 @pytest.mark.parametrize("value", [3, "weak", {"variance": ("log-normal", 1.0, 1.0)}, False, np.ones(2)])
 def test_what_is_no_hyperprior_is_refused_by_type(value):
-    with pytest.raises(TypeError, match="hyperprior: found .*, expected None or a Hyperprior"):
+    with pytest.raises(TypeError, match=r"hyperprior: found .*, expected None or a Hyperprior"):
         Hyperprior.given(value, 1)
     assert Hyperprior.given(None, 1) is None
     laws = {"variance": ("log-normal", 1.0, 1.0)}
