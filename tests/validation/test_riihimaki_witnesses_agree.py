@@ -19,6 +19,7 @@ import pytest
 from in_every_run import others_slow
 from validation import Problem, Solution, problems, solve
 from validation.compare import identity_limit, prior_condition, relative_difference
+from validation.implementations.reference.riihimaki import _mass_of_ratios
 
 ARRAYS = ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov", "probabilities", "probability_mass")
 GRADIENTS = ("variance", "lengthscales", "noise")
@@ -174,3 +175,13 @@ def test_both_refuse_the_same_questions(method: str) -> None:
             solve(witness, method, p.replace(Z=p.X[:2]))
         with pytest.raises(ValueError, match=r"^tolerance"):
             solve(witness, method, p, tolerance=0.0)
+
+
+@pytest.mark.parametrize("ratio", [0.0, np.inf, np.nan])
+def test_evidence_ratios_that_are_none_are_an_error_and_no_nan(ratio: float) -> None:
+    # Where a ratio underflows (log variance near 28) is a matter of rounding, so the ratios are given here.
+    np.testing.assert_array_equal(_mass_of_ratios(np.array([[0.25, 0.75]]), 1e12), [1.0])
+    with pytest.raises(
+        ValueError, match=r"variance: found 1e\+12, at which the evidences of the data with test point 1"
+    ):
+        _mass_of_ratios(np.array([[0.25, 0.75], [0.0, ratio]]), 1e12)

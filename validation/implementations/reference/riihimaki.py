@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from reference.riihimaki2013 import fit as ep
 from reference.riihimaki2013 import laplace, type2, variational
@@ -273,6 +274,19 @@ def _default(value: int | None, otherwise: int) -> int:
     return otherwise if value is None else value
 
 
+def _mass_of_ratios(scores: npt.NDArray[np.float64], variance: float) -> npt.NDArray[np.float64]:
+    """Sum of the evidence ratios (t, C) of every test point over its classes, near 1; at variances where no mode is
+    reached it is 0 or not finite, and then no probability comes of it: ValueError."""
+    mass = np.sum(scores, axis=1)
+    if not np.all((mass > 0.0) & np.isfinite(mass)):
+        at = int(np.flatnonzero(~((mass > 0.0) & np.isfinite(mass)))[0])
+        raise ValueError(
+            f"variance: found {variance:g}, at which the evidences of the data with test point {at} "
+            f"add up to {mass[at]:g} times that without, expected a ratio near 1: their modes are not reached"
+        )
+    return mass
+
+
 def _laplace(
     problem: Problem,
     *,
@@ -321,7 +335,7 @@ def _laplace(
                     for x in solved.X_test
                 ]
             ).reshape(solved.t, solved.n_classes)
-            mass = np.sum(scores, axis=1)
+            mass = _mass_of_ratios(scores, prior.variance.max())
             local["tkp_scores"] = scores
             predicted = predicted._replace(probability=scores / mass[:, None], probability_mass=mass)
     return Solution(
