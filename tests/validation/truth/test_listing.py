@@ -90,7 +90,8 @@ def test_one_truth_shows_its_card(invoke):
     assert "| gate | met" in invoke(NAME, "--markdown").stdout
 
 
-def test_a_missing_one_says_what_it_would_cost(invoke):
+def test_a_missing_one_says_what_it_would_cost(invoke, monkeypatch, tmp_path):
+    monkeypatch.setattr(shelf, "folder", lambda: tmp_path / "library")  # none of the library is there
     missing = next(iter(making.missing(lambda name: name.endswith("learnt"), float("inf"))))
     assert f"missing; about {missing.seconds:.0f} s" in " ".join(invoke(missing.name).stdout.split())
     with pytest.raises(FileNotFoundError, match="--make --only"):
