@@ -27,6 +27,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from validation import storage
@@ -71,6 +72,7 @@ class Binding(NamedTuple):
     value, error   columns of the CSV with our number and its standard error
     match          other columns of the CSV and what stands in them
     repeats        where `error` is a standard deviation over repetitions: how many
+    names          names of rows and columns that the table has otherwise: ours -> the table's
     """
 
     result: str
@@ -81,6 +83,12 @@ class Binding(NamedTuple):
     error: str
     match: Mapping[str, str]
     repeats: int = 1
+    names: Mapping[str, str] = MappingProxyType({})
+
+    def cell(self, row: Mapping[str, str]) -> str:
+        """Id of the cell that a row of the CSV is about."""
+        row_name, column_name = row[self.row], row[self.column]
+        return "-".join((self.table, *(slug(self.names.get(name, name)) for name in (row_name, column_name))))
 
 
 # -- the record ------------------------------------------------------------------------------------------------------
@@ -202,7 +210,7 @@ def bindings(folder: Any = None) -> tuple[tuple[Binding, ...], tuple[tuple[str, 
         return (), ()
     data = tomllib.loads(path.read_text(encoding="utf-8"))
     bound = [
-        check_table(f"bindings.toml cells {i}", raw, _BINDING, {"repeats": int})
+        check_table(f"bindings.toml cells {i}", raw, _BINDING, {"repeats": int, "names": dict})
         for i, raw in enumerate(data.get("cells", []), 1)
     ]
     told = [
@@ -230,7 +238,7 @@ def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]
         for row in _rows(folder / f"{binding.result}.csv"):
             if any(row.get(key) != value for key, value in binding.match.items()):
                 continue
-            claim = cells.get("-".join((binding.table, slug(row[binding.row]), slug(row[binding.column]))))
+            claim = cells.get(binding.cell(row))
             if claim is None or claim.state != OPEN:
                 continue
             if row[RUN] not in cards:

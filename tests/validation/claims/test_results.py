@@ -84,6 +84,16 @@ def test_standard_deviations_are_divided_by_the_root_of_the_repetitions(claims, 
     assert results.apply(claims, folder)["demo"].claim("t-m5-new-thyroid-ep").ours_error == 0.005
 
 
+def test_rows_and_columns_may_have_other_names_in_the_table(claims, folder):
+    text = BINDINGS + 'names = { thyroid = "New-thyroid", x-ep = "EP" }\n'
+    (folder / "bindings.toml").write_text(text, encoding="utf-8")
+    results.record(folder, "demo-table", COLUMNS, [("thyroid", "5%", "x-ep", "error", 0.12, 0.01)], KEYS, CARD)
+    path = folder / "demo-table.csv"
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("new_thyroid")]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert results.apply(claims, folder)["demo"].claim("t-m5-new-thyroid-ep").ours == 0.12
+
+
 def test_a_later_run_takes_the_place_of_rows_with_the_same_keys(folder):
     rows = [("new_thyroid", "5%", "EP", "error", 0.12, 0.01)]
     path = results.record(folder, "demo-table", COLUMNS, rows, KEYS, CARD._replace(command="again"))
