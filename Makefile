@@ -16,7 +16,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest test-browser lint docs docs-serve \
-	bench audit lock clean
+	bench audit dist lock clean
 
 help:
 	@echo "make verify     close the triangle: reference, fast and gibbs judged on real data"
@@ -32,6 +32,7 @@ help:
 	@echo "make lint       ruff, mypy, import contracts"
 	@echo "make docs       the documentation, warnings as errors"
 	@echo "make docs-serve the same, then on http://127.0.0.1:8000, PORT=..."
+	@echo "make dist       wheels of gpc-triad and of gpc-triad-truths, the draws of the library of truths"
 	@echo "make bench      speed and memory as ratios to a floor measured in the same run"
 
 # Only what running needs: `make verify` on a fresh machine should wait for nothing else.
@@ -123,6 +124,11 @@ docs-serve: docs
 
 bench: $(VENV)/run.stamp
 	$(THREADS) $(BIN)/triad bench
+
+# The second wheel has draws of every truth: those that are not there are drawn first, some minutes on two cores.
+dist: $(VENV)/dev.stamp
+	$(THREADS) $(BIN)/triad truths --draws distributions/truths/src/gpc_triad_truths --jobs 2
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist . ./distributions/truths
 
 # Pins for CI, written without index addresses.
 lock: $(VENV)/dev.stamp

@@ -143,8 +143,8 @@ later(app, "bench", "Measure speed and memory as ratios to a floor of the same r
       _bench)  # fmt: skip
 later(app, "truth", "Make a truth file with its evidence card; exit 1 if the gate is not met or the second route "
       "disagrees.", _truth)  # fmt: skip
-later(app, "truths", "List the library of truths, show one, or make what is missing; exit 1 if a truth misses its "
-      "gates.", _truths)  # fmt: skip
+later(app, "truths", "List the library of truths, show one, make what is missing, or make some again; exit 1 if one "
+      "fails its gates.", _truths)  # fmt: skip
 later(app, "judge", "Judge a program of your own on every question that its method allows; exit 1 if it disagrees.",
       _judge)  # fmt: skip
 later(app, "league", "Show how far other libraries are from the truth, or measure those that are installed.",

@@ -2,15 +2,20 @@
 
 No draws are in the package: a thousand of them weigh a hundred times the moments. `triad truths NAME --draws FILE`
 draws them afresh: independent ones where exact draws are the truth's route, thinned chains of its sampler elsewhere.
+`triad truths --draws FOLDER` does so for every truth; the distribution gpc-triad-truths is such a folder, installed.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from importlib import resources
 from os import PathLike
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -19,10 +24,18 @@ from numpy.typing import NDArray
 
 from gibbs.models import exact_probit, multinomial_probit, sampling, softmax, threshold
 from validation import arguments, storage
+from validation.datasets.errors import DatasetNotFoundError
+from validation.jobs import run as jobs_run
+from validation.jobs.job import Job
+from validation.jobs.run import Engine
 from validation.problem import Problem
+from validation.truth import shelf
 from validation.truth.library import fingerprint
+from validation.truth.make import Truth
 
 SCHEMA = "gpc-triad/truth-draws/1"
+# the import name of the distribution gpc-triad-truths
+DISTRIBUTION = "gpc_triad_truths"
 
 CHAINS, DRAWS = 4, 250
 # sweeps between two draws of a chain that are kept, and before the first of them
@@ -120,6 +133,70 @@ def draw(problem: Problem, method: str, *, n_chains: int = CHAINS, n_draws: int 
         chains = softmax.sample(**inputs, **run)
     latent = np.asarray(chains.latent_draws).reshape(n_chains, n_draws, p.n, p.n_latents)
     return Draws(p.name, fingerprint(p), f"{method}, every {THIN[method]}th sweep", seed, latent)
+
+
+# -- a folder of them ------------------------------------------------------------------------------------------------
+
+
+class Drawing(NamedTuple):
+    """One truth to draw from, and the file that the draws go to."""
+
+    name: str
+    path: Path
+
+
+class Drawn(NamedTuple):
+    """What came of it: "drawn", "there" (by an earlier run) or "left out", with the reason."""
+
+    name: str
+    what: str
+    line: str
+
+
+def draw_all(names: Sequence[str], folder: Path, engine: Engine) -> Iterator[Drawn]:
+    """Draw from each truth into FOLDER/NAME.npz; a file of draws of today's problem is left as it is."""
+    jobs = [Job(name, Drawing(name, folder / f"{name}.npz")) for name in names]
+    with closing(jobs_run.run(work, jobs, engine)) as results:
+        for done in results:
+            if done.lost is not None:
+                raise done.lost
+            yield done.value
+
+
+def work(unit: Drawing, hear: Callable[[Any], None]) -> Drawn:
+    """The work of one job."""
+    try:
+        truth = shelf.load(unit.name)
+    except DatasetNotFoundError as error:
+        return Drawn(unit.name, "left out", " ".join(str(error).split()))
+    if reason := refusal(truth):
+        return Drawn(unit.name, "left out", reason)
+    if unit.path.is_file():
+        try:
+            return Drawn(unit.name, "there", Draws.load(unit.path, truth.problem).sampler)
+        except storage.FileFormatError:
+            pass  # damaged, or of the problem that once had the name: drawn anew
+    drawn = draw(truth.problem, truth.solution.method)
+    drawn.save(unit.path)
+    return Drawn(unit.name, "drawn", drawn.sampler)
+
+
+def refusal(truth: Truth) -> str:
+    """Why there are no draws of a truth, or nothing."""
+    if truth.solution.settings.get("learn"):
+        return f"found {truth.card.problem}, whose parameters are sampled, expected one with its parameters held"
+    return ""
+
+
+def installed(name: str) -> Path | None:
+    """The file of a truth's draws in the distribution gpc-triad-truths; None where it, or the file, is not there."""
+    if importlib.util.find_spec(DISTRIBUTION) is None:
+        return None
+    path = Path(str(resources.files(DISTRIBUTION))) / f"{name}.npz"
+    return path if path.is_file() else None
+
+
+# -- ArviZ -----------------------------------------------------------------------------------------------------------
 
 
 def to_arviz(draws: Draws) -> Any:

@@ -1,25 +1,27 @@
-"""`triad truths`: the library of truths: list and filter it, show one truth with a picture, make what is missing."""
+"""`triad truths`: the library of truths: list and filter it, show one truth with a picture, make what is missing, and
+make some again from a fresh seed."""
 
 from __future__ import annotations
 
 import json
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from validation.compare import LEVEL
 from validation.jobs.run import Processes
 from validation.ledger.inventory import nearest
 from validation.problem import LIKELIHOODS, PRIOR_MODELS
 from validation.quoting import shown
 from validation.terminal import Grid, print_grid, say
-from validation.truth import library, making, picture, rows, shelf
+from validation.truth import library, making, picture, remaking, rows, shelf
 from validation.truth.card import EvidenceCard
 from validation.truth.rows import STATES, Filter, Row
 
@@ -47,7 +49,10 @@ def truths(
         ),
     ] = None,
     draws: Annotated[
-        Path | None, typer.Option("--draws", help="with NAME: draw from it afresh, into this .npz")
+        Path | None,
+        typer.Option(
+            "--draws", help="with NAME: draw from it afresh, into this .npz; without: from all, into this folder"
+        ),
     ] = None,
     approximations: Annotated[
         bool, typer.Option("--approximations", help="how far each method is from the truths, as Markdown")
@@ -56,7 +61,7 @@ def truths(
         bool, typer.Option("--make", help="make what the library defines and does not have, cheapest first")
     ] = False,
     only: Annotated[str | None, typer.Option("--only", help="with --make: names that match, as gp-*")] = None,
-    jobs: Annotated[int, typer.Option("--jobs", min=1, help="with --make: processes")] = 1,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, help="with --make, --remake, --draws: processes")] = 1,
     longest: Annotated[
         float, typer.Option("--longest", help="with --make: seconds that one may be thought to take")
     ] = making.LONGEST,
@@ -64,11 +69,20 @@ def truths(
         float | None, typer.Option("--minutes", help="with --make: begin none after so many minutes")
     ] = None,
     again: Annotated[bool, typer.Option("--again", help="with --make: also those that missed their gates")] = False,
+    remake: Annotated[
+        int | None,
+        typer.Option(
+            "--remake", min=1, help="make so many, drawn at random, from a fresh seed; compare, store nothing"
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="with --remake: draws the truths and their draws")] = 1,
 ) -> None:
-    """List the library of truths, show one, or make what is missing; exit 1 if a truth misses its gates."""
+    """List the library of truths, show one, make what is missing, or make some again; exit 1 if one fails its gates."""
     if as_json and markdown:
         raise typer.BadParameter("--json: found it with --markdown, expected one of them")
-    wanted = Filter(only if make else None, likelihood, prior, classes, dataset, max_n, log_variance, epsilon, state)
+    wanted = Filter(
+        only if make or remake else None, likelihood, prior, classes, dataset, max_n, log_variance, epsilon, state
+    )
     _check(wanted)
     if approximations:
         if name is not None or make or as_json or draws is not None:
@@ -76,15 +90,28 @@ def truths(
         _approximations(wanted, output)
         return
     if make:
-        if name is not None or as_json or markdown or output is not None or draws is not None:
-            raise typer.BadParameter("--make: found NAME, --json, --markdown, --output or --draws, expected --only")
+        if name is not None or as_json or markdown or output is not None or draws is not None or remake is not None:
+            raise typer.BadParameter(
+                "--make: found NAME, --json, --markdown, --output, --draws or --remake, expected --only"
+            )
         raise typer.Exit(_make(wanted, jobs, longest, minutes, again))
+    if remake is not None:
+        if name is not None or markdown or output is not None or draws is not None or again:
+            raise typer.BadParameter(
+                "--remake: found NAME, --markdown, --output, --draws or --again, expected filters, --json and --seed"
+            )
+        raise typer.Exit(_remake(wanted, remake, Remaking(seed, jobs, longest, minutes), as_json=as_json))
     if only is not None or minutes is not None or again:
         raise typer.BadParameter("--only, --minutes, --again: found one of them alone, expected --make with it")
     if name is None:
-        if output is not None or draws is not None:
-            raise typer.BadParameter("--output, --draws: found one without NAME, expected the truth that is drawn")
+        if output is not None:
+            raise typer.BadParameter("--output: found it without NAME, expected the truth that is drawn")
         listed = rows.chosen(wanted)
+        if draws is not None:
+            if as_json or markdown:
+                raise typer.BadParameter("--draws: found it with --json or --markdown, expected filters and --jobs")
+            _draw_all([row.name for row in listed if rows.state(row) == "made"], draws, jobs)
+            return
         if as_json:
             _write_json([row._asdict() for row in listed])
         elif markdown:
@@ -178,8 +205,8 @@ def _draw(name: str, path: Path, *, quiet: bool) -> None:
     if path.suffix != ".npz":
         raise typer.BadParameter(f"--draws: found {shown(path.name)}, expected a name that ends in .npz")
     truth = shelf.load(name)
-    if truth.solution.settings.get("learn"):
-        raise ValueError(f"--draws: found {name}, whose parameters are sampled, expected one with its parameters held")
+    if reason := drawing.refusal(truth):
+        raise ValueError(f"--draws: {reason}")
     drawn = drawing.draw(truth.problem, truth.solution.method)
     drawn.save(path)
     if not quiet:
@@ -187,6 +214,23 @@ def _draw(name: str, path: Path, *, quiet: bool) -> None:
         Console(markup=False, emoji=False, highlight=False).print(
             f"{path}: {r} chains x {s} draws, {drawn.sampler}", soft_wrap=True
         )
+
+
+def _draw_all(names: Sequence[str], folder: Path, jobs: int) -> None:
+    """Draw from each made truth into a folder, a line for each; what is there stays."""
+    from validation.truth import draws as drawing
+
+    if folder.is_file() or folder.suffix == ".npz":
+        raise typer.BadParameter(f"--draws: found {shown(folder.name)} without NAME, expected a folder")
+    if not names:
+        raise ValueError("--draws: found no made truth that the filters admit, expected at least one")
+    folder.mkdir(parents=True, exist_ok=True)
+    console, errors = Console(markup=False, emoji=False, highlight=False), Console(stderr=True, markup=False)
+    counts = dict.fromkeys(("drawn", "there", "left out"), 0)
+    for done in drawing.draw_all(names, folder, Processes(jobs)):
+        counts[done.what] += 1
+        errors.print(f"{done.what} {done.name}: {done.line}", soft_wrap=True)
+    console.print(f"{folder}: " + ", ".join(f"{count} {what}" for what, count in counts.items()), soft_wrap=True)
 
 
 def _fields(row: Row, card: EvidenceCard | None) -> list[tuple[str, str]]:
@@ -241,11 +285,7 @@ def _write_json(value: Any) -> None:
 def _make(wanted: Filter, jobs: int, longest: float, minutes: float | None, again: bool) -> int:
     """Make what is missing; a line for each, and what is left out with its cost."""
     console, errors = Console(markup=False, emoji=False, highlight=False), Console(stderr=True, markup=False)
-    admitted = {row.name for row in rows.rows() if wanted.admits(row)}
-    if wanted.pattern is not None and not any(fnmatch(name, wanted.pattern) for name in library.posteriors()):
-        raise LookupError(
-            f"--only: found {shown(wanted.pattern)}, expected a pattern of names that `triad truths` lists"
-        )
+    admitted = _admitted(wanted)
     todo = making.missing(admitted.__contains__, longest, again)
     dear = making.missing(lambda name: name in admitted and library.get(name).seconds > longest, float("inf"), again)
     until = None if minutes is None else time.time() + 60.0 * minutes
@@ -260,3 +300,59 @@ def _make(wanted: Filter, jobs: int, longest: float, minutes: float | None, agai
             f"  {posterior.name}: about {posterior.seconds / 60.0:.0f} min; --longest has it made", soft_wrap=True
         )
     return MISSED if counts["refused"] else 0
+
+
+def _admitted(wanted: Filter) -> set[str]:
+    """Names that the filters admit; LookupError if no name of the library fits `--only`."""
+    if wanted.pattern is not None and not any(fnmatch(name, wanted.pattern) for name in library.posteriors()):
+        raise LookupError(
+            f"--only: found {shown(wanted.pattern)}, expected a pattern of names that `triad truths` lists"
+        )
+    return {row.name for row in rows.rows() if wanted.admits(row)}
+
+
+# -- make again ------------------------------------------------------------------------------------------------------
+
+
+class Remaking(NamedTuple):
+    """How truths are made again: seed, processes, the dearest that may be drawn (seconds), minutes to begin in."""
+
+    seed: int
+    jobs: int
+    longest: float
+    minutes: float | None
+
+
+def _remake(wanted: Filter, count: int, how: Remaking, *, as_json: bool) -> int:
+    """Make `count` truths again from another seed; a row for each, and 1 unless all that were made agree."""
+    names = remaking.lot(remaking.candidates(_admitted(wanted).__contains__, how.longest), count, how.seed)
+    until = None if how.minutes is None else time.time() + 60.0 * how.minutes
+    console = Console(markup=False, emoji=False, highlight=False)
+    errors = Console(stderr=True, markup=False)
+    results = []
+    for done in remaking.remake_all(names, how.seed, Processes(how.jobs), until):
+        results.append(done)
+        errors.print(f"{done.seconds:7.1f} s  {done.what} {done.name}: {done.where}", soft_wrap=True)
+    results.sort(key=lambda done: done.name)
+    if as_json:
+        _write_json([{k: None if v != v else v for k, v in done._asdict().items()} for done in results])
+    else:
+        cells = [
+            (done.name, done.what, _plain(done.worst), _plain(done.limit), str(done.entries), done.where)
+            for done in results
+        ]
+        print_grid(
+            console, Grid(("truth", "second making", "worst", "limit", "entries", "where"), 5, range(2, 5)), cells
+        )
+        counts = ", ".join(f"{sum(done.what == what for done in results)} {what}" for what in _MAKINGS)
+        say(console, f"{len(results)} drawn with seed {how.seed}: {counts}. worst: |z| of an entry, limit: what the "
+            f"largest of so many may reach once in {1 / LEVEL:.0f} truths.")  # fmt: skip
+    met = all(done.what in ("agrees", "later") for done in results) and any(done.what == "agrees" for done in results)
+    return 0 if met else MISSED
+
+
+_MAKINGS = ("agrees", "differs", "refused", "later")
+
+
+def _plain(value: float) -> str:
+    return "-" if value != value else f"{value:.2f}"

@@ -150,16 +150,20 @@ class Truth(NamedTuple):
         return self.solution.problem
 
     def to_arviz(self, draws: str | PathLike[str] | None = None) -> Any:
-        """Draws of the latent values as ArviZ wants them, from a file that `triad truths NAME --draws FILE` wrote.
+        """Draws of the latent values as ArviZ wants them.
 
-        No draws are in the package. Raises ValueError without a file, ImportError without ArviZ (the extra `arviz`).
+        draws    a file that `triad truths NAME --draws FILE` wrote; None: that of the distribution gpc-triad-truths
+
+        No draws are in the package itself. Raises ValueError where None finds none, ImportError without ArviZ (the
+        extra `arviz`).
         """
         from validation.truth import draws as drawing
 
+        draws = draws or drawing.installed(self.card.problem)
         if draws is None:
             raise ValueError(
-                "draws: found None, expected a file of draws, as "
-                f"`triad truths {self.problem.name} --draws FILE` writes it"
+                "draws: found None, and none of this posterior in an installed gpc-triad-truths, expected a file of "
+                f"draws, as `triad truths {self.card.problem} --draws FILE` writes it"
             )
         return drawing.to_arviz(drawing.Draws.load(draws, self.problem))
 

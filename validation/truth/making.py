@@ -112,8 +112,11 @@ def work(unit: Unit, hear: Callable[[Any], None]) -> Outcome:
     return Outcome(name, "made", f"{truth.card.route}; {truth.card.evidence_note}", seconds)
 
 
-def make(name: str) -> Truth:
-    """A truth of the library in memory, with the card that its gates are read from."""
+def make(name: str, seed: int = library.SEED) -> Truth:
+    """A truth of the library in memory, with the card that its gates are read from.
+
+    seed    of the draws; the library's own is that of every truth that ships
+    """
     posterior, problem = library.get(name), library.question(name)
     second, options = _routes(posterior)
     began = time.perf_counter()
@@ -122,7 +125,7 @@ def make(name: str) -> Truth:
         posterior.route,
         Request(
             target_ess=TARGET_ESS,
-            seed=library.SEED,
+            seed=seed,
             second=second,
             second_ess=0.2 * TARGET_ESS,
             options=options,

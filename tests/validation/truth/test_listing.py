@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -135,6 +136,9 @@ def test_a_png_is_one(invoke, tmp_path):
         ([NAME, "--classes", "3"], "with a filter"),
         (["--only", "gp-*"], "expected --make with it"),
         ([NAME, "--make"], "expected --only"),
+        (["--make", "--remake", "2"], "expected --only"),
+        ([NAME, "--remake", "2"], "expected filters"),
+        (["--remake", "0"], "greater than or equal to 1"),
     ],
 )
 def test_a_request_that_makes_no_sense_exits_2(invoke, arguments, message):
@@ -149,6 +153,8 @@ def test_a_request_that_makes_no_sense_exits_2(invoke, arguments, message):
         (["toy-33"], LookupError, "truth: found 'toy-33', expected one of 'toy-3'"),
         ([NAME, "--output", "a.pdf"], ValueError, "ends in .svg or .png"),
         (["--make", "--only", "nothing-*"], LookupError, "expected a pattern of names"),
+        (["--remake", "2", "--only", "nothing-*"], LookupError, "expected a pattern of names"),
+        (["--remake", "2", "--longest", "0.001"], ValueError, "no made truth that the filters admit"),
     ],
 )
 def test_an_unknown_word_is_told_with_the_near_miss(invoke, arguments, error, message):
@@ -164,6 +170,32 @@ def test_making_goes_on_where_it_was_and_lists_what_is_dear(invoke, monkeypatch,
     dear = invoke("--make", "--only", "gp-2-*-logit-v2-m24", "--longest", "1").stdout
     assert "2 too long" in dear
     assert "gp-2-2000-logit-v2-m24: about" in dear
+
+
+def test_a_second_making_is_told_and_exits_1_unless_it_agrees(invoke, monkeypatch):
+    name = "gp-2-3-probit-v0"
+    table = invoke("--remake", "3", "--only", name, "--seed", "4").stdout
+    assert table.splitlines()[1].split()[:2] == [name, "agrees"]
+    assert "1 drawn with seed 4: 1 agrees, 0 differs" in table
+    (row,) = json.loads(invoke("--remake", "3", "--only", name, "--minutes", "0", "--json", expected=1).stdout)
+    assert (row["name"], row["what"], row["worst"]) == (name, "later", None)
+    stored = shelf.load(name)
+    wrong = replace(stored.solution, log_evidence=stored.solution.log_evidence + 1e-3)
+    monkeypatch.setattr(shelf, "load", lambda asked: stored._replace(solution=wrong))
+    table = invoke("--remake", "3", "--only", name, expected=1).stdout
+    assert "0 agrees, 1 differs" in table
+    assert "log_evidence" in table
+
+
+def test_draws_of_every_truth_that_the_filters_admit_go_to_a_folder(invoke, tmp_path):
+    arguments = ["--likelihood", "probit", "--max-n", "3", "--log-variance", "0", "--draws"]
+    assert "1 drawn, 0 there, 0 left out" in invoke(*arguments, "all").stdout.replace("\n", " ")
+    assert (tmp_path / "all" / "gp-2-3-probit-v0.npz").is_file()
+    assert "0 drawn, 1 there" in invoke(*arguments, "all").stdout
+    for wrong, message in ((["a.npz"], "expected a folder"), (["all", "--json"], "expected filters and --jobs")):
+        assert message in " ".join(invoke(*arguments, *wrong, expected=2).stderr.replace("│", " ").split())
+    with pytest.raises(ValueError, match="no made truth that the filters admit"):
+        invoke("--state", "missing", "--draws", "all")
 
 
 def test_the_command_is_part_of_triad():
