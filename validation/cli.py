@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from validation import as_json, catalogue, completing
-from validation.jobs.job import ClusterError
+from validation.jobs.job import HELP, ClusterError
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
 from validation.solve import ImplementationError, implementations, methods, solve, versions
@@ -236,14 +236,37 @@ def solve_command(
         bool, typer.Option("--verbose", help="the whole traceback if the implementation raises")
     ] = False,
     json_wanted: AsJson = False,
+    groups: Annotated[
+        int | None,
+        typer.Option(
+            "--groups",
+            min=1,
+            help="of gibbs: the chains in so many groups side by side; with --output a killed run goes on",
+        ),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="with --groups: processes")] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help=f"with --groups: {HELP}")] = None,
 ) -> None:
     """Ask one implementation for its answer to one problem."""
     from validation import storage
 
     if output is not None:
         storage.check_writable(output)
+    if groups is None and (jobs is not None or cluster is not None):
+        raise typer.BadParameter("--jobs, --cluster: found one of them alone, expected --groups with it")
+    if groups is not None and implementation != "gibbs":
+        raise typer.BadParameter(f"--groups: found it with {shown(implementation)}, expected gibbs")
+    options = parse_options(option or [])
     try:
-        solution = solve(implementation, method, load_problem(problem), **parse_options(option or []))
+        if groups is None:
+            solution = solve(implementation, method, load_problem(problem), **options)
+        else:
+            from validation.chains import kept_in, solve_groups
+            from validation.jobs.run import engine
+
+            store = None if output is None else kept_in(output.with_suffix(".jobs"))
+            with engine(cluster, jobs=jobs) as workers:
+                solution = solve_groups(method, load_problem(problem), workers, groups=groups, store=store, **options)
     except ImplementationError as error:
         if verbose:
             import traceback
@@ -252,6 +275,8 @@ def solve_command(
         raise
     if output is not None:
         solution.save(output)
+        if groups is not None:
+            kept_in(output.with_suffix(".jobs")).clear()
     if json_wanted:
         sys.stdout.write(as_json.text(as_json.solution_values(solution)))
         raise typer.Exit(0 if solution.converged else EXIT_DIFFERENT)

@@ -20,7 +20,7 @@ from gibbs.core.checks import shown
 from gibbs.core.errors import _in_reach, _numbers
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
-from gibbs.evidence.result import LogEvidence
+from gibbs.evidence.result import LogEvidence, Workers
 
 Array = NDArray[np.float64]
 _KEEP = 0.9  # effective fraction kept from one power to the next
@@ -202,40 +202,89 @@ def _anneal(
             xi, latent = _slice_moves(rng, A, y_sign, beta, around[-1] if step % 2 == 0 else None, xi, latent)
 
 
-def _estimate(
-    rng: np.random.Generator,
-    A: Array,
-    y_sign: Array,
-    n_particles: int,
-    n_islands: int,
-    n_steps: int,
-    target_error: float,
-    max_rounds: int,
-) -> LogEvidence:
-    for name, count, least in (
-        ("n_particles", n_particles, 2),
-        ("n_islands", n_islands, 4),
-        ("n_steps", n_steps, 1),
-        ("max_rounds", max_rounds, 1),
-    ):
+class Schedule(NamedTuple):
+    """What all islands have in common: the model in white coordinates, powers, and Gaussians of the slice moves."""
+
+    A: Array  # (n, p): f = A ξ
+    y_sign: Array
+    ladder: list[float]
+    references: list[_Gaussian]
+    n_steps: int
+
+
+class Part(NamedTuple):
+    """One island of a round: its seed, and how many particles."""
+
+    seed: int
+    common: Schedule
+    n_particles: int
+
+
+def island(part: Part) -> Array:
+    """log Z of one island, and its effective fraction at the last power: (2,). part: what island it is."""
+    done = _run(np.random.default_rng(part.seed), part.common, (1, part.n_particles))
+    return np.array([done.log_z[0], done.ess_fraction])
+
+
+def _run(rng: np.random.Generator, common: Schedule, shape: tuple[int, int]) -> _Annealed:
+    return _anneal(rng, common.A, common.y_sign, common.ladder, common.references, shape, common.n_steps)
+
+
+def _islands(
+    rng: np.random.Generator, common: Schedule, workers: Workers | None, shape: tuple[int, int]
+) -> tuple[Array, float]:
+    """log Z of islands (count, particles) and their mean fraction: side by side from one stream, or by `workers`."""
+    if workers is None:
+        done = _run(rng, common, shape)
+        return done.log_z, done.ess_fraction
+    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
+    log_z, fractions = np.array(list(workers(island, parts))).T
+    return log_z, float(fractions.mean())
+
+
+def _schedule(rng: np.random.Generator, A: Array, y_sign: Array, n_pilot: int, n_steps: int) -> Schedule:
+    _counts(n_pilot=(n_pilot, 2), n_steps=(n_steps, 1))
+    pilot = _anneal(rng, A, y_sign, None, [], (1, n_pilot), n_steps)
+    return Schedule(A, y_sign, pilot.ladder, pilot.references, n_steps)
+
+
+def _counts(**counts: tuple[int, int]) -> None:
+    for name, (count, least) in counts.items():
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
             raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {least}")
+
+
+def estimate(
+    rng: np.random.Generator,
+    common: Schedule,
+    workers: Workers | None = None,
+    *,
+    n_particles: int = 64,
+    n_islands: int = 16,
+    target_error: float = 0.04,
+    max_rounds: int = 3,
+) -> LogEvidence:
+    """log Z by islands that follow one schedule.
+
+    common: of `choose_schedule` or `choose_schedule_fitc`. workers: how islands are worked, each from a stream of its
+    own (see `gibbs.evidence.result`); None: side by side, all from rng. n_particles, n_islands, target_error,
+    max_rounds: as in `log_evidence`. Raises ValueError for a count or an error out of range.
+    """
+    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
     if not target_error > 0.0:
         raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
-    pilot = _anneal(rng, A, y_sign, None, [], (1, n_particles * n_islands // 2), n_steps)
-    ladder, references, size = pilot.ladder, pilot.references, n_particles
+    size = n_particles
     for rounds in range(1, max_rounds + 1):
-        done = _anneal(rng, A, y_sign, ladder, references, (n_islands, size), n_steps)
-        relative = np.exp(done.log_z - done.log_z.max())
+        log_z, fraction = _islands(rng, common, workers, (n_islands, size))
+        relative = np.exp(log_z - log_z.max())
         error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
-        spread = float(done.log_z.std(ddof=1))
+        apart = float(log_z.std(ddof=1))
         # the delta method needs islands within about half a nat of each other
-        trusted = error <= target_error and spread <= 0.5
+        trusted = error <= target_error and apart <= 0.5
         if trusted or rounds == max_rounds:
             break
         # the error falls with the root of the particle count; a factor of at most 8 at a time
         size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
-    log_z = done.log_z
     value = float(logsumexp(log_z) - np.log(n_islands))
     # leave one island out: the bias of the log of an average, by the jackknife
     left_out = np.array([logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)])
@@ -246,11 +295,11 @@ def _estimate(
         bias=float((n_islands - 1) * (left_out.mean() - value)),
         trusted=trusted,
         detail={
-            "island_spread": spread,
-            "n_powers": float(len(ladder) - 1),
+            "island_spread": apart,
+            "n_powers": float(len(common.ladder) - 1),
             "rounds": float(rounds),
             "n_particles": float(size * n_islands),
-            "ess_fraction": done.ess_fraction,
+            "ess_fraction": fraction,
         },
     )
 
@@ -292,10 +341,11 @@ def log_evidence(
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
-    signs = _checked_signs(y_sign)
-    K = _checked("K_XX", K_XX, (signs.size, signs.size))
-    A = cholesky("K_XX", K, "raise noise or jitter, or remove duplicate rows of X")
-    return _estimate(rng, A, signs, n_particles, n_islands, n_steps, target_error, max_rounds)
+    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    common = choose_schedule(rng, K_XX, y_sign, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
+    return estimate(
+        rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
+    )
 
 
 @checked_options("gibbs-logit")
@@ -320,6 +370,41 @@ def log_evidence_fitc(
     Raises ValueError on bad input (also if some k_xx is less than the part explained by u by more than rounding),
     NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
+    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    common = choose_schedule_fitc(rng, K_ZZ, K_XZ, k_xx, y_sign, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
+    return estimate(
+        rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
+    )
+
+
+def choose_schedule(
+    rng: np.random.Generator, K_XX: ArrayLike, y_sign: ArrayLike, *, n_pilot: int = 512, n_steps: int = 2
+) -> Schedule:
+    """Powers and Gaussians of the slice moves for the full GP, by a pilot run.
+
+    rng, K_XX, y_sign, n_steps: as in `log_evidence`; n_pilot: particles of the pilot. Raises too.
+    """
+    signs = _checked_signs(y_sign)
+    K = _checked("K_XX", K_XX, (signs.size, signs.size))
+    return _schedule(
+        rng, cholesky("K_XX", K, "raise noise or jitter, or remove duplicate rows of X"), signs, n_pilot, n_steps
+    )
+
+
+def choose_schedule_fitc(
+    rng: np.random.Generator,
+    K_ZZ: ArrayLike,
+    K_XZ: ArrayLike,
+    k_xx: ArrayLike,
+    y_sign: ArrayLike,
+    *,
+    n_pilot: int = 512,
+    n_steps: int = 2,
+) -> Schedule:
+    """Powers and Gaussians of the slice moves for FITC, by a pilot run.
+
+    rng, K_ZZ, K_XZ, k_xx, y_sign, n_steps: as in `log_evidence_fitc`; n_pilot: particles of the pilot. Raises too.
+    """
     signs = _checked_signs(y_sign)
     prior = _checked("k_xx", k_xx, (signs.size,))
     cross = _checked("K_XZ", K_XZ, None)
@@ -333,4 +418,4 @@ def log_evidence_fitc(
     if rest.min() < -1e-6 * prior.max():
         raise ValueError(f"k_xx: found {rest.min():.3g} below the part explained by u, expected >= 0; raise jitter")
     A = np.concatenate([rows, np.diag(np.sqrt(np.maximum(rest, 0.0)))], axis=1)
-    return _estimate(rng, A, signs, n_particles, n_islands, n_steps, target_error, max_rounds)
+    return _schedule(rng, A, signs, n_pilot, n_steps)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+# How islands of particles are worked: like `map`, (function of a module, parts) -> its values in their order. Each
+# part has a seed of its own, so the digits depend neither on who works it nor on when.
+Workers = Callable[[Callable[[Any], NDArray[np.float64]], Sequence[Any]], Iterable[NDArray[np.float64]]]
 
 
 class LogEvidence(NamedTuple):

@@ -11,6 +11,8 @@ error.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
@@ -18,7 +20,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
-from gibbs.evidence.result import LogEvidence
+from gibbs.evidence.result import LogEvidence, Workers
 
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -113,6 +115,120 @@ def _island(
     return log_z
 
 
+class Schedule(NamedTuple):
+    """What all islands have in common: the factor of the covariance, rows in the order in which the data come."""
+
+    chol: Array  # (D, D)
+    constraints: int  # rows a datum
+    epsilon: float
+    n_classes: int
+
+
+class Part(NamedTuple):
+    """One island of a round: its seed, and how many particles."""
+
+    seed: int
+    common: Schedule
+    n_particles: int
+
+
+def island(part: Part) -> Array:
+    """log Z of one island: (1,). part: what island it is."""
+    return np.array([_island(np.random.default_rng(part.seed), *part.common, part.n_particles)])
+
+
+def _islands(rng: np.random.Generator, common: Schedule, workers: Workers | None, shape: tuple[int, int]) -> Array:
+    """log Z of islands (count, particles): one after the other from one stream, or each from its own by `workers`."""
+    if workers is None:
+        return np.array([_island(rng, *common, shape[1]) for _ in range(shape[0])])
+    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
+    return np.concatenate(list(workers(island, parts)))
+
+
+def choose_schedule(covariance: ArrayLike, n_classes: int, epsilon: float = 0.0) -> Schedule:
+    """The order of the data, and the factor in that order.
+
+    covariance, n_classes, epsilon: as in `log_evidence_margins`. Raises as it does.
+    """
+    _count("n_classes", n_classes, 2)
+    if not 0.0 <= _scalar("epsilon", epsilon, positive=False) < 1.0:
+        raise ValueError(f"epsilon: found {epsilon:.6g}, expected a probability in [0, 1)")
+    G, constraints = _reachable("covariance", covariance, 2), n_classes - 1
+    if G.shape[0] != G.shape[1] or G.shape[0] == 0 or G.shape[0] % constraints:
+        raise ValueError(f"covariance: found shape {G.shape}, expected a square of a multiple of {constraints}")
+    remedy = "raise noise or jitter, or remove duplicate rows of X"
+    cholesky("covariance", G, remedy)
+    order = _order(G, constraints)
+    return Schedule(cholesky("covariance", G[np.ix_(order, order)], remedy), constraints, float(epsilon), n_classes)
+
+
+def choose_schedule_of_labels(cov: ArrayLike, y: ArrayLike, epsilon: float = 0.0) -> Schedule:
+    """The same for labels that are the largest of h.
+
+    cov, y, epsilon: as in `log_evidence`. Raises as it does.
+    """
+    S = _reachable("cov", cov, 3)
+    n_classes = max(len(S), 2)
+    if S.shape[1] != S.shape[2] or S.size == 0:
+        raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n)")
+    return choose_schedule(_covariance(S, _labels(y, S.shape[1], n_classes)), n_classes, epsilon)
+
+
+def estimate(
+    rng: np.random.Generator,
+    common: Schedule,
+    workers: Workers | None = None,
+    *,
+    n_particles: int = 2000,
+    n_islands: int = 16,
+    target_error: float = 0.04,
+    max_rounds: int = 4,
+) -> LogEvidence:
+    """log Z by islands that follow one schedule.
+
+    common: of `choose_schedule`. workers: how islands are worked, each from a stream of its own (see
+    `gibbs.evidence.result`); None: here, from rng. n_particles, n_islands, target_error, max_rounds: as in
+    `log_evidence_margins`. Raises ValueError for a count or an error out of range.
+    """
+    _count("n_particles", n_particles, 2)
+    _count("n_islands", n_islands, 4)
+    _count("max_rounds", max_rounds, 1)
+    _scalar("target_error", target_error, positive=True)
+    D = len(common.chol)
+    largest = int(min(_MOST / D, _WORK / (n_islands * D * (0.5 * D + 50.0))))
+    size, rounds = n_particles, 0
+    while True:
+        rounds += 1
+        log_z = _islands(rng, common, workers, (n_islands, size))
+        relative = np.exp(log_z - log_z.max())
+        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
+        apart = float(log_z.std(ddof=1))
+        # the delta method needs islands within about half a nat of each other
+        trusted = error <= target_error and apart <= 0.5
+        if trusted or rounds == max_rounds:
+            break
+        # islands nats apart know little of their own error, but that they are too small they do know
+        needed = size * 1.3 * max(error / target_error, 2.0 * apart) ** 2
+        if size >= largest or needed > _HOPELESS * largest:
+            break
+        size = min(int(np.clip(np.ceil(needed), 2 * size, 8 * size)), largest)
+    value = float(logsumexp(log_z) - np.log(n_islands))
+    left_out = [float(logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1)) for k in range(n_islands)]
+    return LogEvidence(
+        value=value,
+        standard_error=error,
+        mean_log=float(log_z.mean()),
+        bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # jackknife
+        trusted=trusted,
+        detail={
+            "island_spread": apart,
+            "rounds": float(rounds),
+            "n_particles": float(size * n_islands),
+            "needed_particles": float(size * n_islands * max(1.0, error / target_error, 2.0 * apart) ** 2),
+        },
+    )
+
+
 @checked_options("gibbs-probit")
 def log_evidence_margins(
     rng: np.random.Generator,
@@ -135,53 +251,10 @@ def log_evidence_margins(
 
     Raises ValueError on bad input, NotPositiveDefiniteError for a singular covariance.
     """
-    _count("n_classes", n_classes, 2)
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    _scalar("target_error", target_error, positive=True)
-    if not 0.0 <= _scalar("epsilon", epsilon, positive=False) < 1.0:
-        raise ValueError(f"epsilon: found {epsilon:.6g}, expected a probability in [0, 1)")
-    G, constraints = _reachable("covariance", covariance, 2), n_classes - 1
-    if G.shape[0] != G.shape[1] or G.shape[0] == 0 or G.shape[0] % constraints:
-        raise ValueError(f"covariance: found shape {G.shape}, expected a square of a multiple of {constraints}")
-    remedy = "raise noise or jitter, or remove duplicate rows of X"
-    cholesky("covariance", G, remedy)
-    order = _order(G, constraints)
-    chol = cholesky("covariance", G[np.ix_(order, order)], remedy)
-    D = len(chol)
-    largest = int(min(_MOST / D, _WORK / (n_islands * D * (0.5 * D + 50.0))))
-    size, rounds = n_particles, 0
-    while True:
-        rounds += 1
-        log_z = np.array([_island(rng, chol, constraints, float(epsilon), n_classes, size) for _ in range(n_islands)])
-        relative = np.exp(log_z - log_z.max())
-        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
-        spread = float(log_z.std(ddof=1))
-        # the delta method needs islands within about half a nat of each other
-        trusted = error <= target_error and spread <= 0.5
-        if trusted or rounds == max_rounds:
-            break
-        # islands nats apart know little of their own error, but that they are too small they do know
-        needed = size * 1.3 * max(error / target_error, 2.0 * spread) ** 2
-        if size >= largest or needed > _HOPELESS * largest:
-            break
-        size = min(int(np.clip(np.ceil(needed), 2 * size, 8 * size)), largest)
-    value = float(logsumexp(log_z) - np.log(n_islands))
-    left_out = [float(logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1)) for k in range(n_islands)]
-    return LogEvidence(
-        value=value,
-        standard_error=error,
-        mean_log=float(log_z.mean()),
-        bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # jackknife
-        trusted=trusted,
-        detail={
-            "island_spread": spread,
-            "rounds": float(rounds),
-            "n_particles": float(size * n_islands),
-            "needed_particles": float(size * n_islands * max(1.0, error / target_error, 2.0 * spread) ** 2),
-        },
-    )
+    return estimate(
+        rng, choose_schedule(covariance, n_classes, epsilon), n_particles=n_particles, n_islands=n_islands,
+        target_error=target_error, max_rounds=max_rounds,
+    )  # fmt: skip
 
 
 @checked_options("gibbs-probit")
@@ -202,12 +275,7 @@ def log_evidence(
     model, h positive for y = 1. y (n,) ints; epsilon in [0, 1). rng, n_particles, n_islands, target_error,
     max_rounds and errors: as in `log_evidence_margins`.
     """
-    S = _reachable("cov", cov, 3)
-    n_classes = max(len(S), 2)
-    if S.shape[1] != S.shape[2] or S.size == 0:
-        raise ValueError(f"cov: found shape {S.shape}, expected (L, n, n)")
-    labels = _labels(y, S.shape[1], n_classes)
-    return log_evidence_margins(
-        rng, _covariance(S, labels), n_classes, epsilon, n_particles=n_particles,
-        n_islands=n_islands, target_error=target_error, max_rounds=max_rounds,
+    return estimate(
+        rng, choose_schedule_of_labels(cov, y, epsilon), n_particles=n_particles, n_islands=n_islands,
+        target_error=target_error, max_rounds=max_rounds,
     )  # fmt: skip

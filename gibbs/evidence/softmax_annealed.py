@@ -21,7 +21,7 @@ from gibbs.core.errors import _labels, _reachable
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.annealed import _next_power, _systematic
-from gibbs.evidence.result import LogEvidence
+from gibbs.evidence.result import LogEvidence, Workers
 
 Array = NDArray[np.float64]
 
@@ -155,6 +155,64 @@ def _anneal(
         used.append(here)
 
 
+class Schedule(NamedTuple):
+    """What all islands have in common: the model, powers, and Gaussians and steps of the paths."""
+
+    model: _Model
+    ladder: list[float]
+    around: list[_Around]
+    n_steps: int
+
+
+class Part(NamedTuple):
+    """One island of a round: its seed, and how many particles."""
+
+    seed: int
+    common: Schedule
+    n_particles: int
+
+
+def island(part: Part) -> Array:
+    """log Z of one island, and its least acceptance over the powers: (2,). part: what island it is."""
+    done = _run(np.random.default_rng(part.seed), part.common, (1, part.n_particles))
+    return np.array([done.log_z[0], done.acceptance])
+
+
+def _run(rng: np.random.Generator, common: Schedule, shape: tuple[int, int]) -> _Annealed:
+    return _anneal(rng, common.model, _Annealed(np.zeros(0), common.ladder, common.around, 1.0), shape, common.n_steps)
+
+
+def _islands(
+    rng: np.random.Generator, common: Schedule, workers: Workers | None, shape: tuple[int, int]
+) -> tuple[Array, float]:
+    """log Z of islands (count, particles) and least acceptance: side by side from one stream, or by `workers`."""
+    if workers is None:
+        done = _run(rng, common, shape)
+        return done.log_z, done.acceptance
+    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
+    log_z, acceptance = np.array(list(workers(island, parts))).T
+    return log_z, float(acceptance.min())
+
+
+def _counts(**counts: tuple[int, int]) -> None:
+    for name, (count, lowest) in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < lowest:
+            raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {lowest}")
+
+
+def choose_schedule(
+    rng: np.random.Generator, cov: ArrayLike, y: ArrayLike, *, n_pilot: int = 512, n_steps: int = 1
+) -> Schedule:
+    """Powers, Gaussians and steps of the paths, by a pilot run.
+
+    rng, cov, y, n_steps: as in `log_evidence`; n_pilot: particles of the pilot, 256 at least. Raises as it does.
+    """
+    _counts(n_pilot=(n_pilot, 2), n_steps=(n_steps, 1))
+    model = _model(cov, y)
+    pilot = _anneal(rng, model, None, (1, max(n_pilot, 256)), 2 * n_steps)
+    return Schedule(model, pilot.ladder, pilot.around, n_steps)
+
+
 @checked_options("mh-softmax")
 def log_evidence(
     rng: np.random.Generator,
@@ -179,44 +237,58 @@ def log_evidence(
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of the differences has no Cholesky
     factor.
     """
-    for name, count, lowest in (
-        ("n_particles", n_particles, 2),
-        ("n_islands", n_islands, 4),
-        ("n_steps", n_steps, 1),
-        ("max_rounds", max_rounds, 1),
-    ):
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < lowest:
-            raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {lowest}")
+    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    common = choose_schedule(rng, cov, y, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
+    return estimate(
+        rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
+    )
+
+
+def estimate(
+    rng: np.random.Generator,
+    common: Schedule,
+    workers: Workers | None = None,
+    *,
+    n_particles: int = 64,
+    n_islands: int = 16,
+    target_error: float = 0.04,
+    max_rounds: int = 3,
+) -> LogEvidence:
+    """log Z by islands that follow one schedule.
+
+    common: of `choose_schedule`. workers: how islands are worked, each from a stream of its own (see
+    `gibbs.evidence.result`); None: side by side, all from rng. n_particles, n_islands, target_error, max_rounds: as in
+    `log_evidence`. Raises ValueError for a count or an error out of range.
+    """
+    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
     if not target_error > 0.0:
         raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
-    model = _model(cov, y)
-    plan = _anneal(rng, model, None, (1, max(n_particles * n_islands // 2, 256)), 2 * n_steps)
     size = n_particles
     for rounds in range(1, max_rounds + 1):
-        done = _anneal(rng, model, plan, (n_islands, size), n_steps)
-        relative = np.exp(done.log_z - done.log_z.max())
+        log_z, acceptance = _islands(rng, common, workers, (n_islands, size))
+        relative = np.exp(log_z - log_z.max())
         error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
-        spread = float(done.log_z.std(ddof=1))
+        apart = float(log_z.std(ddof=1))
         # the delta method needs islands within about half a nat of each other
-        trusted = error <= target_error and spread <= 0.5 and done.acceptance >= 0.3
+        trusted = error <= target_error and apart <= 0.5 and acceptance >= 0.3
         if trusted or rounds == max_rounds:
             break
         # the error falls with the root of the particle count; a factor of at most 8 at a time
         size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
-    value = float(logsumexp(done.log_z) - np.log(n_islands))
-    left_out = [logsumexp(np.delete(done.log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)]
+    value = float(logsumexp(log_z) - np.log(n_islands))
+    left_out = [logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)]
     return LogEvidence(
         value=value,
         standard_error=error,
-        mean_log=float(done.log_z.mean()),
+        mean_log=float(log_z.mean()),
         bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # the jackknife's
         trusted=bool(trusted),
         detail={
-            "island_spread": spread,
-            "n_powers": float(len(plan.ladder) - 1),
+            "island_spread": apart,
+            "n_powers": float(len(common.ladder) - 1),
             "rounds": float(rounds),
             "n_particles": float(size * n_islands),
-            "acceptance": done.acceptance,
+            "acceptance": acceptance,
         },
     )
 

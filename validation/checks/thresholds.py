@@ -91,7 +91,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
     for at in (-2000.0, 2000.0):
         done = SimpleNamespace(
-            log_z=at + spread, ladder=[0.0, 1.0], references=[], ess_fraction=1.0, acceptance=0.9, n_steps=1
+            log_z=at + spread, ladder=[0.0, 1.0], references=[], around=[], ess_fraction=1.0, acceptance=0.9
         )
         yield apart(annealed, "_anneal", lambda *a, d=done: d,
                     lambda: annealed.log_evidence(np.random.default_rng(0), K, sign, n_islands=8), at)  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from validation import storage
+from validation import chains, problems, storage
 from validation.checks import runner
 from validation.checks.core import Compared
 from validation.jobs import place as places
@@ -301,3 +301,21 @@ def test_a_worker_from_another_checkout_is_refused_by_name(tmp_path):
         finally:
             other.terminate()
             other.wait()
+
+
+# -- chains of a sampler -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_chains_in_groups_have_the_digits_of_this_machine_on_any_number_of_workers(engines, count):
+    lengths = {"n_chains": 8, "n_draws": 150, "n_warmup": 20, "seed": 6}
+    here, there = (
+        chains.solve_groups("gibbs-logit", problems.get("two-points"), workers, groups=4, **lengths)
+        for workers in (Processes(1), engines(count))
+    )
+    for name in ("latent_mean", "latent_cov", "latent_mean_se", "probabilities"):
+        np.testing.assert_array_equal(getattr(here, name), getattr(there, name))
+    assert there.local.keys() == here.local.keys()
+    assert all(np.array_equal(there.local[key], here.local[key]) for key in here.local)
+    assert there.settings["computed"][0].startswith(f"{4 + 16} on ")
+    assert there.settings["unlike"] == []

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gibbs.evidence import fitted, sequential
-from gibbs.evidence.result import LogEvidence
+from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models.multilatent import MultiLatentChains, check
 from validation.problem import Problem
 
@@ -19,6 +20,27 @@ def probit_routes(
     """
     if evidence == "none":
         return {}
+    cov, epsilon = _asked(problem)
+    second = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[1])
+    draws = np.moveaxis(chains.auxiliary_draws, 2, 3)
+    results = {"bridge": fitted.log_evidence(second, cov, problem.y, draws, epsilon, target_error=target_error)}
+    if evidence == "all":
+        results |= particles(problem, seed, target_error)
+    return results
+
+
+def particles(
+    problem: Problem, seed: int, target_error: float, workers: Workers | None = None
+) -> dict[str, LogEvidence]:
+    """log Z by sequential particles, under the name of the route; workers: how islands are worked."""
+    cov, epsilon = _asked(problem)
+    first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
+    plan = sequential.choose_schedule_of_labels(cov, problem.y, epsilon)
+    return {"sequential": sequential.estimate(first, plan, workers, target_error=target_error)}
+
+
+def _asked(problem: Problem) -> tuple[NDArray[np.float64], float]:
+    """Covariance of what the label is the largest of, and the probability of a label drawn at random."""
     p = problem
     n_latents = 1 if p.likelihood == "probit" else p.n_classes
     setting = check(
@@ -26,11 +48,4 @@ def probit_routes(
         p.smoothness,
     )  # fmt: skip
     unit = 0.0 if p.likelihood == "threshold" else 1.0
-    cov = setting.prior.K_XX + unit * np.eye(p.n)
-    epsilon = p.epsilon if p.likelihood == "threshold" else 0.0
-    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
-    draws = np.moveaxis(chains.auxiliary_draws, 2, 3)
-    results = {"bridge": fitted.log_evidence(second, cov, p.y, draws, epsilon, target_error=target_error)}
-    if evidence == "all":
-        results["sequential"] = sequential.log_evidence(first, cov, p.y, epsilon, target_error=target_error)
-    return results
+    return setting.prior.K_XX + unit * np.eye(p.n), p.epsilon if p.likelihood == "threshold" else 0.0

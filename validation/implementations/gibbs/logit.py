@@ -8,7 +8,7 @@ import numpy as np
 
 from gibbs.core.options import held_options
 from gibbs.evidence import annealed, bridge, chib
-from gibbs.evidence.result import LogEvidence
+from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models import sampling
 from gibbs.models.ensemble import sample_ensemble
 from validation import arguments
@@ -107,25 +107,44 @@ def _log_evidence(
     """
     if options.evidence == "none":
         return {}
-    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([options.seed, 1]).spawn(2))
+    second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
     results: dict[str, LogEvidence] = {}
     if problem.prior_model == "fitc":
-        assert problem.Z is not None
         assert chains.inducing_draws is not None
-        white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
-        K_ZZ, K_XZ = white.factor @ white.factor.T, white.white_rows @ white.factor.T
-        matrices = (K_ZZ, K_XZ, np.full(problem.n, prior[0] + prior[2]), problem.y_sign)
-        results["bridge"] = bridge.log_evidence_fitc(second, *matrices, chains.latent_draws)
-        results["chib"] = chib.log_evidence_fitc(*matrices, chains.omega_draws)
-        if options.evidence == "all":
-            results["annealed"] = annealed.log_evidence_fitc(first, *matrices, target_error=options.target_error)
+        K_ZZ, K_XZ, k_xx, y_sign = _matrices(problem, prior)
+        results["bridge"] = bridge.log_evidence_fitc(second, K_ZZ, K_XZ, k_xx, y_sign, chains.latent_draws)
+        results["chib"] = chib.log_evidence_fitc(K_ZZ, K_XZ, k_xx, y_sign, chains.omega_draws)
     else:
-        K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
-        results["bridge"] = bridge.log_evidence_full(second, K_XX, problem.y_sign, chains.latent_draws)
-        results["chib"] = chib.log_evidence_full(K_XX, problem.y_sign, chains.omega_draws)
-        if options.evidence == "all":
-            results["annealed"] = annealed.log_evidence(first, K_XX, problem.y_sign, target_error=options.target_error)
+        K_XX, y_sign = _matrices(problem, prior)
+        results["bridge"] = bridge.log_evidence_full(second, K_XX, y_sign, chains.latent_draws)
+        results["chib"] = chib.log_evidence_full(K_XX, y_sign, chains.omega_draws)
+    if options.evidence == "all":
+        results |= particles(problem, options.seed, options.target_error)
     return results
+
+
+def _matrices(problem: Problem, prior: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What an estimator of log Z is given: K_XX and the labels, or for FITC K_ZZ, K_XZ, k_xx and the labels."""
+    if problem.prior_model != "fitc":
+        return sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem)), problem.y_sign
+    assert problem.Z is not None
+    white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
+    K_ZZ, K_XZ = white.factor @ white.factor.T, white.white_rows @ white.factor.T
+    return K_ZZ, K_XZ, np.full(problem.n, prior[0] + prior[2]), problem.y_sign
+
+
+def particles(
+    problem: Problem, seed: int, target_error: float, workers: Workers | None = None
+) -> dict[str, LogEvidence]:
+    """log Z by annealed particles, under the name of the route; workers: how islands are worked."""
+    prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
+    first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
+    if problem.prior_model == "fitc":
+        K_ZZ, K_XZ, k_xx, y_sign = _matrices(problem, prior)
+        plan = annealed.choose_schedule_fitc(first, K_ZZ, K_XZ, k_xx, y_sign)
+    else:
+        plan = annealed.choose_schedule(first, *_matrices(problem, prior))
+    return {"annealed": annealed.estimate(first, plan, workers, target_error=target_error)}
 
 
 def _ensemble_logit(

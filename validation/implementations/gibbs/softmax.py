@@ -8,7 +8,7 @@ import numpy as np
 
 from gibbs.core.options import held_options
 from gibbs.evidence import softmax_annealed, softmax_bridge
-from gibbs.evidence.result import LogEvidence
+from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models import softmax
 from gibbs.models.multilatent import check
 from gibbs.models.softmax import SoftmaxChains
@@ -90,7 +90,7 @@ def _log_evidence(
     """
     if options.evidence == "none":
         return {}
-    first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([options.seed, 1]).spawn(2))
+    second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
     cov = check(**inputs, n_latents=problem.n_classes).prior.K_XX
     results: dict[str, LogEvidence] = {}
     p = problem.n * (problem.n_classes - 1)
@@ -98,8 +98,18 @@ def _log_evidence(
     if s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
         results["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
     if options.evidence == "all":
-        results["annealed"] = softmax_annealed.log_evidence(first, cov, problem.y, target_error=options.target_error)
+        results |= particles(problem, options.seed, options.target_error)
     return results
+
+
+def particles(
+    problem: Problem, seed: int, target_error: float, workers: Workers | None = None
+) -> dict[str, LogEvidence]:
+    """log Z by annealed particles, under the name of the route; workers: how islands are worked."""
+    cov = check(**{name: getattr(problem, name) for name in _INPUTS}, n_latents=problem.n_classes).prior.K_XX
+    first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
+    plan = softmax_annealed.choose_schedule(first, cov, problem.y)
+    return {"annealed": softmax_annealed.estimate(first, plan, workers, target_error=target_error)}
 
 
 TABLE = {"mh-softmax": learning("mh-softmax", _mh_softmax)}
