@@ -22,11 +22,11 @@ Array = NDArray[np.float64]
 Statement = Callable[[Context], Iterable[Outcome]]
 
 # the trapezoidal rule, exact to rounding for a Gaussian times what is smooth on its scale
-_nodes = np.arange(-12.0, 12.04, 0.08)
-_log_weights = np.log(0.08) - 0.5 * _nodes**2 - 0.5 * np.log(2.0 * np.pi)
+nodes = np.arange(-12.0, 12.04, 0.08)
+log_weights = np.log(0.08) - 0.5 * nodes**2 - 0.5 * np.log(2.0 * np.pi)
 
 
-def _says(paper: str, method: str, claim: str, question: str) -> Callable[[Statement], Statement]:
+def says(paper: str, method: str, claim: str, question: str) -> Callable[[Statement], Statement]:
     def register(statement: Statement) -> Statement:
         name = f"print/{method}/says_{claim.replace('-', '_')}"
 
@@ -39,19 +39,19 @@ def _says(paper: str, method: str, claim: str, question: str) -> Callable[[State
     return register
 
 
-def _mean(values: Array) -> Array:
+def normal_mean(values: Array) -> Array:
     """Expectation over a standard normal variable from values at the nodes, (..., q)."""
-    return np.asarray(np.exp(_log_weights) * values).sum(axis=-1)
+    return np.asarray(np.exp(log_weights) * values).sum(axis=-1)
 
 
-def _within(observed: float, limit: float, why: str) -> Compared:
+def within(observed: float, limit: float, why: str) -> Compared:
     return Compared(observed, limit, why, "paper", "definition")
 
 
 # -- wenzel2019 ----------------------------------------------------------------------------------------------------
 
 
-@_says(
+@says(
     "wenzel2019", "gibbs-logit", "logit-mixture", "Is the logistic function a mixture of Gaussian shapes over PG(1, 0)?"
 )
 def _(context: Context) -> Iterable[Outcome]:
@@ -77,7 +77,7 @@ def _augmented(mean: Array, var: Array, c: Array, sign: Array) -> Array:
     return 0.5 * sign * mean - 0.5 * theta * (mean**2 + var - c**2) - np.log(2.0 * np.cosh(0.5 * c))
 
 
-@_says(
+@says(
     "wenzel2019",
     "x-gpc",
     "bounds-differ-by-kl",
@@ -88,18 +88,18 @@ def _(context: Context) -> Iterable[Outcome]:
     sign = np.array([1.0, -1.0, 1.0, -1.0, 1.0])
     for mean, var in _gaussians(rng, 6):
         c = np.exp(rng.normal(0.0, 1.0, 5))
-        f = mean[:, None] + np.sqrt(var)[:, None] * _nodes
-        original = _mean(np.asarray(log_expit(sign[:, None] * f)))
+        f = mean[:, None] + np.sqrt(var)[:, None] * nodes
+        original = normal_mean(np.asarray(log_expit(sign[:, None] * f)))
         # KL(PG(1, c) || PG(1, f)) = log cosh(c/2) - log cosh(f/2) + (f^2 - c^2)/2 E(omega)
         theta = (np.tanh(0.5 * c) / (2.0 * c))[:, None]
         apart = np.log(np.cosh(0.5 * c))[:, None] - np.log(np.cosh(0.5 * f)) + 0.5 * (f**2 - c[:, None] ** 2) * theta
-        observed = max(observed, float(np.abs(original - _augmented(mean, var, c, sign) - _mean(apart)).max()))
+        observed = max(observed, float(np.abs(original - _augmented(mean, var, c, sign) - normal_mean(apart)).max()))
         least = min(least, float(apart.min()))
-    yield _within(observed, 1e-8, "one q(f), thirty data: difference of the bounds by quadrature")
+    yield within(observed, 1e-8, "one q(f), thirty data: difference of the bounds by quadrature")
     yield flaws(least < 0.0, f"the least divergence is {least:.2e}", "paper", "divergences below zero")
 
 
-@_says("wenzel2019", "x-gpc", "gibbs-mackay", "Is the bound without inducing points that of Gibbs and MacKay?")
+@says("wenzel2019", "x-gpc", "gibbs-mackay", "Is the bound without inducing points that of Gibbs and MacKay?")
 def _(context: Context) -> Iterable[Outcome]:
     rng, observed = np.random.default_rng(3), 0.0
     sign = np.array([1.0, -1.0, -1.0, 1.0, 1.0])
@@ -109,10 +109,10 @@ def _(context: Context) -> Iterable[Outcome]:
         slope = np.tanh(0.5 * c) / (4.0 * c)
         mackay = log_expit(c) + 0.5 * (sign * mean - c) - slope * (mean**2 + var - c**2)
         observed = max(observed, float(np.abs(mackay - _augmented(mean, var, c, sign)).max()))
-    yield _within(observed, 1e-13, "any q(f) and c, to rounding")
+    yield within(observed, 1e-13, "any q(f) and c, to rounding")
 
 
-@_says(
+@says(
     "wenzel2019",
     "x-gpc",
     "gap-lower-bound",
@@ -131,13 +131,13 @@ def _(context: Context) -> Iterable[Outcome]:
         assert original.log_evidence is not None
         mean, var = augmented.latent_mean[:, 0], augmented.latent_cov[:, 0, 0]
         c = np.sqrt(mean**2 + var)
-        f = asked.y_sign[:, None] * (mean[:, None] + np.sqrt(var)[:, None] * _nodes)
-        gap = float(np.sum(_mean(np.asarray(log_expit(f))) - _augmented(mean, var, c, asked.y_sign)))
+        f = asked.y_sign[:, None] * (mean[:, None] + np.sqrt(var)[:, None] * nodes)
+        gap = float(np.sum(normal_mean(np.asarray(log_expit(f))) - _augmented(mean, var, c, asked.y_sign)))
         short = gap - (original.log_evidence - augmented.log_evidence)
         yield Compared(short, 1e-8, f"{kind}: the divergence is {gap:.3g} nat", "paper", "optima", "nat")
 
 
-@_says(
+@says(
     "wenzel2019",
     "x-gpc",
     "rate-one-is-ascent",
@@ -164,7 +164,7 @@ def _(context: Context) -> Iterable[Outcome]:
         mean, var = kappa @ mu, cond + np.einsum("im,mk,ik->i", kappa, Sigma, kappa)
         value = float(_augmented(mean, var, np.sqrt(mean**2 + var), sign).sum()) - _kl(mu, Sigma, K)
         fall, last = max(fall, last - value), value
-    yield _within(observed, 1e-12, "six steps from a q of its own")
+    yield within(observed, 1e-12, "six steps from a q of its own")
     yield Compared(fall, 1e-12, "the bound after each step", "paper", "definition", "nat")
 
 
@@ -187,7 +187,7 @@ def _kl(mu: Array, Sigma: Array, K: Array) -> float:
     return 0.5 * float(np.trace(inverse @ Sigma) + mu @ inverse @ mu - len(mu) + logs)
 
 
-@_says(
+@says(
     "wenzel2019",
     "x-gpc-svi",
     "always-positive-definite",
@@ -207,7 +207,7 @@ def _(context: Context) -> Iterable[Outcome]:
     yield flaws(least <= 0.0, f"sixty steps: least over largest eigenvalue {least:.1e}", "paper", "indefinite steps")
 
 
-@_says("wenzel2019", "x-gpc", "local-unique", "Is (11) the only maximum in c, and c = 0 a minimum?")
+@says("wenzel2019", "x-gpc", "local-unique", "Is (11) the only maximum in c, and c = 0 a minimum?")
 def _(context: Context) -> Iterable[Outcome]:
     rng, wrong = np.random.default_rng(6), 0
     grid = np.linspace(1e-3, 30.0, 30_000)
@@ -226,7 +226,7 @@ def _(context: Context) -> Iterable[Outcome]:
 # -- riihimaki2013 ---------------------------------------------------------------------------------------------------
 
 
-@_says("riihimaki2013", "nested-ep", "rank", "Has the site precision rank c - 1?")
+@says("riihimaki2013", "nested-ep", "rank", "Has the site precision rank c - 1?")
 def _(context: Context) -> Iterable[Outcome]:
     from reference.riihimaki2013 import sites
 
@@ -239,7 +239,7 @@ def _(context: Context) -> Iterable[Outcome]:
     yield flaws(wrong, "(11) for c = 2 to 10", "paper", "other ranks")
 
 
-@_says(
+@says(
     "riihimaki2013",
     "nested-ep",
     "pi-null-vector",
@@ -254,10 +254,10 @@ def _(context: Context) -> Iterable[Outcome]:
         site = sites.outer_site(alpha, beta, c // 2)
         precision, location = np.asarray(site[0]), np.asarray(site[1])
         observed = max(observed, float(np.abs(precision.sum(axis=1)).max()), abs(float(location.sum())))
-    yield _within(observed, 1e-13, "c = 2 to 7, to rounding")
+    yield within(observed, 1e-13, "c = 2 to 7, to rounding")
 
 
-@_says(
+@says(
     "riihimaki2013",
     "laplace",
     "pi-like-laplace",
@@ -272,10 +272,10 @@ def _(context: Context) -> Iterable[Outcome]:
         # (12) of pi scaled so that its entry for the label is one, as alpha stands for the others
         form = p[0] * sites.site_precision(p[1:] / p[0], 0).precision
         observed = max(observed, float(np.abs(form - (np.diag(p) - np.outer(p, p))).max()))
-    yield _within(observed, 1e-14, "(12) at pi = softmax(f), whose sum is one")
+    yield within(observed, 1e-14, "(12) at pi = softmax(f), whose sum is one")
 
 
-@_says(
+@says(
     "riihimaki2013",
     "nested-ep",
     "moment-matching",
@@ -287,8 +287,8 @@ def _(context: Context) -> Iterable[Outcome]:
     def tilted(t: Array) -> Array:
         return np.asarray(np.exp(log_ndtr(1.7 * t - 0.4)))
 
-    t = mean + np.sqrt(var) * _nodes
-    weights = np.exp(_log_weights) * tilted(t)
+    t = mean + np.sqrt(var) * nodes
+    weights = np.exp(log_weights) * tilted(t)
     weights /= weights.sum()
     m, v = float(weights @ t), float(weights @ t**2 - (weights @ t) ** 2)
 
@@ -298,12 +298,12 @@ def _(context: Context) -> Iterable[Outcome]:
     h = 1e-4
     slopes = [(minus_log_q(m + h, v) - minus_log_q(m - h, v)) / (2 * h),
               (minus_log_q(m, v + h) - minus_log_q(m, v - h)) / (2 * h)]  # fmt: skip
-    yield _within(float(np.abs(slopes).max()), 1e-7, "central differences of KL in mean and variance, steps of 1e-4")
+    yield within(float(np.abs(slopes).max()), 1e-7, "central differences of KL in mean and variance, steps of 1e-4")
     least = min(minus_log_q(m + a, v * np.exp(b)) for a in (-0.1, 0.1) for b in (-0.1, 0.1))
     yield flaws(least <= minus_log_q(m, v), "beside it KL is larger", "paper", "smaller divergences")
 
 
-@_says(
+@says(
     "riihimaki2013",
     "nested-ep",
     "damping-breaks-form",
@@ -327,11 +327,11 @@ def _(context: Context) -> Iterable[Outcome]:
         alpha, _beta = sites.damp_inner_sites(one, one, other, other, 0.4)
         kept = max(kept, distance(sites.site_precision(alpha, 1).precision))
         broken = min(broken, distance(0.6 * first + 0.4 * second))
-    yield _within(kept, 1e-12, "damped alpha: distance from the form")
+    yield within(kept, 1e-12, "damped alpha: distance from the form")
     yield flaws(broken < 1e-4, f"damped precisions are at least {broken:.1e} from it", "paper", "sites of the form")
 
 
-@_says(
+@says(
     "riihimaki2013",
     "vb-probit",
     "probit-cone",
@@ -346,16 +346,16 @@ def _(context: Context) -> Iterable[Outcome]:
         y = int(rng.integers(c))
         # u = f_y + e: every other one below it
         below = np.delete(f, y)[:, None]
-        own = float(_mean(np.prod(ndtr(f[y] + _nodes - below), axis=0)))
+        own = float(normal_mean(np.prod(ndtr(f[y] + nodes - below), axis=0)))
         for value in (model.multinomial_probit_likelihood(f, y), model.multinomial_probit_region(f, y)):
             observed = max(observed, abs(value - own))
-    yield _within(observed, 1e-9, "(2) and (24) beside the definition by quadrature")
+    yield within(observed, 1e-9, "(2) and (24) beside the definition by quadrature")
 
 
 # -- izmailov2016 ----------------------------------------------------------------------------------------------------
 
 
-@_says(
+@says(
     "izmailov2016",
     "vi-jj",
     "jj-tight",
@@ -371,22 +371,22 @@ def _(context: Context) -> Iterable[Outcome]:
     yield flaws(int(np.sum(gap[off] <= 0.0)) + int(np.sum(gap < -1e-13)), "240 300 pairs of t and xi", "paper",
                  "points above the function")  # fmt: skip
     tight = [np.asarray(log_expit(s * xi)) - jaakkola_jordan_bound(s * xi, xi).value for s in (1.0, -1.0)]
-    yield _within(float(np.abs(tight).max()), 1e-13, "at t = xi and t = -xi")
+    yield within(float(np.abs(tight).max()), 1e-13, "at t = xi and t = -xi")
 
 
-@_says("izmailov2016", "vi-jj", "jj-below-elbo", "Is J below the bound (11) for every xi?")
+@says("izmailov2016", "vi-jj", "jj-below-elbo", "Is J below the bound (11) for every xi?")
 def _(context: Context) -> Iterable[Outcome]:
     rng, worst = np.random.default_rng(13), -np.inf
     sign = np.array([1.0, -1.0, 1.0, 1.0, -1.0])
     for mean, var in _gaussians(rng, 20):
         xi = np.exp(rng.normal(0.0, 1.5, 5))
-        f = sign[:, None] * (mean[:, None] + np.sqrt(var)[:, None] * _nodes)
-        worst = max(worst, float(np.max(_augmented(mean, var, xi, sign) - _mean(np.asarray(log_expit(f))))))
+        f = sign[:, None] * (mean[:, None] + np.sqrt(var)[:, None] * nodes)
+        worst = max(worst, float(np.max(_augmented(mean, var, xi, sign) - normal_mean(np.asarray(log_expit(f))))))
     yield Compared(worst, 1e-9, "data terms at one q, a hundred data: the divergence is the same", "paper",
                    "quadrature", "nat")  # fmt: skip
 
 
-@_says("izmailov2016", "vi-jj", "jj-xi-optimal", "Has the optimal xi the closed form (15)?")
+@says("izmailov2016", "vi-jj", "jj-xi-optimal", "Has the optimal xi the closed form (15)?")
 def _(context: Context) -> Iterable[Outcome]:
     from reference.izmailov2016.jaakkola_jordan import jj_optimal_xi
 
@@ -402,7 +402,7 @@ def _(context: Context) -> Iterable[Outcome]:
     yield flaws(wrong, "fifty data: nothing beside (15) is larger, and the slope there is zero", "paper", "departures")
 
 
-@_says("izmailov2016", "svi", "parameters-svi", "Does the number of parameters that svi optimises grow as m squared?")
+@says("izmailov2016", "svi", "parameters-svi", "Does the number of parameters that svi optimises grow as m squared?")
 def _(context: Context) -> Iterable[Outcome]:
     from fast.methods import svi
 
@@ -418,16 +418,16 @@ def _(context: Context) -> Iterable[Outcome]:
 # -- villacampa2017 and villacampa2020 -------------------------------------------------------------------------------
 
 
-@_says("villacampa2017", "vi-robust", "jensen", "Is log E[p] at least E[log p]?")
+@says("villacampa2017", "vi-robust", "jensen", "Is log E[p] at least E[log p]?")
 def _(context: Context) -> Iterable[Outcome]:
     rng, least = np.random.default_rng(15), np.inf
     for mean, var in _gaussians(rng, 20):
-        p = 1e-3 / 3.0 + (1.0 - 1e-3) * ndtr(mean[:, None] + np.sqrt(var)[:, None] * _nodes)
-        least = min(least, float(np.min(np.log(_mean(p)) - _mean(np.log(p)))))
+        p = 1e-3 / 3.0 + (1.0 - 1e-3) * ndtr(mean[:, None] + np.sqrt(var)[:, None] * nodes)
+        least = min(least, float(np.min(np.log(normal_mean(p)) - normal_mean(np.log(p)))))
     yield flaws(least <= 0.0, f"a hundred q with variance: the least gap is {least:.1e}", "paper", "gaps below zero")
 
 
-@_says("villacampa2017", "ep", "predictive-one-dimension", "Are class probabilities integrals in one dimension?")
+@says("villacampa2017", "ep", "predictive-one-dimension", "Are class probabilities integrals in one dimension?")
 def _(context: Context) -> Iterable[Outcome]:
     from reference.common._largest import log_largest
 
@@ -454,22 +454,22 @@ def _fixed_points(context: Context, method: str, **options: Any) -> Iterable[Out
     gaps = [float(np.abs(np.asarray(getattr(one, name)) - np.asarray(getattr(other, name))).max())
             for name in ("inducing_mean", "inducing_cov", "log_evidence")]  # fmt: skip
     yield flaws(not (one.converged and other.converged), "dampings of 0.2 and 0.9", "paper", "unconverged runs")
-    yield _within(max(gaps), 1e-8, "q and log Z at both")
+    yield within(max(gaps), 1e-8, "q and log Z at both")
 
 
-@_says("villacampa2017", "ep", "damping-fixed-points", "Does damping leave the fixed points of EP where they are?")
+@says("villacampa2017", "ep", "damping-fixed-points", "Does damping leave the fixed points of EP where they are?")
 def _(context: Context) -> Iterable[Outcome]:
     return _fixed_points(context, "ep")
 
 
-@_says(
+@says(
     "villacampa2020", "pep", "damping-fixed-points", "Does damping leave the fixed points of power EP where they are?"
 )
 def _(context: Context) -> Iterable[Outcome]:
     return _fixed_points(context, "pep", alpha=0.5)
 
 
-@_says(
+@says(
     "villacampa2020",
     "bb-alpha",
     "hellinger-symmetric",
@@ -491,25 +491,25 @@ def _(context: Context) -> Iterable[Outcome]:
                      "departures")  # fmt: skip
 
 
-@_says(
+@says(
     "villacampa2020", "pep", "objective-near-test", "Does the data term of PEP come closer to log E[p] as alpha rises?"
 )
 def _(context: Context) -> Iterable[Outcome]:
     rng, wrong, last = np.random.default_rng(18), 0, 0.0
     alphas = np.linspace(0.05, 1.0, 20)
     for mean, var in _gaussians(rng, 10):
-        log_p = np.log(1e-3 / 3.0 + (1.0 - 1e-3) * ndtr(mean[:, None] + np.sqrt(var)[:, None] * _nodes))
-        terms = np.array([logsumexp(alpha * log_p + _log_weights, axis=1) / alpha for alpha in alphas])
+        log_p = np.log(1e-3 / 3.0 + (1.0 - 1e-3) * ndtr(mean[:, None] + np.sqrt(var)[:, None] * nodes))
+        terms = np.array([logsumexp(alpha * log_p + log_weights, axis=1) / alpha for alpha in alphas])
         gap = terms - terms[-1]
         # where p is next to constant under q all powers agree to rounding
         wrong += int(np.sum(np.diff(gap, axis=0) <= -1e-14)) + int(np.sum(gap[:-1] >= 1e-14))
         wrong += not float(gap.min()) < -1e-3
         last = max(last, float(np.abs(gap[-1]).max()))
     yield flaws(wrong, "fifty q at twenty powers: below zero, rising, zero at one", "paper", "departures")
-    yield _within(last, 0.0, "at alpha = 1")
+    yield within(last, 0.0, "at alpha = 1")
 
 
-@_says(
+@says(
     "villacampa2020", "mh-softmax", "gumbel", "Is the largest latent value with Gumbel noise labelled by the softmax?"
 )
 def _(context: Context) -> Iterable[Outcome]:
