@@ -163,6 +163,7 @@ def test_without_a_repository_functions_are_shown_and_states_are_not_judged(buil
     assert len(ledger.rows[0].functions) == 1
 
 
+@pytest.mark.slow  # all tests are collected; `.ci/run` asks the same of `triad audit --check`
 def test_the_ledger_of_this_repository_has_no_unknown_id_no_failed_import_and_no_faulty_marker():
     ledger = audit.build(audit.default_sources())
     assert ledger.problems == ()
