@@ -30,10 +30,11 @@ def says(paper: str, method: str, claim: str, question: str) -> Callable[[Statem
     def register(statement: Statement) -> Statement:
         name = f"print/{method}/says_{claim.replace('-', '_')}"
 
-        @check(name, paper=paper, question=question, problems=(NO_PROBLEM,))
-        def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
             return statement(context)
 
+        ask.__module__ = statement.__module__  # what a process imports that is asked this check alone
+        check(name, paper=paper, question=question, problems=(NO_PROBLEM,))(ask)
         return statement
 
     return register

@@ -1,6 +1,8 @@
 """Claims that checks of the judge decide: the check is there, is of that paper or of its model, and can fail."""
 
+import importlib
 import re
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +30,13 @@ def test_every_statement_that_the_judge_puts_to_numbers_is_a_decided_claim_of_it
         address = f"{check.paper}:{check.quantity.removeprefix('says_').replace('_', '-')}"
         assert BY_CHECK.get(address) == name
         assert CLAIMS[address].state == inventory.REPRODUCED
+
+
+def test_a_statement_is_registered_by_the_module_that_a_process_of_its_own_imports():
+    for name, check in core.registered().items():
+        if check.quantity.startswith("says_"):
+            text = Path(importlib.import_module(check.module).__file__).read_text(encoding="utf-8")
+            assert f'"{check.quantity.removeprefix("says_").replace("_", "-")}"' in text, name
 
 
 @pytest.mark.parametrize("name", sorted(name for name in set(BY_CHECK.values()) if "/says_" in name))
