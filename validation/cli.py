@@ -256,7 +256,7 @@ def solve_command(
         raise typer.BadParameter("--jobs, --cluster: found one of them alone, expected --groups with it")
     if groups is not None and implementation != "gibbs":
         raise typer.BadParameter(f"--groups: found it with {shown(implementation)}, expected gibbs")
-    options = parse_options(option or [])
+    options, store = parse_options(option or []), None
     try:
         if groups is None:
             solution = solve(implementation, method, load_problem(problem), **options)
@@ -275,8 +275,8 @@ def solve_command(
         raise
     if output is not None:
         solution.save(output)
-        if groups is not None:
-            kept_in(output.with_suffix(".jobs")).clear()
+        if store is not None:
+            store.clear()
     if json_wanted:
         sys.stdout.write(as_json.text(as_json.solution_values(solution)))
         raise typer.Exit(0 if solution.converged else EXIT_DIFFERENT)

@@ -17,10 +17,10 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.core.checks import shown
-from gibbs.core.errors import _in_reach, _numbers
+from gibbs.core.errors import _count, _in_reach, _numbers
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
-from gibbs.evidence.result import LogEvidence, Workers
+from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
 
 Array = NDArray[np.float64]
 _KEEP = 0.9  # effective fraction kept from one power to the next
@@ -212,14 +212,6 @@ class Schedule(NamedTuple):
     n_steps: int
 
 
-class Part(NamedTuple):
-    """One island of a round: its seed, and how many particles."""
-
-    seed: int
-    common: Schedule
-    n_particles: int
-
-
 def island(part: Part) -> Array:
     """log Z of one island, and its effective fraction at the last power: (2,). part: what island it is."""
     done = _run(np.random.default_rng(part.seed), part.common, (1, part.n_particles))
@@ -237,21 +229,15 @@ def _islands(
     if workers is None:
         done = _run(rng, common, shape)
         return done.log_z, done.ess_fraction
-    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
-    log_z, fractions = np.array(list(workers(island, parts))).T
+    log_z, fractions = _worked_apart(rng, island, common, workers, shape).T
     return log_z, float(fractions.mean())
 
 
 def _schedule(rng: np.random.Generator, A: Array, y_sign: Array, n_pilot: int, n_steps: int) -> Schedule:
-    _counts(n_pilot=(n_pilot, 2), n_steps=(n_steps, 1))
+    _count("n_pilot", n_pilot, 2)
+    _count("n_steps", n_steps, 1)
     pilot = _anneal(rng, A, y_sign, None, [], (1, n_pilot), n_steps)
     return Schedule(A, y_sign, pilot.ladder, pilot.references, n_steps)
-
-
-def _counts(**counts: tuple[int, int]) -> None:
-    for name, (count, least) in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < least:
-            raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {least}")
 
 
 def estimate(
@@ -270,7 +256,9 @@ def estimate(
     own (see `gibbs.evidence.result`); None: side by side, all from rng. n_particles, n_islands, target_error,
     max_rounds: as in `log_evidence`. Raises ValueError for a count or an error out of range.
     """
-    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    _count("n_particles", n_particles, 2)
+    _count("n_islands", n_islands, 4)
+    _count("max_rounds", max_rounds, 1)
     if not target_error > 0.0:
         raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
     size = n_particles
@@ -341,7 +329,9 @@ def log_evidence(
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
-    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    _count("n_particles", n_particles, 2)
+    _count("n_islands", n_islands, 4)
+    _count("max_rounds", max_rounds, 1)
     common = choose_schedule(rng, K_XX, y_sign, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
     return estimate(
         rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
@@ -370,7 +360,9 @@ def log_evidence_fitc(
     Raises ValueError on bad input (also if some k_xx is less than the part explained by u by more than rounding),
     NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
-    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    _count("n_particles", n_particles, 2)
+    _count("n_islands", n_islands, 4)
+    _count("max_rounds", max_rounds, 1)
     common = choose_schedule_fitc(rng, K_ZZ, K_XZ, k_xx, y_sign, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
     return estimate(
         rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds

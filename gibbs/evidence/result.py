@@ -1,4 +1,4 @@
-"""What an estimator of log Z returns."""
+"""What an estimator of log Z returns, and how islands of particles are worked apart."""
 
 from __future__ import annotations
 
@@ -11,6 +11,26 @@ from numpy.typing import NDArray
 # How islands of particles are worked: like `map`, (function of a module, parts) -> its values in their order. Each
 # part has a seed of its own, so the digits depend neither on who works it nor on when.
 Workers = Callable[[Callable[[Any], NDArray[np.float64]], Sequence[Any]], Iterable[NDArray[np.float64]]]
+
+
+class Part(NamedTuple):
+    """One island of a round: its seed, what all islands have in common, and how many particles."""
+
+    seed: int
+    common: Any
+    n_particles: int
+
+
+def _worked_apart(
+    rng: np.random.Generator,
+    island: Callable[[Part], NDArray[np.float64]],
+    common: Any,
+    workers: Workers,
+    shape: tuple[int, int],
+) -> NDArray[np.float64]:
+    """What `island` gives of each of (count, particles), a row each; rng gives their seeds."""
+    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
+    return np.array(list(workers(island, parts)))
 
 
 class LogEvidence(NamedTuple):

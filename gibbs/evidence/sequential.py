@@ -20,7 +20,7 @@ from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
-from gibbs.evidence.result import LogEvidence, Workers
+from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
 
 Labels = NDArray[np.int64]
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
@@ -124,25 +124,17 @@ class Schedule(NamedTuple):
     n_classes: int
 
 
-class Part(NamedTuple):
-    """One island of a round: its seed, and how many particles."""
-
-    seed: int
-    common: Schedule
-    n_particles: int
-
-
 def island(part: Part) -> Array:
     """log Z of one island: (1,). part: what island it is."""
-    return np.array([_island(np.random.default_rng(part.seed), *part.common, part.n_particles)])
+    common: Schedule = part.common
+    return np.array([_island(np.random.default_rng(part.seed), *common, part.n_particles)])
 
 
 def _islands(rng: np.random.Generator, common: Schedule, workers: Workers | None, shape: tuple[int, int]) -> Array:
     """log Z of islands (count, particles): one after the other from one stream, or each from its own by `workers`."""
     if workers is None:
         return np.array([_island(rng, *common, shape[1]) for _ in range(shape[0])])
-    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
-    return np.concatenate(list(workers(island, parts)))
+    return _worked_apart(rng, island, common, workers, shape)[:, 0]
 
 
 def choose_schedule(covariance: ArrayLike, n_classes: int, epsilon: float = 0.0) -> Schedule:

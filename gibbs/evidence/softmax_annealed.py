@@ -17,11 +17,11 @@ from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
 from gibbs.core.checks import shown
-from gibbs.core.errors import _labels, _reachable
+from gibbs.core.errors import _count, _labels, _reachable
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import checked_options
 from gibbs.evidence.annealed import _next_power, _systematic
-from gibbs.evidence.result import LogEvidence, Workers
+from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
 
 Array = NDArray[np.float64]
 
@@ -164,14 +164,6 @@ class Schedule(NamedTuple):
     n_steps: int
 
 
-class Part(NamedTuple):
-    """One island of a round: its seed, and how many particles."""
-
-    seed: int
-    common: Schedule
-    n_particles: int
-
-
 def island(part: Part) -> Array:
     """log Z of one island, and its least acceptance over the powers: (2,). part: what island it is."""
     done = _run(np.random.default_rng(part.seed), part.common, (1, part.n_particles))
@@ -189,15 +181,8 @@ def _islands(
     if workers is None:
         done = _run(rng, common, shape)
         return done.log_z, done.acceptance
-    parts = [Part(int(seed), common, shape[1]) for seed in rng.integers(2**63, size=shape[0])]
-    log_z, acceptance = np.array(list(workers(island, parts))).T
+    log_z, acceptance = _worked_apart(rng, island, common, workers, shape).T
     return log_z, float(acceptance.min())
-
-
-def _counts(**counts: tuple[int, int]) -> None:
-    for name, (count, lowest) in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < lowest:
-            raise ValueError(f"{name}: found {shown(count)}, expected an integer >= {lowest}")
 
 
 def choose_schedule(
@@ -207,7 +192,8 @@ def choose_schedule(
 
     rng, cov, y, n_steps: as in `log_evidence`; n_pilot: particles of the pilot, 256 at least. Raises as it does.
     """
-    _counts(n_pilot=(n_pilot, 2), n_steps=(n_steps, 1))
+    _count("n_pilot", n_pilot, 2)
+    _count("n_steps", n_steps, 1)
     model = _model(cov, y)
     pilot = _anneal(rng, model, None, (1, max(n_pilot, 256)), 2 * n_steps)
     return Schedule(model, pilot.ladder, pilot.around, n_steps)
@@ -237,7 +223,9 @@ def log_evidence(
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of the differences has no Cholesky
     factor.
     """
-    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    _count("n_particles", n_particles, 2)
+    _count("n_islands", n_islands, 4)
+    _count("max_rounds", max_rounds, 1)
     common = choose_schedule(rng, cov, y, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
     return estimate(
         rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
@@ -260,7 +248,9 @@ def estimate(
     `gibbs.evidence.result`); None: side by side, all from rng. n_particles, n_islands, target_error, max_rounds: as in
     `log_evidence`. Raises ValueError for a count or an error out of range.
     """
-    _counts(n_particles=(n_particles, 2), n_islands=(n_islands, 4), max_rounds=(max_rounds, 1))
+    _count("n_particles", n_particles, 2)
+    _count("n_islands", n_islands, 4)
+    _count("max_rounds", max_rounds, 1)
     if not target_error > 0.0:
         raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
     size = n_particles

@@ -91,10 +91,6 @@ def _natural_from_moments(theta: Array) -> Array:
     return np.concatenate([precision @ theta[:2], [-0.5 * precision[0, 0], -precision[0, 1], -0.5 * precision[1, 1]]])
 
 
-def _fisher(theta: Array, log_density_slope: Array, weight: Array) -> Array:
-    return np.einsum("q,qi,qj->ij", weight, log_density_slope, log_density_slope)
-
-
 @says(
     "wenzel2019",
     "x-gpc-svi",

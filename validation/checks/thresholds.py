@@ -7,7 +7,7 @@ function that has to decide, and what it decides is held to its own definition.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -102,6 +102,26 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield apart(sequential, "_island", lambda *a, one=one_by_one: next(one),
                     lambda: sequential.log_evidence_margins(np.random.default_rng(0), K, 2, n_islands=8),
                     at)  # fmt: skip
+    # islands that are worked apart: a stream for each, and the same averages
+    for module, common in (
+        (annealed, annealed.choose_schedule(rng, K, sign)),
+        (sequential, sequential.choose_schedule(K, 2)),
+        (softmax_annealed, softmax_annealed.choose_schedule(rng, np.stack([K] * 3), y)),
+    ):
+        seeds: list[int] = []
+
+        def given(island: Callable[[Any], Any], parts: Sequence[Any], seeds: list[int] = seeds) -> list[Any]:
+            seeds += [part.seed for part in parts]
+            return [island(part) for part in parts]
+
+        together = module.estimate(np.random.default_rng(7), common, max_rounds=1)
+        alone = module.estimate(np.random.default_rng(7), common, given, max_rounds=1)
+        error = float(np.hypot(together.standard_error, alone.standard_error))
+        why = f"{module.__name__}: islands worked apart against side by side, along one schedule"
+        gap = abs(alone.value - together.value) / error
+        yield Compared(gap, 4.9, why, "gibbs", "gibbs", "standard errors")
+        ratio = alone.standard_error / together.standard_error
+        yield flaws(len(set(seeds)) != 16 or not 0.3 < ratio < 3.0, why, "gibbs", "streams that are not their own")
     drawn: list[int] = []
     systematic = sequential._systematic
 

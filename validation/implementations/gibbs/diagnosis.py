@@ -53,7 +53,7 @@ def diagnosed(chains: Any, convergence: Mapping[str, Convergence], n_chains: int
         "settled": bool(chains.settled),
         **{f"ess_{name}": value for name, value in ess.items()},
     }
-    if against:  # what no number of further chains mends
+    if against:  # the sampler's own reasons, beside the numbers of the gate
         settings["against"] = "; ".join(against)
     result = chain_gate("gate not met", n_chains, r_hat, least, "; ".join(against))
     if not chains.gate:

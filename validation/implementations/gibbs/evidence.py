@@ -25,7 +25,7 @@ def probit_routes(
     draws = np.moveaxis(chains.auxiliary_draws, 2, 3)
     results = {"bridge": fitted.log_evidence(second, cov, problem.y, draws, epsilon, target_error=target_error)}
     if evidence == "all":
-        results |= particles(problem, seed, target_error)
+        results |= _sequential(problem, cov, epsilon, seed, target_error)
     return results
 
 
@@ -33,7 +33,17 @@ def particles(
     problem: Problem, seed: int, target_error: float, workers: Workers | None = None
 ) -> dict[str, LogEvidence]:
     """log Z by sequential particles, under the name of the route; workers: how islands are worked."""
-    cov, epsilon = _asked(problem)
+    return _sequential(problem, *_asked(problem), seed, target_error, workers)
+
+
+def _sequential(
+    problem: Problem,
+    cov: NDArray[np.float64],
+    epsilon: float,
+    seed: int,
+    target_error: float,
+    workers: Workers | None = None,
+) -> dict[str, LogEvidence]:
     first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
     plan = sequential.choose_schedule_of_labels(cov, problem.y, epsilon)
     return {"sequential": sequential.estimate(first, plan, workers, target_error=target_error)}

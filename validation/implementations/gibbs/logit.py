@@ -108,18 +108,19 @@ def _log_evidence(
     if options.evidence == "none":
         return {}
     second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
+    matrices = _matrices(problem, prior)
     results: dict[str, LogEvidence] = {}
     if problem.prior_model == "fitc":
         assert chains.inducing_draws is not None
-        K_ZZ, K_XZ, k_xx, y_sign = _matrices(problem, prior)
+        K_ZZ, K_XZ, k_xx, y_sign = matrices
         results["bridge"] = bridge.log_evidence_fitc(second, K_ZZ, K_XZ, k_xx, y_sign, chains.latent_draws)
         results["chib"] = chib.log_evidence_fitc(K_ZZ, K_XZ, k_xx, y_sign, chains.omega_draws)
     else:
-        K_XX, y_sign = _matrices(problem, prior)
+        K_XX, y_sign = matrices
         results["bridge"] = bridge.log_evidence_full(second, K_XX, y_sign, chains.latent_draws)
         results["chib"] = chib.log_evidence_full(K_XX, y_sign, chains.omega_draws)
     if options.evidence == "all":
-        results |= particles(problem, options.seed, options.target_error)
+        results |= _annealed(matrices, options.seed, options.target_error)
     return results
 
 
@@ -138,12 +139,15 @@ def particles(
 ) -> dict[str, LogEvidence]:
     """log Z by annealed particles, under the name of the route; workers: how islands are worked."""
     prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
+    return _annealed(_matrices(problem, prior), seed, target_error, workers)
+
+
+def _annealed(
+    matrices: tuple[Any, ...], seed: int, target_error: float, workers: Workers | None = None
+) -> dict[str, LogEvidence]:
     first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
-    if problem.prior_model == "fitc":
-        K_ZZ, K_XZ, k_xx, y_sign = _matrices(problem, prior)
-        plan = annealed.choose_schedule_fitc(first, K_ZZ, K_XZ, k_xx, y_sign)
-    else:
-        plan = annealed.choose_schedule(first, *_matrices(problem, prior))
+    choose: Any = annealed.choose_schedule if len(matrices) == 2 else annealed.choose_schedule_fitc
+    plan = choose(first, *matrices)
     return {"annealed": annealed.estimate(first, plan, workers, target_error=target_error)}
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gibbs.core.options import held_options
 from gibbs.evidence import softmax_annealed, softmax_bridge
@@ -98,7 +99,7 @@ def _log_evidence(
     if s >= 128 and r * s >= 20 * p:  # fewer draws fit no Gaussian
         results["bridge"] = softmax_bridge.log_evidence(second, cov, problem.y, chains.latent_draws)
     if options.evidence == "all":
-        results |= particles(problem, options.seed, options.target_error)
+        results |= _annealed(problem, cov, options.seed, options.target_error)
     return results
 
 
@@ -107,6 +108,12 @@ def particles(
 ) -> dict[str, LogEvidence]:
     """log Z by annealed particles, under the name of the route; workers: how islands are worked."""
     cov = check(**{name: getattr(problem, name) for name in _INPUTS}, n_latents=problem.n_classes).prior.K_XX
+    return _annealed(problem, cov, seed, target_error, workers)
+
+
+def _annealed(
+    problem: Problem, cov: NDArray[np.float64], seed: int, target_error: float, workers: Workers | None = None
+) -> dict[str, LogEvidence]:
     first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
     plan = softmax_annealed.choose_schedule(first, cov, problem.y)
     return {"annealed": softmax_annealed.estimate(first, plan, workers, target_error=target_error)}
