@@ -294,7 +294,7 @@ def _proof(outcome: Outcome | None) -> str:
     if outcome is None or outcome.proof is None:
         return ""
     printed, corrected = outcome.proof
-    return f" There, with the same arguments: printed {printed:.6g}, corrected {corrected:.6g}."
+    return f" There: printed {printed:.6g}, corrected {corrected:.6g}."
 
 
 def _parameters(listed: Sequence[Function], words: Mapping[str, Mapping[str, str]]) -> str:

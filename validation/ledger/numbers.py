@@ -11,8 +11,11 @@ from functools import wraps
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from validation.ledger.inventory import Equation
+
+Array = NDArray[np.float64]
 
 
 @dataclass
@@ -64,10 +67,46 @@ def _watching(original: Callable[..., None], result: Watched) -> Callable[..., N
     return compare
 
 
+_LISTENING: list[Proof] = []  # at most one: cases run one after the other
+
+
+def told_apart(paper: str, entry: str, printed: Any, corrected: Any) -> None:
+    """Assert that a misprint changes a number, and leave both for the atlas while the audit listens.
+
+    For tests of forms that `Proof` cannot ask alike, since print and correction take different arguments.
+
+    Parameters
+    ----------
+    paper, entry           the misprinted entry
+    printed, corrected     what both forms give there; of the same shape
+
+    Raises
+    ------
+    AssertionError         if they are equal, not finite or of two shapes
+    """
+    a, b = np.asarray(printed, dtype=np.float64), np.asarray(corrected, dtype=np.float64)
+    assert a.shape == b.shape, f"{paper}:{entry}: found shapes {a.shape} and {b.shape}, expected one"
+    apart = _furthest(a, b)
+    assert apart is not None, f"{paper}:{entry}: found no numbers, expected finite ones"
+    assert apart[0] > 1e-9, f"{paper}:{entry}: found equal numbers, expected a misprint that changes one"
+    for proof in _LISTENING:
+        proof.keep((paper, entry), apart)
+
+
+def _furthest(a: Array, b: Array) -> tuple[float, float, float] | None:
+    """The largest difference over the largest entry of b, and the two entries there."""
+    if not a.size or not np.all(np.isfinite(a) & np.isfinite(b)):
+        return None
+    place = np.unravel_index(np.argmax(np.abs(a - b)), a.shape)
+    apart = float(np.abs(a - b)[place] / max(float(np.max(np.abs(b))), 1e-300))
+    return apart, float(a[place]), float(b[place])
+
+
 class Proof:
     """A hook of a package that asks the corrected form wherever a test asks the printed one, with the same arguments.
 
-    values: equation -> (as printed, corrected), the entries that differ most of all that the test asked for.
+    values: equation -> (as printed, corrected), the entries that differ most of all that the test asked for, or that
+    it told apart itself.
     """
 
     def __init__(self, functions: Iterable[Callable[..., Any]]) -> None:
@@ -99,10 +138,22 @@ class Proof:
                 a, b = (np.asarray(value, dtype=np.float64) for value in (output, other(**named)))
             except (TypeError, ValueError):  # no numbers, or arguments that the corrected form refuses
                 continue
-            if a.shape != b.shape or not a.size or not np.all(np.isfinite(a) & np.isfinite(b)):
+            apart = _furthest(a, b) if a.shape == b.shape else None
+            if apart is None:
                 continue
-            place = np.unravel_index(np.argmax(np.abs(a - b)), a.shape)
-            apart = float(np.abs(a - b)[place] / max(float(np.max(np.abs(b))), 1e-300))
             for equation in shared:
-                if apart > self._apart.get(equation, 0.0):
-                    self._apart[equation], self.values[equation] = apart, (float(a[place]), float(b[place]))
+                self.keep(equation, apart)
+
+    def keep(self, equation: Equation, apart: tuple[float, float, float]) -> None:
+        """Take two numbers of an equation if they differ by more than what is known; `apart` as of `_furthest`."""
+        if apart[0] > self._apart.get(equation, 0.0):
+            self._apart[equation], self.values[equation] = apart[0], apart[1:]
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Hear what the tests of the block tell apart."""
+        _LISTENING.append(self)
+        try:
+            yield
+        finally:
+            _LISTENING.remove(self)

@@ -8,7 +8,7 @@ measured with the code of the files that hold its functions and its tests; with 
                   "functions"   address -> [times that a test noticed, pairs that were tried, size, how]
                   "tests"       id -> [passed, failed or skipped, share]: the largest difference over what was
                                 allowed; null where the test compares otherwise
-                  "proof"       [as printed, corrected] with the same arguments, from a test that tells them apart
+                  "proof"       [as printed, corrected] in one case, from a test that tells them apart
 """
 
 from __future__ import annotations

@@ -194,7 +194,7 @@ class Perturbation(Reader):
             for item, claims in group.cases:
                 calm(item)
                 proof = numbers.Proof(proving if any(claim.printed for claim in claims) else ())
-                with numbers.watch() as watched, self.hooked(group.package, proof):
+                with numbers.watch() as watched, proof.listening(), self.hooked(group.package, proof):
                     outcome = self.run(item, max(self.plan["time_limit"], 120.0))
                 outcome.share, outcome.proofs = watched.share, tuple(proof.values.items())
                 self.baseline[item.nodeid] = outcome

@@ -25,6 +25,7 @@ from reference.riihimaki2013.quadrature_ep import (
     xi_from_moments,
 )
 from reference.riihimaki2013.sites import augmented_tilted, difference_matrix
+from validation.ledger.numbers import told_apart
 
 Y = 1
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # several inverses of 4 x 4 matrices with conditions below 1e3
@@ -87,7 +88,9 @@ def test_the_printed_lambda_subtracts_the_wrong_covariance():
     assert printed.shape == (3, 3)  # Λ has one entry
     np.testing.assert_allclose(printed, 1.0 / hat[0, 0] - np.linalg.inv(w.Sigma_w), rtol=1e-12, atol=0)
     assert np.min(np.abs(printed - Lambda)) > 0.1  # no entry of it is Λ
-    np.testing.assert_allclose(lambda_from_moments(hat, w.Sigma_w[:2, :2], difference_matrix(2, 0)), Lambda, **TIGHT)
+    got = lambda_from_moments(hat, w.Sigma_w[:2, :2], difference_matrix(2, 0))
+    np.testing.assert_allclose(got, Lambda, **TIGHT)
+    told_apart("riihimaki2013", "19", printed[0, 0], got[0, 0])
     with pytest.raises(ValueError, match="broadcast"):
         lambda_from_moments_as_printed(np.eye(2), np.eye(4))
 

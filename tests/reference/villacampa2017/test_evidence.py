@@ -21,6 +21,7 @@ from reference.villacampa2017.evidence import (
 )
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep, posterior_of
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural
+from validation.ledger.numbers import told_apart
 
 CLOSE = {"rel": 1e-9, "abs": 1e-10}  # matrices of 3 x 3 with conditions below 1e3
 
@@ -63,14 +64,18 @@ def test_a_scaled_factor_integrates_to_z_under_its_cavity(model):
     cavities, q = [law[0] for law in laws], [law[1] for law in laws]
     got = factor_log_scale(log_z, [natural(*c) for c in cavities], [natural(*c) for c in q])
     assert got == pytest.approx(wanted, rel=1e-8, abs=0)  # the quadrature asks for 1.5e-8
-    assert factor_log_scale_from_moments(log_z, cavities, q) == pytest.approx(wanted, rel=1e-8, abs=0)
+    by_moments = factor_log_scale_from_moments(log_z, cavities, q)
+    assert by_moments == pytest.approx(wanted, rel=1e-8, abs=0)
     # (61) as printed is log Z, (56) as printed the logarithm of what it calls s̃
-    assert factor_log_scale_from_moments_as_printed(log_z, cavities[0]) == pytest.approx(log_z, **CLOSE)
+    alone = factor_log_scale_from_moments_as_printed(log_z, cavities[0])
+    assert alone == pytest.approx(log_z, **CLOSE)
+    told_apart("villacampa2017", "61", alone, by_moments)
     assert abs(log_z - wanted) > 0.1
     g_cavity = sum(gaussian_log_normaliser(*c) for c in cavities)
     printed = factor_scale_as_printed(log_z, g_cavity, sum(gaussian_log_normaliser(*c) for c in q))
     assert printed == pytest.approx(wanted, rel=1e-8, abs=0)
     assert abs(printed - np.exp(wanted)) > 0.1
+    told_apart("villacampa2017", "56", printed, np.exp(got))  # of s̃, not of its logarithm
 
 
 @pytest.mark.verifies("villacampa2017", "u26-efficient-scale", route="moments of cavities by division")

@@ -36,6 +36,7 @@ from reference.villacampa2017.factors import (
     update_c2_other,
 )
 from reference.villacampa2017.posterior import Coefficients, Gaussians
+from validation.ledger.numbers import told_apart
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # inverses of 3 x 3 matrices, conditions below 1e3
 DATUM, Y, K = 1, 1, 2  # the datum, its label, and the class it is compared with
@@ -130,6 +131,7 @@ def test_a_latent_value_under_the_cavity(model):
     printed = cavity_latent_mean_as_printed(s.K_XZ[Y, DATUM], s.K_ZZ[K], s.mean)
     np.testing.assert_allclose(printed, s.K_XZ[Y, DATUM] @ np.linalg.solve(s.K_ZZ[K], s.mean), **TIGHT)
     assert abs(printed - mean) > 1e-2
+    told_apart("villacampa2017", "36", printed, cavity_latent_mean(s.upsilon[K, DATUM], s.mean))
 
 
 @pytest.mark.verifies("villacampa2017", "34", route="quadrature over the projections")

@@ -38,6 +38,7 @@ from reference.villacampa2017.training import (
     minibatch_training_step,
     training_schedule,
 )
+from validation.ledger.numbers import told_apart
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
 ENTRIES = [("variance", 0), ("variance", 1), ("lengthscales", 3), ("noise", 1), ("Z", 4), ("Z", 13)]
@@ -180,6 +181,7 @@ def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior)
         assert difference(lambda there: value(there, True), prior, field, entry) == pytest.approx(
             anew, rel=0, abs=5.1e-5
         )
+    told_apart("villacampa2017", "10", printed["variance"].flat[0], exact["variance"].flat[0])
     # of EP the same formula is the derivative
     pairwise = PairwiseEP(s.y, s.C, 0.9, "parallel")
     _, of_ep = started(pairwise, s, prior, 500)

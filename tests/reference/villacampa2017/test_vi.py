@@ -16,6 +16,7 @@ from reference.villacampa2017.vi import (
     vi_marginal_variance,
     vi_outer_bound,
 )
+from validation.ledger.numbers import told_apart
 
 EPSILON = 0.05
 
@@ -40,11 +41,13 @@ def test_the_first_line_of_the_bound_lacks_its_logarithm():
     cov = 1.0 / (1.0 / K[:, 0, 0] + 1.0 / var)
     posterior = Gaussians((cov * target / var)[:, None], cov[:, None, None])
     # at the posterior the bound is log p(y); the printed equality has p(y) there
-    assert vi_outer_bound(posterior, log_likelihood, K, 3) == pytest.approx(wanted, rel=1e-12, abs=0)
+    got = vi_outer_bound(posterior, log_likelihood, K, 3)
+    assert got == pytest.approx(wanted, rel=1e-12, abs=0)
     printed = log_evidence_as_printed(log_likelihood, K, 40)
     # likelihoods wider than the prior: forty nodes are exact to rounding
     assert printed == pytest.approx(np.exp(wanted), rel=1e-12, abs=0)
     assert abs(printed - wanted) > 1.0
+    told_apart("villacampa2017", "14", printed, got)
 
 
 @pytest.mark.verifies("villacampa2017", "14", route="equality for the exact posterior of a Gaussian likelihood")

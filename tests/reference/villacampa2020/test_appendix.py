@@ -55,6 +55,7 @@ from reference.villacampa2020.refinement import (
     update_c1,
     update_c2,
 )
+from validation.ledger.numbers import told_apart
 
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}  # inverses of 2 x 2 matrices with conditions below 1e3
 I = 1  # the datum; its label is 1  # noqa: E741
@@ -173,7 +174,9 @@ def test_densities_are_products_of_factors_and_prior(model):
     log_norm = s.alpha * scales[0]
     printed = approximate_factor_as_printed(log_norm, *sites_of(s)[0], s.inducing_values)
     assert printed == pytest.approx(np.exp(log_norm + exponents[0]), rel=1e-12, abs=0)
-    assert abs(printed / approximate_factor(sites[0], s.inducing_values) - 1.0) > 0.05
+    corrected = approximate_factor(sites[0], s.inducing_values)
+    assert abs(printed / corrected - 1.0) > 0.05
+    told_apart("villacampa2020", "A.1", printed, corrected)
 
 
 @pytest.mark.verifies("villacampa2020", "A.6", route="sum of natural parameters")
@@ -214,11 +217,13 @@ def test_rank_one_cavities(model):
         at = s.mean[k], s.cov[k], s.c1[I, k], s.c2[I, k], s.upsilon[k, I]
         cov = power_cavity_covariance(at[1], at[2], at[4], s.alpha)
         np.testing.assert_allclose(cov, wanted.cov[k], **TIGHT)
-        np.testing.assert_allclose(power_cavity_mean(*at, s.alpha), wanted.mean[k], **TIGHT)
+        mean = power_cavity_mean(*at, s.alpha)
+        np.testing.assert_allclose(mean, wanted.mean[k], **TIGHT)
         printed = power_cavity_mean_as_printed(at[0], at[1], cov, at[3], at[4])
         missing = (1.0 - s.alpha) * s.c2[I, k] * wanted.cov[k] @ s.upsilon[k, I]
         np.testing.assert_allclose(printed, wanted.mean[k] - missing, **TIGHT)
         assert np.max(np.abs(missing)) > 1e-3
+        told_apart("villacampa2020", "A.9", printed, mean)
         too_much = 1.001 / (s.alpha * at[4] @ at[1] @ at[4])
         with pytest.raises(ValueError, match="c1"):
             power_cavity_covariance(at[1], too_much, at[4], s.alpha)
@@ -319,7 +324,9 @@ def test_the_refined_factor_is_tilted_over_cavity(model):
         # C¹ of (A.17) where α C¹ belongs: in the last line of (A.19), and in (A.20)
         extra = (1.0 - s.alpha) * c1 * (u @ cavity.mean[k] + z.d_mean[k] * (u @ cavity.cov[k] @ u))
         assert abs(extra) > 1e-4  # a thousand times what the quadrature leaves
-        np.testing.assert_allclose(factor_linear_as_printed(*at) - shift, extra * u, **close)
+        printed = factor_linear_as_printed(*at)
+        np.testing.assert_allclose(printed - shift, extra * u, **close)
+        told_apart("villacampa2020", "A.19", printed, by_slopes)
         assert update_c2_as_printed(*at, s.alpha) - c2 == pytest.approx(extra / s.alpha, rel=1e-6, abs=0)
         # below (A.19): the precision is added to the cavity's; added to that of q it is another law
         added = np.linalg.inv(s.cov[k]) + precision
@@ -380,7 +387,9 @@ def test_recovered_factors_are_powers_of_density_ratios(model, rng):
         wanted = (log_z + log_ratio(u)) / s.alpha
         assert np.log(approximate_factor(site, u)) == pytest.approx(wanted, rel=1e-9, abs=1e-9)
         # the displayed step has no Z_i: (1/α) log Z_i is missing at every point
-        assert np.log(approximate_factor(printed, u)) == pytest.approx(wanted - log_z / s.alpha, rel=1e-9, abs=1e-9)
+        without = np.log(approximate_factor(printed, u))
+        assert without == pytest.approx(wanted - log_z / s.alpha, rel=1e-9, abs=1e-9)
+        told_apart("villacampa2020", "u18-pep-update", without, np.log(approximate_factor(site, u)))
 
 
 @pytest.mark.verifies("villacampa2020", "u5-ep-refinement", route="the four steps by moments and division")

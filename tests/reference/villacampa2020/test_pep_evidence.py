@@ -41,6 +41,7 @@ from reference.villacampa2020.posterior import (
     natural_prior,
 )
 from reference.villacampa2020.power_likelihood import log_expected_power
+from validation.ledger.numbers import told_apart
 
 CLOSE = {"rel": 1e-9, "abs": 1e-10}  # grids and Hermite rules far beyond it, inverses with conditions below 1e3
 
@@ -111,6 +112,8 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         printed = site_log_normaliser_as_printed(wanted, *g)
         assert printed == pytest.approx(wanted + g[0] - g[1], rel=1e-12, abs=0)
         assert abs(printed - wanted) > 1e-2
+        told_apart("villacampa2020", "A.22", printed, got)
+        told_apart("villacampa2020", "A.24", printed, got)
         # (A.27) adds nothing. With the expectation that it prints, E_q of the ratio, it is (8) by two errors, and not
         # (A.24) as printed; with that for which (A.24) holds, the cavity's, it is wrong and the corrected form right
         y = int(s.y[i])
@@ -119,6 +122,7 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         assert abs(by_two_errors - printed) > 1e-2
         alone = site_log_normaliser_from_moments_as_printed(rows[-1][1], cavity.mean[y], cavity.cov[y])
         assert abs(alone - got) > 1e-2
+        told_apart("villacampa2020", "A.27", alone, got)
         # nor are the terms of the label's class enough, those of q put right
         own_class = rows[-1][1] + gaussian_log_normaliser(cavity.mean[y], cavity.cov[y])
         own_class -= gaussian_log_normaliser(s.mean[y], s.cov[y])
@@ -133,6 +137,7 @@ def test_log_normalisers_of_the_data_are_expectations_under_q(model):
         printed = log_tilted(s, i, narrow) - g[1]
         printed += sum(gaussian_log_normaliser(*law) for law in zip(*narrow, strict=True))
         assert abs(printed - wanted) > 1e-2
+        told_apart("villacampa2020", "u30-efficient-scale", printed, got)
     each = np.zeros(s.n)
     for i, value, _ in rows:
         each[i] = value
@@ -258,6 +263,7 @@ def test_the_gradient_holds_natural_parameters_of_the_factors(model, rng):
     printed = pep_log_evidence_gradient_as_printed(prior, parts[:, 0], parts[:, 1], s.alpha)
     assert printed == pytest.approx(wanted + (1 - 1 / s.alpha) * np.sum(parts[:, 1]), rel=1e-9, abs=1e-9)
     assert abs(printed - wanted) > 1e-2
+    told_apart("villacampa2020", "A.28", printed, got)
     # two data at one place, one site negative: q is a distribution, the other's cavity is none
     s.K_XZ[:, 1], s.c1[:] = s.K_XZ[:, 0], 0.0
     size = np.array([s.K_XZ[k, 0] @ np.linalg.solve(s.K_ZZ[k], s.K_XZ[k, 0]) for k in range(s.C)])

@@ -78,6 +78,24 @@ def test_the_corrected_form_is_asked_with_the_arguments_of_the_printed_one(monke
     assert proof.values == {("toy", "1"): (-3.0, 3.0)}
 
 
+def test_a_test_may_name_the_numbers_of_both_forms_itself():
+    proof = numbers.Proof(())
+    with proof.listening():
+        numbers.told_apart("toy", "1", [1.0, 2.0], [1.0, 2.5])
+        numbers.told_apart("toy", "1", 2.4, 2.5)  # less far apart
+    numbers.told_apart("toy", "1", -2.5, 2.5)  # to nobody
+    assert proof.values == {("toy", "1"): (2.0, 2.5)}
+
+
+@pytest.mark.parametrize(
+    ("printed", "corrected", "message"),
+    [(1.0, 1.0, "equal numbers"), (np.ones(2), np.ones(3), "shapes"), (np.nan, 1.0, "finite")],
+)
+def test_a_misprint_that_changes_no_number_is_not_told_apart(printed, corrected, message):
+    with pytest.raises(AssertionError, match=message):
+        numbers.told_apart("toy", "1", printed, corrected)
+
+
 def test_what_is_no_number_is_compared_as_ever():
     original = np.testing.assert_allclose
     with numbers.watch() as watched, pytest.raises(TypeError):
