@@ -21,16 +21,16 @@ PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 BUILT = {"ledger.md"}  # written by `triad audit`, which has tests of its own
 
 
-def load_refresh():
-    """docs/refresh.py as a module: it is no package."""
-    spec = importlib.util.spec_from_file_location("refresh", ROOT / "docs" / "refresh.py")
+def load(name):
+    """A program of docs as a module: docs is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["refresh"] = module  # dataclasses look their module up
+    sys.modules[name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
 
 
-refresh = load_refresh()
+refresh, times = load("refresh"), load("times")
 
 
 # -- code ------------------------------------------------------------------------------------------------------
@@ -214,6 +214,20 @@ def test_the_first_screen_of_readme_fits_a_terminal_and_shows_what_a_newcomer_lo
     assert [line for line in lines if len(line) > 100] == []
     for shown in ("(docs/_static/triangle.svg)", "make verify ", "make test ", "| all |", "docs/strangers.md"):
         assert shown in first, shown
+
+
+def test_the_times_of_readme_stand_where_the_program_that_measures_them_writes_them():
+    (shown,) = times._LINES.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+    number = r"(\d+0 s|[\d.]+ minutes)"
+    assert re.fullmatch(times.lines(1.0, 1.0, 1.0).replace("10 s", number), shown)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [(0.4, "10 s"), (68.0, "70 s"), (114.9, "110 s"), (115.1, "2 minutes"), (336.0, "5.5 minutes")],
+)
+def test_times_are_told_to_the_digit_that_another_run_would_give(seconds, told):
+    assert times.spoken(seconds) == told
 
 
 # -- nothing strays in -----------------------------------------------------------------------------------------
