@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
+from bivariate import bivariate_normal_cdf
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.model import (
     add_latent_noise,
@@ -35,7 +36,7 @@ def all_below_label(mean, var, label):
     """P(f_y > f_k for all k ≠ y) of three classes by the bivariate normal distribution function."""
     others = [k for k in range(3) if k != label]
     gaps = mean[label] - mean[others]
-    return multivariate_normal.cdf(gaps, np.zeros(2), np.diag(var[others]) + var[label])
+    return bivariate_normal_cdf(gaps, np.diag(var[others]) + var[label])
 
 
 def conditional_by_joint(s, k, i):
