@@ -67,6 +67,9 @@ LEVEL = 1e-4
 # an identity limit beyond this (a condition number of 5e10) would pass what is plainly different
 WIDEST_LIMIT = 1e-3
 
+# of the largest entry: what solves with a kernel matrix and averages of many draws leave in the last digits
+ROUNDING = 1e-12
+
 # two values that are both called exact: quadrature states its error at about this
 EXACT_LIMIT = 1e-6
 
@@ -241,7 +244,8 @@ def z_statistics(
     """(z, standard error) of left minus right, entry by entry, where at least one has standard errors.
 
     None where a side lacks the quantity or neither has an error. An entry without any error (an exact zero on both
-    sides) must agree exactly: its z is 0 or infinite.
+    sides) must agree exactly: its z is 0 or infinite. No error is taken for smaller than ROUNDING of the largest entry:
+    at a point where data say nothing, draws vary by less than their sums round.
     """
     a, b = getattr(left, quantity), getattr(right, quantity)
     if a is None or b is None:
@@ -252,6 +256,8 @@ def z_statistics(
     se = np.sqrt(sum(np.square(np.asarray(e, dtype=float)) for e in errors if e is not None))
     se = np.atleast_1d(se)
     gap = np.atleast_1d(np.asarray(a, dtype=float) - np.asarray(b, dtype=float))
+    largest = max(float(np.max(np.abs(side), initial=0.0)) for side in (a, b))
+    se = np.where(se > 0.0, np.hypot(se, ROUNDING * largest), 0.0)
     with np.errstate(divide="ignore", invalid="ignore"):
         z = np.where(se > 0.0, gap / se, np.where(np.abs(gap) < 1e-12, 0.0, np.inf))
     return z, se

@@ -416,6 +416,20 @@ def test_entries_without_error_must_agree_exactly(make_solution):
     assert rows["latent_cov"].verdict == "PASS"
 
 
+def test_an_error_below_rounding_tells_no_difference_of_rounding(make_solution):
+    # a test point that no datum reaches: draws of its variance differ in the last digit, their mean by some of them
+    left = truth_of(make_solution(), se=0.1)
+    errors = left.latent_mean_se.copy()
+    errors[2, 0] = 1e-16
+    left = changed(left, latent_mean_se=errors)
+    largest = np.abs(left.latent_mean).max()
+    for gap, verdict in ((1e-13, "PASS"), (1e-10, "FAIL")):
+        moved = left.latent_mean.copy()
+        moved[2, 0] += gap * largest
+        rows = by_name(compare(left, changed(left, latent_mean=moved)))
+        assert rows["latent_mean"].verdict == verdict
+
+
 @pytest.mark.parametrize(("z", "verdict"), [(4.2, "PASS"), (4.3, "FAIL"), (-4.2, "PASS"), (-4.3, "FAIL")])
 def test_the_level_is_shared_between_the_entries_of_an_array(make_solution, z, verdict):
     # five means at level 1e-4: Φ(-4.2649) = 0.5e-4/5

@@ -86,8 +86,8 @@ def make_all(chosen: Sequence[Posterior], engine: Engine, until: float | None = 
             if done.lost is not None:
                 raise done.lost
             outcome: Outcome = done.value
-            if outcome.what == "refused":
-                _refuse(outcome)
+            if outcome.what in ("made", "refused"):
+                _write_down(outcome)
             yield outcome
 
 
@@ -263,9 +263,13 @@ def refused() -> Mapping[str, Refused]:
     return {name: row for name, row in rows.items() if library.fingerprints().get(name) == row.fingerprint}
 
 
-def _refuse(outcome: Outcome) -> None:
+def _write_down(outcome: Outcome) -> None:
     rows = {**refused()}
-    rows[outcome.name] = Refused(library.fingerprints()[outcome.name], outcome.line, round(outcome.seconds, 1))
+    before = rows.pop(outcome.name, None)
+    if outcome.what == "refused":
+        rows[outcome.name] = Refused(library.fingerprints()[outcome.name], outcome.line, round(outcome.seconds, 1))
+    elif before is None:
+        return
     lines = ["# Posteriors of the library that missed their gates; made by `triad truths --make`, not by hand."]
     for name, row in sorted(rows.items()):
         values = ", ".join(f"{key} = {_text(value)}" for key, value in row._asdict().items())

@@ -75,7 +75,12 @@ def test_what_misses_a_gate_is_written_down_and_not_stored(shelf_folder, monkeyp
     assert making.refused()[NAME].reason == outcome.line
     # it is not tried in vain each time, but on request
     assert making.missing(lambda name: name == NAME, making.LONGEST) == []
-    assert [p.name for p in making.missing(lambda name: name == NAME, making.LONGEST, again=True)] == [NAME]
+    again = making.missing(lambda name: name == NAME, making.LONGEST, again=True)
+    assert [p.name for p in again] == [NAME]
+    made_once(monkeypatch, truth)
+    (outcome,) = making.make_all(again, Processes(1))
+    assert outcome.what == "made"
+    assert making.refused() == {}
 
 
 def test_a_sampler_that_gives_up_is_told(shelf_folder, monkeypatch):
