@@ -157,6 +157,7 @@ def site_log_normaliser_rank_one(
     return log_tilted_norm + alpha * each
 
 
+@equation("villacampa2020", "u52-pep-limit")
 def pep_log_evidence_limit(
     posterior: Gaussians, K_ZZ: Array, log_tilted_norm: Array, coefficients: Coefficients, upsilon: Array
 ) -> float:

@@ -43,6 +43,7 @@ class Marginal(NamedTuple):
     var: Array  # (n, C)
 
 
+@equation("villacampa2020", "u51-projection-vector")
 def projection_vectors(K_XZ: Array, K_ZZ: Array) -> Array:
     """υ_i^k = K_k⁻¹ k_Zx, rows of an array (C, n, m): below (A.3) of villacampa2020.
 

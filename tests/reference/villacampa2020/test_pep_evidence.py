@@ -204,6 +204,7 @@ def log_evidence_with_matrices_held(s, K_ZZ, K_XZ, k_xx, sites):
     return parts, np.array(each)
 
 
+@pytest.mark.verifies("villacampa2020", "u52-pep-limit", route="the bound by entropies of scipy, and quotients in α")
 def test_log_evidence_tends_to_the_variational_bound(model):
     s = model
     q, coefficients = Gaussians(s.mean, s.cov), Coefficients(s.c1, s.c2)

@@ -55,6 +55,7 @@ def test_the_conditional_of_one_latent_value(model):
             assert got.mean[k, i] == pytest.approx(mean, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.verifies("villacampa2020", "u51-projection-vector", route="partitioned inverse of the joint covariance")
 def test_projection_vectors_are_the_weights_of_the_regression_on_inducing_values(model):
     s = model
     got = projection_vectors(s.K_XZ, s.K_ZZ)
