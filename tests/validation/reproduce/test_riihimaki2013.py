@@ -18,7 +18,7 @@ from validation.reproduce.riihimaki2013.fig5 import usps_marginals
 from validation.reproduce.riihimaki2013.fig7 import hyperparameter_grid
 from validation.reproduce.riihimaki2013.fig8 import convergence_study
 from validation.reproduce.riihimaki2013.fig9 import benchmark, splits_of
-from validation.reproduce.riihimaki2013.table1 import METHODS, QUANTITIES, compare_ep_variants
+from validation.reproduce.riihimaki2013.table1 import METHODS, QUANTITIES, Part, _rows, compare_ep_variants, table1
 
 LIMIT = stats.norm.isf(0.5e-5)  # two-sided tests of few statistics at 1e-5 each
 
@@ -316,6 +316,30 @@ def test_the_printed_table_has_every_method_part_and_quantity():
                 assert len(row["mean"]) == len(row["max"]) == 4
                 assert all(a < b for a, b in zip(row["mean"], row["max"], strict=True))
     assert table["glass"]["time"]["relative"][1] == 132.3
+
+
+def test_a_cell_of_table_1_counts_what_one_split_may_be_off_from_the_mean_of_ours():
+    cell = ("training", "Latent variances, mean", "qep")
+    parts = [Part({cell: value}, (107, 107), {}, ()) for value in (0.07, 0.09, 0.11)]
+    ((*names, here, error, printed, z, verdict),) = _rows("glass", parts)
+    assert names == ["glass", "training", "Latent variances, mean", "QEP"]
+    assert (here, printed, verdict) == (pytest.approx(0.09), 0.085, "reproduced")
+    assert error == pytest.approx(0.02 * np.sqrt(4.0 / 3.0))
+    assert z == pytest.approx(0.005 / np.hypot(error, 1e-3 / np.sqrt(12.0)))
+    # of one split nothing is known of others, and of other data nothing is printed
+    for name, known in (("glass", parts[:1]), ("wine", parts)):
+        assert next(iter(_rows(name, known)))[-2:] == (None, "not decidable here")
+
+
+def test_table_1_of_two_splits_has_every_cell_once():
+    outcome = table1(
+        dataset="wine", methods=("nested-ep", "nested-iep"), n=12, n_test=6, iterations=4, n_chains=2, n_draws=20,
+        splits=2,
+    )  # fmt: skip
+    (table,) = outcome.tables
+    cells = [row[:4] for row in table.rows]
+    assert len(set(cells)) == len(cells) == 2 * (2 * 3 * 2 + 1)
+    assert any("12 of 89 training rows" in note for note in outcome.notes)
 
 
 def test_the_printed_sizes_are_those_of_the_data_at_hand():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +14,7 @@ from validation.problem import Problem
 from validation.reproduce.experiment import Outcome, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
+from validation.reproduce.verdicts import COLUMNS, verdict, z_of
 from validation.solution import Solution
 
 Array = NDArray[np.float64]
@@ -103,6 +104,15 @@ def _distance(gap: Array) -> Distance:
     return Distance(float(gap.mean()), float(gap.max())) if gap.size else Distance(float("nan"), float("nan"))
 
 
+class Part(NamedTuple):
+    """What one split gave, by part, quantity as the table has it, and method."""
+
+    cells: dict[tuple[str, str, str], float]
+    size: tuple[int, int]  # training and test rows
+    errors: dict[str, float]  # largest Monte Carlo error of the chains
+    notes: tuple[str, ...]
+
+
 @experiment(
     "riihimaki2013",
     "table1",
@@ -124,52 +134,44 @@ def table1(
     log_lengthscale: float = 1.0,
     n_chains: int = 8,
     n_draws: int = 400,
+    splits: int = 1,
     seed: int = 0,
     say: Callable[[str], object] = lambda text: None,
 ) -> Outcome:
     """Glass, or USPS 3 vs. 5 vs. 7 with --dataset usps-357; the paper's rule has nodes=10."""
-    cut = setting.parts(dataset, n=n, n_test=n_test, seed=seed)
-    problem = setting.pose(cut, log_variance, log_lengthscale, training=True)
-    say(f"Gibbs sampling: n = {problem.n}, {n_chains} chains of {n_draws} draws")
-    truth = setting.answer("gibbs-probit", problem, seed=seed, n_chains=n_chains, n_draws=n_draws, n_warmup=100)
-    say(f"{iterations} outer iterations of {', '.join(methods)}")
-    result = compare_ep_variants(
-        problem, truth, methods=methods, iterations=iterations, nodes=nodes, nodes_qiep=nodes_qiep, damping=damping
-    )
-    printed: dict[str, Any] = published("riihimaki2013", "table1").get(dataset, {})
-    order = published("riihimaki2013", "table1")["methods"]
-    rows: list[tuple[object, ...]] = []
-    fastest = min(variant.seconds for variant in result.values())
-    for method, variant in result.items():
-        place = order.index(method)
-        for part in ("training", "test"):
-            for name, distance in getattr(variant, part).items():
-                theirs = printed.get(part, {}).get(name)
-                rows.append(
-                    (setting.NAMES[method], part, name, distance.mean, theirs and theirs["mean"][place],
-                     distance.max, theirs and theirs["max"][place])
-                )  # fmt: skip
-        relative = printed.get("time", {}).get("relative")
-        rows.append(
-            (setting.NAMES[method], "both", "time", variant.seconds / fastest, relative and relative[place], None, None)
+    arguments.integer(splits, "splits", at_least=1)
+
+    def part(number: int) -> Part:
+        cut = setting.parts(dataset, n=n, n_test=n_test, seed=seed + number)
+        problem = setting.pose(cut, log_variance, log_lengthscale, training=True)
+        say(f"split {number + 1} of {splits}, Gibbs sampling: n = {problem.n}, {n_chains} chains of {n_draws} draws")
+        truth = setting.answer(
+            "gibbs-probit", problem, seed=seed + number, n_chains=n_chains, n_draws=n_draws, n_warmup=100
         )
-    errors = {
-        "means": truth.test_latent_mean_se,
-        "variances": None if truth.test_latent_cov_se is None else np.einsum("tcc->tc", truth.test_latent_cov_se),
-        "probabilities": truth.probabilities_se,
-    }
-    notes = [*cut.notes, *setting.chains_note(truth)]
-    notes.append(
+        say(f"split {number + 1} of {splits}, {iterations} outer iterations of {', '.join(methods)}")
+        result = compare_ep_variants(
+            problem, truth, methods=methods, iterations=iterations, nodes=nodes, nodes_qiep=nodes_qiep, damping=damping
+        )
+        return Part(
+            _cells(result), (problem.n, cut.y_test.size), _errors(truth), (*cut.notes, *setting.chains_note(truth))
+        )
+
+    parts = [part(number) for number in range(splits)]
+    errors = {name: max(one.errors[name] for one in parts) for name in parts[0].errors}
+    notes = [
+        *dict.fromkeys(note for one in parts for note in one.notes),
         "Monte Carlo errors of the chains here: "
-        + ", ".join(f"{name} at most {float(e.max()):.2g}" for name, e in errors.items() if e is not None)
-        + "; the paper's differences contain those of its own chains, which it does not print"
-    )
+        + ", ".join(f"{name} at most {error:.2g}" for name, error in errors.items())
+        + "; the paper's differences contain those of its own chains, which it does not print",
+        "±: what one split of the paper's may be off from the mean of those here, the spread of splits times "
+        "the root of 1 + 1/splits; with one split there is none, and no z",
+    ]
     if nodes < 10 and "qep" in methods:
         notes.append(f"{nodes} nodes per dimension of QEP, fewer than the paper's 10: -o nodes=10")
     notes.append("time is relative to the fastest, of predictions too and of these programs")
     return Outcome(
         {
-            "data": f"{dataset}: n = {problem.n}, {cut.y_test.size} test rows",
+            "data": f"{dataset}: n = {parts[0].size[0]}, {parts[0].size[1]} test rows, {splits} splits",
             "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
             "iterations": f"{iterations} parallel, damping {damping:g}, inner EP incremental",
             "chains": f"{n_chains} of {n_draws} draws",
@@ -178,11 +180,54 @@ def table1(
         (
             Table(
                 "table1",
-                ("method", "part", "quantity", "mean", "mean (paper)", "max", "max (paper)"),
-                tuple(rows),
+                ("data", "part", "what", "method", "here", "±", "printed", *COLUMNS),
+                tuple(_rows(dataset, parts)),
                 "Absolute differences to Gibbs sampling, here and in the paper's Table 1",
             ),
         ),
         (),
         tuple(notes),
     )
+
+
+def _cells(result: Mapping[str, Variant]) -> dict[tuple[str, str, str], float]:
+    """Distances and relative times of all methods."""
+    fastest = min(variant.seconds for variant in result.values())
+    values: dict[tuple[str, str, str], float] = {}
+    for method, variant in result.items():
+        for name in ("training", "test"):
+            for quantity, distance in getattr(variant, name).items():
+                for kind in distance._fields:
+                    values[name, f"{quantity.capitalize()}, {kind}", method] = getattr(distance, kind)
+        values["both", "Relative CPU time", method] = variant.seconds / fastest
+    return values
+
+
+def _errors(truth: Solution) -> dict[str, float]:
+    """Largest Monte Carlo errors at the rows that are compared."""
+    given = (
+        truth.test_latent_mean_se,
+        None if truth.test_latent_cov_se is None else np.einsum("tcc->tc", truth.test_latent_cov_se),
+        truth.probabilities_se,
+    )
+    return {name: float(np.max(error)) for name, error in zip(QUANTITIES, given, strict=True) if error is not None}
+
+
+def _rows(dataset: str, parts: Sequence[Part]) -> Iterator[tuple[object, ...]]:
+    """A line a cell: the mean over splits, what one split may be off from it, and the printed number."""
+    shared = published("riihimaki2013", "table1")
+    printed: Mapping[str, Any] = shared.get(dataset, {})
+    for part, what, method in parts[0].cells:
+        values = np.array([one.cells[part, what, method] for one in parts])
+        here, spread = float(values.mean()), None
+        if len(values) > 1:
+            spread = float(values.std(ddof=1) * np.sqrt(1.0 + 1.0 / len(values)))
+        place = shared["methods"].index(method)
+        quantity, _, kind = what.partition(", ")
+        listed = printed.get(part, {}).get(quantity.lower(), {}).get(kind)
+        theirs = None if listed is None else listed[place]
+        if what == "Relative CPU time":
+            relative = printed.get("time", {}).get("relative")
+            theirs = None if relative is None else relative[place]
+        z = None if theirs is None or spread is None else z_of(here, spread, theirs, 0.0, 1e-3)
+        yield (dataset, part, what, setting.NAMES[method], here, spread, theirs, z, verdict(z))
