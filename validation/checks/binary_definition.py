@@ -482,7 +482,7 @@ def _add(
 _SMALL, _SPARSE = ("two-points", "three-points-fitc"), ("three-points-fitc",)
 for _method in PAPERS:
     _add("limit", _method, "predictions", "Are predictions those of the reported q(u)?", predictions,
-         _SPARSE if _method == "x-gpc-svi" else _SMALL, ("toy", "toy-sparse"))  # fmt: skip
+         *((_SPARSE, ("toy-sparse",)) if _method == "x-gpc-svi" else (_SMALL, ("toy", "toy-sparse"))))  # fmt: skip
     _add("slope", _method, "gradient_definition", "Is the gradient that of the judge's own objective?", gradients,
          _SPARSE if _method == "x-gpc-svi" else ("three-points", *_SPARSE))  # fmt: skip
 for _method in ("x-gpc", "svgpc"):
