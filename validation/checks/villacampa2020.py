@@ -207,8 +207,8 @@ def forms(context: Context, subject: Subject, problem: Problem) -> Iterable[Outc
     runs: list[tuple[str, dict[str, Any]]] = [("at rest", {})]
     lists = [[0], [problem.n - 1], list(range(problem.n))]
     steps: dict[str, Any] = {"batches": lists, "learn": LEARNED, "optimizer": "adam", "rate": 0.02}
-    # of two classes each wins half the time under the prior, whatever its variances: the first slopes in these, those of
-    # q too, are rounding
+    # of two classes each wins half the time under the prior, whatever its variances: the first slopes in these and in q
+    # are rounding
     if problem.n_classes == 2:
         del steps["learn"]
     if subject != BB and (problem.n_classes > 2 or subject == PEP):
