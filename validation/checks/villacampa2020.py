@@ -483,6 +483,9 @@ def blocks(context: Context, subject: Subject, problem: Problem) -> Iterable[Out
 # -- truths over alpha ---------------------------------------------------------------------------------------------
 
 TRUTHS = ("toy-3-sparse-errors", "toy-3-sparse-threshold")
+# where q of rpapep, which no labelling errors hold, is 600 (alpha 0.25) to 2e5 times (0.5) as wide as the prior in one
+# direction: reference does not claim an optimum that last digits of the parameters decide
+STRETCHED = "toy-3-sparse-threshold"
 CURVE = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -583,7 +586,7 @@ def record() -> list[str]:
     """Tables of distances.toml: each method at each power against the stored truths."""
     lines: list[str] = []
     for subject in (PEP, *ENERGIES):
-        for name in TRUTHS:
+        for name in (one for one in TRUTHS if subject != RPAPEP or one != STRETCHED):
             context = Context(quick=False)
             problem = context.problem(name)
             true = context.stored(problem)
@@ -627,6 +630,8 @@ for _subject in SUBJECTS:
     if _subject == PEP:
         _quick = (*_quick, f"{_STEEP}-errors")
     _full = tuple(name for name in (f"{_PAIR}-threshold", f"{_STEEP}-errors", *TRUTHS) if name not in _quick)
+    if _subject == RPAPEP:
+        _full = tuple(name for name in _full if name != STRETCHED)
     for _name, _question in FIELDS.items():
         _add("identity", _subject, _name, _question, _field(_name), _quick, _full)
     for _name, _question in GRADIENTS.items():
@@ -656,7 +661,7 @@ for _subject in SUBJECTS:
     # the bands of the other two without labelling errors take seconds
     _live = 2 if _subject in (PEP, APEP) else 1
     _add("discrepancy", _subject, "powers", "Is it as near to the truth at every power as it was recorded to be?",
-         from_truth, TRUTHS[:_live], TRUTHS[_live:])  # fmt: skip
+         from_truth, TRUTHS[:_live], TRUTHS[_live:] if _subject != RPAPEP else ())  # fmt: skip
 
 _add("limit", PEP, "ep", "Is it EP of one factor a datum at power 1, and gfitc with two classes?",
      lambda context, _, problem: ep(context, problem), (_THRESHOLD, f"{_PAIR}-threshold"),
