@@ -418,9 +418,11 @@ def z_of(after: Array, before: Array, known: bool) -> Array:
         terms = after - share * before
     else:
         terms = after - before
-    error = terms.std(axis=0, ddof=1) / np.sqrt(len(terms))
-    # what never moves is as it was
-    return np.asarray(np.where(error > 0.0, terms.mean(axis=0) / np.where(error > 0.0, error, 1.0), 0.0))
+    mean, spread = terms.mean(axis=0), terms.std(axis=0, ddof=1)
+    # what never moves is as it was, to rounding, which has a mean of its own
+    rounding = 1e-10 * np.maximum(before.std(axis=0, ddof=1), 1e-300)
+    z = mean / np.maximum(spread, rounding) * np.sqrt(len(terms))
+    return np.asarray(np.where((spread > rounding) | (np.abs(mean) > rounding), z, 0.0))
 
 
 def joint(model: Model, sizes: Mapping[str, int], seed: int = SEED) -> Iterable[Outcome]:

@@ -58,6 +58,15 @@ def test_draws_of_the_model_have_the_means_that_the_statistics_are_held_to(model
         np.testing.assert_allclose((y - expit(v[:, 0])).mean(axis=0), 0.0, atol=0.05)  # six errors
 
 
+def test_a_move_that_rounds_and_changes_nothing_has_no_z():
+    before = np.random.default_rng(3).standard_normal((5000, 2))
+    after = before + 1e-15 * (1.0 + before**2)  # a mean of its own
+    for known in (True, False):
+        assert not z_of(after, before, known).any()
+    for known in (True, False):
+        assert z_of(before + np.array([0.0, 0.5]), before, known)[1] > 10.0
+
+
 def test_a_control_variate_leaves_the_mean_alone():
     rng = np.random.default_rng(3)
     before = rng.standard_normal((5000, 2))
