@@ -3,7 +3,8 @@
 `results/<paper>-<experiment>.csv` has the rows of the experiment's table, each with the run that gave it, and the card
 `.json` of the same name says of each run: command, options, seconds, versions, commit, and a fingerprint of the code
 of `fast` that it went through. `triad reproduce PAPER EXPERIMENT --record FOLDER` adds a run to both; its rows take the
-place of earlier ones. `results/bindings.toml` says which row decides which cell of an inventory.
+place of earlier ones. `results/bindings.toml` says which row decides which cell of an inventory, and which results
+decide sentences and figures (`[[statements]]`): their rows are those of `validation.reproduce.decisions`.
 
 A row whose fingerprint is no longer that of the code is stale: the number stands, and whoever reads it is told.
 """
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 
 from validation import storage
 from validation.claims import inventory
-from validation.claims.inventory import OPEN, Claim, Claims, slug
+from validation.claims.inventory import DIFFERS, OPEN, REPRODUCED, UNDECIDABLE, Claim, Claims, slug
 from validation.claims.verdict import decided
 from validation.ledger.inventory import check_table
 from validation.mutation.power import commit
@@ -42,10 +43,12 @@ FOLDER = "results"
 RUN = "run"  # the column that is ours
 _VERSIONS = ("gpc-triad", "numpy", "scipy")
 _OURS = ("fast",)  # whose code a number goes through
+_DOOR = "validation.solve"  # which imports a method when it is asked for it
 _BINDING: dict[str, type] = {
     "result": str, "table": str, "row": str, "column": str, "value": str, "error": str, "match": dict,
 }  # fmt: skip
 _REASON: dict[str, type] = {"ids": str, "text": str}
+_STATEMENTS: dict[str, type] = {"result": str}
 
 
 class Card(NamedTuple):
@@ -158,7 +161,7 @@ def made(command: str, seconds: float, module: str, notes: Iterable[str]) -> Car
 
 @cache
 def fingerprint(module: str) -> str:
-    """SHA-256 over the sources of `fast` that a module imports, directly or not."""
+    """SHA-256 over the sources of `fast` that a module imports, directly or not; behind `solve`, of all methods."""
     known: dict[str, bytes] = {}
     waiting = [module]
     while waiting:
@@ -170,13 +173,23 @@ def fingerprint(module: str) -> str:
             continue
         source = Path(spec.origin).read_bytes()
         known[name] = source
-        waiting += [one for one in _imports(source) if one.partition(".")[0] in (*_OURS, "validation")
-                    and (one.partition(".")[0] in _OURS or one.startswith("validation.reproduce"))]  # fmt: skip
+        if name == _DOOR:
+            waiting += _methods()
+        ours = ("validation.reproduce", _DOOR)
+        waiting += [one for one in _imports(source) if one.partition(".")[0] in _OURS or one.startswith(ours)]
     digest = hashlib.sha256()
     for name in sorted(known):
         if name.partition(".")[0] in _OURS:
             digest.update(name.encode() + b"\0" + known[name] + b"\0")
     return digest.hexdigest()[:16]
+
+
+def _methods() -> list[str]:
+    """The modules of `fast.methods`."""
+    spec = find_spec("fast.methods")
+    if spec is None or spec.origin is None:
+        return []
+    return [f"fast.methods.{path.stem}" for path in sorted(Path(spec.origin).parent.glob("*.py"))]
 
 
 def _imports(source: bytes) -> Iterator[str]:
@@ -229,10 +242,10 @@ def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]
     folder = files("validation.claims") / FOLDER if folder is None else folder
     bound, reasons = bindings(folder)
     decisions: dict[str, Claim] = {}
+    for name in statements(folder):
+        decisions |= _stated(papers, folder, name, reasons)
     for binding in bound:
-        paper, _, _ = binding.result.partition("-")
-        if paper not in papers:
-            raise ValueError(f"bindings.toml: result: found {shown(binding.result)}, expected PAPER-EXPERIMENT")
+        paper = _paper(binding.result, papers)
         cells = {claim.id: claim for claim in papers[paper] if claim.id.startswith(f"{binding.table}-")}
         cards, count = read_cards(folder, binding.result), 0
         for row in _rows(folder / f"{binding.result}.csv"):
@@ -259,6 +272,51 @@ def apply(papers: Mapping[str, Claims], folder: Any = None) -> dict[str, Claims]
     }
 
 
+def _paper(name: str, papers: Mapping[str, Claims]) -> str:
+    paper, _, _ = name.partition("-")
+    if paper not in papers:
+        raise ValueError(f"bindings.toml: result: found {shown(name)}, expected PAPER-EXPERIMENT")
+    return paper
+
+
+def _stated(
+    papers: Mapping[str, Claims], folder: Any, name: str, reasons: Sequence[tuple[str, str]]
+) -> dict[str, Claim]:
+    """Sentences and figures as the rows of one result decide them: all rows of a claim have to hold."""
+    paper, cards, found = _paper(name, papers), read_cards(folder, name), {}
+    by_claim: dict[str, list[dict[str, str]]] = {}
+    for row in _rows(folder / f"{name}.csv"):
+        by_claim.setdefault(row["claim"], []).append(row)
+    for key, rows in by_claim.items():
+        claim = papers[paper].claim(key)
+        if claim.state != OPEN:
+            continue
+        if missing := {row[RUN] for row in rows} - cards.keys():
+            raise ValueError(f"{name}.csv: run: found {shown(missing.pop())}, expected one of the card")
+        verdicts = {row["verdict"] for row in rows}
+        state = next((one for one in (DIFFERS, UNDECIDABLE) if one in verdicts), REPRODUCED)
+        reason = next((text for ids, text in reasons if _fits(ids, claim.address)), "")
+        if state != REPRODUCED and not reason:
+            raise ValueError(f"reason: found none for {claim.address}, {state}, expected why")
+        test = "; ".join(f"{row['compared']}: {row['observed']}, limit {row['limit']}" for row in rows)
+        found[claim.address] = replace(
+            claim, state=state, test=test, command=cards[rows[0][RUN]].command, result=f"{name}.csv",
+            reason="" if state == REPRODUCED else reason,
+        )  # fmt: skip
+    return found
+
+
+def statements(folder: Any = None) -> tuple[str, ...]:
+    """The results whose rows decide sentences and figures."""
+    folder = files("validation.claims") / FOLDER if folder is None else folder
+    path = folder / "bindings.toml"
+    if not path.is_file():
+        return ()
+    raw = tomllib.loads(path.read_text(encoding="utf-8")).get("statements", [])
+    checked = [check_table(f"bindings.toml statements {i}", one, _STATEMENTS, {}) for i, one in enumerate(raw, 1)]
+    return tuple(one["result"] for one in checked)
+
+
 @cache
 def load() -> dict[str, Claims]:
     """The claims of every paper, cells decided by the results that ship with the package."""
@@ -266,12 +324,14 @@ def load() -> dict[str, Claims]:
 
 
 def keys_of(name: str, folder: Any = None) -> tuple[str, ...]:
-    """The columns that tell the rows of a result apart: those that its bindings read.
+    """The columns that tell the rows of a result apart: those that its bindings read, or a claim and what is compared.
 
     Raises
     ------
     ValueError    nothing is bound to that result
     """
+    if name in statements(folder):
+        return "claim", "compared"
     bound = [binding for binding in bindings(folder)[0] if binding.result == name]
     if not bound:
         raise ValueError(f"result: found {shown(name)}, which bindings.toml does not bind, expected it there first")

@@ -19,7 +19,7 @@ from validation.jobs import run as jobs_run
 from validation.jobs.job import HELP, Job
 from validation.jobs.run import engine
 from validation.quoting import shown
-from validation.reproduce import catalogue, page
+from validation.reproduce import catalogue, decisions, page
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
 from validation.terminal import Grid, print_grid, say
 
@@ -86,7 +86,9 @@ def reproduce(
     if keep is not None:
         command = _command(paper, name, options)
         card = results.made(command, time.perf_counter() - began, wanted.run.__module__, outcome.notes)
-        table = outcome.tables[0]
+        # sentences are decided by the table of that name, cells by the experiment's own
+        stated = result in results.statements(keep)
+        table = next((one for one in outcome.tables if stated and one.name == decisions.TABLE), outcome.tables[0])
         console.print(str(results.record(keep, result, table.columns, table.rows, keys, card)), soft_wrap=True)
 
 

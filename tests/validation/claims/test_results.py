@@ -175,7 +175,7 @@ def test_what_ships_is_bound_has_its_card_and_speaks_of_experiments_that_are_the
     catalogue.load()
     bound, _ = results.bindings()
     folder = Path(results.__file__).parent / results.FOLDER
-    for name in {binding.result for binding in bound}:
+    for name in {binding.result for binding in bound} | set(results.statements()):
         paper, _, experiment = name.partition("-")
         find(paper, experiment)
         cards = results.read_cards(folder, name)
@@ -183,7 +183,8 @@ def test_what_ships_is_bound_has_its_card_and_speaks_of_experiments_that_are_the
         for card in cards.values():
             assert card.command.startswith(f"triad reproduce {paper} {experiment}")
             assert card.versions["numpy"]
-    assert {path.stem for path in folder.glob("*.csv")} == {binding.result for binding in bound}
+    stated = set(results.statements())
+    assert {path.stem for path in folder.glob("*.csv")} == {binding.result for binding in bound} | stated
     assert sum(path.stat().st_size for path in folder.iterdir()) < 5e6
     decided = [claim for claims in results.load().values() for claim in claims if claim.result]
     assert decided
@@ -207,3 +208,56 @@ def test_a_run_is_recorded_by_the_command(monkeypatch, tmp_path, capfd):
     assert '"wine"' in card["command"]
     assert any("2 repetitions" in note for note in card["notes"])
     assert len((tmp_path / "villacampa2017-table2.csv").read_text(encoding="utf-8").splitlines()) == 3
+
+
+SAID = """
+[[claim]]
+id = "fig1-low"
+where = "Section 1"
+kind = "prose"
+text = "It is low"
+decides = "low < high"
+state = "open"
+
+[[claim]]
+id = "fig1-high"
+where = "Section 1"
+kind = "prose"
+text = "It is high"
+decides = "low < high"
+state = "open"
+"""
+
+
+def test_statements_are_decided_by_all_of_their_rows(folder):
+    claims = {"demo": inventory.read_claims(PAPER + SAID, "demo")}
+    (folder / "bindings.toml").write_text(BINDINGS + '\n[[statements]]\nresult = "demo-fig1"\n', encoding="utf-8")
+    assert results.keys_of("demo-fig1", folder) == ("claim", "compared")
+    columns = ("claim", "compared", "observed", "limit", "verdict")
+    rows = [
+        ("fig1-low", "a below b", 1.0, 2.0, REPRODUCED),
+        ("fig1-low", "a below c", 1.0, 3.0, REPRODUCED),
+        ("fig1-high", "a above b", 1.0, 2.0, DIFFERS),
+        ("fig1-high", "a above 0", 1.0, 0.0, REPRODUCED),
+    ]
+    results.record(folder, "demo-fig1", columns, rows, ("claim", "compared"), CARD)
+    with pytest.raises(ValueError, match="reason: found none for demo:fig1-high"):
+        results.apply(claims, folder)
+    reason = '\n[[reason]]\nids = "demo:fig1-*"\ntext = "it is cold"\n'
+    with (folder / "bindings.toml").open("a", encoding="utf-8") as stream:
+        stream.write(reason)
+    decided = results.apply(claims, folder)["demo"]
+    low, high = decided.claim("fig1-low"), decided.claim("fig1-high")
+    assert (low.state, low.reason, low.result) == (REPRODUCED, "", "demo-fig1.csv")
+    assert low.test == "a below b: 1, limit 2; a below c: 1, limit 3"
+    assert (high.state, high.reason, high.command) == (DIFFERS, "it is cold", "triad reproduce a b")
+    other = [("fig1-other", "x", 1.0, 2.0, REPRODUCED)]
+    results.record(folder, "demo-fig1", columns, other, ("claim", "compared"), CARD)
+    with pytest.raises(LookupError, match="fig1-other"):
+        results.apply(claims, folder)
+
+
+def test_behind_solve_the_code_of_every_method_counts():
+    results.fingerprint.cache_clear()
+    through_solve = results.fingerprint("validation.reproduce.riihimaki2013.table1")
+    assert through_solve != results.hashlib.sha256().hexdigest()[:16]  # of nothing

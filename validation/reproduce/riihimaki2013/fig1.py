@@ -14,9 +14,10 @@ from reference.riihimaki2013.fit import Prior
 from validation import arguments
 from validation.datasets.splits import standardise, train_test_split
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
-from validation.reproduce.verdicts import holds
 
 Array = NDArray[np.float64]
 
@@ -85,16 +86,6 @@ def spreads(value: Mapping[str, Differences]) -> dict[str, dict[str, Spread]]:
         rule: dict(zip(QUANTITIES, (spread_of(part) for part in differences), strict=True))
         for rule, differences in value.items()
     }
-
-
-class Decided(NamedTuple):
-    """A claim of the figure, what was compared, and whether it holds."""
-
-    claim: str
-    compared: str
-    observed: float
-    limit: float
-    held: bool
 
 
 def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[Decided]:
@@ -227,12 +218,7 @@ def fig1(
                 "Differences of log Z and of all entries of mean and covariance from the baseline; z is the mean over "
                 "its error, size the root of the mean square. The paper's figure prints no numbers",
             ),
-            Table(
-                "claims",
-                ("claim", "compared", "observed", "limit", "verdict"),
-                tuple((one.claim, one.compared, one.observed, one.limit, holds(one.held)) for one in decided),
-                "What section 5.1 says of the figure",
-            ),
+            decisions.table(decided, "What section 5.1 says of the figure"),
         ),
         (
             Picture(

@@ -12,6 +12,8 @@ from validation import arguments, datasets
 from validation.ledger.marker import equation
 from validation.problem import Problem
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
@@ -75,6 +77,78 @@ def _nearest(values: Array, target: float, where: NDArray[np.bool_]) -> int:
     return int(np.argmin(np.where(where, np.abs(values - target), np.inf)))
 
 
+class Gap(NamedTuple):
+    """What one set of fifteen inputs says of the claims; keys are method ids."""
+
+    largest: dict[str, float]  # mean over the line of the largest class probability
+    mean: dict[str, float]  # largest distance of a latent mean from the chains, in deviations of the prior
+    misfit: dict[str, float]  # at x_i, cross-entropy of (f1, f2) under the chains against the method's Gaussian
+    left: dict[str, float]  # at x_i, probability of class 1
+    correlation: dict[str, float]  # at x_j, of f2 and f3
+    right: dict[str, float]  # at x_j, probability of class 2
+
+
+def gap(toy: Toy, t_i: int, t_j: int, deviation: float) -> Gap:
+    """The numbers that section 5.2 compares, x_i and x_j by their places on the line."""
+    truth = toy.latent_mean[TRUTH]
+
+    def misfit(method: str) -> float:
+        # the expectation of a Gaussian's log density needs the first two moments of the chains only
+        cov = toy.latent_cov[method][t_i][:2, :2]
+        off = toy.latent_mean[method][t_i, :2] - truth[t_i, :2]
+        second = toy.latent_cov[TRUTH][t_i][:2, :2] + np.outer(off, off)
+        return 0.5 * float(np.linalg.slogdet(2.0 * np.pi * cov)[1] + np.trace(np.linalg.solve(cov, second)))
+
+    def correlation(cov: Array) -> float:
+        return float(cov[1, 2] / np.sqrt(cov[1, 1] * cov[2, 2]))
+
+    p = toy.probabilities
+    return Gap(
+        {method: float(p[method].max(axis=1).mean()) for method in METHODS},
+        {method: float(np.abs(toy.latent_mean[method] - truth).max()) / deviation for method in METHODS[1:]},
+        {method: misfit(method) for method in METHODS[1:]},
+        {method: float(p[method][t_i, 0]) for method in METHODS},
+        {method: correlation(toy.latent_cov[method][t_j]) for method in METHODS},
+        {method: float(p[method][t_j, 1]) for method in METHODS},
+    )
+
+
+def decide(gaps: Sequence[Gap]) -> list[Decided]:
+    """What section 5.2 says, from the means over sets of inputs."""
+
+    def mean(name: str, method: str) -> float:
+        return float(np.mean([getattr(one, name)[method] for one in gaps]))
+
+    ep, iep = METHODS[1:]
+    correlations = [abs(one.correlation[TRUTH] - one.correlation[ep]) for one in gaps]
+    apart = [max(one.right.values()) - min(one.right.values()) for one in gaps]
+    curves = [
+        above("fig2-confidence", "mean largest probability along the line: MCMC above EP", mean("largest", TRUTH),
+              mean("largest", ep)),
+        above("fig2-confidence", "mean largest probability along the line: EP above IEP", mean("largest", ep),
+              mean("largest", iep)),
+        below("fig2-means", "largest distance of EP's and IEP's latent means from the chains' in prior deviations",
+              max(max(one.mean.values()) for one in gaps), 0.1),
+    ]  # fmt: skip
+    skewed = [
+        above("fig3-underestimates", "probability of class 1 at x_i: MCMC above EP", mean("left", TRUTH),
+              mean("left", ep)),
+        above("fig3-underestimates", "probability of class 1 at x_i: EP above IEP", mean("left", ep),
+              mean("left", iep)),
+    ]  # fmt: skip
+    fits = below("fig3", "cross-entropy of the chains' (f1, f2) at x_i and EP's Gaussian, below that of IEP's",
+                 mean("misfit", ep), mean("misfit", iep))  # fmt: skip
+    coupled = [
+        below("fig4", "correlation of f2 and f3 at x_j: EP's from the chains', mean distance",
+              float(np.mean(correlations)), 0.05),
+        below("fig4", "correlation of f2 and f3 at x_j: largest of IEP's",
+              max(abs(one.correlation[iep]) for one in gaps), 1e-12),
+    ]  # fmt: skip
+    same = below("fig4-same-probability", "range over methods of the probability of class 2 at x_j, mean",
+                 float(np.mean(apart)), 0.01)  # fmt: skip
+    return [decisions.figure("fig2", curves), *curves, fits, *skewed, *coupled, same]
+
+
 @experiment(
     "riihimaki2013",
     "fig2",
@@ -99,6 +173,7 @@ def fig2(
     rows: list[tuple[object, ...]] = []
     orders: list[tuple[object, ...]] = []
     pictures: list[Picture] = []
+    gaps: list[Gap] = []
     for seed in seeds:
         say(f"inputs of seed {seed}: {n_chains} chains of {n_draws} draws, EP, IEP")
         chains = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": 200, "seed": int(seed)}
@@ -110,6 +185,7 @@ def fig2(
             "x_i": (0, _nearest(p[TRUTH][:, 0], printed["x_i"][TRUTH], x < toy.X[toy.y == 0].mean())),
             "x_j": (1, _nearest(p[TRUTH][:, 1], printed["x_j"][TRUTH], (x > 1.5) & (x < 4.0))),
         }
+        gaps.append(gap(toy, places["x_i"][1], places["x_j"][1], float(np.exp(0.5 * log_variance))))
         for place, (k, t) in places.items():
             other = (1, 2)[k]
             for method in METHODS:
@@ -161,6 +237,7 @@ def fig2(
                 tuple(orders),
                 "Mean probability of the likeliest class where MCMC puts more than 0.9 on it",
             ),
+            decisions.table(decide(gaps), "What section 5.2 says of the figures, from means over the seeds"),
         ),
         tuple(pictures),
         (

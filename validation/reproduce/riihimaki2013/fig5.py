@@ -13,6 +13,8 @@ from validation import arguments
 from validation.ledger.marker import equation
 from validation.problem import Problem
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
 from validation.solution import Solution
@@ -43,6 +45,10 @@ class Pairs(NamedTuple):
     cov: Array  # (C, C)
     mean_truth: Array
     cov_truth: Array
+    means: Array  # (n, C) at all training points
+    covs: Array  # (n, C, C)
+    means_truth: Array
+    covs_truth: Array
 
 
 @equation("riihimaki2013", "u5.3-usps")
@@ -84,11 +90,79 @@ def usps_marginals(
         p, q = (setting.of_labels(s, problem.y_test) for s in (ours, truth))
         assert truth.probabilities_se is not None  # chains have them
         se = truth.probabilities_se[np.arange(q.size), problem.y_test]
-        marginals = [
-            np.asarray(getattr(s, name)[point]) for s in (ours, truth) for name in ("latent_mean", "latent_cov")
-        ]
-        results[method] = Pairs(TRUTHS[method], p[:n], q[:n], se[:n], p[n:], q[n:], se[n:], *marginals)
+        every = [np.asarray(getattr(s, name)) for s in (ours, truth) for name in ("latent_mean", "latent_cov")]
+        results[method] = Pairs(
+            TRUTHS[method], p[:n], q[:n], se[:n], p[n:], q[n:], se[n:], *(part[point] for part in every), *every
+        )
     return results
+
+
+def _log_dets(covs: Array) -> Array:
+    return np.linalg.slogdet(covs)[1]
+
+
+def _divergence(pairs: Pairs) -> float:
+    """Mean over training points of KL(Gaussian with the chains' moments, the method's marginal of f)."""
+    inverse = np.linalg.inv(pairs.covs)
+    off = pairs.means - pairs.means_truth
+    trace = np.einsum("nij,nji->n", inverse, pairs.covs_truth)
+    squares = np.einsum("ni,nij,nj->n", off, inverse, off)
+    each = 0.5 * (trace + squares - off.shape[1] + _log_dets(pairs.covs) - _log_dets(pairs.covs_truth))
+    return float(each.mean())
+
+
+def _in_deviations(means: Array, truth: Array, covs_truth: Array) -> float:
+    """Mean distance of latent means, in deviations of the chains."""
+    return float(np.mean(np.abs(means - truth) / np.sqrt(np.einsum("ncc->nc", covs_truth))))
+
+
+def decide(value: Mapping[str, Pairs]) -> list[Decided]:
+    """What section 5.3 says of the probabilities and of the marginals at the training points; all five methods."""
+    ep, iep, vb, la, tkp = (value[method] for method in TRUTHS)
+
+    def distance(pairs: Pairs) -> float:
+        return float(np.abs(_gaps(pairs)).mean())
+
+    def signed(pairs: Pairs, part: str) -> float:
+        return float((getattr(pairs, part) - getattr(pairs, f"{part}_truth")).mean())
+
+    def narrowness(pairs: Pairs) -> float:
+        return float(np.mean(_log_dets(pairs.covs) - _log_dets(pairs.covs_truth)))
+
+    next_best = min(distance(pairs) for method, pairs in value.items() if method != "nested-ep")
+    density = {name: float(np.log(pairs.test).mean()) for name, pairs in (("EP", ep), ("IEP", iep))}
+    of_5 = [
+        below("fig5-ep-best", "mean distance of probabilities from the chains': EP's below the next", distance(ep),
+              next_best),
+        below("fig5-iep", "IEP: mean difference on training rows", signed(iep, "training"), 0.0),
+        below("fig5-iep", "IEP: size of the mean difference on test rows, below twice EP's",
+              abs(signed(iep, "test")), 2.0 * abs(signed(ep, "test"))),
+        *(below("fig5-vb-la", f"{name}: mean difference on test rows", signed(pairs, "test"), 0.0)
+          for name, pairs in (("VB", vb), ("LA", la))),
+        below("fig5-tkp", "mean distance of probabilities: LA-TKP's below half of LA's", distance(tkp),
+              0.5 * distance(la)),
+    ]  # fmt: skip
+    of_6 = [
+        *(below("fig6-iep-vb-narrow", f"mean log ratio of determinants to the chains': {name}'s below EP's",
+                narrowness(pairs), narrowness(ep)) for name, pairs in (("IEP", iep), ("VB", vb))),
+        above("fig6-la-mode", "mean distance of latent means in deviations: LA's from its chains, above 3 × EP's",
+              _in_deviations(la.means, la.means_truth, la.covs_truth),
+              3.0 * _in_deviations(ep.means, ep.means_truth, ep.covs_truth)),
+        below("fig6-vb-mean-near-la", "mean distance of VB's latent means: to LA's, below that to the chains of probit",
+              float(np.abs(vb.means - la.means).mean()), float(np.abs(vb.means - vb.means_truth).mean())),
+    ]  # fmt: skip
+    return [
+        decisions.figure("fig5", of_5), *of_5, decisions.figure("fig6", of_6), *of_6,
+        below("visual-more-accurate", "mean divergence of marginals from the chains': EP's below IEP's",
+              _divergence(ep), _divergence(iep)),
+        below("visual-more-accurate", "distance of EP's and IEP's mean log predictive densities",
+              abs(density["EP"] - density["IEP"]), 0.01),
+    ]  # fmt: skip
+
+
+def _gaps(pairs: Pairs) -> Array:
+    """Of the probabilities of the true labels from the chains', training and test rows."""
+    return np.concatenate([pairs.training - pairs.training_truth, pairs.test - pairs.test_truth])
 
 
 @experiment(
@@ -184,6 +258,11 @@ def fig5(
                 ("method", "latent", "mean", "mean of the chains", "sd", "sd of the chains"),
                 tuple(marginals),
                 "Marginal of f at one training point of the second class (Fig. 6)",
+            ),
+            *(
+                (decisions.table(decide(result), "What section 5.3 says of the figures"),)
+                if set(TRUTHS) <= result.keys()
+                else ()
             ),
         ),
         tuple(pictures),

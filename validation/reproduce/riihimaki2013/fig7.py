@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from validation import arguments
 from validation.ledger.marker import equation
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
@@ -68,6 +70,55 @@ def hyperparameter_grid(
     return Surfaces(evidence, density, accuracy, converged)
 
 
+def decide(surfaces: Mapping[str, Surfaces], log_variances: Sequence[float], log_lengthscales: Sequence[float]
+           ) -> list[Decided]:  # fmt: skip
+    """What section 5.3 says of the surfaces; densities are sums over the test rows. Needs all four methods."""
+    ep, iep, vb, la = (surfaces[method] for method in METHODS)
+
+    def peak(surface: Array) -> tuple[int, int]:
+        i, j = np.unravel_index(int(np.nanargmax(surface)), surface.shape)
+        return int(i), int(j)
+
+    def lost(of: Surfaces, name: str) -> float:
+        """By how much the surface is below its maximum where the evidence is largest."""
+        surface = getattr(of, name)
+        return float(np.nanmax(surface) - surface[peak(of.log_evidence)])
+
+    density = {method: float(np.nanmean(s.log_predictive_density)) for method, s in surfaces.items()}
+    rest = max(value for method, value in density.items() if method != "nested-ep")
+    behind = [np.nanmean(ep.log_predictive_density - one.log_predictive_density, axis=1) for one in (vb, la)]
+    at_ep = log_variances[peak(ep.log_evidence)[0]]
+    top = {method: float(s.accuracy.max()) for method, s in surfaces.items()}
+    along = la.accuracy.mean(axis=1)
+    listed = [
+        below("fig7-ep-agreement", "EP: log predictive density lost where its evidence peaks",
+              lost(ep, "log_predictive_density"), 2.0),
+        above("fig7-iep-bias", "IEP: log predictive density lost where its evidence peaks, above EP's",
+              lost(iep, "log_predictive_density"), lost(ep, "log_predictive_density")),
+        above("fig7-ep-highest", "EP: log predictive density, mean over the grid, above the next", density["nested-ep"],
+              rest),
+        *(above("fig7-vb-la-small", f"{name}: log predictive density behind EP's at the largest sigma², above that at "
+                "the smallest", float(gap[-1]), float(gap[0])) for name, gap in zip(("VB", "LA"), behind, strict=True)),
+        *(below("fig7-vb-la-small", f"{name}: log sigma² where its evidence peaks, below EP's",
+                log_variances[peak(one.log_evidence)[0]], at_ep) for name, one in (("VB", vb), ("LA", la))),
+        above("fig7-accuracy", "largest accuracy: the lower of VB's and LA's, above EP's and IEP's",
+              min(top["vb-probit"], top["laplace"]), max(top["nested-ep"], top["nested-iep"])),
+        above("fig7-accuracy", "VB: accuracy lost where its evidence peaks", lost(vb, "accuracy"), 0.005),
+        below("fig7-la-calibrated", "LA: accuracy lost where its evidence peaks", lost(la, "accuracy"), 0.005),
+        below("fig7-la-calibrated", "LA: mean accuracy at the largest sigma², below its largest along sigma²",
+              float(along[-1]), float(along.max())),
+    ]  # fmt: skip
+    wanted = (8.0, 2.5)
+    if wanted[0] in log_variances and wanted[1] in log_lengthscales:
+        place = tuple(log_variances).index(wanted[0]), tuple(log_lengthscales).index(wanted[1])
+        listed += [
+            below("fig8-good-hyper", f"{name}: log predictive density at log sigma² = 8, log l = 2.5 below the grid's "
+                  "largest by", float(np.nanmax(one.log_predictive_density) - one.log_predictive_density[place]), 5.0)
+            for name, one in (("EP", ep), ("IEP", iep))
+        ]  # fmt: skip
+    return [decisions.figure("fig7", [one for one in listed if one.claim.startswith("fig7")]), *listed]
+
+
 @experiment(
     "riihimaki2013",
     "fig7",
@@ -93,10 +144,12 @@ def fig7(
     rows: list[tuple[object, ...]] = []
     best: list[tuple[object, ...]] = []
     stopped = 0
+    surfaces: dict[str, Surfaces] = {}
     for method in methods:
         result = hyperparameter_grid(
             method, cut, log_variances, log_lengthscales, max_iterations=max_iterations, say=say
         )
+        surfaces[method] = result
         stopped += int(np.size(result.converged) - np.count_nonzero(result.converged))
         for i, a in enumerate(log_variances):
             for j, b in enumerate(log_lengthscales):
@@ -113,6 +166,10 @@ def fig7(
     if stopped:
         notes.append(f"{stopped} points had not converged to 1e-6 after {max_iterations} iterations")
     notes.append("the paper prints no grid; its text quotes the highest contours of IEP alone, of 1157 and 1175 rows")
+    said: tuple[Table, ...] = ()
+    if set(METHODS) <= surfaces.keys():
+        decided = decide(surfaces, log_variances, log_lengthscales)
+        said = (decisions.table(decided, "What sections 5.3 and 5.4 say of the surfaces"),)
     return Outcome(
         {"data": f"{dataset}: n = {cut.y.size}, {cut.y_test.size} test rows", "seed": seed},
         (
@@ -128,6 +185,7 @@ def fig7(
                 tuple(rows),
                 "All points",
             ),
+            *said,
         ),
         (),
         tuple(notes),

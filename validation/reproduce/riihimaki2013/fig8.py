@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,12 +15,17 @@ from validation import arguments
 from validation.ledger.marker import equation
 from validation.problem import Problem
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
 
 Array = NDArray[np.float64]
 METHODS = ("nested-ep", "nested-iep")
 INNER = ("converged", "incremental")
+DAMPINGS = (0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+HYPER = ((2.0, 1.5), (2.0, 2.5), (5.0, 1.5), (5.0, 2.5))  # log σ² and log l, beside those of the figure
+_LONG = 300  # iterations
 
 
 class Run(NamedTuple):
@@ -73,6 +78,78 @@ def convergence_study(
     return Run(values, densities)
 
 
+class Ends(NamedTuple):
+    """What a data set says of how EP and IEP end; keys are (method, inner) and method."""
+
+    largest: dict[tuple[str, str], float]  # damping out of DAMPINGS up to which the run converges; 0 where none does
+    iterations: dict[str, tuple[int, ...]]  # until convergence, standard, at δ = 0.8, over HYPER
+    at_large: dict[str, int]  # the same at the hyper-parameters of the figure
+
+
+def ends_of(cut: setting.Parts, log_variance: float, log_lengthscale: float) -> Ends:
+    """Iterations to a tolerance of 1e-4, and how large damping factors may be."""
+
+    def run(method: str, at: tuple[float, float], inner: str, damping: float) -> tuple[bool, int]:
+        posed = setting.pose(cut, *at)
+        answer = setting.answer(
+            method, posed, inner=inner, damping=damping, accelerate=False, tolerance=1e-4, max_iterations=_LONG
+        )
+        return answer.converged, answer.iterations if answer.converged else _LONG
+
+    def largest(method: str, inner: str) -> float:
+        at = log_variance, log_lengthscale
+        return max((d for d in DAMPINGS if run(method, at, inner, d)[0]), default=0.0)
+
+    return Ends(
+        {(method, inner): largest(method, inner) for method in METHODS for inner in INNER},
+        {method: tuple(run(method, at, "converged", 0.8)[1] for at in HYPER) for method in METHODS},
+        {method: run(method, (log_variance, log_lengthscale), "converged", 0.8)[1] for method in METHODS},
+    )
+
+
+def decide(runs: Mapping[tuple[str, str, str, float], Run], last: Mapping[tuple[str, str], float | None],
+           ends: Mapping[str, Ends], names: Sequence[str]) -> list[Decided]:  # fmt: skip
+    """What section 5.4 says of the runs: `runs` by data, method, inner and damping, `last` -log Z by data and method.
+
+    Needs Glass and USPS, in this order, and a damping of 0.8.
+    """
+    ep, iep = METHODS
+    standard, incremental = INNER
+
+    def late(run: Run) -> float:
+        return float(np.abs(np.diff(run.negative_log_evidence[4:])).max())
+
+    def drift(name: str, method: str) -> float:
+        end = last[name, method]
+        return np.nan if end is None else abs(float(runs[name, method, standard, 0.8].negative_log_evidence[-1]) - end)
+
+    listed = []
+    for name in names:
+        fewer = np.array(ends[name].iterations[ep]), np.array(ends[name].iterations[iep])
+        ratio = max(late(runs[name, iep, standard, 0.8]), 1e-300) / max(late(runs[name, ep, standard, 0.8]), 1e-300)
+        listed += [
+            below("fig8-ep-fewer", f"{name}: mean number of iterations over hyper-parameters, EP's below IEP's",
+                  float(fewer[0].mean()), float(fewer[1].mean())),
+            above("fig8-amplitude", f"{name}: size of the log ratio of late steps of IEP and EP, above that of 2",
+                  abs(np.log(ratio)), np.log(2.0)),
+            above("fig8-drift", f"{name}: -log Z from its end after the last iteration, IEP's above 10 × EP's",
+                  drift(name, iep), 10.0 * drift(name, ep)),
+            *(below("fig8-incremental-damping", f"{name}, {setting.NAMES[method]}: largest damping factor that "
+                    "converges, incremental below standard", ends[name].largest[method, incremental],
+                    ends[name].largest[method, standard]) for method in METHODS),
+            *(above("fig8-incremental-damping", f"{name}, {setting.NAMES[method]}: late steps at 0.8, incremental "
+                    "above standard", late(runs[name, method, incremental, 0.8]),
+                    late(runs[name, method, standard, 0.8])) for method in METHODS),
+        ]  # fmt: skip
+    listed.append(above("fig8-drift", "IEP: -log Z from its end after the last iteration, Glass above USPS",
+                        drift(names[0], iep), drift(names[1], iep)))  # fmt: skip
+    more = [
+        above("iep-more-iterations", f"{name}: iterations at the figure's hyper-parameters, IEP's above EP's",
+              ends[name].at_large[iep], ends[name].at_large[ep]) for name in names
+    ]  # fmt: skip
+    return [decisions.figure("fig8", listed), *listed, *more]
+
+
 @experiment(
     "riihimaki2013",
     "fig8",
@@ -97,6 +174,9 @@ def fig8(
     every: list[tuple[object, ...]] = []
     pictures = []
     notes: list[str] = []
+    runs: dict[tuple[str, str, str, float], Run] = {}
+    last: dict[tuple[str, str], float | None] = {}
+    reached: dict[str, Ends] = {}
     for name in datasets:
         cut = setting.parts(name, n=n, n_test=n_test, seed=seed)
         notes += cut.notes
@@ -105,11 +185,15 @@ def fig8(
             method: setting.answer(method, problem, max_iterations=1000, tolerance=1e-6).log_evidence
             for method in METHODS
         }
+        last |= {(name, method): None if end is None else -end for method, end in ends.items()}
+        say(f"{name}: dampings and iterations until convergence")
+        reached[name] = ends_of(cut, log_variance, log_lengthscale)
         lines: dict[str, list[figures.Line]] = {method: [] for method in METHODS}
         for method in METHODS:
             for inner in INNER:
                 for damping in dampings:
                     run = convergence_study(problem, method, inner=inner, damping=damping, iterations=iterations)
+                    runs[name, method, inner, float(damping)] = run
                     rows.append(_row(name, method, inner, damping, run, ends[method]))
                     every += [
                         (name, setting.NAMES[method], inner, float(damping), k + 1, float(v), float(m))
@@ -125,6 +209,10 @@ def fig8(
                 if drawn
             )
         pictures.append(Picture(name, tuple(dict.fromkeys(x.label for d in lines.values() for x in d)), panels))
+    said: tuple[Table, ...] = ()
+    if len(datasets) == 2 and 0.8 in dampings and iterations > 5:
+        decided = decide(runs, last, reached, datasets)
+        said = (decisions.table(decided, "What section 5.4 says of the runs"),)
     columns = ("data", "method", "inner", "δ", "-log Z, last", "at the fixed point", "last step", "gone up by",
                "mlpd, last", "gap below 0.1 from")  # fmt: skip
     return Outcome(
@@ -138,6 +226,7 @@ def fig8(
             Table(
                 "traces", ("data", "method", "inner", "δ", "iteration", "-log Z", "mlpd"), tuple(every), "All of them"
             ),
+            *said,
         ),
         tuple(pictures),
         (*dict.fromkeys(notes), "the paper's Fig. 8 prints no numbers"),

@@ -1,0 +1,218 @@
+"""Sentences of a paper beside numbers: what holds, what does not, and what is not decided."""
+
+import numpy as np
+import pytest
+
+from validation.claims import inventory
+from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
+from validation.reproduce.riihimaki2013 import fig2, fig5, fig7, fig8
+
+
+@pytest.mark.parametrize(
+    ("one", "held"),
+    [
+        (below("a", "x", 1.0, 2.0), True),
+        (below("a", "x", 2.0, 2.0), False),
+        (above("a", "x", 1.0, 2.0), False),
+        (above("a", "x", 3.0, 2.0), True),
+        (below("a", "x", np.nan, 2.0), None),
+        (above("a", "x", 1.0, np.inf), None),
+    ],
+)
+def test_an_inequality_holds_fails_or_is_not_decided(one, held):
+    assert one.held is held
+
+
+def test_a_figure_holds_where_everything_does_that_is_said_of_it():
+    good, bad = below("a", "x", 1.0, 2.0), below("b", "y", 3.0, 2.0)
+    assert decisions.figure("fig", [good, good]).held
+    assert decisions.figure("fig", [good, bad]) == Decided(
+        "fig", "of 2 comparisons that the text makes of it: do not hold", 1, 0.0, False
+    )
+    table = decisions.table([good, bad, below("c", "z", np.nan, 1.0)], "text")
+    assert table.name == "claims"
+    assert [row[-1] for row in table.rows] == [REPRODUCED, DIFFERS, UNDECIDABLE]
+
+
+def known(listed):
+    """Their ids, all of them in the inventory."""
+    ids = [one.claim for one in listed]
+    assert set(ids) <= {claim.id for claim in inventory.load()["riihimaki2013"]}
+    return ids
+
+
+def gaps(**changed):
+    ep, iep, truth = "nested-ep", "nested-iep", "gibbs-probit"
+    values = {
+        "largest": {truth: 0.9, ep: 0.8, iep: 0.7}, "mean": {ep: 0.01, iep: 0.02}, "misfit": {ep: 1.0, iep: 2.0},
+        "left": {truth: 0.9, ep: 0.8, iep: 0.7}, "correlation": {truth: 0.5, ep: 0.52, iep: 0.0},
+        "right": {truth: 0.5, ep: 0.501, iep: 0.502},
+    }  # fmt: skip
+    for name, change in changed.items():
+        values[name] = values[name] | change
+    return [fig2.Gap(**values)]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "claim"),
+    [
+        ("largest", {"nested-ep": 0.95}, "fig2-confidence"),
+        ("largest", {"nested-iep": 0.85}, "fig2-confidence"),
+        ("mean", {"nested-iep": 0.2}, "fig2-means"),
+        ("misfit", {"nested-iep": 0.5}, "fig3"),
+        ("left", {"nested-iep": 0.85}, "fig3-underestimates"),
+        ("correlation", {"nested-ep": 0.4}, "fig4"),
+        ("correlation", {"nested-iep": 0.1}, "fig4"),
+        ("right", {"nested-iep": 0.52}, "fig4-same-probability"),
+    ],
+)
+def test_each_claim_of_the_line_turns_on_its_own_number(name, change, claim):
+    good = fig2.decide(gaps())
+    known(good)
+    assert all(one.held for one in good)
+    failed = {one.claim for one in fig2.decide(gaps(**{name: change})) if not one.held}
+    assert failed - {"fig2"} == {claim}
+
+
+def test_the_misfit_is_a_cross_entropy_of_the_chains():
+    rng = np.random.default_rng(3)
+    draws = rng.standard_normal((4, 100_000)).T * [1.0, 2.0, 0.5, 1.0] + [0.3, -0.2, 0.1, 0.0]
+    mean, cov = np.array([0.1, 0.2]), np.array([[1.5, 0.3], [0.3, 2.0]])
+    pad = np.zeros((1, 3))
+    full = np.eye(3)
+    full[:2, :2] = cov
+    truth_cov = np.eye(3)
+    truth_cov[:2, :2] = np.cov(draws[:, :2].T, bias=True)
+    means = {m: pad.copy() for m in fig2.METHODS}
+    means["nested-ep"][0, :2], means["gibbs-probit"][0, :2] = mean, draws[:, :2].mean(axis=0)
+    covs = {"gibbs-probit": truth_cov[None], "nested-ep": full[None], "nested-iep": np.eye(3)[None]}
+    p = {m: np.full((1, 3), 1.0 / 3.0) for m in fig2.METHODS}
+    toy = fig2.Toy(np.zeros((1, 1)), np.zeros(1, dtype=int), np.zeros(1), p, means, covs)
+    off = draws[:, :2] - mean
+    density = -0.5 * np.einsum("ni,ij,nj->n", off, np.linalg.inv(cov), off) - 0.5 * np.log(
+        np.linalg.det(2.0 * np.pi * cov)
+    )
+    assert fig2.gap(toy, 0, 0, 1.0).misfit["nested-ep"] == pytest.approx(-density.mean(), rel=1e-10)
+
+
+def surfaces():
+    """Peaks of EP's evidence and density at one place, those of the others where the paper has them."""
+    grid = np.zeros((3, 2))
+
+    def made(evidence, density, accuracy):
+        values = [grid + at for at in (0.0, -60.0, 0.9)]
+        values[0][evidence] += 10.0
+        values[1][density] += 5.0
+        values[2][accuracy] += 0.05
+        return fig7.Surfaces(*values, np.ones_like(grid, dtype=bool))
+
+    ep, iep = made((2, 1), (2, 1), (2, 1)), made((2, 1), (1, 1), (2, 1))
+    vb, la = made((0, 0), (0, 0), (1, 0)), made((1, 0), (1, 0), (1, 0))
+    ep.log_predictive_density[:] += 20.0
+    for one in (vb, la):
+        one.log_predictive_density[-1] -= 30.0
+        one.accuracy[1, 0] += 0.01
+    iep.log_predictive_density[2, 1] += 4.0
+    return dict(zip(fig7.METHODS, (ep, iep, vb, la), strict=True))
+
+
+def test_the_claims_of_the_grid_turn_on_their_surfaces():
+    def decide(value):
+        return fig7.decide(value, (2.0, 5.0, 8.0), (1.5, 2.5))
+
+    good = decide(surfaces())
+    known(good)
+    assert [one.claim for one in good if not one.held] == []
+    for method, name, place, by, claim in (
+        ("nested-ep", "log_predictive_density", (0, 0), 30.0, "fig7-ep-agreement"),
+        ("laplace", "log_evidence", (2, 1), 20.0, "fig7-vb-la-small"),
+        ("vb-probit", "log_predictive_density", (2, 1), 500.0, "fig7-ep-highest"),
+        ("vb-probit", "log_evidence", (1, 0), 20.0, "fig7-accuracy"),
+        ("laplace", "accuracy", (0, 1), 0.09, "fig7-la-calibrated"),
+        ("nested-iep", "log_predictive_density", (0, 0), 30.0, "fig8-good-hyper"),
+    ):
+        changed = surfaces()
+        getattr(changed[method], name)[place] += by
+        assert claim in {one.claim for one in decide(changed) if not one.held}, claim
+    assert "fig8-good-hyper" not in {one.claim for one in fig7.decide(surfaces(), (2.0, 5.0, 7.0), (1.5, 2.5))}
+
+
+def pairs(off, narrow, mean=0.0):
+    """A method off by that much from its chains, with covariances that many times narrower."""
+    rng = np.random.default_rng(7)
+    truth = rng.uniform(0.4, 0.8, 6)
+    covs = np.tile(np.eye(3), (6, 1, 1))
+    se = np.full(6, 1e-3)
+    means = np.zeros((6, 3))
+    return fig5.Pairs("x", truth + off, truth, se, truth + off, truth, se, means[0], covs[0], means[0], covs[0],
+                      means + mean, covs / narrow, means, covs)  # fmt: skip
+
+
+def test_the_claims_of_the_marginals_turn_on_their_distances():
+    methods = dict(zip(fig5.TRUTHS, (pairs(-0.01, 1.0, 0.1), pairs(-0.012, 2.0, 0.2), pairs(-0.1, 2.0, 0.9),
+                                     pairs(-0.15, 1.0, 1.0), pairs(-0.05, 1.0, 1.0)), strict=True))  # fmt: skip
+    good = fig5.decide(methods)
+    known(good)
+    assert [one.claim for one in good if not one.held] == []
+    for method, changed, claims in (
+        ("nested-ep", pairs(-0.2, 1.0, 0.1), {"fig5", "fig5-ep-best"}),
+        ("nested-iep", pairs(0.012, 2.0, 0.2), {"fig5", "fig5-iep"}),
+        ("laplace", pairs(-0.09, 1.0, 1.0), {"fig5", "fig5-tkp"}),
+        ("laplace", pairs(-0.15, 1.0, 0.2), {"fig6", "fig6-la-mode"}),
+        ("vb-probit", pairs(0.1, 2.0, 0.9), {"fig5", "fig5-vb-la"}),
+        ("vb-probit", pairs(-0.1, 0.5, 0.9), {"fig6", "fig6-iep-vb-narrow"}),
+        ("nested-iep", pairs(-0.012, 1.0, 0.2), {"fig6", "fig6-iep-vb-narrow"}),
+    ):
+        failed = {one.claim for one in fig5.decide(methods | {method: changed}) if not one.held}
+        assert claims <= failed, (method, failed)
+
+
+def test_the_divergence_of_marginals_is_that_of_gaussians():
+    value = pairs(0.0, 2.0, 0.3)
+    # KL(N(0, 1), N(0.3, 1/2)) in each of three dimensions
+    each = 0.5 * (2.0 + 2.0 * 0.09 - 1.0 + np.log(0.5))
+    assert fig5._divergence(value) == pytest.approx(3.0 * each, rel=1e-12)
+
+
+def test_the_claims_of_convergence_turn_on_their_runs():
+    names = ("glass", "usps-357")
+
+    def run(late, drift):
+        values = np.full(20, 100.0)
+        values[5::2] += late
+        values[-1] += drift
+        return fig8.Run(values, np.zeros(20))
+
+    def decide(**changed):
+        runs = {}
+        for name in names:
+            for inner, late in (("converged", 1.0), ("incremental", 2.0)):
+                runs[name, "nested-ep", inner, 0.8] = run(0.1 * late, 0.0)
+                runs[name, "nested-iep", inner, 0.8] = run(late, 5.0 if name == "glass" else 4.0)
+        last = {(name, method): 100.0 for name in names for method in fig8.METHODS}
+        ends = {
+            name: fig8.Ends(
+                {(m, inner): top for m in fig8.METHODS for inner, top in (("converged", 1.0), ("incremental", 0.7))},
+                {"nested-ep": (10, 12), "nested-iep": (20, 24)}, {"nested-ep": 30, "nested-iep": 60},
+            )
+            for name in names
+        }  # fmt: skip
+        runs |= changed.get("runs", {})
+        ends |= changed.get("ends", {})
+        return fig8.decide(runs, last | changed.get("last", {}), ends, names)
+
+    good = decide()
+    known(good)
+    assert [one.claim for one in good if not one.held] == []
+    ends = fig8.Ends({(m, inner): 0.8 for m in fig8.METHODS for inner in fig8.INNER},
+                     {"nested-ep": (40,), "nested-iep": (20,)}, {"nested-ep": 60, "nested-iep": 60})  # fmt: skip
+    failed = {one.claim for one in decide(ends={"glass": ends}) if not one.held}
+    assert failed == {"fig8", "fig8-ep-fewer", "fig8-incremental-damping", "iep-more-iterations"}
+    failed = {
+        one.claim for one in decide(runs={("glass", "nested-iep", "converged", 0.8): run(0.1, 0.0)}) if not one.held
+    }
+    assert failed == {"fig8", "fig8-amplitude", "fig8-drift"}
+    undecided = decide(last={("glass", "nested-iep"): None})
+    assert {one.claim for one in undecided if one.held is None} == {"fig8-drift"}

@@ -1,0 +1,51 @@
+"""What a paper says of an experiment in words, with a number on either side and whether it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from validation.reproduce.experiment import Table
+from validation.reproduce.verdicts import holds
+
+TABLE = "claims"  # by this name an outcome has them, and `triad reproduce --record` keeps them
+COLUMNS = ("claim", "compared", "observed", "limit", "verdict")
+
+
+class Decided(NamedTuple):
+    """A claim of the paper, what was compared, and whether it holds; a claim may have several."""
+
+    claim: str  # its id in the inventory
+    compared: str
+    observed: float
+    limit: float
+    held: bool | None  # None: the numbers are not there
+
+
+def below(claim: str, compared: str, observed: float, limit: float) -> Decided:
+    """That a number is smaller than another; nothing is decided where one is none."""
+    known = bool(np.isfinite(observed) and np.isfinite(limit))
+    return Decided(claim, compared, float(observed), float(limit), bool(observed < limit) if known else None)
+
+
+def above(claim: str, compared: str, observed: float, limit: float) -> Decided:
+    """That a number is larger than another; nothing is decided where one is none."""
+    known = bool(np.isfinite(observed) and np.isfinite(limit))
+    return Decided(claim, compared, float(observed), float(limit), bool(observed > limit) if known else None)
+
+
+def figure(claim: str, of: Iterable[Decided]) -> Decided:
+    """A figure without printed numbers: it is reproduced where everything holds that the text says of it."""
+    listed = list(of)
+    failed = sum(not one.held for one in listed)
+    return Decided(
+        claim, f"of {len(listed)} comparisons that the text makes of it: do not hold", failed, 0.0, not failed
+    )
+
+
+def table(decided: Iterable[Decided], text: str) -> Table:
+    """The table of an outcome."""
+    rows = tuple((one.claim, one.compared, one.observed, one.limit, holds(one.held)) for one in decided)
+    return Table(TABLE, COLUMNS, rows, text)
