@@ -8,6 +8,9 @@ from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.riihimaki2013 import fig2, fig5, fig7, fig8
+from validation.reproduce.villacampa2020 import fig2 as places
+from validation.reproduce.villacampa2020 import fig6
+from validation.reproduce.wenzel2019 import fig1
 
 
 @pytest.mark.parametrize(
@@ -31,15 +34,18 @@ def test_a_figure_holds_where_everything_does_that_is_said_of_it():
     assert decisions.figure("fig", [good, bad]) == Decided(
         "fig", "of 2 comparisons that the text makes of it: do not hold", 1, 0.0, False
     )
-    table = decisions.table([good, bad, below("c", "z", np.nan, 1.0)], "text")
+    open_one = below("c", "z", np.nan, 1.0)
+    assert decisions.figure("fig", [good, open_one]).held is None
+    assert decisions.figure("fig", [bad, open_one]).held is False
+    table = decisions.table([good, bad, open_one], "text")
     assert table.name == "claims"
     assert [row[-1] for row in table.rows] == [REPRODUCED, DIFFERS, UNDECIDABLE]
 
 
-def known(listed):
+def known(listed, paper="riihimaki2013"):
     """Their ids, all of them in the inventory."""
     ids = [one.claim for one in listed]
-    assert set(ids) <= {claim.id for claim in inventory.load()["riihimaki2013"]}
+    assert set(ids) <= {claim.id for claim in inventory.load()[paper]}
     return ids
 
 
@@ -215,4 +221,68 @@ def test_the_claims_of_convergence_turn_on_their_runs():
     }
     assert failed == {"fig8", "fig8-amplitude", "fig8-drift"}
     undecided = decide(last={("glass", "nested-iep"): None})
-    assert {one.claim for one in undecided if one.held is None} == {"fig8-drift"}
+    assert {one.claim for one in undecided if one.held is None} == {"fig8", "fig8-drift"}
+
+
+def test_the_claims_of_the_diagonals_count_two_errors_of_the_chains():
+    def pair(off, se, scale=1.0):
+        return fig1.Paired(np.array([1.0, 2.0]) * scale + off, np.array([1.0, 2.0]) * scale, np.array([se, se]))
+
+    def decide(mean, sd, probability):
+        listed = fig1.decide({"mean": mean, "sd": sd, "probability": probability})
+        known(listed, "wenzel2019")
+        return {one.claim for one in listed if not one.held}
+
+    good = pair(0.1, 0.02), pair(0.02, 0.005), pair(0.01, 1e-3, 0.2)
+    assert decide(*good) == set()
+    assert decide(pair(0.1, 0.06), *good[1:]) == {"fig1-means"}
+    assert decide(good[0], pair(0.1, 0.005), good[2]) == {"fig1-variances"}
+    assert decide(*good[:2], pair(0.01, 0.006, 0.2)) == {"fig1-probabilities"}
+
+
+def test_the_layout_of_points_is_their_median_gap_and_how_many_overlap():
+    Z = np.array([[[0.0, 0.0], [0.05, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 2.0], [0.0, 3.0]]])
+    edge = np.array([[0.0, 0.0], [9.0, 9.0]])
+    got = places.layout(Z, edge)
+    assert got.gap == 1.0
+    assert got.overlapping == pytest.approx(2.0 / 6.0)
+    assert np.isnan(places.layout(Z, np.zeros((0, 2))).gap)
+
+
+def test_the_claims_of_places_turn_on_their_layouts():
+    def decide(**changed):
+        value = {(method, alpha): places.Layout(0.3 if method in places.IN_BATCHES else 0.6, 0.0)
+                 for method in ("pep", "apep", "arpep", "rpapep") for alpha in (0.0, 0.5, 1.0)}  # fmt: skip
+        value["rpapep", 1.0], value["pep", 1.0] = places.Layout(0.2, 0.0), places.Layout(0.6, 0.4)
+        listed = places.decide(value | {tuple(key): place for key, place in changed.get("put", {}).items()})
+        known(listed, "villacampa2020")
+        return {one.claim for one in listed if not one.held} - {"fig2"}
+
+    assert decide() == set()
+    for key, place, claim in (
+        (("arpep", 0.0), (0.7, 0.0), "fig2-free-gaussian"),
+        (("pep", 1.0), (0.6, 0.0), "fig2-pep-overlap"),
+        (("apep", 0.5), (0.6, 0.1), "fig2-pep-overlap"),
+        (("rpapep", 1.0), (0.4, 0.0), "fig2-rpapep-closer"),
+        (("apep", 1.0), (0.8, 0.0), "fig2-alpha-no-influence"),
+    ):
+        assert claim in decide(put={key: places.Layout(*place)})
+
+
+def test_the_claims_of_active_learning_need_certainty_over_repetitions():
+    rng = np.random.default_rng(5)
+
+    def errors(method, alpha, rule):
+        start = 0.4 - 0.1 * alpha
+        fall = 0.1 * (1.0 + alpha if method == "pep" else 2.0 - alpha) * (1.0 if rule == "entropy" else 0.5)
+        noise = 0.002 * rng.standard_normal((12, 1))
+        return start - fall * np.linspace(0.0, 1.0, 6) + noise + 0.001 * rng.standard_normal((12, 6))
+
+    value = {(m, a, r): errors(m, a, r) for m in ("pep", "apep") for a in (0.0, 0.5, 1.0) for r in fig6.RULES}
+    listed = fig6.decide(value)
+    known(listed, "villacampa2020")
+    assert {one.claim for one in listed if not one.held} <= {"fig6", "fig6-alpha-one", "fig7", "fig7-end-alike"}
+    swapped = {(m, a, "random" if r == "entropy" else "entropy"): e for (m, a, r), e in value.items()}
+    assert all(not one.held for one in fig6.decide(swapped) if one.claim == "fig6-entropy-wins")
+    same = {key: value["pep", 0.0, "entropy"] + 0.01 * rng.standard_normal((12, 6)) for key in value}
+    assert None in {one.held for one in fig6.decide(same)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -14,6 +14,8 @@ from validation.datasets.dataset import Dataset
 from validation.ledger.marker import equation
 from validation.quoting import shown
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.villacampa2017 import plane
 from validation.reproduce.villacampa2017.fig3 import boundary_of, different, margin
@@ -88,6 +90,48 @@ def inducing_point_experiment(
     return Placed(np.array(run.run.points.Z), steps, run)
 
 
+class Layout(NamedTuple):
+    """Where the inducing points of one training are."""
+
+    gap: float  # median distance to the nearest boundary
+    overlapping: float  # share of points with a neighbour of their class closer than a tenth of a lengthscale
+
+
+def layout(Z: Array, edge: Array, lengthscale: float = 1.0) -> Layout:
+    """Of points Z (C, m, 2) and the grid points `edge` (b, 2) beside which the class changes; NaN without any."""
+    gaps = np.linalg.norm(Z.reshape(-1, 1, 2) - edge, axis=-1).min(axis=1) if len(edge) else np.array([np.nan])
+    apart = np.linalg.norm(Z[:, :, None] - Z[:, None], axis=-1) + np.where(np.eye(Z.shape[1], dtype=bool), np.inf, 0.0)
+    return Layout(float(np.median(gaps)), float(np.mean(apart.min(axis=2) < 0.1 * lengthscale)))
+
+
+def decide(value: Mapping[tuple[str, float], Layout]) -> list[Decided]:
+    """What section 5.2 says of the places, by method and alpha; needs all four methods and three alphas or more."""
+    alphas = sorted({alpha for _, alpha in value})
+    low, high = alphas[0], alphas[-1]
+    middle = min(alphas, key=lambda alpha: abs(alpha - 0.5))
+
+    def gap(method: str, alpha: float) -> float:
+        return value[method, alpha].gap
+
+    def moves(method: str) -> float:
+        return max(abs(gap(method, alpha) / gap(method, middle) - 1.0) for alpha in alphas)
+
+    listed = [
+        *(below("fig2-free-gaussian", f"median distance from a boundary at alpha = {low:g}: {setting.NAMES[method]}'s "
+                "below PEP's and APEP's", gap(method, low), min(gap("pep", low), gap("apep", low)))
+          for method in IN_BATCHES),
+        above("fig2-pep-overlap", f"PEP: share of overlapping points at alpha = {high:g}, above that at {low:g}",
+              value["pep", high].overlapping, value["pep", low].overlapping),
+        below("fig2-pep-overlap", "the others: largest share of overlapping points",
+              max(value[method, alpha].overlapping for method in setting.METHODS[1:] for alpha in alphas), 0.05),
+        below("fig2-rpapep-closer", f"RPAPEP: median distance from a boundary at alpha = {high:g}, below that at "
+              f"{low:g}", gap("rpapep", high), gap("rpapep", low)),
+        *(below("fig2-alpha-no-influence", f"{setting.NAMES[method]}: largest change of the median distance from that "
+                f"at {middle:g}, relative", moves(method), 0.2) for method in ("apep", "arpep")),
+    ]  # fmt: skip
+    return [decisions.figure("fig2", listed), *listed]
+
+
 @experiment(
     "villacampa2020",
     "fig2",
@@ -122,6 +166,7 @@ def fig2(
     rows: list[tuple[object, ...]] = []
     pictures: list[Picture] = []
     notes: list[str] = []
+    layouts: dict[tuple[str, float], Layout] = {}
     for method in methods:
         panels = []
         for alpha in alphas:
@@ -141,6 +186,7 @@ def fig2(
             error, nll = run.scores(X_test, y_test)
             edge = boundary_of(run.probabilities(points), points)
             gap = margin(result.Z, edge) if len(edge) else None
+            layouts[method, float(alpha)] = layout(result.Z, edge)
             rows.append((*head, error, nll, gap, kept, moved, run.iterations, run.seconds))
             with figures.style():
                 panels.append(
@@ -170,6 +216,9 @@ def fig2(
         "distance from the boundary: mean over inducing points, to the nearest grid point where the predicted class "
         "changes; Fig. 2 prints no numbers",
     ]
+    said: tuple[Table, ...] = ()
+    if len(alphas) > 2 and all((method, float(alpha)) in layouts for method in setting.METHODS for alpha in alphas):
+        said = (decisions.table(decide(layouts), "What section 5.2 says of the figure"),)
     return Outcome(
         {
             "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {n_test} test rows",
@@ -186,6 +235,7 @@ def fig2(
                 tuple(rows),
                 "After training; points closer than 0.05 count once; before, the points are rows of the data",
             ),
+            *said,
         ),
         tuple(pictures),
         tuple(dict.fromkeys(notes)),

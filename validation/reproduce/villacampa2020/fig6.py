@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from reference.common._classes import Prior
 from reference.villacampa2020.experiments import select_by_entropy
 from validation import arguments, datasets
+from validation.claims.verdict import smaller
 from validation.datasets.splits import standardise
 from validation.ledger.marker import equation
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2020 import plots, setting
@@ -153,6 +156,64 @@ def drawn_pool(seed: int, n: int = 100, n_test: int = 500, n_pool: int = 400) ->
     return Pool(X, data.y[parts[0]], X_pool, data.y[parts[2]], X_test, data.y[parts[1]])
 
 
+def _surely(claim: str, compared: str, left: Array, right: Array) -> Decided:
+    """That left is below right on average over repetitions, at 95 %; not decided where neither order is certain."""
+    told = smaller(left.tolist(), right.tolist())
+    return Decided(claim, f"{compared}: mean difference, below zero at 95 %", told.bound, 0.0, told.holds)
+
+
+def decide(errors: Mapping[tuple[str, float, str], Array]) -> list[Decided]:
+    """What section 5.6 says of Fig. 6 and 7, from errors (repetitions, additions + 1) by method, alpha and rule.
+
+    Needs two repetitions, both rules, and alphas that begin with 0 and end with 1.
+    """
+    methods = list(dict.fromkeys(method for method, _, _ in errors))
+    alphas = sorted({alpha for _, alpha, _ in errors})
+    low, high = [a for a in alphas if a <= 0.2], [a for a in alphas if a >= 0.8]
+
+    def along(method: str, some: Sequence[float], rule: str) -> Array:
+        return np.mean([errors[method, a, rule].mean(axis=1) for a in some], axis=0)
+
+    def fallen(method: str, alpha: float) -> Array:
+        curve = errors[method, alpha, "entropy"]
+        return curve[:, 0] - curve[:, -1]
+
+    of_6, of_7 = [], []
+    for method in methods:
+        name = setting.NAMES[method]
+        of_6 += [
+            _surely("fig6-alpha-one", f"{name}, {rule}: error at alpha near 1 less that near 0, along the additions",
+                    along(method, high, rule), along(method, low, rule)) for rule in RULES
+        ]  # fmt: skip
+        for alpha in alphas:
+            by_entropy, at_random = (errors[method, alpha, rule] for rule in RULES)
+            of_6 += [
+                _surely("fig6-entropy-wins", f"{name}, alpha = {alpha:g}: error by entropy less that at random, {what}",
+                        ours, theirs)
+                for what, ours, theirs in (
+                    ("at the end", by_entropy[:, -1], at_random[:, -1]),
+                    ("along the additions", by_entropy.mean(axis=1), at_random.mean(axis=1)),
+                )
+            ]  # fmt: skip
+        first, last = alphas[0], alphas[-1]
+        order = (fallen(method, first), fallen(method, last))
+        key, text = ("fig7-pep", "at 0 less that at 1") if method == "pep" else ("fig7-others", "at 1 less that at 0")
+        of_7.append(_surely(key, f"{name}: reduction {text}", *(order if method == "pep" else order[::-1])))
+        before = [errors[method, alpha, "entropy"][:, 0] for alpha in (last, first)]
+        of_7.append(_surely("fig7-start-worse", f"{name}: first error at alpha 1 less that at 0", *before))
+    ends = {method: [float(errors[method, a, "entropy"][:, -1].mean()) for a in alphas] for method in methods}
+    spread = {method: float(np.ptp(values)) for method, values in ends.items()}
+    if "pep" in methods and len(methods) > 1:
+        others = max(value for method, value in spread.items() if method != "pep")
+        text = "range over alpha of the last error: PEP's above the largest of the others'"
+        of_7.append(above("fig7-end-alike", text, spread["pep"], others))
+    of_7 += [
+        below("fig7-end-alike", f"{setting.NAMES[method]}: last error at alpha 1, below that at 0", end[-1], end[0])
+        for method, end in ends.items()
+    ]
+    return [decisions.figure("fig6", of_6), *of_6, decisions.figure("fig7", of_7), *of_7]
+
+
 @experiment(
     "villacampa2020",
     "fig6",
@@ -188,6 +249,7 @@ def fig6(
         arguments.choice(rule, RULES, "rules")
     arguments.integer(n_run, "n_run", at_least=1)
     curves: dict[tuple[str, float, str], Array] = {}
+    runs: dict[tuple[str, float, str], Array] = {}
     notes: list[str] = []
     for method in methods:
         steps = {"n_first": n_first, "n_next": n_next}
@@ -208,6 +270,7 @@ def fig6(
                     )
                     assert learner.run is not None  # trained by it
                     notes += learner.run.notes
+                runs[method, float(alpha), rule] = np.array(every)
                 curves[method, float(alpha), rule] = np.mean(every, axis=0)
                 end = curves[method, float(alpha), rule]
                 say(f"{setting.NAMES[method]}, alpha = {alpha:g}, {rule}: {_text(end[0])} to {_text(end[-1])}")
@@ -236,6 +299,10 @@ def fig6(
     if np.isfinite(budget):
         notes.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
     notes += [setting.LIMIT, setting.OPTIMISER, "Fig. 6 and 7 print no numbers"]
+    said: tuple[Table, ...] = ()
+    all_ended = all(np.isfinite(errors).all() for errors in runs.values())
+    if n_run > 1 and all_ended and set(rules) == set(RULES) and min(alphas) <= 0.2 and max(alphas) >= 0.8:
+        said = (decisions.table(decide(runs), "What section 5.6 says of Fig. 6 and 7"),)
     return Outcome(
         {
             "data": "waveform, generated: 100 rows first, 400 to choose from, 500 test rows",
@@ -259,6 +326,7 @@ def fig6(
                 tuple(every_row),
                 "Test error after each addition (Fig. 6), and how far it has fallen (Fig. 7)",
             ),
+            *said,
         ),
         tuple(
             Picture(

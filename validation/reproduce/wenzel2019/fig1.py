@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,8 @@ from validation.datasets.splits import standardise, train_test_split
 from validation.ledger.marker import equation
 from validation.problem import Problem
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.solution import Solution
 from validation.solve import solve
@@ -75,7 +77,28 @@ def _first_variance(values: Array | None) -> Array:
     return values[:, 0, 0]
 
 
+_CLOSE = 0.2  # what the inventory takes "very close" for; a tenth of it for probabilities
 _TITLES = {"mean": "posterior mean µ", "sd": "posterior standard deviation σ", "probability": "p(y* = 1)"}
+
+
+def decide(value: Mapping[str, Paired]) -> list[Decided]:
+    """That the three quantities are very close: largest distances, two Monte Carlo errors of the chains included."""
+    mean, sd, probability = (value[key] for key in ("mean", "sd", "probability"))
+
+    def largest(pair: Paired, unit: Array | float, power: int = 1) -> float:
+        gap = np.abs(pair.approximation**power - pair.truth**power)
+        # the error of a power, to first order
+        error = power * pair.truth ** (power - 1) * pair.truth_se
+        return float(np.max((gap + 2.0 * error) / unit))
+
+    return [
+        below("fig1-means", "largest distance of means in posterior deviations, two Monte Carlo errors included",
+              largest(mean, sd.truth), _CLOSE),
+        below("fig1-variances", "largest relative distance of variances, two Monte Carlo errors included",
+              largest(sd, sd.truth**2, power=2), _CLOSE),
+        below("fig1-probabilities", "largest distance of class probabilities, two Monte Carlo errors included",
+              largest(probability, 1.0), 0.1 * _CLOSE),
+    ]  # fmt: skip
 
 
 @experiment(
@@ -169,6 +192,7 @@ def fig1(
                 rows_out,
                 "x-gpc against Gibbs sampling",
             ),
+            decisions.table(decide(pairs), "What section 5.1 says of the figure"),
         ),
         (Picture("x-gpc against Gibbs sampling, with bars of two standard errors", ("x-gpc",), panels),),
         tuple(notes),
