@@ -112,7 +112,7 @@ def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[D
     accurate, stand_in = largest("inner-ep", QUANTITIES[1:]), largest("QD10", QUANTITIES)
     bias = value["inner-ep"]["log Z"]
     narrower = max(ratio("Q10", "Q5"), ratio("QD10", "QD5"), ratio("inner-ep", "Q5"))
-    return [
+    listed = [
         Decided("fig1-quadratures-calibrated", "how far any interval of a rule is from zero", off, 0.0, off <= 0.0),
         Decided("fig1-inner-mean-cov", "size of inner EP's differences in mean and covariance, at most at 95 %",
                 accurate, CLOSE, accurate < CLOSE),
@@ -123,6 +123,7 @@ def decide(value: Mapping[str, Mapping[str, Spread]], variance: float) -> list[D
         Decided("fig1-qd10-like-qf10", "size of QD10's differences, at most at 95 %", stand_in, CLOSE,
                 stand_in < CLOSE),
     ]  # fmt: skip
+    return [decisions.figure("fig1", listed), *listed]
 
 
 def _panel(quantity: str, value: Mapping[str, Mapping[str, Spread]], name: str) -> Markup:
