@@ -39,7 +39,7 @@ def above(claim: str, compared: str, observed: float, limit: float) -> Decided:
 def figure(claim: str, of: Iterable[Decided]) -> Decided:
     """A figure without printed numbers: it is reproduced where everything holds that the text says of it."""
     listed = list(of)
-    failed = sum(one.held is False for one in listed)
+    failed = sum(one.held is not None and not one.held for one in listed)
     held = None if not failed and any(one.held is None for one in listed) else not failed
     return Decided(claim, f"of {len(listed)} comparisons that the text makes of it: do not hold", failed, 0.0, held)
 
