@@ -127,8 +127,8 @@ def decide(gaps: Sequence[Gap]) -> list[Decided]:
               mean("largest", ep)),
         above("fig2-confidence", "mean largest probability along the line: EP above IEP", mean("largest", ep),
               mean("largest", iep)),
-        below("fig2-means", "largest distance of EP's and IEP's latent means from the chains' in prior deviations",
-              max(max(one.mean.values()) for one in gaps), 0.1),
+        *(below("fig2-means", f"largest distance of {setting.NAMES[method]}'s latent means from the chains' in prior "
+                "deviations", max(one.mean[method] for one in gaps), 0.1) for method in (ep, iep)),
     ]  # fmt: skip
     skewed = [
         above("fig3-underestimates", "probability of class 1 at x_i: MCMC above EP", mean("left", TRUTH),
