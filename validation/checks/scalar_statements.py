@@ -99,7 +99,45 @@ def _cavity_times(log_factor: Array, mean: float, var: float, site: Array) -> Ar
     return np.asarray(log_p - _log_sum(log_p))
 
 
+def _energy(log_factors: Array, sites: Array, alpha: float) -> float:
+    """log of the prior times all sites, plus that of each factor's mean in place of its site, power alpha."""
+    each = sites[:, :1] * _F - 0.5 * sites[:, 1:] * _F**2
+    log_q = _gauss(0.0, _VARIANCE) + each.sum(axis=0)
+    whole = _log_sum(log_q)
+    return (
+        whole + sum(_log_sum(log_q - whole + alpha * (f - t)) for f, t in zip(log_factors, each, strict=True)) / alpha
+    )
+
+
+def _site_slope(log_factors: Array, alpha: float, h: float = 1e-4) -> tuple[float, float]:
+    """Largest derivative of the energy in a site's parameters at the fixed point of power EP, and 0.1 beside it."""
+    _, _, sites = _power_ep(log_factors, alpha)
+
+    def slope(at: Array) -> float:
+        largest = 0.0
+        for place in np.ndindex(*sites.shape):
+            step = np.zeros_like(sites)
+            step[place] = h
+            change = _energy(log_factors, at + step, alpha) - _energy(log_factors, at - step, alpha)
+            largest = max(largest, abs(change) / (2.0 * h))
+        return largest
+
+    return slope(sites), slope(sites + 0.1)
+
+
 # -- villacampa2020 ------------------------------------------------------------------------------------------------
+
+
+@says(
+    "villacampa2020",
+    "apep",
+    "apep-same-stationary",
+    "Is the energy of factors of their own stationary where power EP stands still?",
+)
+def _(context: Context) -> Iterable[Outcome]:
+    for alpha in (0.3, 0.7, 1.0):
+        at, beside = _site_slope(_factors(), alpha)
+        yield within(at, 1e-6, f"alpha {alpha:g}: largest slope in the sites' parameters; 0.1 beside it {beside:.2g}")
 
 
 @says(
@@ -389,3 +427,87 @@ def _(context: Context) -> Iterable[Outcome]:
     problem = problems.get("iris-3")
     undamped = context.solve("fast", "nested-iep", problem, damping=1.0, accelerate=False, max_iterations=300)
     yield flaws(undamped.converged, f"iris-3, undamped, {undamped.iterations} iterations", "paper", "that converge")
+
+
+@says(
+    "riihimaki2013",
+    "nested-ep",
+    "stationary-points",
+    "Is the evidence of EP stationary in the sites where EP stands still?",
+)
+def _(context: Context) -> Iterable[Outcome]:
+    # probit factors alone: no wrong labels
+    slopes, shifts = np.linspace(0.5, 2.5, 6), np.linspace(-1.0, 1.0, 6)
+    at, beside = _site_slope(log_ndtr(slopes[:, None] * _F + shifts[:, None]), 1.0)
+    yield within(at, 1e-6, f"largest slope of log Z in the sites' parameters; 0.1 beside it {beside:.2g}")
+
+
+@says(
+    "riihimaki2013",
+    "qep",
+    "quadrature-unstable",
+    "Does EP by few nodes fail at large magnitudes where nested EP converges?",
+)
+def _(context: Context) -> Iterable[Outcome]:
+    plan = {"max_iterations": 100, "damping": 0.8, "accelerate": False, "tolerance": 1e-4}
+    for name in ("toy-3", "iris-3"):
+        for log_variance in (4.0, 8.0):
+            problem = problems.get(name).replace(variance=np.full(3, np.exp(log_variance)))
+            nested = context.solve("fast", "nested-ep", problem, **plan)
+            rule = context.solve("fast", "qep", problem, nodes=5, **plan)
+            why = (
+                f"{name}, log variance {log_variance:g}: nested EP {nested.iterations} iterations, {nested.n_improper} "
+            )
+            why += f"improper cavities; five nodes {rule.iterations}, {rule.n_improper}"
+            yield flaws((not nested.converged) + rule.converged, why, "paper", "ends that are otherwise")
+
+
+@says(
+    "izmailov2016",
+    "vi-jj",
+    "collapsed-no-mean",
+    "Do the compact bounds have their best mean and covariance put in?",
+)
+def _(context: Context) -> Iterable[Outcome]:
+    from reference.izmailov2016.jaakkola_jordan import jj_collapsed_bound
+    from reference.izmailov2016.taylor import taylor_collapsed_bound
+
+    rng = np.random.default_rng(14)
+    X, Z = np.linspace(-2.0, 2.0, 9)[:, None], np.linspace(-2.0, 2.0, 4)[:, None]
+
+    def kernel(A: Array, B: Array) -> Array:
+        return np.asarray(1.7 * np.exp(-0.5 * (A - B.T) ** 2))
+
+    K_ZZ, K_XZ, k_xx = kernel(Z, Z) + 1e-6 * np.eye(4), kernel(X, Z), np.full(9, 1.7)
+    sign, xi = rng.choice([-1.0, 1.0], 9), rng.uniform(0.3, 2.0, 9)
+    project = np.linalg.solve(K_ZZ, K_XZ.T).T
+    left = k_xx - np.einsum("im,im->i", project, K_XZ)
+    # sigma(y f) is at least exp of a quadratic; log sigma(y f) is expanded to the second order
+    width = np.tanh(0.5 * xi) / (4.0 * xi)
+    sigma = 1.0 / (1.0 + np.exp(-sign * xi))
+    second = 0.5 * sigma * (1.0 - sigma)
+    cases = (
+        ("vi-jj", jj_collapsed_bound, width, 0.5 * sign, -np.log1p(np.exp(-xi)) - 0.5 * xi + width * xi**2),
+        ("vi-taylor", taylor_collapsed_bound, second, sign * (1.0 - sigma) + 2.0 * second * xi,
+         np.log(sigma) - (sign * (1.0 - sigma) + 2.0 * second * xi) * xi + second * xi**2),
+    )  # fmt: skip
+    for name, compact, a, b, c in cases:
+        # of c + b f - a f² in expectation, less KL[q(u) || p(u)]
+        precision = np.linalg.inv(K_ZZ) + 2.0 * (project.T * a) @ project
+
+        def bound(mean: Array, cov: Array, a=a, b=b, c=c) -> float:  # type: ignore[no-untyped-def]
+            f = project @ mean
+            var = left + np.einsum("im,mn,in->i", project, cov, project)
+            kl = 0.5 * (np.trace(np.linalg.solve(K_ZZ, cov)) + mean @ np.linalg.solve(K_ZZ, mean) - 4.0
+                        + np.linalg.slogdet(K_ZZ)[1] - np.linalg.slogdet(cov)[1])  # fmt: skip
+            return float(np.sum(c + b * f - a * (f**2 + var)) - kl)
+
+        cov = np.linalg.inv(precision)
+        mean = cov @ (project.T @ b)
+        best = bound(mean, cov)
+        yield within(abs(best - float(compact(xi, sign, K_ZZ, K_XZ, k_xx))), 1e-9, f"{name}: the same number")
+        above = 0
+        for _ in range(50):
+            root = np.linalg.cholesky(cov) @ (np.eye(4) + 0.1 * rng.standard_normal((4, 4)))
+            above += bound(mean + 0.1 * rng.standard_normal(4), root @ root.T) > best
+        yield flaws(above, f"{name}: fifty other means and covariances", "paper", "better bounds")
