@@ -40,10 +40,17 @@ class PowerMoments(NamedTuple):
     log_norm: FloatArray  # (n,) log E[L^alpha]
 
 
+_TINY = float(np.finfo(np.float64).tiny)
+
+
 def _logs(epsilon: float, n_classes: int) -> tuple[float, float]:
     """log a, log b."""
     share = epsilon / n_classes
-    return (float(np.log(share)) if share > 0.0 else -np.inf), float(np.log1p(share - epsilon))
+    high = float(np.log1p(share - epsilon))
+    if share >= _TINY:
+        return float(np.log(share)), high
+    # the quotient may be zero where epsilon is not
+    return (float(np.log(epsilon) - np.log(n_classes)) if epsilon > 0.0 else -np.inf), high
 
 
 @equation("villacampa2017", "13")

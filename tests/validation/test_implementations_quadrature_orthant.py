@@ -220,6 +220,7 @@ def test_the_stated_errors_cover_the_distance_to_more_digits():
             r"X: found n = 3, expected n <= 2 for quadrature with several classes",
         ),
         ({"noise": 0.0, "X": np.array([[0.0], [1e-5]])}, "lower digits"),
+        ({"noise": 0.0, "X": np.array([[0.3], [0.3]])}, "noise: found latent values of two data that are one"),
     ],
 )
 def test_what_is_out_of_reach_is_refused(changes, message):

@@ -200,7 +200,12 @@ def _label_rule(covs: list[Array], y: NDArray[np.int64], digits: float) -> tuple
     s = len(y)
     if not s:
         return np.zeros((1, 0)), 0.0
-    precision = np.sum([np.diag(np.linalg.inv(cov)) for cov in covs], axis=0)
+    try:
+        precision = np.sum([np.diag(np.linalg.inv(cov)) for cov in covs], axis=0)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            "noise: found latent values of two data that are one and the same, expected inputs that differ or noise > 0"
+        ) from error
     spacings = [_step(digits) / float(np.sqrt(precision[i])) for i in range(s)]
     halves = [int(np.ceil(_RADIUS * np.sqrt(covs[y[i]][i, i]) / spacings[i])) for i in range(s)]
     count = math.prod(2 * halved + 1 for halved in halves)

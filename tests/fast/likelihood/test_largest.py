@@ -133,7 +133,7 @@ def test_a_row_does_not_depend_on_its_neighbours(rng: np.random.Generator) -> No
 
 @pytest.mark.verifies("villacampa2017", "13", route="two-point expectation in forty digits")
 @pytest.mark.parametrize("alpha", [0.0, 1e-8, 1e-3, 0.5, 1.0])
-@pytest.mark.parametrize("epsilon", [1e-12, 1e-3, 0.5])
+@pytest.mark.parametrize("epsilon", [5e-324, 1e-310, 1e-12, 1e-3, 0.5])
 def test_powers_are_two_point_expectations_down_to_tiny_alpha(alpha: float, epsilon: float) -> None:
     mean, var = np.array([[0.0, 0.5, 1.0], [9.0, 0.0, 0.0], [0.0, 40.0, 0.0]]), np.full((3, 3), 0.8)
     result = argmax_moments(mean, var, np.zeros(3, dtype=np.int64))
