@@ -7,8 +7,10 @@ import importlib
 MODULES = (
     "validation.reproduce.wenzel2019.fig1",
     "validation.reproduce.wenzel2019.table1",
+    "validation.reproduce.wenzel2019.fig2",
     "validation.reproduce.wenzel2019.fig3",
     "validation.reproduce.izmailov2016.curves",
+    "validation.reproduce.izmailov2016.sets",
     "validation.reproduce.riihimaki2013.fig1",
     "validation.reproduce.riihimaki2013.table1",
     "validation.reproduce.riihimaki2013.table2",

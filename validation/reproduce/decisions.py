@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from validation.claims.verdict import smaller
 from validation.reproduce.experiment import Table
 from validation.reproduce.verdicts import holds
 
@@ -34,6 +35,12 @@ def above(claim: str, compared: str, observed: float, limit: float) -> Decided:
     """That a number is larger than another; nothing is decided where one is none."""
     known = bool(np.isfinite(observed) and np.isfinite(limit))
     return Decided(claim, compared, float(observed), float(limit), bool(observed > limit) if known else None)
+
+
+def surely(claim: str, compared: str, left: Sequence[float], right: Sequence[float], margin: float = 0.0) -> Decided:
+    """That left is below right + margin on average over repetitions, at 95 %; open where neither order is certain."""
+    told = smaller(left, right, margin)
+    return Decided(claim, f"{compared}: mean difference, below zero at 95 %", told.bound, 0.0, told.holds)
 
 
 def figure(claim: str, of: Iterable[Decided]) -> Decided:

@@ -7,10 +7,12 @@ from validation.claims import inventory
 from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
+from validation.reproduce.izmailov2016 import sets
 from validation.reproduce.riihimaki2013 import fig2, fig5, fig7, fig8
 from validation.reproduce.villacampa2020 import fig2 as places
 from validation.reproduce.villacampa2020 import fig6
 from validation.reproduce.wenzel2019 import fig1
+from validation.reproduce.wenzel2019 import fig2 as along
 
 
 @pytest.mark.parametrize(
@@ -286,3 +288,127 @@ def test_the_claims_of_active_learning_need_certainty_over_repetitions():
     assert all(not one.held for one in fig6.decide(swapped) if one.claim == "fig6-entropy-wins")
     same = {key: value["pep", 0.0, "entropy"] + 0.01 * rng.standard_normal((12, 6)) for key in value}
     assert None in {one.held for one in fig6.decide(same)}
+
+
+def test_a_method_is_there_at_the_first_run_that_is_near_its_last():
+    runs = sets.Runs(np.array([[1.0, 2.0, 4.0], [1.0, 3.0, 5.0]]), np.array([[0.5, 0.895, 0.9], [0.9, 0.7, 0.9]]))
+    np.testing.assert_allclose(np.exp(runs.log_time), [2.0, 1.0])
+    assert runs.final == [0.9, 0.9]
+    assert runs.at(np.array([3.0, 0.1])) == [0.895, 0.9]  # the shortest run where none is as short
+
+
+def timed(accuracy, seconds, first=0.6):
+    """Four splits, three budgets: there at the second."""
+    noise = 0.0005 * np.arange(4)[:, None] * [1.0, 1.0, 1.0]
+    return sets.Runs(
+        seconds * np.array([[0.5, 1.0, 2.0]]) * (1.0 + noise), np.array([[first, accuracy, accuracy]]) + noise
+    )
+
+
+def as_printed():
+    """Runs of which everything is true that section 5.2 says."""
+    value = {}
+    for name in sets.SETS:
+        small, skin = name in sets.SETS[:2], name == "skin_nonskin"
+        value[name] = {
+            "svi": timed(0.9, 0.9 if skin else 2.5, first=0.7),
+            "vi-jj": timed(0.9, 1.0),
+            "vi-jj-full": timed(0.9 if small else 0.8, 1.5),
+            "vi-jj-hybrid": timed(0.9, 1.1, first=0.65),
+            "vi-taylor": timed(0.9, 1.0),
+        }
+    return value
+
+
+def failed(value):
+    listed = sets.decide(value)
+    known(listed, "izmailov2016")
+    return {one.claim for one in listed if one.held is False}
+
+
+def test_the_claims_of_six_sets_turn_on_their_runs():
+    assert failed(as_printed()) == set()
+    missing = {one.claim for one in sets.decide(as_printed()) if one.held is None}
+    assert missing == {"jj-taylor-against-hybrid", "full-small-and-a8a"}  # a8a
+    for name, method, runs, claims in (
+        ("german20", "vi-jj", timed(0.9, 3.0), {"fig4-german"}),
+        ("svmguide1", "vi-jj-full", timed(0.9, 0.5), {"fig4-svmguide"}),
+        ("magic", "vi-jj", timed(0.9, 1.0, first=0.8), {"fig5-magic-start", "fig5-magic-hybrid"}),
+        ("ijcnn1", "vi-taylor", timed(0.9, 4.0), {"fig5-ijcnn-hybrid", "jj-taylor-against-hybrid"}),
+        ("ijcnn1", "vi-jj-full", timed(0.9, 1.5), {"fig5-full-fails", "full-small-and-a8a"}),
+        ("cod_rna", "vi-jj-full", timed(0.89, 1.5), {"fig6-full-fails"}),
+        ("cod_rna", "svi", timed(0.95, 2.5), {"fig6-others-alike", "as-good-or-better"}),
+        ("skin_nonskin", "svi", timed(0.9, 0.2), {"svi-small-and-big"}),
+        ("magic", "vi-jj-hybrid", timed(0.9, 3.0, first=0.65), {"hybrid-against-svi"}),
+    ):
+        value = as_printed()
+        value[name][method] = runs
+        assert claims <= failed(value), (name, method, failed(value))
+    slow = {name: runs | {m: timed(0.7, 9.0) for m in ("vi-jj", "vi-jj-hybrid", "vi-taylor")}
+            for name, runs in as_printed().items()}  # fmt: skip
+    assert {"alike-in-general", "no-tuning"} <= failed(slow)
+
+
+def run_of(nll, seconds=0.01, error=0.1, confidence=0.7, jump=0.0):
+    """Scores after steps 1, 20, 200, 300, ...: near the end from the one on where `nll` is."""
+    late = 0.3 + jump * np.array([1.0, -1.0] * 4)
+    values = np.concatenate([nll, late])
+    steps = np.array([1, 20, 200, *range(300, 1100, 100)])
+    return along.Trace(steps, seconds * steps, np.full(len(steps), error), values, confidence)
+
+
+def printed_curves():
+    value = {}
+    for name in (*along.FIRST, "magic"):
+        value[name] = {
+            "x-gpc-svi": [run_of([0.4, 0.3, 0.3], confidence=0.7 + 1e-3 * k, jump=1e-4 * (1 + k)) for k in range(3)],
+            "svgpc": [run_of([0.6, 0.5, 0.4], 0.02, 0.12, 0.8 + 2e-3 * k, 1e-3 * (1 + k)) for k in range(3)],
+            "epgpc": [run_of([0.6, 0.5, 0.4], 0.02, 0.12, 0.8 + 2e-3 * k, 1e-4 * (1 + k)) for k in range(3)],
+        }
+    return value
+
+
+def test_a_run_is_there_once_no_later_score_is_far_from_its_end():
+    one = run_of([0.4, 0.3, 0.35])
+    assert one.there == 3
+    assert one.after(20) == (0.1, 0.3)
+    assert one.after(0) == (0.1, 0.4)
+
+
+def test_the_claims_of_curves_turn_on_their_runs():
+    def failed(value):
+        listed = along.decide(value)
+        known(listed, "wenzel2019")
+        return {one.claim for one in listed if not one.held}
+
+    assert failed(printed_curves()) == set()
+    for name, method, run, claims in (
+        ("electricity", "x-gpc-svi", run_of([0.4, 0.35, 0.3]), {"fig2-close-after-few", "fig2-orders-faster"}),
+        ("magic", "svgpc", run_of([0.31, 0.3, 0.3], 0.02), {"fig4", "fig5", "fig6"}),
+        ("magic", "svgpc", run_of([0.6, 0.5, 0.4], 0.1, 0.05), {"faster-by-updates", "competitive"}),
+        ("magic", "epgpc", run_of([0.6, 0.5, 0.4], 0.02, 0.12, 0.3), {"better-calibrated"}),
+        ("cod_rna", "x-gpc-svi", run_of([0.4, 0.3, 0.3], jump=0.01), {"curves-noisy"}),
+    ):
+        value = printed_curves()
+        value[name][method] = [run] * 3
+        assert claims <= failed(value), (name, method, failed(value))
+    alike = {name: dict.fromkeys(runs, runs["x-gpc-svi"]) for name, runs in printed_curves().items()}
+    assert {"speed-up", "faster-on-most"} <= failed(alike)
+
+
+def test_a_run_is_scored_after_steps_that_grow():
+    class Model:
+        def fit(self, X, y, callback):
+            for self.step in range(1, 11):
+                callback(self)
+
+        def predict_proba(self, X):
+            p = np.full(len(X), 0.5 + 0.04 * self.step)
+            return np.stack([1.0 - p, p], axis=1)
+
+    y = np.array([1, 1, 1, 0])
+    got = along.trace(Model(), np.zeros((4, 1)), y, np.zeros((4, 1)), y)
+    np.testing.assert_array_equal(got.steps, [1, 2, 3, 4, 6, 8, 10])
+    assert got.confidence == pytest.approx(0.9)
+    assert got.nll[-1] == pytest.approx(-(3.0 * np.log(0.9) + np.log(0.1)) / 4.0)
+    assert (np.diff(got.seconds) > 0.0).all()

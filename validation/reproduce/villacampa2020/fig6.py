@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from reference.common._classes import Prior
 from reference.villacampa2020.experiments import select_by_entropy
 from validation import arguments, datasets
-from validation.claims.verdict import smaller
 from validation.datasets.splits import standardise
 from validation.ledger.marker import equation
 from validation.reproduce import decisions
-from validation.reproduce.decisions import Decided, above, below
+from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2020 import plots, setting
@@ -157,9 +156,7 @@ def drawn_pool(seed: int, n: int = 100, n_test: int = 500, n_pool: int = 400) ->
 
 
 def _surely(claim: str, compared: str, left: Array, right: Array) -> Decided:
-    """That left is below right on average over repetitions, at 95 %; not decided where neither order is certain."""
-    told = smaller(left.tolist(), right.tolist())
-    return Decided(claim, f"{compared}: mean difference, below zero at 95 %", told.bound, 0.0, told.holds)
+    return surely(claim, compared, left.tolist(), right.tolist())
 
 
 def decide(errors: Mapping[tuple[str, float, str], Array]) -> list[Decided]:
