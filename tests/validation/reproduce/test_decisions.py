@@ -9,6 +9,8 @@ from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.izmailov2016 import sets
 from validation.reproduce.riihimaki2013 import fig2, fig5, fig7, fig8
+from validation.reproduce.villacampa2017 import fig1 as schedules
+from validation.reproduce.villacampa2017 import fig3
 from validation.reproduce.villacampa2020 import fig2 as places
 from validation.reproduce.villacampa2020 import fig6
 from validation.reproduce.wenzel2019 import fig1
@@ -412,3 +414,44 @@ def test_a_run_is_scored_after_steps_that_grow():
     assert got.confidence == pytest.approx(0.9)
     assert got.nll[-1] == pytest.approx(-(3.0 * np.log(0.9) + np.log(0.1)) / 4.0)
     assert (np.diff(got.seconds) > 0.0).all()
+
+
+def test_the_claims_of_schedules_turn_on_their_ends_and_times():
+    def run(seconds, end=100.0, late=False):
+        values = np.array([0.0, 50.0, 99.0, end]) if not late else np.array([0.0, 10.0, 20.0, end])
+        return schedules.Schedule(values, seconds * np.array([0.0, 1.0, 2.0, 3.0]), ())
+
+    def failed(**changed):
+        one = {"outer": run(9.0), "inner-approximate": run(1.0), "inner-exact": run(2.0)} | changed
+        noisy = {name: each._replace(seconds=1.01 * each.seconds) for name, each in one.items()}
+        listed = schedules.decide([one, noisy, one])
+        known(listed, "villacampa2017")
+        return {claim.claim for claim in listed if not claim.held}
+
+    assert failed() == set()
+    assert failed(outer=run(9.0, -1.0)) >= {"fig1-all-maximise"}
+    assert failed(outer=run(9.0, 110.0)) == {"fig1-all-maximise"}
+    assert failed(outer=run(1.0)) == {"fig1-inner-faster"}
+    assert failed(**{"inner-exact": run(0.5)}) == {"fig1-approximate-gradient"}
+    assert failed(**{"inner-exact": run(2.0, 105.0)}) == {"fig1-all-maximise", "fig1-approximate-gradient"}
+
+
+def test_the_claims_of_learned_points_turn_on_errors_and_places():
+    def decide(**changed):
+        value = []
+        for k in range(4):
+            one = {}
+            for method in ("gfitc", "ep", "sep", "vi-robust"):
+                vi = method == "vi-robust"
+                for m, error in ((1, 0.4), (4, 0.2), (8, 0.15), (32, 0.1)):
+                    error += (0.1 if vi and m < 32 else 0.0) + 1e-3 * k * (m % 3)
+                    one[m, method] = fig3.Learned(error, 0.0 if vi else 0.3 + 0.01 * k, 0.1 + 0.01 * k, 0.5)
+            value.append(one | changed.get("put", {}))
+        listed = fig3.decide(value)
+        known(listed, "villacampa2017")
+        return {one.claim for one in listed if not one.held}
+
+    assert decide() == set()
+    assert decide(put={(4, "ep"): fig3.Learned(0.5, 0.3, 0.1, 0.5)}) == {"fig3-more-better", "fig3-fewer-suffice"}
+    assert decide(put={(32, "sep"): fig3.Learned(0.1, 0.0, 0.1, 0.5)}) == {"fig3-overlap"}
+    assert decide(put={(32, "vi-robust"): fig3.Learned(0.1, 0.0, 0.6, 0.5)}) == {"fig3-vi-boundaries"}

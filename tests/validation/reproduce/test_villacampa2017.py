@@ -382,7 +382,7 @@ def test_the_other_experiments_run_at_a_tiny_size_and_say_what_was_reduced():
     digits = fig5.fig5_mnist(dataset="digits", methods=("sep",), n=40, n_test=20, m=2, batch_size=20, n_steps=2)
     row = dict(zip(digits.tables[0].columns, digits.tables[0].rows[0], strict=True))
     assert (row["error (paper)"], row["nll (paper)"], row["mini-batches"]) == (0.0208, 0.0725, 2)
-    toy = fig3.fig3(m=(2,), n=30, n_test=20, methods=("sep",), reduce=0.001)
+    toy = fig3.fig3(m=(2,), n=30, n_test=20, reduce=0.001, reduce_lbfgs=0.001)
     assert toy.tables[0].rows[0][6] == 6
     assert toy.pictures[0].panels[0].startswith("<svg")
     assert "30 data" in " ".join(toy.notes)

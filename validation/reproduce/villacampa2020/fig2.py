@@ -18,7 +18,7 @@ from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Picture, Table, experiment
 from validation.reproduce.villacampa2017 import plane
-from validation.reproduce.villacampa2017.fig3 import boundary_of, different, margin
+from validation.reproduce.villacampa2017.fig3 import boundary_of, different, margin, overlapping
 from validation.reproduce.villacampa2020 import setting
 
 Array = NDArray[np.float64]
@@ -100,8 +100,7 @@ class Layout(NamedTuple):
 def layout(Z: Array, edge: Array, lengthscale: float = 1.0) -> Layout:
     """Of points Z (C, m, 2) and the grid points `edge` (b, 2) beside which the class changes; NaN without any."""
     gaps = np.linalg.norm(Z.reshape(-1, 1, 2) - edge, axis=-1).min(axis=1) if len(edge) else np.array([np.nan])
-    apart = np.linalg.norm(Z[:, :, None] - Z[:, None], axis=-1) + np.where(np.eye(Z.shape[1], dtype=bool), np.inf, 0.0)
-    return Layout(float(np.median(gaps)), float(np.mean(apart.min(axis=2) < 0.1 * lengthscale)))
+    return Layout(float(np.median(gaps)), overlapping(Z, lengthscale))
 
 
 def decide(value: Mapping[tuple[str, float], Layout]) -> list[Decided]:
