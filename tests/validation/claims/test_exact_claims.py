@@ -39,6 +39,7 @@ def test_a_statement_is_registered_by_the_module_that_a_process_of_its_own_impor
             assert f'"{check.quantity.removeprefix("says_").replace("_", "-")}"' in text, name
 
 
+@pytest.mark.slow  # `triad verify` asks all of them
 @pytest.mark.parametrize("name", sorted(name for name in set(BY_CHECK.values()) if "/says_" in name))
 def test_a_statement_holds(name):
     from validation.checks import runner, selection
