@@ -88,7 +88,12 @@ def reproduce(
         card = results.made(command, time.perf_counter() - began, wanted.run.__module__, outcome.notes)
         # sentences are decided by the table of that name, cells by the experiment's own
         stated = result in results.statements(keep)
-        table = next((one for one in outcome.tables if stated and one.name == decisions.TABLE), outcome.tables[0])
+        wanted_table = [one for one in outcome.tables if not stated or one.name == decisions.TABLE]
+        if not wanted_table:
+            raise ValueError(
+                f"--record: found no table of {decisions.TABLE}, expected options by which {name} decides any"
+            )
+        table = wanted_table[0]
         console.print(str(results.record(keep, result, table.columns, table.rows, keys, card)), soft_wrap=True)
 
 

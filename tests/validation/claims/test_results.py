@@ -261,3 +261,16 @@ def test_behind_solve_the_code_of_every_method_counts():
     results.fingerprint.cache_clear()
     through_solve = results.fingerprint("validation.reproduce.riihimaki2013.table1")
     assert through_solve != results.hashlib.sha256().hexdigest()[:16]  # of nothing
+
+
+def test_a_run_that_decides_nothing_is_not_recorded(monkeypatch, tmp_path, capfd):
+    shipped = Path(results.__file__).parent / results.FOLDER
+    shutil.copy(shipped / "bindings.toml", tmp_path)
+    arguments = ["triad", "reproduce", "villacampa2017", "fig1", "--dataset", "wine", "-o", "n=30", "-o", "n_steps=2"]
+    arguments += ["--output", str(tmp_path / "pages"), "--record", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 2
+    assert "--record: found no table of claims, expected options" in capfd.readouterr().err
+    assert not list(tmp_path.glob("villacampa2017-fig1.*"))

@@ -288,6 +288,10 @@ def test_the_claims_of_active_learning_need_certainty_over_repetitions():
     assert {one.claim for one in listed if not one.held} <= {"fig6", "fig6-alpha-one", "fig7", "fig7-end-alike"}
     swapped = {(m, a, "random" if r == "entropy" else "entropy"): e for (m, a, r), e in value.items()}
     assert all(not one.held for one in fig6.decide(swapped) if one.claim == "fig6-entropy-wins")
+    broken = value | {("apep", 1.0, "random"): np.full((12, 6), np.inf)}
+    without = fig6.decide(broken)
+    assert {one.held for one in without if "APEP: no optimum" in one.compared} == {None}
+    assert not any("APEP, " in one.compared for one in without)
     same = {key: value["pep", 0.0, "entropy"] + 0.01 * rng.standard_normal((12, 6)) for key in value}
     assert None in {one.held for one in fig6.decide(same)}
 
