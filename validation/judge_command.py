@@ -25,7 +25,12 @@ def judge(
     program: Annotated[str, typer.Argument(help="module:function, or the name of an entry point")],
     method: Annotated[str | None, typer.Option("--method", help="one of its methods; by default all it lists")] = None,
     problem: Annotated[list[str] | None, typer.Option("--problem", help="only this problem; repeatable")] = None,
-    largest: Annotated[int, typer.Option("--largest", min=2, help="data of a problem at most")] = LARGEST,
+    largest: Annotated[
+        int | None,
+        typer.Option(
+            "--largest", min=2, help=f"data of a problem at most; by default {LARGEST}, or the smallest that fits"
+        ),
+    ] = None,
     limit: Annotated[float, typer.Option("--limit", help="of identities")] = LIMIT,
     power: Annotated[bool, typer.Option("--power/--no-power", help="what this run could have seen")] = True,
     as_html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="write the verdicts as a page")] = None,

@@ -9,9 +9,10 @@
 can do: `methods`, `likelihoods`, `kernels` (tuples of words of `Problem`), `points` ("all rows", "inducing points" or
 "either"). A problem that it cannot answer it refuses by NotImplementedError; that is listed, and no failure.
 
-Asked are the built-in problems with a truth that fit, up to `largest` data. Each answer is held against the same
-method of `fast` where that is one of ours (an identity), against the truth (a discrepancy), and a small one against
-itself with rows, classes, origin and units changed (an invariance).
+Asked are the built-in problems with a truth that fit, up to `largest` data (by default 40, or the smallest problem
+where every one that fits is larger). Each answer is held against the same method of `fast` where that is one of ours
+(an identity), against the truth (a discrepancy), and a small one against itself with rows, classes, origin and units
+changed (an invariance).
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def judge(
     method: str | None = None,
     *,
     problems: Iterable[str] | None = None,
-    largest: int = LARGEST,
+    largest: int | None = None,
     limit: float = LIMIT,
     power: bool = True,
     listen: Callable[[str], object] | None = None,
@@ -128,7 +129,7 @@ def judge(
     answer : callable or str    the program, an entry point, or "module:function"
     method : str                one of its methods; None: all that its attribute `methods` lists
     problems : iterable         names of problems, in place of all that fit
-    largest : int               largest number of data of a problem, >= 2
+    largest : int               largest number of data of a problem, >= 2; None: 40, or the smallest problem that fits
     limit : float               of identities, > 0; more where the condition of the prior's matrix asks for it
     power : bool                find out too which mistakes this run could have seen; costs some seconds
     listen : callable           called with the name of each problem before it is asked
@@ -167,13 +168,13 @@ def questions_for(
     method: str | None = None,
     *,
     problems: Iterable[str] | None = None,
-    largest: int = LARGEST,
+    largest: int | None = None,
 ) -> tuple[Asked, ...]:
     """The methods of a program and the problems that each allows; arguments and errors as `judge`."""
     target = find_implementation(answer) if isinstance(answer, str) else answer
     if not callable(target):
         raise TypeError(f"answer: found {type(target).__name__}, expected a callable (method, problem) -> Solution")
-    largest = arguments.integer(largest, "largest", at_least=2)
+    bound = LARGEST if largest is None else arguments.integer(largest, "largest", at_least=2)
     listed = known_methods(target, _name(target))
     wanted = (method,) if method is not None else listed
     if not wanted:
@@ -183,15 +184,23 @@ def questions_for(
         arguments.string(one, "method")
         if listed and one not in listed:
             raise ValueError(f"method: found {shown(one)}, expected one of {', '.join(listed)}")
-        fitting = tuple(name for name in names() if _fits(target, one, distances.question(name), largest))
+        of_any_size = tuple(name for name in names() if _fits(target, one, distances.question(name)))
+        fitting = tuple(name for name in of_any_size if distances.question(name).n <= bound)
+        if not fitting and largest is None:
+            fitting = of_any_size[:1]
         if problems is not None:
             chosen = tuple(problems)
             if foreign := [name for name in chosen if name not in fitting]:
                 raise ValueError(
                     f"problems: found {', '.join(foreign)}, expected some of {', '.join(fitting) or 'none'}: what "
-                    f"{one} takes, with at most {largest} data"
+                    f"{one} takes, with at most {bound} data"
                 )
             fitting = chosen
+        if not fitting and of_any_size:
+            smallest = distances.question(of_any_size[0]).n
+            raise ValueError(
+                f"largest: found {bound}, expected at least {smallest}: the smallest problem that {one} takes"
+            )
         if not fitting:
             raise ValueError(
                 f"method: found {shown(one)}, for which no problem fits, expected attributes likelihoods (of "
@@ -209,7 +218,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted((*tiny, *store.RECIPES), key=lambda name: distances.question(name).n))
 
 
-def _fits(answer: Callable[..., Any], method: str, problem: Problem, largest: int) -> bool:
+def _fits(answer: Callable[..., Any], method: str, problem: Problem) -> bool:
     entry = next((entry for entry in catalogue.METHODS if entry.method == method), None)
     likelihoods = _words(answer, "likelihoods", LIKELIHOODS, LIKELIHOODS if entry is None else entry.likelihoods)
     kernels = _words(answer, "kernels", KERNELS, KERNELS)
@@ -222,7 +231,7 @@ def _fits(answer: Callable[..., Any], method: str, problem: Problem, largest: in
             return False
     sparse = problem.Z is not None
     fits = points == catalogue.EITHER or sparse == (points == catalogue.INDUCING)
-    return fits and problem.n <= largest and problem.likelihood in likelihoods and problem.kernel in kernels
+    return fits and problem.likelihood in likelihoods and problem.kernel in kernels
 
 
 def _words(answer: Callable[..., Any], name: str, known: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:

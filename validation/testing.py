@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from validation.compare import QUANTITIES
-from validation.judging import LARGEST, LIMIT, SMALL, Case, Session, questions_for
+from validation.judging import LIMIT, SMALL, Case, Session, questions_for
 from validation.solve import methods
 
 __all__ = ["Check", "checks_of", "parametrize_with_checks"]
@@ -91,7 +91,7 @@ def checks_of(
     method: str | None = None,
     *,
     problems: Iterable[str] | None = None,
-    largest: int = LARGEST,
+    largest: int | None = None,
     limit: float = LIMIT,
 ) -> list[Check]:
     """The checks that `parametrize_with_checks` makes tests of, for those who do without pytest.
@@ -118,7 +118,7 @@ def parametrize_with_checks(
     method: str | None = None,
     *,
     problems: Iterable[str] | None = None,
-    largest: int = LARGEST,
+    largest: int | None = None,
     limit: float = LIMIT,
 ) -> Any:
     """A decorator for a test function with the argument `check`: one test for each check.
@@ -128,7 +128,7 @@ def parametrize_with_checks(
     answer : callable or str    (method, problem) -> Solution, an entry point, or "module:function"
     method : str                one of its methods; None: all that its attribute `methods` lists
     problems : iterable         names of problems, in place of all that fit
-    largest : int               largest number of data of a problem, >= 2
+    largest : int               largest number of data of a problem, >= 2; None: 40, or the smallest problem that fits
     limit : float               of identities, > 0
 
     Raises

@@ -111,8 +111,8 @@ def test_the_default_band_is_nine_tenths_of_what_is_recorded() -> None:
 
 def test_every_deterministic_method_with_a_truth_of_its_model_is_recorded_and_checked() -> None:
     left_out = {m for m in moments.PAPER if m not in distances.methods()}
-    # steps, a regression on labels, and a sparse softmax model that no truth is stored of
-    assert left_out == {"x-gpc-svi", "label-regression", "laplace-sparse"}
+    # steps, and a regression on labels
+    assert left_out == {"x-gpc-svi", "label-regression"}
     checks = registered()
     for method in distances.methods():
         assert checks[f"discrepancy/{method}/moments"].problems

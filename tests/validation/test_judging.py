@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from validation import Solution, solve
+from validation import Solution, catalogue, solve
 from validation.judge_command import page
 from validation.judging import judge, questions_for
 
@@ -62,6 +62,12 @@ def test_what_a_program_raises_is_a_failure_with_its_words():
     assert "found a row that sums to 1 +0.2, expected 1" in case.row.why
 
 
+@pytest.mark.parametrize("method", [entry.method for entry in catalogue.METHODS])
+def test_every_method_can_be_judged_without_arguments(method):
+    (asked,) = questions_for(right, method)
+    assert asked.problems
+
+
 def test_only_problems_that_the_method_takes_are_asked():
     (asked,) = questions_for(right, "ep")
     assert asked.problems == ("toy-2-sparse-threshold", "toy-4-sparse-steep-threshold", "toy-3-sparse-errors",
@@ -70,6 +76,10 @@ def test_only_problems_that_the_method_takes_are_asked():
     assert asked.problems == ("toy-3-sparse-errors",)
     (asked,) = questions_for(right, "laplace")
     assert "toy-3-softmax" in asked.problems
+    (asked,) = questions_for(right, "x-gpc-svi")  # every problem that it takes is above the default size
+    assert asked.problems == ("toy-sparse",)
+    with pytest.raises(ValueError, match="largest: found 40, expected at least 60: the smallest problem"):
+        questions_for(right, "x-gpc-svi", largest=40)
     with pytest.raises(ValueError, match="problems: found wine, expected some of two-points, "):
         questions_for(right, "x-gpc", problems=["wine"])
     with pytest.raises(ValueError, match="method: found None and no attribute `methods`"):

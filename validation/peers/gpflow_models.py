@@ -64,6 +64,11 @@ def _likelihood(gpflow: Any, tf: Any, problem: Problem) -> Any:
     return gpflow.likelihoods.MultiClass(C, gpflow.likelihoods.RobustMax(C, epsilon=problem.epsilon * (C - 1) / C))
 
 
+def _data(problem: Problem) -> tuple[Any, Any]:
+    """Inputs and labels, whole numbers where the likelihood takes them for indices."""
+    return problem.X, problem.y[:, None].astype(np.int64 if problem.likelihood == "softmax" else float)
+
+
 def _svgp(problem: Problem) -> Mapping[str, Any]:
     gpflow, tf = _library()
     assert problem.Z is not None
@@ -76,7 +81,7 @@ def _svgp(problem: Problem) -> Mapping[str, Any]:
     Z = points[0] if L == 1 else gpflow.inducing_variables.SeparateIndependentInducingVariables(points)
     with gpflow.config.as_context(gpflow.config.Config(jitter=one_jitter(problem))):
         model = gpflow.models.SVGP(kernel, _likelihood(gpflow, tf, problem), Z, num_latent_gps=L, whiten=True)
-        fields = _fitted(gpflow, tf, model, (problem.X, problem.y[:, None].astype(float)), problem)
+        fields = _fitted(gpflow, tf, model, _data(problem), problem)
         u_mean, u_cov = _inducing(model, problem)
     return fields | {"inducing_mean": u_mean, "inducing_cov": u_cov, "evidence_prior_model": "full"}
 
@@ -89,8 +94,9 @@ def _vgp(problem: Problem) -> Mapping[str, Any]:
     if problem.noise[0] > 0.0:
         kernel = kernel + gpflow.kernels.White(float(problem.noise[0]))
     with gpflow.config.as_context(gpflow.config.Config(jitter=one_jitter(problem))):
-        data = (problem.X, problem.y[:, None].astype(np.int64 if problem.likelihood == "softmax" else float))
-        model = gpflow.models.VGP(data, kernel, _likelihood(gpflow, tf, problem), num_latent_gps=problem.n_latents)
+        model = gpflow.models.VGP(
+            _data(problem), kernel, _likelihood(gpflow, tf, problem), num_latent_gps=problem.n_latents
+        )
         fields = _fitted(gpflow, tf, model, None, problem)
         # `predict_f` at the data would draw their noise anew
         K = np.asarray(kernel(problem.X)) + one_jitter(problem) * np.eye(problem.n)
@@ -204,9 +210,13 @@ vgp_logit = Program("gpflow-vgp-logit", "gpflow", "gpflow", ("svi",), ("logit",)
 vgp_robust_max = Program(
     "gpflow-vgp-robust-max", "gpflow", "gpflow", ("vgp-robust-max",), ("threshold",), "all rows", _vgp
 )
+svgp_softmax = Program(
+    "gpflow-svgp-softmax", "gpflow", "gpflow", ("svgp-softmax",), ("softmax",), "inducing points", _svgp,
+    note="expectations over draws: the bound and the moments have Monte Carlo error",
+)  # fmt: skip
 vgp_softmax = Program(
     "gpflow-vgp-softmax", "gpflow", "gpflow", ("vgp-softmax",), ("softmax",), "all rows", _vgp,
     note="expectations over draws: the bound and the moments have Monte Carlo error",
 )  # fmt: skip
 
-PROGRAMS = (svgp_probit, svgp_logit, svgp_robust_max, vgp_probit, vgp_logit, vgp_robust_max, vgp_softmax)
+PROGRAMS = (svgp_probit, svgp_logit, svgp_robust_max, svgp_softmax, vgp_probit, vgp_logit, vgp_robust_max, vgp_softmax)

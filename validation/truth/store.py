@@ -75,6 +75,7 @@ RECIPES: Mapping[str, Recipe] = MappingProxyType(
         "toy-3-softmax": _SOFTMAX,
         "toy-4-steep-softmax": _SOFTMAX,
         "iris-3-softmax": _SOFTMAX,
+        "toy-3-sparse-softmax": _SOFTMAX,
         "toy-3": _EXACT,
         "toy-3-threshold": _EXACT,
         "toy-3-errors": _ERRORS,

@@ -1,7 +1,10 @@
 """Programs in any language: a JSON file out, a JSON file back, and every way in which that goes wrong."""
 
 import json
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -104,3 +107,13 @@ def test_a_problem_is_plain_lists_without_what_is_none(toy):
 def test_a_command_is_a_list():
     with pytest.raises(TypeError, match=r"command: found 'Rscript a\.R'"):
         by_file.program("Rscript a.R", "laplace-binary", ["logit"])
+
+
+def test_the_example_in_julia_agrees():
+    julia = shutil.which("julia")
+    if julia is None or subprocess.run([julia, "-e", "using JSON"], capture_output=True, check=False).returncode:
+        pytest.skip("Julia with its package JSON is not installed")
+    script = Path(__file__).resolve().parents[3] / "docs" / "examples" / "peers" / "laplace.jl"
+    program = by_file.program([julia, str(script)], "laplace-binary", ["logit"])
+    verdict = judge(program, problems=["toy", "toy-steep"], power=False)
+    assert verdict.verdict == "AGREE", verdict.failed

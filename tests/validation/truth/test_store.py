@@ -87,7 +87,7 @@ def test_a_problem_finds_its_truth_by_name_and_by_content():
     assert store.stored_truth(problem) is store.load("toy-3").solution
     assert store.stored_truth(problem.replace(noise=0.2)) is None
     assert store.stored_truth(problem.replace(name="toy-5")) is None
-    assert store.stored_truth(problems.get("toy-3-sparse-softmax")) is None
+    assert store.stored_truth(problems.get("two-points")) is None
 
 
 def test_questions_are_the_same_up_to_rounding_and_no_further():
