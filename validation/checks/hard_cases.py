@@ -5,7 +5,8 @@ Every cell of a seeded grid (`validation.checks.hard_problems`) is asked of `ref
 equal    both converged, and every quantity that `validation.compare` compares lies within its limit
 honest   a side has converged=False, with a reason
 error    a side refuses by a named error: `name: found X, expected Y`
-red      anything else: two claims that differ, a warning, an error without a name, more than LONGEST seconds of a core
+red      anything else: two claims that differ, a warning, an error without a name, more than LONGEST seconds of a core,
+         counted as on the machine that `validation.pace` names
 
 `python -m validation.checks.hard_cases --method nested-ep --seed 7` asks the cells of one method on another seed.
 """
@@ -30,10 +31,12 @@ from validation import catalogue, premises
 from validation import compare as comparing
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check
 from validation.checks.hard_problems import FAMILIES, SCENARIOS, SEED, Cell, cells
+from validation.pace import pace
 from validation.solution import Solution
 from validation.solve import solve
 
-# seconds of one core, for both witnesses together: what other programs do beside it is not counted
+# seconds of one core, for both witnesses together: what other programs do beside it is not counted, and neither is that
+# a machine is slow
 LONGEST = 30.0
 VERDICTS = ("equal", "honest", "error", "red")
 _NAMED = re.compile(r"[^:]+: found .+, expected .+", re.DOTALL)
@@ -70,16 +73,16 @@ class TimeExceededError(RuntimeError):
 
 def judged(cell: Cell) -> Verdict:
     """Ask both witnesses and judge what they answer; never raises but on an interrupt."""
-    started = time.process_time()
+    started, most = time.process_time(), LONGEST * pace()
     results: list[Solution] = []
     refused: list[str] = []
-    with warnings.catch_warnings(record=True) as caught, _limited(LONGEST):
+    with warnings.catch_warnings(record=True) as caught, _limited(most):
         warnings.simplefilter("always")
         for witness in ("reference", "fast"):
             try:
                 results.append(solve(witness, cell.method, cell.problem, **cell.options))
             except TimeExceededError:
-                return Verdict("red", np.nan, f"{witness}: found no answer after {LONGEST:g} s", LONGEST)
+                return Verdict("red", np.nan, f"{witness}: found no answer after {most:.0f} s", most)
             except (ValueError, np.linalg.LinAlgError, ArithmeticError, RuntimeError, LookupError) as error:
                 text = f"{witness}: {type(error).__name__}: {error}"
                 if not _is_named(error):
@@ -88,8 +91,8 @@ def judged(cell: Cell) -> Verdict:
     seconds = time.process_time() - started
     if caught:
         return Verdict("red", np.nan, f"{caught[0].category.__name__}: {caught[0].message}", seconds)
-    if seconds > LONGEST:
-        return Verdict("red", np.nan, f"found {seconds:.0f} s, expected at most {LONGEST:g} s", seconds)
+    if seconds > most:
+        return Verdict("red", np.nan, f"found {seconds:.0f} s, expected at most {most:.0f} s", seconds)
     if refused:
         return Verdict("error", np.nan, "; ".join(refused), seconds)
     return _compared(results, seconds)

@@ -18,8 +18,9 @@ from validation.fuzz.doors import doors
 from validation.fuzz.judge import Finding, outcome
 from validation.fuzz.values import ANY, ARRAYS, LABELS, SCALARS, extremes
 from validation.options import options_of
+from validation.pace import pace
 
-SECONDS = 20.0  # of one call, on a machine that is busy too
+SECONDS = 20.0  # of a core for one call, as on the machine that `validation.pace` names
 
 
 class Change(NamedTuple):
@@ -83,7 +84,7 @@ def made(case: Case, changes: tuple[Change, ...]) -> Finding | None:
             given[change.name] = change.make(given.get(change.name))
         except (TypeError, ValueError, OverflowError):  # a change that this array cannot take, int8 of a text
             return None
-    return outcome(lambda: case.door.call(given), SECONDS)
+    return outcome(lambda: case.door.call(given), SECONDS * pace())
 
 
 def shrunk(case: Case, value: Finding) -> tuple[tuple[Change, ...], Finding]:
