@@ -20,7 +20,7 @@ import math
 import platform
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
@@ -192,16 +192,19 @@ def _methods() -> list[str]:
     return [f"fast.methods.{path.stem}" for path in sorted(Path(spec.origin).parent.glob("*.py"))]
 
 
-def _imports(source: bytes) -> Iterator[str]:
+@cache
+def _imports(source: bytes) -> tuple[str, ...]:
+    """The modules that a source names; kept, as the experiments of all papers stand on the same ones."""
+    names = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module is not None and node.level == 0:
-            yield node.module
-            for alias in node.names:
-                name = f"{node.module}.{alias.name}"
-                if node.module.partition(".")[0] in (*_OURS, "validation") and _is_module(name):
-                    yield name
+            names.append(node.module)
+            if node.module.partition(".")[0] in (*_OURS, "validation"):
+                inside = (f"{node.module}.{alias.name}" for alias in node.names)
+                names += [name for name in inside if _is_module(name)]
+    return tuple(names)
 
 
 @cache

@@ -171,6 +171,7 @@ def test_reference_says_which_quantity_rounding_leaves_open(method, seed, name, 
     assert f"last digits of variance and lengthscales change {what} by" in str(result.settings["reason"])
 
 
+@pytest.mark.slow  # 9 s
 def test_reference_says_that_another_method_ends_at_another_maximum():
     result = solve_function("reference", "rpapep", next(cells("rpapep", 1, ("any",))).problem)
     assert not result.converged

@@ -10,7 +10,7 @@ import pytest
 from validation.jobs.run import Processes
 from validation.truth import library, making, remaking, shelf
 
-SAMPLED = "gp-3-50-mprobit-v0"  # independent draws
+SAMPLED = "riihimaki-15-mprobit-v4.62"  # independent draws
 EXACT = "gp-2-3-probit-v0"  # quadrature
 
 
