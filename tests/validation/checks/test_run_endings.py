@@ -1,0 +1,30 @@
+"""The checks of how runs end, and a mistake in each rule."""
+
+import pytest
+
+_TIME, _SIGNAL = "identity/svi/time_and_progress", "identity/svi/interrupts"
+_PLANTED = (
+    (_TIME, "- self.started > self.seconds", "+ self.started > self.seconds"),
+    (_TIME, "_GROWTH * spent", "_GROWTH + spent"),
+    (_TIME, "spent < self._next", "spent > self._next"),
+    (_TIME, "_FIRST, _GROWTH = 1.0, 1.5", "_FIRST, _GROWTH = 2.0, 1.5"),
+    (_TIME, "len(values) <= span", "len(values) < span"),
+    (_TIME, "values[-1 - span]", "values[1 - span]"),
+    (_TIME, "_present.reset(token)", "pass"),
+    (_SIGNAL, "default_int_handler(number, frame)", "default_int_handler(frame, number)"),
+    (_SIGNAL, "here.interrupted = True", "pass"),
+    (_SIGNAL, "signal.signal(signal.SIGINT, interrupt)", "pass"),
+    (_SIGNAL, "signal.signal(signal.SIGINT, signal.default_int_handler)", "pass"),
+    (_SIGNAL, "is signal.default_int_handler\n", "is not signal.default_int_handler\n"),
+    (_SIGNAL, "is threading.main_thread()", "is not None"),
+)
+
+
+@pytest.mark.parametrize("asked", [_TIME, _SIGNAL])
+def test_healthy_runs_pass(reds, asked):
+    assert reds("run_endings", asked) == []
+
+
+@pytest.mark.parametrize(("asked", "old", "new"), _PLANTED)
+def test_a_planted_mistake_is_seen(reds, asked, old, new):
+    assert reds("run_endings", asked, ("fast.core.ending", old, new))
