@@ -8,13 +8,16 @@ from __future__ import annotations
 import math
 import signal
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
+from typing import Any
 from unittest import mock
 
 from validation.checks.core import NO_PROBLEM, Context, Outcome, Skipped, check, flaws
+from validation.checks.learning import BATCHES, HYPER, tiny
 from validation.problem import Problem
+from validation.solution import Solution
 
 
 @contextmanager
@@ -156,3 +159,126 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     thread.join()
     told = "; ".join(wrong + raised) or "asked, raised, put back; nothing in another thread"
     yield flaws(len(wrong + raised), told, "fast", "answers")
+
+
+# -- every loop --------------------------------------------------------------------------------------------------------
+
+_POWER: Mapping[str, Any] = MappingProxyType({"alpha": 0.7})
+_BATCHES: Mapping[str, Any] = MappingProxyType({"batches": BATCHES, "trace": True})
+_SEARCH: Mapping[str, Any] = MappingProxyType({"learn": HYPER})
+_ERRORS, _FULL = "threshold errors", "multinomial-probit full"
+# method, kind of `tiny`, options, and after how many iterations a run has looked whether its time is spent
+SPENT: tuple[tuple[str, str, Mapping[str, Any], int], ...] = (
+    *((method, kind, {}, 1) for method, kind in (
+        ("x-gpc", "logit"), ("x-gpc", "logit full"), ("svgpc", "probit"), ("epgpc", "probit"), ("vi-jj", "logit"),
+        ("vi-jj-full", "logit full"), ("vi-jj-hybrid", "logit"), ("svi", "logit"), ("ep", "threshold"),
+        ("sep", "threshold"), ("gfitc", "threshold"), ("vi-robust", _ERRORS), ("laplace", "softmax full"),
+        ("laplace-tkp", "softmax full"), ("laplace-sparse", "softmax"),
+    )),
+    *((method, _ERRORS, _POWER, 1) for method in ("pep", "apep", "arpep", "rpapep", "bb-alpha")),
+    *((method, _FULL, {}, 2) for method in ("nested-ep", "nested-iep")),
+    *((method, _FULL, {"nodes": 5}, 2) for method in ("qep", "qiep")),
+    ("vi-jj", "logit", {"accelerate": False}, 1),
+    ("vi-taylor", "logit", {}, 2),
+    ("vb-probit", _FULL, {}, 0),
+    *((method, kind, _SEARCH, 0) for method, kind in (
+        ("x-gpc", "logit"), ("svgpc", "probit"), ("epgpc", "probit"), ("laplace-binary", "logit full"),
+        ("nested-ep", _FULL), ("nested-iep", _FULL), ("laplace", "softmax full"), ("vb-probit", _FULL),
+        ("vi-robust", _ERRORS), ("gfitc", "threshold"), ("label-regression", _ERRORS), ("ep", "threshold"),
+    )),
+    *((method, "logit", _SEARCH, 1) for method in ("vi-jj", "vi-jj-hybrid", "vi-taylor")),
+    *((method, _ERRORS, {**_POWER, **_SEARCH}, 0) for method in ("pep", "apep", "arpep", "rpapep", "bb-alpha")),
+    ("sep", "threshold", _SEARCH, 0),
+)  # fmt: skip
+IN_STEPS: tuple[tuple[str, str, Mapping[str, Any]], ...] = (
+    ("x-gpc-svi", "logit", _BATCHES),
+    ("svgpc", "probit", _BATCHES),
+    ("svgpc", "probit", {**_BATCHES, "trace": False}),
+    ("epgpc", "probit", _BATCHES),
+    ("ep", "threshold", _BATCHES),
+    ("sep", "threshold", _BATCHES),
+    ("pep", _ERRORS, {**_BATCHES, **_POWER}),
+    ("apep", _ERRORS, {**_BATCHES, **_POWER}),
+    ("vi-robust", _ERRORS, _BATCHES),
+    ("ep", "threshold", {"learn": HYPER, "optimizer": "adaptive", "n_steps": 3, "rate": 0.05, "trace": True}),
+)
+
+
+def _run(
+    context: Context, method: str, kind: str, options: Mapping[str, Any], looks: int | None
+) -> tuple[Solution, list[str]]:
+    """A run whose time is spent when it has looked so often, and the lines that it tells, without the seconds."""
+    from fast.core import ending
+
+    looked, told = [0], []
+
+    def why(self: Any) -> str:
+        looked[0] += 1
+        return "spent" if looks is not None and looked[0] > looks else ""
+
+    asked = tiny(kind).replace(name=f"{kind}, {'all its time' if looks is None else f'{looks} looks'}")
+    with (
+        mock.patch.object(ending.Ending, "why", why),
+        mock.patch.multiple(ending, _FIRST=-1.0, _GROWTH=0.0),
+        ending.ending(None, lambda line: told.append(line.rpartition(", ")[0])),
+    ):
+        return context.solve("fast", method, asked, **options), told
+
+
+@check(
+    "identity/svi/spent",
+    paper="izmailov2016",
+    question="Does every loop of `fast` end, unconverged, when it first sees that its time is spent?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    wrong = []
+    for method, kind, options, expected in SPENT:
+        end, _ = _run(context, method, kind, options, 0)
+        if end.iterations != expected or end.converged:
+            wrong.append(f"{method} on {kind}{', learning' if 'learn' in options else ''}: {end.iterations} iterations")
+    yield flaws(len(wrong), "; ".join(wrong) or f"{len(SPENT)} loops", "fast", "loops that go on")
+    wrong = []
+    for method, kind, options in IN_STEPS:
+        for looks in (0, 2):
+            end, told = _run(context, method, kind, options, looks)
+            reason = f"spent, {looks} of 3 steps made"
+            if end.iterations != looks or end.converged or end.settings.get("reason") != reason or len(told) != looks:
+                wrong.append(f"{method}, {looks} looks: {end.iterations} steps, {end.settings.get('reason')}")
+    yield flaws(len(wrong), "; ".join(wrong) or f"{len(IN_STEPS)} runs in steps", "fast", "runs that go on")
+
+
+@check(
+    "identity/svi/told_on_the_way",
+    paper="izmailov2016",
+    question="Does a run tell each of its steps, and each evaluation of a search, with the objective there?",
+    problems=(NO_PROBLEM,),
+)
+def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    wrong = []
+    for method, kind, options in IN_STEPS:
+        end, told = _run(context, method, kind, options, None)
+        trace = [] if end.trace is None else list(end.trace)
+        before = method == "epgpc"  # a step is told before it is made
+        values = [math.nan, *trace[:-1]] if before else trace or [math.nan] * 3
+        expected = [
+            f"step {k + (not before)} of 3{'' if math.isnan(v) else f', objective {v:.6g}'}"
+            for k, v in enumerate(values)
+        ]
+        wrong += [f"{method}: {told}"] * (told != expected)
+    yield flaws(len(wrong), "; ".join(wrong) or f"{len(IN_STEPS)} runs in steps", "fast", "runs")
+    wrong = []
+    for method, kind, steps in (("x-gpc", "logit", "learning_iterations"), ("epgpc", "probit", "learning_iterations"),
+                                ("nested-ep", _FULL, "max_iterations")):  # fmt: skip
+        end, told = _run(context, method, kind, {"learn": HYPER, steps: 2, "tolerance": 1e-4}, None)
+        # the search looks further between two iterations: the last line of each is that of where it went
+        last = {line.partition(" of the search, objective ")[0]: line.rpartition(" ")[2] for line in told}
+        assert end.trace is not None
+        expected = {f"iteration {k}": f"{value:.6g}" for k, value in enumerate(end.trace)}
+        wrong += [f"{method}: {told}, trace {end.trace}"] * (last != expected or len(last) != 2)
+    for method in ("vi-jj", "vi-taylor"):
+        end, told = _run(context, method, "logit", {"learn": HYPER, "max_iterations": 2}, None)
+        assert end.trace is not None
+        expected = [f"iteration {k + 1}, objective {value:.6g}" for k, value in enumerate(end.trace)]
+        wrong += [f"{method}: {told}"] * ([line for line in told if "search" not in line] != expected)
+    yield flaws(len(wrong), "; ".join(wrong) or "five searches", "fast", "searches")

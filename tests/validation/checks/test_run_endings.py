@@ -2,6 +2,8 @@
 
 import pytest
 
+from in_every_run import others_slow
+
 _TIME, _SIGNAL = "identity/svi/time_and_progress", "identity/svi/interrupts"
 _PLANTED = (
     (_TIME, "- self.started > self.seconds", "+ self.started > self.seconds"),
@@ -28,3 +30,26 @@ def test_healthy_runs_pass(reds, asked):
 @pytest.mark.parametrize(("asked", "old", "new"), _PLANTED)
 def test_a_planted_mistake_is_seen(reds, asked, old, new):
     assert reds("run_endings", asked, ("fast.core.ending", old, new))
+
+
+# the door that `solve` goes through, and the adapters behind it
+_ADAPTERS = tuple(
+    f"validation.{name}"
+    for name in (
+        *(f"implementations.fast.{part}" for part in ("epgpc", "izmailov", "riihimaki")),
+        "implementations.fast",
+    )
+)
+_LOOPS = (
+    ("identity/svi/spent", "fast.methods.vb_probit", "stalled >= 3) or ended():", "stalled >= 3):"),
+    ("identity/svi/spent", "fast.methods.epgpc_svi", "why = ended()", 'why = ""'),
+    ("identity/svi/spent", "fast.methods.vi_jj", "and not (trace and ended())", ""),
+    ("identity/svi/told_on_the_way", "fast.methods.epgpc_svi", "if estimates else", "if not estimates else"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "module", "old", "new"), others_slow(_LOOPS, lambda asked, module, old, new: asked.endswith("on_the_way"))
+)
+def test_a_loop_that_does_not_look_or_tell_is_seen(reds, asked, module, old, new):
+    assert reds("run_endings", asked, (module, old, new), _ADAPTERS)
