@@ -328,7 +328,7 @@ def _only_care(keyword: ast.keyword) -> bool:
 
 def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:
     between = source.span(node.left)[1], source.span(node.right)[0]
-    if type(node.op) in _ARITHMETIC:
+    if type(node.op) in _ARITHMETIC and not _by_sign(node):
         symbol, others = _ARITHMETIC[type(node.op)]
         yield from _swapped(source, between, symbol, others, "operator")
     if type(node.op) in _LOGIC:
@@ -345,6 +345,13 @@ def _of_operation(source: Source, node: ast.BinOp) -> Iterator[Change]:
             yield Change(*source.span(node), right, "dropped factor")
     if isinstance(node.op, ast.Sub) and ast.unparse(node.left) != ast.unparse(node.right):
         yield Change(*source.span(node), f"({right} - {left})", "swapped operands")
+
+
+def _by_sign(node: ast.BinOp) -> bool:
+    """Whether something is multiplied or divided by labels of -1 and 1: their own inverses, to the last bit."""
+    value = node.right.value if isinstance(node.right, ast.Subscript) else node.right
+    name = value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")
+    return isinstance(node.op, (ast.Mult, ast.Div)) and name == "y_sign"
 
 
 def _of_comparison(source: Source, node: ast.Compare) -> Iterator[Change]:

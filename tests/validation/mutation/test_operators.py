@@ -22,6 +22,10 @@ def mutations(text, known=frozenset()):
     [
         ("x = a + b", "operator", {"x = a - b"}),
         ("x = (a) * (b)", "operator", {"x = (a) / (b)"}),
+        ("x = a * y_sign", "operator", None),
+        ("x = a / self.y_sign[i, None]", "operator", None),
+        ("x = y_sign * a", "operator", {"x = y_sign / a"}),
+        ("x = a - y_sign", "operator", {"x = a + y_sign"}),
         ("x = a - b", "dropped term", {"x = (a)", "x = (-(b))"}),
         ("x = a - b", "swapped operands", {"x = ((b) - (a))"}),
         ("x = np.square(a - b)", "swapped operands", None),
