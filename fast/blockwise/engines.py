@@ -190,7 +190,7 @@ def streamed(rows: Rows, answer: Callable[[Leaf], Any], client: Any = None) -> I
         for leaf in rows.leaves:
             yield leaf.first, answer(leaf)
         return
-    ahead = 2 * max(1, len(client.nthreads()))
+    ahead = 2 * len(client.nthreads())
     flying: list[tuple[int, Any]] = []
     for leaf in rows.leaves:
         ((first, size, X, y),) = _on_cluster(client, Rows((leaf,), leaf.size, rows.d))

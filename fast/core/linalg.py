@@ -142,8 +142,7 @@ def positive_factors(matrices: FloatArray) -> tuple[FloatArray, BoolArray]:
     matrices : (..., m, m)    symmetric
     """
     lower, good = stacked_cholesky(matrices)
-    if not good.all():
-        lower[~good] = np.eye(matrices.shape[-1])
+    lower[~good] = np.eye(matrices.shape[-1])
     return lower, good
 
 

@@ -321,7 +321,7 @@ class Run:
         if self.settings.checkpoint is None:
             return False
         m = self.state.shift.size
-        like = {**self.arrays(), "previous_mean": np.zeros(m), "previous_cov": np.zeros((m, m))}
+        like = {**self.arrays(), "previous_mean": np.empty(m), "previous_cov": np.empty((m, m))}
         growing, optional = ("rates", "elbos", "scores", "changes"), ("previous_mean", "previous_cov")
         arrays = checkpoints.load(self.settings.checkpoint, self.settings.mark, like, growing, optional)
         if arrays is None:

@@ -39,8 +39,7 @@ def factor(matrix: Array) -> tuple[Array, Flags]:
     good: Flags = np.asarray(np.isfinite(flat).all(axis=(1, 2)))
     chol = _lower(flat if good.all() else np.where(good[:, None, None], flat, np.eye(n)), good)
     good &= np.isfinite(np.einsum("kii->ki", chol)).all(axis=1)
-    if not good.all():
-        chol[~good] = np.eye(n)
+    chol[~good] = np.eye(n)
     return chol.reshape(matrix.shape), good.reshape(matrix.shape[:-2])
 
 
