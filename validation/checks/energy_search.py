@@ -1,0 +1,181 @@
+"""The search for the optimum of an energy that natural-gradient steps reach too slowly: its coordinates and its steps.
+
+Runs come here only where an optimum lies far from the prior, on problems that a quick run does not ask. So the
+coordinates are held against differences of an energy whose optimum is known, and the steps against functions whose
+shape tells what each of them has to be.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.problem import Problem
+
+Array = NDArray[np.float64]
+
+# third derivatives of these functions are of order ten: a step of 1e-5 leaves 1e-9 of them, and 1e-10 of rounding
+_STEP, _DIGITS = 1e-5, 1e-7
+
+
+def _spread(rng: np.random.Generator, C: int, m: int) -> Array:
+    """(C, m, m) positive definite, eigenvalues from about 1/3 to 10."""
+    root = rng.standard_normal((C, m, m))
+    return np.asarray(root @ np.swapaxes(root, 1, 2) + 0.3 * np.eye(m))
+
+
+def _energy(target: Any) -> Callable[[Any], tuple[None, None, float, Any]]:
+    """E_q[log N(u; target)] plus the entropy of q, up to a constant: its largest value is at the target."""
+
+    def point(q: Any) -> tuple[None, None, float, Any]:
+        value = 0.0
+        for P, h, own, shift in zip(target.precision, target.shift, q.precision, q.shift, strict=True):
+            S = np.linalg.inv(own)
+            mean = S @ shift
+            value += h @ mean - 0.5 * np.sum(P * (S + np.outer(mean, mean))) - 0.5 * np.linalg.slogdet(own)[1]
+        change = SimpleNamespace(precision=target.precision - q.precision, shift=target.shift - q.shift)
+        return None, None, float(value), change
+
+    return point
+
+
+def _laws(rng: np.random.Generator, C: int, m: int) -> tuple[Any, Any]:
+    """Where a search starts, and where the optimum is."""
+    from fast.sparse_classes.projections import ClassDistribution
+
+    start, target = (
+        ClassDistribution.of(_spread(rng, C, m), rng.standard_normal((C, m))) for _ in range(2)
+    )  # fmt: skip
+    return start, target
+
+
+@check(
+    "identity/rpapep/search_coordinates",
+    paper="villacampa2020",
+    question="Are gradient and Hessian of a search differences of its energy, and does it end at the optimum?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.sparse_classes.alpha_search import _Chart, optimise
+
+    rng = np.random.default_rng(41)
+    for C, m in ((2, 2), (3, 1)):
+        start, target = _laws(rng, C, m)
+        chart = _Chart(start, _energy(target))
+        x = 0.3 * rng.standard_normal(chart.size)
+        gaps = [np.abs(chart.q(np.zeros(chart.size))[-1].precision - start.precision).max()]
+        value, slope = chart(x)
+        gaps.append(abs(value + _energy(target)(chart.q(x)[-1])[2]))
+        H = chart.hessian(x)
+        for j, one in enumerate(np.eye(chart.size)):
+            high, low = chart(x + _STEP * one), chart(x - _STEP * one)
+            gaps += [abs((high[0] - low[0]) / (2.0 * _STEP) - slope[j]),
+                     np.abs((high[1] - low[1]) / (2.0 * _STEP) - H[j]).max()]  # fmt: skip
+        size = max(1.0, float(np.abs(H).max()))
+        yield Compared(float(max(gaps)) / size, _DIGITS, f"{C} classes, {m} points: value, slope, curvature, steps of "
+                       f"{_STEP:g}", "fast", "definition")  # fmt: skip
+        mean, T, root, _ = chart.q(x)
+        cov = root @ np.swapaxes(root, 1, 2)
+        gap = np.abs(cov - np.array([chart.q(x)[-1].covariance(k) for k in range(C)])).max() / np.abs(cov).max()
+        gap = max(gap, np.abs(np.triu(T, 1)).max(), np.abs(mean - chart.q(x)[-1].weights).max())
+        yield Compared(float(gap), 1e-9, "mean, root and law are one distribution", "fast", "definition")
+        widest = float(np.einsum("cii->c", cov).max())
+        wrong = not chart.far(x, 0.999 * widest) or chart.far(x, 1.001 * widest)
+        wrong += chart(np.full(chart.size, 1e4))[0] != np.inf
+        yield flaws(wrong, "beyond a sum of variances it is far; without a law there is no energy", "fast", "answers")
+        end = optimise(start, _energy(target), 1e9)
+        gap = np.inf if end is None else np.abs(end.precision - target.precision).max() / np.abs(target.precision).max()
+        yield Compared(float(gap), 1e-7, "the least curvature is .1, and gradients end at 1e-9", "fast", "optimum")
+        wide = optimise(start, _energy(target), 1e-3)
+        yield flaws(wide is None, "a search that went far hands over where it is", "fast", "searches")
+
+
+class _Shape:
+    """A function with gradient and Hessian, and the points at which it was asked."""
+
+    def __init__(self, value: Callable[[Array], float], slope: Callable[[Array], Array], curvature: Any) -> None:
+        self.size = 2
+        self.visited: list[Array] = []
+        self.formed: list[Array] = []
+        self._value, self._slope, self._curvature = value, slope, curvature
+        self.ends: Callable[[Array], bool] = lambda x: False
+
+    def __call__(self, x: Array) -> tuple[float, Array]:
+        self.visited.append(x)
+        return float(self._value(x)), np.asarray(self._slope(x))
+
+    def hessian(self, x: Array) -> Array:
+        self.formed.append(x)
+        return np.asarray(self._curvature(x))
+
+    def far(self, x: Array, bound: float) -> bool:
+        return self.ends(x)
+
+
+def _bowl(offset: float = 0.0, sign: float = 1.0) -> _Shape:
+    curvature = np.diag([1.0, 3.0])
+    return _Shape(
+        lambda x: offset + 0.5 * float(x @ curvature @ x), lambda x: sign * curvature @ x, lambda x: curvature
+    )
+
+
+def _valley() -> _Shape:
+    """Rosenbrock's."""
+    return _Shape(
+        lambda x: 100.0 * float(x[1] - x[0] ** 2) ** 2 + float(1.0 - x[0]) ** 2,
+        lambda x: np.array([-400.0 * x[0] * (x[1] - x[0] ** 2) - 2.0 * (1.0 - x[0]), 200.0 * (x[1] - x[0] ** 2)]),
+        lambda x: np.array([[1200.0 * x[0] ** 2 - 400.0 * x[1] + 2.0, -400.0 * x[0]], [-400.0 * x[0], 200.0]]),
+    )
+
+
+@check(
+    "identity/rpapep/search_steps",
+    paper="villacampa2020",
+    question="Does a search lengthen steps that keep their promise, shorten those that do not, and spare its Hessians?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.sparse_classes.alpha_search import _newton
+
+    bowl = _bowl()
+    end = _newton(bowl, np.array([20.5, 0.0]), 1.0)  # type: ignore[arg-type]
+    lengths = np.linalg.norm(np.diff(bowl.visited, axis=0), axis=1)
+    gap = np.abs(lengths[:7] - [1.0, 2.0, 4.0, 4.0, 4.0, 4.0, 1.5]).max() if len(lengths) >= 7 else np.inf
+    yield Compared(float(gap), 1e-9, f"a quadratic is what was promised: 1, 2, 4 and no longer, then there: {lengths}",
+                   "fast", "definition", "lengths")  # fmt: skip
+    # the gradient was shortened tenfold by no step but the last
+    wrong = len(bowl.formed) != 7 or np.linalg.norm(end) > 1e-8
+    yield flaws(wrong, f"{len(bowl.formed)} Hessians for seven steps",
+                "fast", "Hessians")  # fmt: skip
+
+    bowl = _bowl()
+    bowl.ends = lambda x: bool(x[0] < 15.0)
+    end = _newton(bowl, np.array([20.5, 0.0]), 1.0)  # type: ignore[arg-type]
+    yield Compared(abs(end[0] - 13.5), 1e-9, "ends where it is far, after 1 + 2 + 4", "fast", "definition", "place")
+
+    valley = _valley()
+    end = _newton(valley, np.array([0.5, 0.1]), 1.0)  # type: ignore[arg-type]
+    values = [valley(x)[0] for x in valley.formed]
+    wrong = np.abs(end - 1.0).max() > 1e-9 or any(b > a for a, b in itertools.pairwise(values))
+    yield flaws(wrong, f"Rosenbrock's valley: {end}, Hessians at {values}", "fast", "ends")
+    yield flaws(max(0, len(valley.formed) - 12), f"{len(valley.formed)} Hessians, twelve at most", "fast", "Hessians")
+
+    for size, sign, why in ((1e9, 1.0, "a value that rounding hides"), (0.0, -1.0, "a slope that leads up")):
+        bowl = _bowl(size, sign)
+        end = _newton(bowl, np.array([0.6, 0.2]) * (1e-2 if size else 1.0), 1.0)  # type: ignore[arg-type]
+        if size:
+            yield Compared(
+                float(np.linalg.norm(end)), 1e-8, f"{why}: the gradient decides", "fast", "optimum", "distance"
+            )
+            continue
+        lengths = np.linalg.norm(np.array(bowl.visited[1:]) - bowl.visited[0], axis=1)
+        ratios = lengths[1:] / lengths[:-1]
+        wrong = not np.array_equal(end, bowl.visited[0]) or len(bowl.formed) != 1
+        wrong = wrong or np.abs(ratios - 0.25).max() > 1e-6 or not 4e-9 < lengths[-1] < 4e-8
+        yield flaws(wrong, f"{why}: quartered to 1e-8 and given up, one Hessian, {lengths}", "fast", "searches")
