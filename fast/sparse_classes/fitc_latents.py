@@ -236,18 +236,6 @@ class LatentRun:
             vjp.add(view, by_upsilon, by_s)
         return vjp.finish(lambda k: prior_cotangent(covariance[k], q.weights[k]))
 
-    def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
-        """Other priors under the same sites.
-
-        Parameters
-        ----------
-        hyper            parameters of the classes
-        Z : (C, m, d)
-        """
-        self.points = InducingClasses(hyper, Z, self.points.shared, in_a_step=True)
-        self._forget()
-        self.rebuild()
-
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
         return {"sites": self.sites, "precision": self.q.precision, "shift": self.q.shift}

@@ -57,9 +57,6 @@ class Run(Protocol):
     def gradient(self) -> PointGradients:
         """Of log Z_q, by the rule of the run."""
 
-    def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
-        """Other priors."""
-
     def rebuild(self) -> None:
         """q from the factors at the present priors."""
 
@@ -71,9 +68,12 @@ class Run(Protocol):
 
 
 class BatchRun(Run, Protocol):
-    """A run whose factors may be visited batch by batch."""
+    """A run in steps: its factors may be visited batch by batch, and its priors moved after each."""
 
     data: ClassData
+
+    def move(self, hyper: ClassHyper, Z: FloatArray) -> None:
+        """Other priors."""
 
     def refresh(self, batch: IntArray | None = None) -> Swept:
         """Visit the factors of a batch, or of all data."""
