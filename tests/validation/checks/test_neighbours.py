@@ -3,10 +3,10 @@
 import pytest
 
 from reference.villacampa2017 import training
-from reference.villacampa2020 import fit_pep
+from reference.villacampa2020 import fit_pep, laplace_sparse
 
 
-@pytest.mark.parametrize("method", ["ep", "sep", "pep", "label-regression"])
+@pytest.mark.parametrize("method", ["ep", "sep", "pep", "label-regression", "laplace-sparse"])
 def test_healthy_witnesses_pass(reds, method):
     assert reds("neighbours", f"identity/{method}/neighbours") == []
 
@@ -23,7 +23,11 @@ def test_matrices_of_another_prior_are_seen(reds, monkeypatch, method, module):
     assert reds("neighbours", f"identity/{method}/neighbours")
 
 
-@pytest.mark.parametrize(("method", "module"), [("sep", training), ("pep", fit_pep)], ids=["sep", "pep"])
+@pytest.mark.parametrize(
+    ("method", "module"),
+    [("sep", training), ("pep", fit_pep), ("laplace-sparse", laplace_sparse)],
+    ids=["sep", "pep", "laplace-sparse"],
+)
 def test_an_answer_of_other_moments_is_seen(reds, monkeypatch, method, module):
     def doubled(size, real=module.moment_answers, **moments):
         return real(size, **{name: 2.0 * value for name, value in moments.items()})
