@@ -19,6 +19,7 @@ from validation.terminal import Grid, print_grid, say
 _STYLES = {"PASS": "green", "FAIL": "bold red"}
 _DIFFERENT, _UNDECIDED = 1, 2
 _MOST = 5  # suspects that are listed
+_COMPARED = ("identity", "discrepancy", "exactness", "bound")  # what suspects are tried for
 
 
 def judge(
@@ -78,14 +79,16 @@ def lines(verdict: Verdict) -> list[str]:
     told += [f"  {case.name}: {case.row.why}" for case in verdict.failed if not case.row.worst]
     for place, suspicion in enumerate(verdict.suspicions[:_MOST], start=1):
         told.append(f"suspect {place}: {suspicion.text} ({', '.join(suspicion.problems)})")
-    if verdict.failed and not verdict.suspicions:
+    if any(case.row.kind in _COMPARED for case in verdict.failed) and not verdict.suspicions:
         told.append("no usual suspect would explain what failed")
     if verdict.seen:
         told.append(f"this run could have seen: {', '.join(verdict.seen)}")
     if verdict.unseen:
         told.append(f"this run could not have seen: {', '.join(verdict.unseen)}")
-    if verdict.not_judged:
-        told.append(f"not judged: {', '.join(verdict.not_judged)}")
+    by_reason: dict[str, list[str]] = {}
+    for what, why in verdict.not_judged.items():
+        by_reason.setdefault(why, []).append(what)
+    told += [f"not judged: {', '.join(what)}: {why}" for why, what in by_reason.items()]
     told.append(f"{verdict.verdict}: {len(verdict.passed)} passed, {len(verdict.failed)} failed, "
                 f"{len(verdict.not_judged)} not judged ({verdict.program})")  # fmt: skip
     return told

@@ -20,6 +20,7 @@ from __future__ import annotations
 import importlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from validation.compare import Row, compare, identity_limit
 from validation.problem import KERNELS, LIKELIHOODS, Problem
 from validation.quoting import shown
 from validation.solution import Solution
-from validation.solve import ImplementationError, find_implementation, known_methods, methods, solve
+from validation.solve import ImplementationError, find_implementation, known_methods, methods, raised, solve
 from validation.suspects import answers, questions
 from validation.suspects.search import QUANTITIES, Found, suspects
 
@@ -143,6 +144,8 @@ def judge(
     results: list[tuple[str, Found]] = []
     visited: dict[str, bool] = {}
     for asked in questions_for(answer, method, problems=problems, largest=largest):
+        left_out |= _no_identities(asked.method)
+        absent: list[set[str]] = []
         for name in asked.problems:
             if listen is not None:
                 listen(f"{asked.method} on {name}")
@@ -150,12 +153,16 @@ def judge(
             mine = list(session.cases())
             cases += mine
             left_out |= {f"{asked.method} on {name}": session.refusal} if session.refusal else {}
+            absent += [session.absent()] if session.solution is not None else []
             if any(case.row.verdict == "FAIL" for case in mine):
                 results += [(name, told) for told in session.suspects(mine)]
             elif power and session.solution is not None:
                 known = {word for word, noticed in visited.items() if noticed}
                 for word, noticed in session.power(known):
                     visited[word] = visited.get(word, False) or noticed
+        for quantity in QUANTITIES:
+            if any(quantity in one for one in absent):
+                left_out[f"{asked.method}/{quantity}"] = "the program does not give it"
     for case in cases:
         if case.row.verdict == "SKIP":
             left_out.setdefault(case.name, case.row.why)
@@ -208,6 +215,16 @@ def questions_for(
             )
         asked.append(Asked(target, one, fitting))
     return tuple(asked)
+
+
+def _no_identities(method: str) -> dict[str, str]:
+    """Why a method of another name is held against nothing but the truth; empty for a method of `fast`."""
+    known = methods()["fast"]
+    if method in known:
+        return {}
+    close = get_close_matches(method, known, n=1, cutoff=0.8)
+    hint = f" (did you mean {close[0]!r}?)" if close else ""
+    return {f"{method}/identity": f"fast has no method {shown(method)}{hint}: the truth alone is asked"}
 
 
 @cache
@@ -300,6 +317,17 @@ class Session:
                 self.others.append(_ours(self.method, self.name))
             self.others.append(_truth(self.name))
         return self.others
+
+    def absent(self) -> set[str]:
+        """Quantities that someone else states, and the program does not."""
+
+        def given(solution: Solution) -> set[str]:
+            return {name for name in QUANTITIES if (v := getattr(solution, name)) is not None and np.size(v)}
+
+        assert self.solution is not None
+        missing = set().union(*map(given, self.opponents())) - given(self.solution)
+        # of all rows the "inducing" moments are those of the latent values, once more
+        return {name for name in missing if self.problem.Z is not None or not name.startswith("inducing")}
 
     def suspects(self, cases: Iterable[Case]) -> Iterator[Found]:
         """Suspects of what failed, held against `fast` where that has the method."""
@@ -439,11 +467,8 @@ def solve_with(answer: Callable[..., Any], method: str, problem: Problem) -> Sol
         result = answer(method, problem)
     except NotImplementedError:
         raise
-    except Exception as error:
-        text = " ".join(str(error).split())
-        raise ImplementationError(
-            f"{_name(answer)} {method} on {problem.name}: {type(error).__name__}: {text}"
-        ) from error
+    except (Exception, SystemExit) as error:  # a program that ends the process has given no answer
+        raise ImplementationError(f"{_name(answer)} {method} on {problem.name}: {raised(error, answer)}") from error
     if not isinstance(result, Solution):
         raise TypeError(f"{_name(answer)}: found {type(result).__name__} returned, expected a validation.Solution")
     if changed := result.problem.differences(problem):

@@ -81,12 +81,10 @@ def solve(implementation: str, method: str, problem: Problem, **options: Any) ->
                 solution = answer(method, problem, **options)
         else:  # somebody else's program, with threads of its own
             solution = answer(method, problem, **options)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a program that ends the process has given no answer
         if own:
             raise
-        raise ImplementationError(
-            f"{implementation} {method}: {_described(error)} ({_place(error, answer)})"
-        ) from error
+        raise ImplementationError(f"{implementation} {method}: {raised(error, answer)}") from error
     seconds = time.perf_counter() - started
     if not isinstance(solution, Solution):
         raise TypeError(f"{implementation}: found {type(solution).__name__} returned, expected a validation.Solution")
@@ -122,6 +120,11 @@ def _why_unfinished(solution: Solution, settings: Mapping[str, Any]) -> str:
     tolerance = settings.get("tolerance")
     goal = f" of {tolerance:.2g}" if isinstance(tolerance, (int, float)) else ""
     return f"stopped after {solution.iterations} iterations{left}, expected the tolerance{goal} to be met first"
+
+
+def raised(error: BaseException, answer: Callable[..., Any]) -> str:
+    """What a callable raised, and the file and line of its own code where it arose, on one line."""
+    return f"{_described(error)} ({_place(error, answer)})"
 
 
 def _described(error: BaseException) -> str:

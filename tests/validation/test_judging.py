@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from validation import Solution, catalogue, solve
-from validation.judge_command import page
+from validation.judge_command import lines, page
 from validation.judging import judge, questions_for
 
 TINY = ("two-points", "two-points-probit")
@@ -14,6 +14,10 @@ TINY = ("two-points", "two-points-probit")
 
 def right(method, problem):
     return replace(solve("fast", method, problem), implementation="mine")
+
+
+def right_of_another_name(method, problem):
+    return replace(right("x-gpc", problem), method=method)
 
 
 def twice(method, problem):
@@ -60,6 +64,38 @@ def test_what_a_program_raises_is_a_failure_with_its_words():
     verdict = judge(broken, "x-gpc", problems=["two-points"])
     (case,) = verdict.failed
     assert "found a row that sums to 1 +0.2, expected 1" in case.row.why
+    assert f"({__file__}:{broken.__code__.co_firstlineno + 1})" in case.row.why
+    assert "suspect" not in " ".join(lines(verdict))  # there was no answer to hold one against
+
+
+def test_a_program_that_ends_the_process_has_not_agreed():
+    def leaves(method, problem):
+        raise SystemExit(0)
+
+    verdict = judge(leaves, "x-gpc", problems=["two-points"])
+    assert verdict.verdict == "DISAGREE"
+    assert "SystemExit: 0" in verdict.failed[0].row.why
+
+
+def test_what_a_program_does_not_give_is_named_with_the_reason():
+    def little(method, problem):
+        return Solution(problem, "mine", method, log_evidence=solve("fast", method, problem).log_evidence)
+
+    told = judge(little, "x-gpc", problems=["two-points"], power=False)
+    expected = {"latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov", "probabilities"}
+    assert {name for name, why in told.not_judged.items() if why == "the program does not give it"} == {
+        f"x-gpc/{name}" for name in expected
+    }
+    (line,) = [line for line in lines(told) if line.startswith("not judged")]
+    assert "x-gpc/probabilities: the program does not give it" in line
+
+
+def test_a_misspelt_method_is_told_that_fast_was_not_asked():
+    told = judge(right_of_another_name, "x-gcp", problems=["two-points"], power=False).not_judged["x-gcp/identity"]
+    assert "fast has no method 'x-gcp' (did you mean 'x-gpc'?)" in told
+    own.likelihoods = ("logit",)
+    told = judge(own, "coin", problems=["two-points"], power=False).not_judged["coin/identity"]
+    assert "fast has no method 'coin': the truth alone is asked" in told
 
 
 @pytest.mark.parametrize("method", [entry.method for entry in catalogue.METHODS])

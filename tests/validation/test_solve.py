@@ -425,6 +425,12 @@ def test_options_that_a_third_party_does_not_take_are_told_as_the_call(beside, m
         solve("mine_failing:few", "m", make_problem(), alpha=1.0)
 
 
+def test_a_third_party_that_ends_the_process_has_given_no_answer(beside, make_problem):
+    beside("mine_leaving", "def answer(method, problem, **options):\n    raise SystemExit(0)\n")
+    with pytest.raises(ImplementationError, match=r"m: SystemExit: 0 \(.*mine_leaving.py:2\)"):
+        solve("mine_leaving:answer", "m", make_problem())
+
+
 def test_an_interrupt_inside_a_third_party_is_no_error_of_it(beside, make_problem):
     beside("mine_stopped", "def answer(method, problem, **options):\n    raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
