@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from scipy.linalg import solve_triangular
+
 from validation.peers.program import Program, diagonal, no_jitter
 from validation.problem import Problem
 
@@ -21,7 +24,14 @@ def _laplace(problem: Problem) -> Mapping[str, Any]:
     from sklearn.gaussian_process import GaussianProcessClassifier
 
     model = GaussianProcessClassifier(_kernel(problem), optimizer=None).fit(problem.X, problem.y)
-    fields: dict[str, Any] = {"log_evidence": float(model.log_marginal_likelihood_value_)}
+    fitted = model.base_estimator_
+    K = fitted.kernel_(problem.X)  # with the noise, which the prediction at the rows of X leaves out
+    reduction = solve_triangular(fitted.L_, fitted.W_sr_[:, None] * K, lower=True)
+    fields: dict[str, Any] = {
+        "log_evidence": float(model.log_marginal_likelihood_value_),
+        "latent_mean": (K @ (fitted.y_train_ - fitted.pi_))[:, None],
+        "latent_cov": diagonal((np.diagonal(K) - (reduction**2).sum(axis=0))[:, None]),
+    }
     if problem.t:
         mean, variance = model.latent_mean_and_variance(problem.X_test)
         fields |= {

@@ -17,9 +17,11 @@ PROGRAMS = {program.name: program for program in programs()}
 ROOT = Path(__file__).resolve().parents[3]
 EXAMPLES = ROOT / "docs" / "examples" / "peers"
 
+MOMENTS = ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov")
+
 # what each program gives to so much of the same method of `fast`
 AGREES = [
-    ("sklearn-laplace", "toy", ("log_evidence", "test_latent_mean", "test_latent_cov"), 1e-8),
+    ("sklearn-laplace", "toy", ("log_evidence", *MOMENTS), 1e-8),
     ("sklearn-laplace", "toy", ("probabilities",), 2e-4),  # a sum of five error functions for the logistic
     ("gpflow-vgp-logit", "toy", ("log_evidence", "latent_mean", "latent_cov", "probabilities"), 1e-6),
     ("gpytorch-polya-gamma", "toy", ("latent_mean", "latent_cov", "test_latent_mean", "test_latent_cov"), 1e-8),
