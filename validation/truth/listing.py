@@ -176,7 +176,7 @@ def _show(name: str, *, as_json: bool, markdown: bool, output: Path | None) -> N
     row = next((row for row in rows.rows() if row.name == name), None)
     if row is None:
         raise LookupError(f"truth: found {shown(name)}, expected {nearest(name, [row.name for row in rows.rows()])}")
-    card = shelf.card_of(name) if row.state == "made" else None
+    card = shelf.full_card(name) if row.state == "made" else None
     if output is not None:
         if card is None:
             raise FileNotFoundError(f"{name}: found no file, expected it: `triad truths --make --only {name}` makes it")

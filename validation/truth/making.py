@@ -15,23 +15,19 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from validation import storage
-from validation.compare import LEVEL, QUANTITIES
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
-from validation.solution import Solution
 from validation.solve import ImplementationError
 from validation.truth import library, shelf
 from validation.truth.card import EvidenceCard
+from validation.truth.evidence import MOST_ERROR, agreement, mcse, routes_of
 from validation.truth.library import ANNEALED, Posterior
 from validation.truth.make import Pair, Request, Truth, make_pair
 
 TARGET_ESS = 10_000.0
-# of log Z, in nats: design, What agreement means
-MOST_ERROR = 0.05
 # seconds; what costs more is made by name or with --longest
 LONGEST = 600.0
 REFUSED = "refused.toml"
@@ -172,44 +168,15 @@ def evidence_routes(pair: Pair) -> dict[str, tuple[float, float, int]]:
     """log Z by every route of both sides: value, standard error, and whether the route trusts its own error (0, 1)."""
     routes: dict[str, tuple[float, float, int]] = {}
     for solution in (pair.first, pair.second):
-        if solution is None:
-            continue
-        named = {key: value for key, value in solution.local.items() if key.startswith("log_evidence_")}
-        for key, value in named.items():
-            route = key.removeprefix("log_evidence_")
-            label = f"{solution.method} {route}"
-            routes[label] = (float(value[0]), float(value[1]), int(solution.settings.get(f"trusted_{route}", True)))
-        if not named and solution.log_evidence is not None:
-            error = solution.log_evidence_se
-            if error is None:  # quadrature states a bound in place of a standard error
-                error = float(solution.settings.get("error_log_evidence", 0.0))
-            routes[solution.method] = (float(solution.log_evidence), float(error), 1)
+        if solution is not None:
+            routes |= routes_of(solution)
     return routes
 
 
 def _agreement(routes: Mapping[str, Sequence[float]], posterior: Posterior) -> dict[str, Any]:
-    """Fields of the card about log Z: the best trusted route against every other one that is sure to 0.05 nat."""
-    sure = {label: r for label, r in routes.items() if r[2] and r[1] <= MOST_ERROR}
-    if not routes:
-        why = "its parameters are sampled" if posterior.learn else "no route gives it"
-        return {"evidence_note": f"no log Z: {why}"}
-    if not sure:
-        label, route = min(routes.items(), key=lambda item: item[1][1])
-        return {"evidence_note": f"no log Z is sure to {MOST_ERROR} nat: {label} has {route[1]:.2g}"}
-    best = min(sure, key=lambda label: sure[label][1])
-    others = [label for label in sure if label != best]
-    if not others:
-        return {"evidence_note": f"log Z by {best}; no second route is sure to {MOST_ERROR} nat"}
-    z = [
-        abs(sure[best][0] - sure[label][0]) / max(float(np.hypot(sure[best][1], sure[label][1])), np.finfo(float).tiny)
-        for label in others
-    ]
-    return {
-        "evidence_note": f"log Z by {best}, and by estimators that share its prior covariance alone: "
-        + ", ".join(others),
-        "evidence_z": float(max(z)),
-        "evidence_limit": float(-ndtri(0.5 * LEVEL / len(z))),
-    }
+    """Fields of the card about log Z."""
+    why = "its parameters are sampled" if posterior.learn else "no route gives it"
+    return agreement(routes, why, f"no second route is sure to {MOST_ERROR} nat")
 
 
 # -- gates -----------------------------------------------------------------------------------------------------------
@@ -225,27 +192,6 @@ def against(truth: Truth) -> str:
     if not card.agrees:
         return f"routes to log Z disagree: |z| {card.evidence_z:.2f}, limit {card.evidence_limit:.2f}"
     return ""
-
-
-def mcse(solution: Solution) -> dict[str, float]:
-    """Largest standard error of each quantity in its natural unit; nothing of what is exact.
-
-    Means in posterior standard deviations, covariances in the larger of the two variances, probabilities and log Z as
-    they are.
-    """
-    result: dict[str, float] = {}
-    for quantity in QUANTITIES:
-        error, value = getattr(solution, f"{quantity}_se", None), getattr(solution, quantity)
-        if error is None or value is None or not np.size(error):
-            continue
-        unit: Any = 1.0
-        if quantity.endswith("cov"):
-            unit = np.diagonal(value, axis1=-2, axis2=-1).max(axis=-1)[..., None, None]
-        elif quantity.endswith("mean"):
-            cov = getattr(solution, quantity.removesuffix("mean") + "cov")
-            unit = np.sqrt(np.diagonal(cov, axis1=-2, axis2=-1))
-        result[quantity] = float(f"{np.max(error / unit):.3g}")
-    return result
 
 
 # -- what was tried in vain ------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from validation import storage
 from validation.solution import SCHEMA, Solution
 from validation.truth import library, store, withheld
 from validation.truth.card import EvidenceCard
+from validation.truth.evidence import agreement, mcse, routes_of
 from validation.truth.make import Truth
 
 
@@ -50,6 +51,23 @@ def card_of(name: str) -> EvidenceCard:
     return EvidenceCard.load(_path(name).with_suffix(".toml"))
 
 
+def full_card(name: str) -> EvidenceCard:
+    """The card of a truth, with what older ones do not have: log Z by each route, and the largest standard errors.
+
+    Raises
+    ------
+    KeyError, FileNotFoundError    as `card_of`
+    """
+    return load(name).card if name in store.RECIPES else card_of(name)
+
+
+def _completed(truth: Truth) -> Truth:
+    """The truths that `triad verify` reads are older than these fields: their solutions have the numbers."""
+    routes = routes_of(truth.solution)
+    about = agreement(routes, "no route gives it", "no second route is in its file")
+    return Truth(truth.solution, replace(truth.card, evidence=routes, mcse=mcse(truth.solution), **about))
+
+
 @cache
 def load(name: str) -> Truth:
     """A truth by its name: problem, solution and card, and `to_arviz()`.
@@ -62,9 +80,9 @@ def load(name: str) -> Truth:
     storage.FileFormatError    what is at hand is not what the truth is of
     """
     if name in store.RECIPES:
-        return store.load(name)
+        return _completed(store.load(name))
     if name in withheld.SETTINGS:
-        return withheld.load(name)
+        return _completed(withheld.load(name))
     path = _path(name)
     if not library.get(name).withheld:
         return Truth.load(path)

@@ -12,7 +12,7 @@ from validation import solve, storage
 from validation.compare import z_statistics
 from validation.datasets.errors import DatasetNotFoundError
 from validation.datasets.folder import data_folder
-from validation.truth import library, load, making, shelf, withheld
+from validation.truth import evidence, library, load, making, shelf, store, withheld
 from validation.truth.card import EvidenceCard
 
 MADE = shelf.made()
@@ -49,6 +49,21 @@ def test_a_made_truth_met_its_gates(name):
         assert card.evidence_z <= card.evidence_limit
     data = (shelf.folder() / f"{name}.npz").read_bytes()
     assert hashlib.sha256(data).hexdigest() == card.moments_sha256
+
+
+@pytest.mark.parametrize("name", store.RECIPES)
+def test_a_truth_that_is_older_than_its_cards_fields_says_log_z_by_each_route(name):
+    truth, card = shelf.load(name), shelf.full_card(name)
+    assert card == truth.card
+    sure = {label: r for label, r in card.evidence.items() if r[2] and r[1] <= evidence.MOST_ERROR}
+    assert min(r[1] for r in sure.values()) == pytest.approx(truth.solution.log_evidence_se)
+    assert truth.solution.log_evidence in [pytest.approx(r[0]) for r in sure.values()]
+    if len(sure) > 1:
+        assert card.evidence_z <= card.evidence_limit
+    else:
+        assert card.evidence_note.endswith("no second route is in its file")
+    assert set(card.mcse) >= {"log_evidence", "latent_mean", "latent_cov", "probabilities"}
+    assert max(card.mcse.values()) < 0.05
 
 
 @pytest.mark.parametrize("name", HIDDEN)
