@@ -203,11 +203,12 @@ def find_implementation(name: str) -> Implementation:
             target: Any = importlib.import_module(module_name)
         except ModuleNotFoundError as error:
             if error.name is not None and (module_name == error.name or module_name.startswith(f"{error.name}.")):
+                hint = f" (did you mean '{module_name[:-3]}:{attribute}'?)" if module_name.endswith(".py") else ""
                 raise ValueError(
-                    f"implementation: found no module {module_name!r}, expected module:function"
+                    f"implementation: found no module {module_name!r}, expected module:function{hint}"
                 ) from error
             raise _cannot_import(module_name, error) from error  # it is there, but something that it imports is not
-        except Exception as error:  # a module of somebody else can do anything while it loads
+        except (Exception, SystemExit) as error:  # a module of somebody else can do anything while it loads
             raise _cannot_import(module_name, error) from error
         for part in attribute.split("."):
             if not hasattr(target, part):
@@ -253,11 +254,27 @@ def _versions() -> Mapping[str, str]:
     return results
 
 
-def _cannot_import(module_name: str, error: Exception) -> ValueError:
+def _cannot_import(module_name: str, error: BaseException) -> ValueError:
+    hidden = _hidden()
+    hint = f"; gpc-triad's own packages hide {', '.join(hidden)}: rename it" if hidden else ""
     return ValueError(
         f"implementation: found {shown(module_name)}, which cannot be imported ({_described(error)}), "
-        "expected module:function"
+        f"expected module:function{hint}"
     )
+
+
+def _hidden() -> list[str]:
+    """Modules beside the user that have the names of our packages: the command `triad` has loaded its own before."""
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    results: list[str] = []
+    for name in ("validation", *WITNESSES):
+        spec = find_spec(name)
+        ours = Path(spec.origin) if spec is not None and spec.origin else None
+        paths = [path for path in (Path(f"{name}.py"), Path(name, "__init__.py")) if path.is_file()]
+        results += [str(path) for path in paths if ours is None or not path.samefile(ours)]
+    return results
 
 
 def _callable(target: Any, name: str) -> Implementation:

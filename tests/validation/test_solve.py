@@ -361,13 +361,30 @@ def test_what_cannot_be_called_is_refused(make_problem, name, kind):
         ("undefined\n", "NameError: name 'undefined' is not defined"),
         ("{}['key']\n", "KeyError: 'key'"),
         ("1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("raise SystemExit(0)\n", "SystemExit: 0"),  # a script without a guard
     ],
-    ids=["missing import", "missing name", "syntax", "undefined", "key", "division"],
+    ids=["missing import", "missing name", "syntax", "undefined", "key", "division", "end"],
 )
 def test_a_module_that_does_not_load_says_why(beside, make_problem, text, why):
     beside("mine_broken", text)
     with pytest.raises(ValueError, match=rf"found 'mine_broken', which cannot be imported \({why}"):
         solve("mine_broken:answer", "m", make_problem())
+
+
+def test_a_module_that_needs_one_that_our_packages_hide_is_told_so(beside, make_problem, tmp_path, monkeypatch):
+    beside("mine_shadowed", "from validation import nowhere\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"cannot import name 'nowhere'.*expected module:function$"):
+        solve("mine_shadowed:answer", "m", make_problem())
+    (tmp_path / "validation.py").write_text("def nowhere(): pass\n")
+    with pytest.raises(ValueError, match=r"gpc-triad's own packages hide validation\.py: rename it$"):
+        solve("mine_shadowed:answer", "m", make_problem())
+
+
+def test_a_file_in_place_of_a_module_is_told_the_module(beside, make_problem):
+    beside("mine_file", ANSWER)
+    with pytest.raises(ValueError, match=r"found no module 'mine_file\.py'.*did you mean 'mine_file:answer'"):
+        solve("mine_file.py:answer", "m", make_problem())
 
 
 FAILING = """
