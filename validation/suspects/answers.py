@@ -51,6 +51,7 @@ def candidates(problem: Problem, suspected: Arrays, trusted: Arrays) -> Iterator
     yield from _variances(problem, trusted)
     yield from _probabilities(problem, trusted)
     yield from _layout(trusted)
+    yield from _coordinates(problem, trusted)
     yield from _rounding(trusted)
     yield from _fitted(problem, suspected, trusted)
 
@@ -374,6 +375,32 @@ def _layout(trusted: Arrays) -> Iterator[Candidate]:
             yield Candidate("axes", told, {name: trusted[name].reshape(columns, rows).T})
     reverse = {name: trusted[name][::-1] for name in ARRAYS if name in trusted and not name.startswith("inducing")}
     yield Candidate("rows reversed", "rows of suspected are in reverse order", reverse)
+
+
+def _coordinates(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
+    """Latent values in the coordinates in which programs keep them: whitened by the prior's factor, or as weights."""
+    from validation.compare import prior_matrix
+
+    at = "latent" if problem.Z is None else "inducing"
+    mean, cov = trusted.get(f"{at}_mean"), trusted.get(f"{at}_cov")
+    if mean is None:
+        return
+    rows = mean.T if problem.Z is None else mean  # (L, n) or (L, m)
+    K = np.stack([prior_matrix(problem, latent) for latent in range(problem.n_latents)])
+    try:
+        L = np.linalg.cholesky(K)
+    except np.linalg.LinAlgError:
+        return
+    for word, told, factor in (
+        ("whitened", "are whitened: L^-1 of trusted's, with K = L L'", L),
+        ("weights", "are K^-1 of trusted's: the weights of the kernel functions", K),
+    ):
+        moved = np.linalg.solve(factor, rows[..., None])[..., 0]
+        values = {f"{at}_mean": moved.T if problem.Z is None else moved}
+        if problem.Z is not None and cov is not None:
+            half = np.linalg.solve(factor, cov)
+            values["inducing_cov"] = np.linalg.solve(factor, np.swapaxes(half, -1, -2))
+        yield Candidate(word, f"{at} values of suspected {told}", values)
 
 
 def _rounding(trusted: Arrays) -> Iterator[Candidate]:

@@ -216,13 +216,9 @@ class _Search:
         explained = tuple(name for name, left in after.items() if left <= max(self.limit, part * self.before[name]))
         if not explained:
             return
-        spoilt = 0
+        changed = sum(self._after(name, candidate) > 1e3 * self.limit for name in self.fine if name in candidate.values)
+        spoilt = changed if whole else 0
         if whole:
-            spoilt = sum(
-                relative_difference(self.suspected[name], candidate.values[name]) > 1e3 * self.limit
-                for name in self.fine
-                if name in candidate.values
-            )
             # another question moves every number: one that happens to fit says nothing
             if spoilt >= len(explained) or 2 * len(explained) < len(after):
                 return
@@ -235,9 +231,11 @@ class _Search:
         before = max(self.before[name] for name in explained)
         text = candidate.text.replace("suspected", self.words[0]).replace("trusted", self.words[1])
         result = Suspect(candidate.name, text, explained, before, worst)
-        # decades that it gains, in steps of two: below that rank decides
+        # decades that it gains, in steps of two: below that rank decides, then what it says of quantities that agree
         gained = min(8.0, float(np.log10(before / max(worst, self.limit, 1e-300))))
-        key = (-float(len(explained) - spoilt), -np.floor(gained / 2.0), float(candidate.rank), -gained)
+        key = (
+            -float(len(explained) - spoilt), -np.floor(gained / 2.0), float(candidate.rank), float(changed), -gained
+        )  # fmt: skip
         self._stated.append((key, result))
 
     def _after(self, name: str, candidate: Candidate) -> float:
@@ -257,7 +255,7 @@ class _Search:
             apart = max(self.before.values())
             text = f"every number of {self.words[0]} is a float32 one: it was computed in float32 (seven digits)"
             self._stated.append(
-                ((-float(len(exact)), -0.5, float(FITTED), 0.0), Suspect("float32", text, exact, apart, apart))
+                ((-float(len(exact)), -0.5, float(FITTED), 0.0, 0.0), Suspect("float32", text, exact, apart, apart))
             )
 
     def ranked(self) -> tuple[Suspect, ...]:

@@ -37,6 +37,32 @@ def test_against_a_truth_the_method_of_fast_stands_in():
     assert suspects(wrong, truth).ranked[0].name == "constant n log 2"
 
 
+def test_of_two_suspects_that_explain_alike_the_one_that_leaves_what_agrees_comes_first(fair):
+    # columns the other way round, latent means right: y is not coded the other way
+    mine = replace(fair, implementation="mine", probabilities=fair.probabilities[:, ::-1])
+    first = suspects(mine, fair).ranked[0]
+    assert first.text == "probabilities of left has its columns the other way round"
+    flipped = replace(mine, latent_mean=-fair.latent_mean, test_latent_mean=-fair.test_latent_mean)
+    assert "y is coded the other way" in suspects(flipped, fair).ranked[0].text
+
+
+@pytest.mark.parametrize(("name", "at"), [("toy", "latent"), ("toy-sparse", "inducing")])
+@pytest.mark.parametrize("word", ["whitened", "weights"])
+def test_latent_values_in_other_coordinates_are_suspected(name, at, word):
+    right = solve("fast", "x-gpc", problems.get(name))
+    p, rows = right.problem, getattr(right, f"{at}_mean").reshape(-1)
+    A = (p.X if p.Z is None else p.Z[0]) / p.lengthscales[0]
+    K = p.variance[0] * np.exp(-0.5 * ((A[:, None] - A[None]) ** 2).sum(axis=-1))
+    K += (p.jitter[0] + (p.noise[0] if p.Z is None else 0.0)) * np.eye(len(A))
+    back = np.linalg.inv(np.linalg.cholesky(K) if word == "whitened" else K)
+    wrong = {f"{at}_mean": (back @ rows).reshape(getattr(right, f"{at}_mean").shape)}
+    if at == "inducing":
+        wrong["inducing_cov"] = back @ right.inducing_cov @ back.T
+    found = suspects(replace(right, implementation="mine", **wrong), right).ranked
+    assert found[0].name == word
+    assert set(found[0].explains) == set(wrong)
+
+
 def test_what_time_does_not_allow_is_named(fair):
     suspected = suspects(replace(fair, implementation="mine", log_evidence=-1.0), fair, seconds=0.0)
     assert suspected.left_out.startswith("not tried in 0 s: noise left out, ")
