@@ -183,6 +183,13 @@ def test_a_broken_link_is_seen():
     ]
 
 
+def test_no_committed_picture_shows_a_formula_as_it_is_written():
+    pictures = sorted((ROOT / "docs" / "_static").glob("*.svg"))
+    assert len(pictures) >= 3
+    labels = {(p.name, text) for p in pictures for text in re.findall(r"<text[^>]*>([^<]*)", p.read_text("utf-8"))}
+    assert {(name, text) for name, text in labels if "$" in text or "mathdefault" in text} == set()
+
+
 def test_the_gallery_has_a_dozen_scripts_each_told_in_words_and_drawing_one_picture():
     scripts = sorted((ROOT / "docs" / "gallery").glob("plot_*.py"))
     assert len(scripts) >= 12

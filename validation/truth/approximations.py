@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter
 
 from validation import premises, storage
 from validation.compare import same_evidence
@@ -220,8 +221,9 @@ def _number(value: float) -> str:
 
 def draw(rows: Sequence[Distance]) -> Figure:
     """Excess NLL and error of log Z over log variance, a point for each truth and a line through medians of bands."""
-    figure = Figure(figsize=(8.4, 6.6), layout="constrained")
-    axes = figure.subplots(2, 2, squeeze=False)
+    figure = Figure(figsize=(8.4, 7.6), layout="constrained")
+    # the third row holds the legends: within a panel they would lie on its lines
+    axes = figure.subplots(3, 2, squeeze=False, height_ratios=(1.0, 1.0, 0.4))
     measures = (("excess_nll", "excess NLL, nats", 1e-5), ("log_z_error", "|log Z error|, nats", 1e-4))
     for column, many in enumerate((False, True)):
         own = [row for row in rows if (row.n_classes > 2) == many]
@@ -234,15 +236,18 @@ def draw(rows: Sequence[Distance]) -> Figure:
                 groups = [[row for row in mine if band(row.log_variance) == i] for i in range(len(BANDS))]
                 x = [float(np.mean([row.log_variance for row in group])) for group in groups if group]
                 y = [max(abs(median(group, key)), least) for group in groups if group]
-                if x or line == 0:  # the first row has the legend of its column
+                if x or line == 0:  # of the first row is the legend of the column
                     ax.plot(x, y, marker="o", ms=3.0, lw=1.0, label=method, **style)
             ax.set_yscale("log")
+            # as 1e-05: Matplotlib's own labels are formulas, and pictures of truths set none
+            ax.yaxis.set_major_formatter(FormatStrFormatter("%g"))
             ax.set_xlabel("log variance")
             ax.set_ylabel(label)
             if line == 0:
                 ax.set_title("more classes" if many else "two classes", loc="left")
+                axes[2, column].axis("off")
                 if ax.lines:
-                    ax.legend(fontsize=6.0, ncols=2)
+                    axes[2, column].legend(handles=ax.lines, loc="upper left", fontsize=7.0, ncols=3, frameon=False)
     return figure
 
 

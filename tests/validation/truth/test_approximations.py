@@ -128,6 +128,7 @@ def test_the_command_shows_the_record_of_what_a_filter_admits(tmp_path, monkeypa
     assert outcome.stdout == record.markdown(small)
     text = (tmp_path / "a.svg").read_text()
     assert all(f">{method}<" in text for method in {row.method for row in small})
+    assert "$" not in text  # formulas as labels, which nothing here sets
     assert CliRunner().invoke(cli, ["--approximations", "--make"]).exit_code == 2
 
 
