@@ -46,21 +46,11 @@ class Cloud(NamedTuple):
     place: int
 
 
-class Rung(NamedTuple):
-    """One line of the ladder: se None for what is not sampled."""
-
-    label: str
-    kind: str
-    value: float
-    se: float | None
-
-
 class Line(NamedTuple):
-    """One objective over iterations; its place decides its colour, by default its place among the lines drawn."""
+    """One objective over iterations; its place among the lines drawn decides its colour."""
 
     label: str
     values: NDArray[np.float64]
-    place: int | None = None
 
 
 class Curve(NamedTuple):
@@ -109,54 +99,15 @@ def scatter(
     return _svg(figure, name, caption)
 
 
-def thinned(values: NDArray[np.float64], worst: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Indices of at most MOST_POINTS points: those with the largest deviations, and the rest evenly by rank."""
-    if values.size <= MOST_POINTS:
+def thinned(values: NDArray[np.float64], worst: NDArray[np.float64], most: int = MOST_POINTS) -> NDArray[np.intp]:
+    """Indices of at most so many points: those with the largest deviations, and the rest evenly by rank."""
+    if values.size <= most:
         return np.arange(values.size)
     first = np.argsort(-worst, kind="stable")[:_WORST]
     rest = np.setdiff1d(np.argsort(values, kind="stable"), first, assume_unique=True)
     rest = rest[np.argsort(values[rest], kind="stable")]
-    even = np.unique(np.linspace(0, rest.size - 1, MOST_POINTS - _WORST).round().astype(int))
+    even = np.unique(np.linspace(0, rest.size - 1, most - _WORST).round().astype(int))
     return np.sort(np.concatenate([first, rest[even]]))
-
-
-def ladder(title: str, rungs: Sequence[Rung], name: str) -> Markup:
-    """Bounds and estimates on one axis with the truth; bars of one standard error."""
-    ordered = sorted(rungs, key=lambda rung: rung.value)
-    widest = max(len(rung.label) for rung in ordered)
-    figure, ax = _figure(4.3, 0.62 + 0.36 * len(ordered), left=0.25 + 0.06 * min(widest, 40), bottom=0.28, right=0.3)
-    for place, rung in enumerate(ordered):
-        known = rung.kind in ("sampled", "exact")
-        colour = TRUTH if known else SERIES[0] if rung.kind == "lower bound" else SERIES[1]
-        if known:
-            ax.axvspan(
-                rung.value - (rung.se or 0.0),
-                rung.value + (rung.se or 0.0),
-                facecolor=TRUTH,
-                edgecolor=TRUTH,
-                linewidth=0.6,
-                alpha=0.22,
-            )
-        ax.errorbar(
-            rung.value,
-            place,
-            xerr=rung.se,
-            color=colour,
-            marker=">" if rung.kind == "lower bound" else "D" if known else "o",
-            markersize=5,
-            capsize=2.5,
-            linewidth=1.2,
-        )
-    ax.set_yticks(range(len(ordered)), [f"{rung.label}\n{rung.value:.4f}" for rung in ordered])
-    ax.set_ylim(-0.7, len(ordered) - 0.3)
-    low, high = ax.get_xlim()
-    if high - low < 1e-6 * max(1.0, abs(high)):  # all equal: an axis from rounding error would shout
-        ax.set_xlim(low - 0.5, high + 0.5)
-    ax.xaxis.set_major_locator(_few_ticks())
-    ax.ticklabel_format(axis="x", useOffset=False)
-    ax.set_title(title, loc="left")
-    parts = (f"{rung.label} {rung.value:.6g}" + (f" ± {rung.se:.2g}" if rung.se else "") for rung in ordered)
-    return _svg(figure, name, f"{title}: {'; '.join(parts)}")
 
 
 def traces(title: str, lines: Sequence[Line], name: str, *, logarithmic: bool = True) -> Markup:
@@ -188,25 +139,6 @@ def traces(title: str, lines: Sequence[Line], name: str, *, logarithmic: bool = 
     return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
 
 
-def differences(title: str, lines: Sequence[Line], name: str) -> Markup:
-    """Distances after each iteration, both axes logarithmic; zeros are drawn at the rounding of float64."""
-    figure, ax = _figure(4.3, 2.6, left=0.65, bottom=0.42)
-    floor = np.finfo(np.float64).eps
-    for i, line in enumerate(lines):
-        count = line.values.size
-        at = np.unique(np.geomspace(1, count, _MOST_TRACE).round().astype(int)) - 1
-        colour = SERIES[(i if line.place is None else line.place) % len(SERIES)]
-        ax.plot(at + 1, np.maximum(line.values[at], floor), color=colour, linewidth=1.0)
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(0.9, 1.1 * max(line.values.size for line in lines))
-    ax.xaxis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%d"))
-    ax.minorticks_off()
-    ax.set_xlabel("iteration")
-    ax.set_title(title, loc="left")
-    return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
-
-
 def curves(
     title: str, lines: Sequence[Curve], xlabel: str, name: str, *, logarithmic: bool = True, truth: float | None = None
 ) -> Markup:
@@ -217,12 +149,24 @@ def curves(
     for i, line in enumerate(lines):
         ax.plot(line.x, line.y, color=SERIES[i % len(SERIES)], linewidth=1.3, marker="o", markersize=2.2)
     if logarithmic:
-        ax.set_xscale("log")
+        _logarithmic(ax)
     ax.yaxis.set_major_locator(_few_ticks())
     ax.ticklabel_format(axis="y", useOffset=False)
     ax.set_xlabel(xlabel)
     ax.set_title(title, loc="left")
     return _svg(figure, name, f"{title}: {', '.join(line.label for line in lines)}")
+
+
+def _logarithmic(ax: Axes, *, x: bool = True, y: bool = False, most: int = 6) -> None:
+    """Logarithmic axes with labels as 1e-13: Matplotlib's own are formulas, which `style` shows as they are written."""
+    if x:
+        ax.set_xscale("log")
+    if y:
+        ax.set_yscale("log")
+    for axis in [axis for axis, wanted in ((ax.xaxis, x), (ax.yaxis, y)) if wanted]:
+        axis.set_major_locator(matplotlib.ticker.LogLocator(numticks=most))
+        axis.set_major_formatter(matplotlib.ticker.FormatStrFormatter("%g"))
+        axis.set_minor_locator(matplotlib.ticker.NullLocator())
 
 
 def _few_ticks() -> matplotlib.ticker.MaxNLocator:
@@ -265,12 +209,13 @@ def style() -> Iterator[None]:
         yield
 
 
-def _figure(width: float, height: float, *, left: float, bottom: float, right: float = 0.12) -> tuple[Figure, Axes]:
+def _figure(
+    width: float, height: float, *, left: float, bottom: float, right: float = 0.12, top: float = 0.28
+) -> tuple[Figure, Axes]:
     """A figure without a background; all in inches. Margins are given: measuring them would draw everything twice."""
     figure = Figure(figsize=(width, height))
     FigureCanvasSVG(figure)
     figure.patch.set_visible(False)
-    top = 0.28
     ax = figure.add_axes(
         (left / width, bottom / height, (width - left - right) / width, (height - bottom - top) / height)
     )

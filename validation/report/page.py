@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypedDict
 import jinja2
 from markupsafe import Markup
 
-from validation import premises
+from validation import premises, problems
 from validation.checks.core import KINDS, Result
 from validation.checks.runner import Run
 from validation.jobs import place as places
 from validation.mutation import power
-from validation.report import figures, moved, table
+from validation.report import facets, figures, moved, table
 from validation.report.sections import distinct, section
 from validation.solution import Solution
 
@@ -126,11 +126,14 @@ def render(
         "moves": None if moves is None else _grouped(moves),
         "moved": "" if moves is None else moved.summary(moves),
         "earlier": earlier,
+        "legend": facets.LEGEND,
         "full": " --full" if run.full else "",
     }
-    empty = len(page.render(sections=(), undrawn=(), **content).encode())
+    empty = len(page.render(sections=(), undrawn=(), named=(), **content).encode())
     sections, undrawn = _sections(run, solutions, environment, _MOST_BYTES - empty)
-    return page.render(sections=sections, undrawn=undrawn, **content)
+    # what checks make for themselves nobody can ask for by name
+    named = [name for name in undrawn if name in problems.names()]
+    return page.render(sections=sections, undrawn=undrawn, named=named, **content)
 
 
 def _any(results: Iterable[Result], kind: str) -> bool:
@@ -144,11 +147,14 @@ def _kind(kind: str, results: list[Result]) -> tuple[str, list[int], Result | No
 
 
 def _witnesses(run: Run) -> list[str]:
-    """Who answered: each implementation with its methods."""
+    """Who answered by which methods; implementations of the same methods in one line."""
     groups: dict[str, set[str]] = {}
     for solution in run.solutions:
         groups.setdefault(solution.implementation, set()).add(solution.method)
-    return [f"{name}: {', '.join(sorted(methods))}" for name, methods in sorted(groups.items())]
+    by_methods: dict[tuple[str, ...], list[str]] = {}
+    for name, methods in sorted(groups.items()):
+        by_methods.setdefault(tuple(sorted(methods)), []).append(name)
+    return [f"{', '.join(names)}: {', '.join(methods)}" for methods, names in by_methods.items()]
 
 
 def _headline(run: Run) -> str:

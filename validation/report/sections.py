@@ -1,7 +1,7 @@
 """The problems of a report: pictures of the answers beside the truth, and a table of them.
 
-Two witnesses that gave the same numbers are one cloud and one line, with the distance between them in words: drawn one
-above the other they would look like one answer or, if they differ, hide by how much.
+A method has a small picture of its own, in which a colour says who answered; beside it stands in words how far the
+witnesses are apart, and below, after each iteration, in a picture.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from validation import premises
 from validation.checks.core import digest
 from validation.premises import is_truth
 from validation.problem import Problem
-from validation.report import figures, table
+from validation.report import facets, table
 from validation.solution import Solution
 
 # What makes two solutions answers about the same points: the same data and parameters, whatever approximates them.
@@ -38,33 +38,75 @@ _PANELS = (
     (("predictive probabilities", "probabilities", "probabilities_se"),),
 )
 
-_MOST_CLOUDS = len(figures.SERIES)
+# more methods than this are a wall of pictures: the table of solutions has them
+_MOST_FACETS = 12
 # fewer values of a power make no curve
 _FEWEST_POWERS = 3
 # settings that tell variants of a method apart: no more of them fit a label
 _MOST_SETTINGS = 3
 # settings that say how a run went rather than what was asked
 _OUTCOMES = ("reason", "threads", "seconds", "diverged")
+# chains report much of themselves; this is what they were asked
+_ASKED_OF_CHAINS = ("evidence", "moves", "n_chains", "n_draws", "seed", "thin")
 # more answers on one axis are a list: the table of solutions has them
 _MOST_RUNGS = 24
-# below this share of the picture's span two answers cannot be told apart by eye
-_ONE_POINT = 1e-3
+
+
+class Facet(NamedTuple):
+    """One method: its name, what is to be said of it in a few words, its picture."""
+
+    label: str
+    note: str
+    picture: Markup
+
+
+class Group(NamedTuple):
+    """One quantity of several methods, on axes of equal limits."""
+
+    title: str
+    facets: tuple[Facet, ...]
 
 
 class Figures(NamedTuple):
-    """Pictures that share a legend."""
+    """Groups that are told in one sentence."""
 
     caption: str
-    legend: tuple[tuple[str, str], ...]
-    panels: tuple[Markup, ...]
+    groups: tuple[Group, ...]
+
+
+class Rung(NamedTuple):
+    """One log Z: who says so, by which kind of number, and its place on the axis in percent.
+
+    beyond    nats above the truth, "" where there is none
+    reach     two standard errors, in percent of the axis to each side
+    """
+
+    label: str
+    kind: str
+    value: float
+    se: float | None
+    beyond: str = ""
+    left: float = 50.0
+    reach: float = 0.0
+
+
+class Ladder(NamedTuple):
+    """log Z of one target and prior, the largest first; left out: how many more the table of solutions has."""
+
+    target: str
+    prior: str
+    rungs: tuple[Rung, ...]
+    truth: tuple[float, float] | None  # from, to, in percent of the axis
+    left_out: int
 
 
 class Section(NamedTuple):
-    """One problem: scatters against truths, other pictures, and the rows of its solutions."""
+    """One problem: answers against truths, log Z, other pictures, and the rows of its solutions."""
 
     name: str
     description: str
     scatters: tuple[Figures, ...]
+    ladders: tuple[Ladder, ...]
     others: tuple[Figures, ...]
     solutions: tuple[dict[str, Any], ...]
 
@@ -99,10 +141,10 @@ def section(name: str, solutions: Sequence[Solution]) -> Section:
         ]
         drawn.append(_scatter(truth, judged, f"{name}-{i}"))
     scatters = [figure for figure in drawn if figure is not None]
-    others = [*_ladders(same, name), *_powers(same, name), *_traces(same, name)]
+    others = [*_powers(same, name), *_traces(same, name)]
     names = variants(solutions)
     rows = tuple(_row(solution, label) for solution, label in zip(solutions, names, strict=True))
-    return Section(name, _described(base), tuple(scatters), tuple(others), rows)
+    return Section(name, _described(base), tuple(scatters), tuple(_ladders(same)), tuple(others), rows)
 
 
 def variants(solutions: Sequence[Solution]) -> list[str]:
@@ -116,6 +158,8 @@ def variants(solutions: Sequence[Solution]) -> list[str]:
     for solution in solutions:
         others = [s for s in solutions if s.label == solution.label]
         keys = sorted({key for s in others for key in s.settings} - {"alpha", *_OUTCOMES})
+        if premises.is_sampled(solution):
+            keys = [key for key in keys if key in _ASKED_OF_CHAINS]
         apart = [key for key in keys if len({_value(s.settings.get(key)) for s in others}) > 1]
         told = [f"{key} {_value(solution.settings[key])}" for key in apart if solution.settings.get(key) is not None]
         if len(told) > _MOST_SETTINGS:
@@ -157,31 +201,28 @@ def _described(problem: Problem) -> str:
 # -- answers against a truth ---------------------------------------------------------------------------------
 
 
-class _Answer(NamedTuple):
-    """What is drawn as one: a solution, or both witnesses of one method where no eye could tell them apart."""
-
-    label: str
-    solution: Solution
+_ORDER = ("reference", "fast")
 
 
-def _answers(solutions: Sequence[Solution]) -> list[_Answer]:
-    """Reference and fast of one method as one answer if their latent means and probabilities coincide."""
-    first: dict[str, Solution] = {}
+def _by_method(solutions: Iterable[Solution]) -> dict[str, list[Solution]]:
+    """Method -> one solution of each implementation, the witnesses of the papers first."""
+    methods: dict[str, dict[str, Solution]] = {}
     for solution in solutions:
-        first.setdefault(solution.label, solution)
-    answers: list[_Answer] = []
-    joined: set[str] = set()
-    for label, solution in first.items():
-        if label in joined:
-            continue
-        twin = first.get(f"fast {solution.method}") if solution.implementation == "reference" else None
-        apart = None if twin is None else _distance(solution, twin)
-        if twin is None or apart is None or apart > _ONE_POINT:
-            answers.append(_Answer(label, solution))
-        else:
-            joined.add(twin.label)
-            answers.append(_Answer(f"{solution.method}, reference and fast ({apart:.0e} apart)", solution))
-    return answers
+        methods.setdefault(solution.method, {}).setdefault(solution.implementation, solution)
+    rank = {who: place for place, who in enumerate(_ORDER)}
+    return {
+        method: sorted(by.values(), key=lambda s: rank.get(s.implementation, len(rank)))
+        for method, by in methods.items()
+    }
+
+
+def _note(group: Sequence[Solution]) -> str:
+    """Who answered, and how far apart two witnesses are in the span of the picture."""
+    names = " and ".join(solution.implementation for solution in group)
+    apart = _distance(group[0], group[1]) if len(group) == len(_ORDER) else None
+    if apart is None:
+        return names
+    return f"{names}, {apart:.0e} apart" if apart else f"{names}, equal"
 
 
 def _distance(left: Solution, right: Solution) -> float | None:
@@ -200,32 +241,45 @@ def _distance(left: Solution, right: Solution) -> float | None:
 
 
 def _scatter(truth: Solution, approximations: Sequence[Solution], name: str) -> Figures | None:
-    # a method keeps its colour in every panel, also where another one has nothing to show
-    places = list(enumerate(_answers(approximations)[:_MOST_CLOUDS]))
-    panels: list[Markup] = []
-    used: set[int] = set()
-    for options in _PANELS:
-        for title, field, field_se in options:
-            true = _flat(truth, field)
-            clouds = [
-                figures.Cloud(answer.label, values, place)
-                for place, answer in places
-                if (values := _flat(answer.solution, field)) is not None
-            ]
-            if true is None or not true.size or not clouds:
-                continue
-            true_se = _flat(truth, field_se)
-            panels.append(
-                figures.scatter(title, true, true_se, clouds, truth.label, f"scatter-{name}-{field}-{len(panels)}")
-            )
-            used |= {cloud.place for cloud in clouds}
-            break
-    if not panels:
+    methods = dict(list(_by_method(approximations).items())[:_MOST_FACETS])
+    groups = [group for options in _PANELS if (group := _panel(truth, methods, options, f"scatter-{name}")) is not None]
+    if not groups:
         return None
-    shown = f"; at most {figures.MOST_POINTS} points of each, those furthest from the truth among them"
-    caption = f"against {truth.label}, {truth.problem.prior_model} prior{shown}"
-    legend = tuple((f"s{place + 1}", answer.label) for place, answer in places if place in used)
-    return Figures(caption, legend, tuple(panels))
+    caption = f"Across: {truth.label}, {truth.problem.prior_model} prior"
+    if any(_flat(truth, field_se) is not None for options in _PANELS for _, _, field_se in options):
+        caption += ", ± 2 s.e."
+    caption += (
+        f". Up: the method. At most {facets._MOST_POINTS} points of each, those furthest from the truth among them."
+    )
+    return Figures(caption, tuple(groups))
+
+
+def _panel(
+    truth: Solution, methods: Mapping[str, list[Solution]], options: Iterable[tuple[str, str, str]], name: str
+) -> Group | None:
+    """The first of the quantities that the truth and a method have: a facet for each method that has it."""
+    for title, field, field_se in options:
+        true = _flat(truth, field)
+        answers = {
+            method: [
+                facets.Answer(solution.implementation, values)
+                for solution in group
+                if (values := _flat(solution, field)) is not None
+            ]
+            for method, group in methods.items()
+        }
+        shown = {method: given for method, given in answers.items() if given}
+        if true is None or not true.size or not shown:
+            continue
+        span = facets.limits([true, *(answer.values for given in shown.values() for answer in given)])
+        made = []
+        for method, given in shown.items():
+            who = " and ".join(answer.who for answer in given)
+            caption = f"{title}: {method}, {who} against {truth.label}"
+            picture = facets.scatter(true, _flat(truth, field_se), given, span, caption, f"{name}-{field}-{method}")
+            made.append(Facet(method, _note(methods[method]), picture))
+        return Group(title, tuple(made))
+    return None
 
 
 def _flat(solution: Solution, field: str) -> NDArray[np.float64] | None:
@@ -243,39 +297,54 @@ def _flat(solution: Solution, field: str) -> NDArray[np.float64] | None:
 # -- log Z and traces ----------------------------------------------------------------------------------------
 
 
-def _ladders(solutions: Sequence[Solution], name: str) -> list[Figures]:
-    """One axis for each target; where it holds numbers of two priors, each says which."""
-    drawn = []
+def _ladders(solutions: Sequence[Solution]) -> list[Ladder]:
+    """One for each target and prior: numbers of two priors are numbers of two models."""
     known = [solution for solution in solutions if solution.log_evidence is not None]
-    for target in dict.fromkeys(solution.evidence_target for solution in known):
-        there = [solution for solution in known if solution.evidence_target == target]
-        priors = sorted({solution.prior_model for solution in there})
-        rungs: dict[str, figures.Rung] = {}
+    made = []
+    for target, prior in dict.fromkeys((s.evidence_target, s.prior_model) for s in known):
+        there = [s for s in known if (s.evidence_target, s.prior_model) == (target, prior)]
+        rungs: dict[str, Rung] = {}
         for solution, label in zip(there, variants(there), strict=True):
             assert solution.log_evidence is not None
-            prior = f", {solution.prior_model}" if len(priors) > 1 else ""
             power = f", alpha {solution.settings['alpha']:g}" if "alpha" in solution.settings else ""
             # only a truth is drawn as one: not a chain without its gate met, nor a regression's exact likelihood
-            claimed = solution.log_evidence_kind in ("sampled", "exact")
+            claimed = solution.log_evidence_kind in _TRUTHS
             kind = "estimate" if claimed and not _of_labels(solution) else solution.log_evidence_kind
-            text = f"{label}{power} ({solution.log_evidence_kind}{prior})"
-            _add(rungs, figures.Rung(text, kind, solution.log_evidence, solution.log_evidence_se))
-        shown = list(rungs.values())[:_MOST_RUNGS]
-        drawing = figures.ladder(f"log Z of {target}", shown, f"ladder-{name}-{target}")
-        legend = (("truth", "sampled or exact, ± s.e."), ("s1", "lower bound"), ("s2", "estimate"))
-        kinds = {rung.kind for rung in shown}
-        present = (kinds & {"sampled", "exact"}, "lower bound" in kinds, "estimate" in kinds)
-        entries = tuple(entry for entry, here in zip(legend, present, strict=True) if here)
-        caption = f"evidence of {target}, {priors[0]} prior"
-        if len(priors) > 1:
-            caption = f"evidence of {target} under the priors {' and '.join(priors)}; compare within one prior only"
-        if len(shown) < len(rungs):
-            caption += f"; {len(rungs) - len(shown)} more in the table below"
-        drawn.append(Figures(caption, entries, (drawing,)))
-    return drawn
+            _add(rungs, Rung(label + power, kind, solution.log_evidence, solution.log_evidence_se))
+        made.append(_placed(target, prior, list(rungs.values())))
+    return made
 
 
-def _add(rungs: dict[str, figures.Rung], rung: figures.Rung) -> None:
+_TRUTHS = ("exact", "sampled")
+
+
+def _placed(target: str, prior: str, rungs: Sequence[Rung]) -> Ladder:
+    """Rungs from the top, each with its place on one axis; the truths and what is nearest to them are kept."""
+    truths = sorted((rung for rung in rungs if rung.kind in _TRUTHS), key=lambda rung: rung.kind)
+    truth = truths[0] if truths else None
+    middle = float(np.median([rung.value for rung in rungs])) if truth is None else truth.value
+    kept = sorted(rungs, key=lambda rung: (rung.kind not in _TRUTHS, abs(rung.value - middle)))[:_MOST_RUNGS]
+    ends = [rung.value + sign * 2.0 * (rung.se or 0.0) for rung in kept for sign in (-1.0, 1.0)]
+    low, high = facets.limits([np.array(ends)])
+    if high - low < 1e-6 * max(1.0, abs(high)):  # all equal: an axis from rounding error would shout
+        low, high = low - 0.5, high + 0.5
+    scale = 100.0 / (high - low)
+    placed = [
+        rung._replace(
+            left=scale * (rung.value - low),
+            reach=2.0 * scale * (rung.se or 0.0),
+            beyond="" if truth is None or rung is truth else f"{rung.value - truth.value:+.2g}",
+        )
+        for rung in sorted(kept, key=lambda rung: -rung.value)
+    ]
+    band = None
+    if truth is not None:
+        half = 2.0 * (truth.se or 0.0)
+        band = scale * (truth.value - half - low), scale * (truth.value + half - low)
+    return Ladder(target, prior, tuple(placed), band, len(rungs) - len(kept))
+
+
+def _add(rungs: dict[str, Rung], rung: Rung) -> None:
     """Numbers that agree to six digits are one rung, those of both witnesses too; others of one label are numbered."""
     twin = rung.label.replace("fast ", "reference ", 1) if rung.label.startswith("fast ") else ""
     if twin in rungs and math.isclose(rungs[twin].value, rung.value, rel_tol=1e-6):
@@ -291,48 +360,62 @@ def _add(rungs: dict[str, figures.Rung], rung: figures.Rung) -> None:
 
 
 def _traces(solutions: Sequence[Solution], name: str) -> list[Figures]:
-    """Objectives of the iterations in one picture, what chains recorded in another.
-
-    Where both witnesses of a method took the same way, one line stands for both and a second picture shows the
-    difference after each iteration.
-    """
-    drawn = []
-    for sampled, title, caption in (
-        (False, "objective", "objective after each iteration"),
-        (True, "trace of a chain", "what a chain recorded along its way, such as the log joint density"),
-    ):
-        chosen: dict[str, Solution] = {}
-        for solution in solutions:
-            if solution.trace.size > 1 and premises.is_sampled(solution) == sampled:
-                chosen.setdefault(solution.label, solution)
-        lines, differences = _joined(chosen)
-        lines, differences = lines[:_MOST_CLOUDS], differences[:_MOST_CLOUDS]
-        if lines:
-            panels = [figures.traces(title, lines, f"trace-{name}-{sampled}", logarithmic=not sampled)]
-            if differences:
-                panels.append(figures.differences("|reference - fast|", differences, f"apart-{name}"))
-                caption += ", and by how much the witnesses differ"
-            legend = tuple((f"s{i + 1}", line.label) for i, line in enumerate(lines))
-            drawn.append(Figures(caption, legend, tuple(panels)))
-    return drawn
+    """Objectives of the iterations and the difference of the witnesses after each; what chains recorded."""
+    recorded = [solution for solution in solutions if solution.trace.size > 1]
+    made = []
+    iterated = _by_method(s for s in recorded if not premises.is_sampled(s))
+    if iterated:
+        groups = [_objectives(iterated, name)]
+        apart = _differences(iterated, name)
+        if apart is not None:
+            groups.append(apart)
+        made.append(Figures("Over the iterations, which are on a logarithmic axis.", tuple(groups)))
+    sampled = _by_method(s for s in recorded if premises.is_sampled(s))
+    if sampled:
+        group = _objectives(sampled, name, sampled=True)
+        made.append(Figures("Over the draws: the log joint density or what else the chain recorded.", (group,)))
+    return made
 
 
-def _joined(chosen: Mapping[str, Solution]) -> tuple[list[figures.Line], list[figures.Line]]:
-    """Lines of traces, and differences of those that two witnesses share."""
-    lines: list[figures.Line] = []
-    differences: list[figures.Line] = []
-    for label, solution in chosen.items():
-        twin = chosen.get(f"fast {solution.method}") if solution.implementation == "reference" else None
-        other = chosen.get(f"reference {solution.method}") if solution.implementation == "fast" else None
-        if other is not None and other.trace.size == solution.trace.size:
-            continue
-        if twin is None or twin.trace.size != solution.trace.size:
-            lines.append(figures.Line(label, solution.trace))
-            continue
-        both = f"{solution.method}, reference and fast"
-        lines.append(figures.Line(both, solution.trace))
-        differences.append(figures.Line(both, np.abs(solution.trace - twin.trace), place=len(lines) - 1))
-    return lines, differences
+def _objectives(methods: Mapping[str, list[Solution]], name: str, *, sampled: bool = False) -> Group:
+    """The trace of each method."""
+    title = "trace of a chain" if sampled else "objective"
+    made = []
+    for method, group in list(methods.items())[:_MOST_FACETS]:
+        ways = [_way(solution, solution.trace) for solution in group]
+        who = " and ".join(way.who for way in ways)
+        picture = facets.along(
+            ways, f"{title}: {method}, {who}", f"trace-{name}-{method}-{sampled}", logarithmic=(not sampled, False)
+        )
+        made.append(Facet(method, who, picture))
+    return Group(title, tuple(made))
+
+
+def _differences(methods: Mapping[str, list[Solution]], name: str) -> Group | None:
+    """By how much the witnesses differ after each iteration, where they took as many; zeros at float64's rounding."""
+    floor = float(np.finfo(np.float64).eps)
+    title = "|reference - fast| of it"
+    ways = {
+        method: _way(pair[0], np.maximum(np.abs(pair[0].trace - pair[1].trace), floor))._replace(who="")
+        for method, pair in list(methods.items())[:_MOST_FACETS]
+        if len(pair) == len(_ORDER) and pair[0].trace.size == pair[1].trace.size
+    }
+    if not ways:
+        return None
+    span = 0.3 * floor, 3.0 * max(10.0 * floor, *(float(way.y.max()) for way in ways.values()))
+    made = [
+        Facet(
+            method,
+            f"{way.y.max():.0e} at most",
+            facets.along([way], f"{title}: {method}", f"apart-{name}-{method}", logarithmic=(True, True), span=span),
+        )
+        for method, way in ways.items()
+    ]
+    return Group(title, tuple(made))
+
+
+def _way(solution: Solution, values: NDArray[np.float64]) -> facets.Way:
+    return facets.Way(solution.implementation, np.arange(1.0, values.size + 1.0), values)
 
 
 # -- powers --------------------------------------------------------------------------------------------------
@@ -340,44 +423,58 @@ def _joined(chosen: Mapping[str, Solution]) -> tuple[list[figures.Line], list[fi
 
 def _powers(solutions: Sequence[Solution], name: str) -> list[Figures]:
     """Methods with a power alpha over its values: log Z, and distances of predictions from the truth."""
-    by_power: dict[str, dict[float, Solution]] = {}
+    by_power: dict[tuple[str, str], dict[float, Solution]] = {}
     for solution in solutions:
         if "alpha" in solution.settings and solution.converged and solution.log_evidence is not None:
-            by_power.setdefault(solution.label, {}).setdefault(float(solution.settings["alpha"]), solution)
-    along = {label: dict(sorted(by.items())) for label, by in by_power.items() if len(by) >= _FEWEST_POWERS}
-    along = dict(list(along.items())[:_MOST_CLOUDS])
+            key = solution.method, solution.implementation
+            by_power.setdefault(key, {}).setdefault(float(solution.settings["alpha"]), solution)
+    along = {key: dict(sorted(by.items())) for key, by in by_power.items() if len(by) >= _FEWEST_POWERS}
     if not along:
         return []
     # powers are of p(y)
     truths = _best_truths([solution for solution in solutions if is_truth(solution)])
     # powers above zero speak of the model in which latent values are independent given the inducing values
     truth = next((t for t in truths if t.prior_model == "fitc"), truths[0] if truths else None)
-    panels = [
+    groups = [
         _power_curves("log Z", along, lambda s: s.log_evidence, name, truth.log_evidence if truth is not None else None)
     ]
     if truth is not None:
-        panels += [
+        groups += [
             _power_curves(title, along, lambda s, of=distance: of(s, truth), name, level)  # type: ignore[misc]
             for title, distance, level in _DISTANCES
             if all(distance(solution, truth) is not None for by in along.values() for solution in by.values())
         ]
-    legend = tuple((f"s{i + 1}", label) for i, label in enumerate(along))
-    caption = "over the power alpha" + (f", against {truth.label}" if truth is not None else "")
-    return [Figures(caption, (("truth", "truth"), *legend) if truth is not None else legend, tuple(panels))]
+    caption = "Over the power alpha" + (f", against {truth.label}." if truth is not None else ".")
+    return [Figures(caption, tuple(groups))]
 
 
 def _power_curves(
     title: str,
-    along: Mapping[str, Mapping[float, Solution]],
+    along: Mapping[tuple[str, str], Mapping[float, Solution]],
     value: Callable[[Solution], float | None],
     name: str,
     truth: float | None,
-) -> Markup:
-    lines = [
-        figures.Curve(label, np.array(list(by)), np.array([value(solution) for solution in by.values()], dtype=float))
-        for label, by in along.items()
-    ]
-    return figures.curves(title, lines, "alpha", f"powers-{name}-{title}", logarithmic=False, truth=truth)
+) -> Group:
+    ways: dict[str, list[facets.Way]] = {}
+    for (method, who), by in along.items():
+        found = np.array([value(solution) for solution in by.values()], dtype=float)
+        ways.setdefault(method, []).append(facets.Way(who, np.array(list(by)), found))
+    level = [] if truth is None else [np.array([truth])]
+    span = facets.limits([*level, *(way.y for group in ways.values() for way in group)])
+    made = []
+    for method, group in list(ways.items())[:_MOST_FACETS]:
+        ordered = sorted(group, key=lambda way: (*_ORDER, way.who).index(way.who))
+        who = " and ".join(way.who for way in ordered)
+        picture = facets.along(
+            ordered,
+            f"{title}: {method}, {who}",
+            f"powers-{name}-{title}-{method}",
+            xlabel="alpha",
+            span=span,
+            level=truth,
+        )
+        made.append(Facet(method, who, picture))
+    return Group(title, tuple(made))
 
 
 def _off(left: Solution, right: Solution) -> float | None:
