@@ -101,9 +101,12 @@ def draw(n: dict) -> str:
     parts = [
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 850 300" role="img" class="triangle">',
         f"<title>{title}</title><desc>{escape(json.dumps(n), quote=False)}</desc><style>{_STYLE}</style>",
+        # two halves: on a phone the page sets one below the other
+        '<g class="left">',
         *_triangle(n),
+        '</g><g class="right">',
         *_plot(n),
-        "</svg>",
+        "</g></svg>",
     ]
     return "\n".join(parts) + "\n"
 

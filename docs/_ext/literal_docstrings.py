@@ -16,6 +16,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
+_CODE = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`(?!\w)")
 _SPECIAL = re.compile(r"([\\*`_|])")
 # The fields of a NamedTuple have docstrings of its own making, which say nothing.
 _ALIAS = re.compile(r"Alias for field number \d+")
@@ -34,17 +35,27 @@ def as_written(
     end = next((i for i, line in enumerate(text) if not line.strip()), len(text))
     summary = " ".join(line.strip() for line in text[:end])
     rest = text[end + 1 :]
-    lines[:] = [linked(summary, addresses()), ""]
+    lines[:] = [linked(summary, addresses(), prose=True), ""]
     if any(line.strip() for line in rest):
         body = linked("\n".join(rest), addresses()).splitlines()
         lines += [".. parsed-literal::", "   :class: docstring", "", *(f"   {line}".rstrip() for line in body), ""]
 
 
-def linked(text: str, known: Addresses) -> str:
-    """Text as reStructuredText that shows it as it is, with citations of equations as links."""
+def linked(text: str, known: Addresses, *, prose: bool = False) -> str:
+    """Text as reStructuredText that shows it as it is, with citations of equations as links.
+
+    In prose, what stands between backquotes is code; elsewhere the quotes are left, they keep the columns.
+    """
     return "".join(
-        f"\\ :card:`{piece} <{address}>`\\ " if address else _SPECIAL.sub(r"\\\1", piece)
+        f"\\ :card:`{piece} <{address}>`\\ " if address else _shown(piece, prose=prose)
         for piece, address in cited(text, known)
+    )
+
+
+def _shown(text: str, *, prose: bool) -> str:
+    parts = _CODE.split(text) if prose else [text]  # every second one stood between backquotes
+    return "".join(
+        f"\\ ``{part}``\\ " if place % 2 else _SPECIAL.sub(r"\\\1", part) for place, part in enumerate(parts)
     )
 
 

@@ -286,13 +286,15 @@ def picture(entry: Any, auxiliary: str) -> str:
     if sparse:
         middles = (100, 160, 220)
         parts.append(_bar(min(middles), max(middles), 25))
+        # stacks lie behind the arrows, whose tips they would hide
+        parts += [_behind(column, rows["f"]) for column in _COLUMNS if several]
         parts += [_arrow(x, 25, column, rows["f"]) for x in middles for column in _COLUMNS]
         parts += [_node(x, 25, "u", index, shadow=several) for x, index in zip(middles, ("1", "2", "m"), strict=True)]
     if entry.points != "inducing points":
         parts.append(_bar(_COLUMNS[0], _COLUMNS[-1], rows["f"], dashed=sparse))
     for x, index in zip(_COLUMNS, ("1", "2", "n"), strict=True):
         parts.append(_arrow(x, rows["f"], x, rows["y"]))
-        parts.append(_node(x, rows["f"], "f", index, shadow=several))
+        parts.append(_node(x, rows["f"], "f", index, shadow=several and not sparse))
         if auxiliary:
             parts.append(_arrow(x + 42, rows["y"], x, rows["y"]))
             parts.append(_node(x + 42, rows["y"], auxiliary, index))
@@ -316,13 +318,15 @@ def picture(entry: Any, auxiliary: str) -> str:
     return f"<figure>{svg}<figcaption>{escape(' '.join(words))}</figcaption></figure>"
 
 
+def _behind(x: int, y: int) -> str:
+    """The stack behind a circle."""
+    return "".join(f'<circle class="behind" cx="{x + shift}" cy="{y - shift}" r="{_RADIUS}"/>' for shift in (8, 4))
+
+
 def _node(x: int, y: int, letter: str, index: str, *, seen: bool = False, shadow: bool = False) -> str:
-    behind = "".join(
-        f'<circle class="behind" cx="{x + shift}" cy="{y - shift}" r="{_RADIUS}"/>' for shift in (8, 4) if shadow
-    )
     kind = "observed" if seen else "unknown"
     return (
-        f'{behind}<circle class="{kind}" cx="{x}" cy="{y}" r="{_RADIUS}"/>'
+        f'{_behind(x, y) if shadow else ""}<circle class="{kind}" cx="{x}" cy="{y}" r="{_RADIUS}"/>'
         f'<text x="{x}" y="{y + 5}" text-anchor="middle"><tspan font-style="italic">{escape(letter)}</tspan>'
         f'<tspan dy="4" font-size="10" font-style="italic">{index}</tspan></text>'
     )

@@ -1,10 +1,11 @@
-// Filters the cards of a page of the atlas. Without it every card is shown.
+// Filters the cards of a page of the atlas, or the list of all papers' equations. Without it all are shown.
 document.addEventListener("DOMContentLoaded", function () {
   "use strict";
   var tools = document.querySelector(".atlas-tools");
   if (!tools) { return; }
   var text = tools.querySelector("input"), state = tools.querySelector("select"), shown = tools.querySelector("span"),
-      cards = Array.prototype.slice.call(document.querySelectorAll("article.equation"));
+      fold = document.querySelector("details.all-equations"),
+      cards = Array.prototype.slice.call(document.querySelectorAll("article.equation, .found li"));
   function filter() {
     var words = text.value.toLowerCase().split(/\s+/).filter(Boolean), count = 0;
     cards.forEach(function (card) {
@@ -14,9 +15,11 @@ document.addEventListener("DOMContentLoaded", function () {
       count += fits;
     });
     // a section of the paper with nothing left to show is a heading in the way
-    document.querySelectorAll("section > section").forEach(function (section) {
+    document.querySelectorAll("section > section:has(article.equation)").forEach(function (section) {
       section.hidden = !section.querySelector("article.equation:not([hidden])");
     });
+    // the list of all papers is folded until something is looked for
+    if (fold) { fold.open = words.length > 0 || Boolean(state.value); }
     shown.textContent = count + " of " + cards.length;
   }
   text.addEventListener("input", filter);

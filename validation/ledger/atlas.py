@@ -135,6 +135,7 @@ def index(ledger: Ledger) -> str:
         "A page for each paper, a card for each equation: the formula, the source that realises it, the tests with",
         "their routes, and who executes it. `triad audit PAPER:ID` prints a card in the terminal, `--run` its numbers.",
         "",
+        *_raw(found(ledger)),
         *pages,
         "",
         "## Misprints",
@@ -170,11 +171,9 @@ def card(
     """
     entry = row.entry
     here = anchor(entry.id)
-    methods = " ".join(_methods(row))
-    words = " ".join([entry.id, f"({entry.id})", entry.title, entry.kind, methods, *entry.inputs, *entry.outputs])
     parts = [
         f'<article class="equation" id="{escape(here)}" data-state="{escape(row.state)}" '
-        f'data-words="{escape(words.lower())}">',
+        f'data-words="{escape(_words(row))}">',
         f'<h3><a class="number" href="#{escape(here)}">{escape(number(entry.id))}</a> {escape(entry.title)}</h3>',
         f'<p class="facts"><span class="state {escape(row.state.replace(" ", "-"))}">{escape(row.state)}</span> '
         f"{escape(entry.kind)}{', executed by ' + escape(row.words) if row.words else ''}</p>",
@@ -213,6 +212,42 @@ def card(
         parts.append(f'<p class="facts"><code>triad audit {escape(entry.paper)}:{escape(entry.id)} --run</code></p>')
     parts.append("</article>")
     return "\n".join(part for part in parts if part)
+
+
+def found(ledger: Ledger) -> str:
+    """All entries of all papers as one list of links, which a search over it narrows.
+
+    Parameters
+    ----------
+    ledger    of `validation.ledger.audit.build`
+    """
+    items = "".join(
+        f'<li data-state="{escape(row.state)}" data-words="{escape(f"{row.entry.paper} {_words(row)}")}">'
+        f'<span class="soft">{escape(row.entry.paper)}</span>'
+        f'<a href="{escape(address(*row.entry.equation))}">{escape(number(row.entry.id))}</a>'
+        f'<span class="title">{escape(row.entry.title)}</span><span class="soft state">{escape(row.state)}</span></li>'
+        for row in ledger.rows
+    )
+    return (
+        f'{_tools(ledger.rows)}<details class="all-equations"><summary>all {len(ledger.rows)} entries</summary>'
+        f'<ul class="found">{items}</ul></details>'
+    )
+
+
+def _words(row: Row) -> str:
+    """What an entry is found by: number, words, methods, symbols in and out of it and in its formula, functions."""
+    entry = row.entry
+    symbols = dict.fromkeys(re.findall(r"\\([A-Za-z]{2,})", entry.latex or ""))
+    functions = [item.address.rpartition(".")[2] for item in (*row.printed, *row.functions)]
+    parts = [entry.id, f"({entry.id})", entry.title, entry.kind, *_methods(row), *entry.inputs, *entry.outputs]
+    return " ".join([*parts, *(name for name in symbols if not _TYPESETTING.fullmatch(name)), *functions]).lower()
+
+
+# commands of a formula that are no symbols
+_TYPESETTING = re.compile(
+    r"aligned|begin|bar|[bB]igg?[lr]?|c?dots?|cdot|ldots|end|d?t?frac|hat|int|label|left|limits|log|mark|math\w+|operatorname"
+    r"|prod|q?quad|right|sqrt|sum|text|tilde|top"
+)
 
 
 def misprints(ledger: Ledger) -> list[str]:

@@ -142,6 +142,9 @@ def test_a_card_holds_both_forms_sources_tests_and_who_executes_it():
 def test_a_card_is_found_by_number_method_and_symbol():
     (words,) = re.findall(r'data-words="([^"]*)"', shown(ROW))
     assert {"(a.20)", "a.20", "pep", "c2"} <= set(words.split())
+    # also by a symbol of the formula, which is no command of typesetting, and by the function
+    assert {"alpha", "right", "quick"} <= set(words.split())
+    assert "mark" not in words.split()
 
 
 def test_what_comes_from_a_paper_is_escaped():
