@@ -1,7 +1,7 @@
 """Time README's two commands as a newcomer meets them: in a fresh clone, with an environment of its own.
 
     python docs/times.py             clone, install, run both and print how long each takes
-    python docs/times.py --write     write the lines of README.md too
+    python docs/times.py --write     write the lines of README.md and docs/quick-start.md too
 
 Installing is timed apart from running: it hangs on the network. What is cloned is the last commit.
 """
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "quick-start.md")
 _LINES = re.compile(r"(?<=<!-- times -->\n\n```console\n).*?(?=```\n\n<!-- end of times -->)", re.DOTALL)
 
 
@@ -54,9 +54,9 @@ def lines(installing: float, verifying: float, testing: float) -> str:
 
 
 def main() -> int:
-    """Print the lines; with --write, put them on the page."""
+    """Print the lines; with --write, put them on the pages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--write", action="store_true", help="write the lines of README.md")
+    parser.add_argument("--write", action="store_true", help="write the lines of both pages")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="triad-times-") as name:
         folder = Path(name) / "clone"
@@ -66,11 +66,11 @@ def main() -> int:
         timed(folder, "make", ".venv/dev.stamp")
         told = lines(installing, verifying, timed(folder, "make", "test"))
     sys.stdout.write(told)
-    if chosen.write:
-        text = PAGE.read_text(encoding="utf-8")
+    for page in PAGES if chosen.write else ():
+        text = page.read_text(encoding="utf-8")
         if len(_LINES.findall(text)) != 1:
-            raise ValueError(f"{PAGE.name}: found {len(_LINES.findall(text))} blocks of times, expected 1")
-        PAGE.write_text(_LINES.sub(lambda _: told, text), encoding="utf-8", newline="\n")
+            raise ValueError(f"{page.name}: found {len(_LINES.findall(text))} blocks of times, expected 1")
+        page.write_text(_LINES.sub(lambda _: told, text), encoding="utf-8", newline="\n")
     return 0
 
 

@@ -33,7 +33,7 @@ app = typer.Typer(
     cls=Commands,
     help="Three independent witnesses for Gaussian process classification, and a judge that compares them.",
     epilog=(
-        "Start here: triad verify (closes the triangle, two minutes); triad solve fast x-gpc toy (one answer); "
+        "Start here: triad verify (closes the triangle, one to four minutes); triad solve fast x-gpc toy (one answer); "
         "triad audit wenzel2019:11 (one equation); triad methods (what there is)."
     ),
     **{**STYLE, "add_completion": True},
@@ -48,7 +48,7 @@ Audit an equation
   triad audit villacampa2020:A.20   one of them: what is printed, what is right
 
 Check an implementation
-  triad verify                      close the triangle: two and a half minutes
+  triad verify                      close the triangle: one to four minutes
   triad verify --compare OLD.csv    what moved since an earlier checks.csv
   triad judge MODULE:FUNCTION       a program of your own
 

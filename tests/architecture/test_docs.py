@@ -15,6 +15,7 @@ import typer
 import yaml
 
 from validation.cli import app
+from validation.mutation import power
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -129,11 +130,32 @@ def test_every_block_of_output_is_closed_and_its_options_are_known():
         assert len(refresh.blocks(page)) == text.count("<!-- output: ") == text.count("<!-- end -->"), page.name
 
 
+def test_no_page_shows_the_power_of_an_earlier_sample():
+    current = power.heading(power.samples()).partition(",")[0]
+    pages = [page for page in PAGES if page.name != "CHANGELOG.md"]
+    shown = {(p.name, told) for p in pages for told in re.findall(r"N = \d+ random mutants", p.read_text("utf-8"))}
+    assert ("README.md", current) in shown
+    assert {(name, told) for name, told in shown if told != current} == set()
+
+
+def test_a_slow_command_that_two_pages_show_runs_once(monkeypatch, tmp_path):
+    ran = []
+    monkeypatch.setattr(refresh, "run", lambda command, folder: ran.append(command) or (0, "x\n"))
+    monkeypatch.setattr(refresh, "_RUN", {})
+    for name in ("a.md", "b.md"):
+        text = "<!-- output: triad y; slow -->\n<!-- end -->\n<!-- output: triad z -->\n<!-- end -->\n"
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        assert refresh.refresh(tmp_path / name, write=True, slow=True) == []
+        assert "$ triad y\nx\n" in (tmp_path / name).read_text(encoding="utf-8")
+    assert ran == ["triad y", "triad z", "triad z"]
+
+
 def test_output_is_trimmed_by_the_rule_of_its_block():
     text = "\n".join(f"line {i}" for i in range(9)) + "\n"
     assert refresh.trim(text, refresh.parse("triad x; lines=2", "p")) == ["line 0", "line 1", "..."]
     assert refresh.trim(text, refresh.parse("triad x; lines=1; last=1", "p")) == ["line 0", "...", "line 8"]
     assert refresh.trim(text, refresh.parse("triad x; keep=[37]$", "p")) == ["line 3", "line 7"]
+    assert refresh.trim("2 passed in 99.1 s\n", refresh.parse("triad x; without= in +[0-9]+ s", "p")) == ["2 passed"]
     assert refresh.trim("done in 12.34 s, 4 s.e.\nseconds   0.0173\n", refresh.parse("triad x", "p")) == [
         "done in    10 s, 4 s.e.",
         "seconds   0.02",
@@ -223,10 +245,16 @@ def test_the_first_screen_of_readme_fits_a_terminal_and_shows_what_a_newcomer_lo
         assert shown in first, shown
 
 
-def test_the_times_of_readme_stand_where_the_program_that_measures_them_writes_them():
-    (shown,) = times._LINES.findall((ROOT / "README.md").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("page", times.PAGES, ids=lambda page: page.name)
+def test_times_stand_where_the_program_that_measures_them_writes_them(page):
+    (shown,) = times._LINES.findall(page.read_text(encoding="utf-8"))
     number = r"(\d+0 s|[\d.]+ minutes)"
     assert re.fullmatch(times.lines(1.0, 1.0, 1.0).replace("10 s", number), shown)
+
+
+def test_pages_tell_one_time_for_one_command():
+    shown = {times._LINES.findall(page.read_text(encoding="utf-8"))[0] for page in times.PAGES}
+    assert len(shown) == 1
 
 
 @pytest.mark.parametrize(
