@@ -1,20 +1,26 @@
 """Who visits the leaves: this process, or the workers of a Dask cluster, each with the leaves of its part of the tree.
 
-A visit has no memory of the one before: what it needs of q comes with it. So a part of a worker that died is looked at
-again by another one, and its sums are the same to the last bit. In a sweep a worker receives q once and two sums at
-most, however many workers there are; the caller receives the root alone.
+What a visit needs of q comes with it. So a part of a worker that died is looked at again by another one, and its sums
+are the same to the last bit. In a sweep a worker receives q once and two sums at most, however many workers there are;
+the caller receives the root alone.
+
+A visit that keeps something beside a leaf (sites) counts. The caller remembers what such visits brought, and a part
+that is behind makes up for those it missed: q of a sweep and the sites before are all that the sites after depend on.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from threadpoolctl import threadpool_limits
 
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.tree import Plan, Sums, add, over, parts, plan
+from fast.core.types import IntArray
 
 Look = Callable[[Leaf], Any]  # what visits need of a leaf, made once where it lives
 
@@ -24,6 +30,7 @@ class Visit(NamedTuple):
 
     ready: Callable[[Any], Any]  # state -> what all leaves of a part need of it, made once
     leaf: Callable[[Any, Any], Sums]  # (look, ready) -> sums of the leaf
+    keeps: bool = False  # what visits of a leaf keep is changed by this one: it is made once, in its turn
 
 
 _ATTEMPTS = 30  # at one sweep, while workers die under it
@@ -47,6 +54,15 @@ class Here:
     def __init__(self, rows: Rows, look: Look) -> None:
         with threadpool_limits(limits=1):
             self._looks = [look(leaf) for leaf in rows.leaves]
+
+    def taken(self, wanted: IntArray) -> list[tuple[IntArray, Any]]:
+        """Rows by their numbers, see `Workers.taken`.
+
+        Parameters
+        ----------
+        wanted : (b,)    numbers among all rows
+        """
+        return [(np.arange(wanted.size), _rows(self._looks, wanted))]
 
     def total(self, visit: Visit, state: Any) -> Sums:
         """The sum of a visit over all leaves.
@@ -80,16 +96,22 @@ class Workers:
         self._homes = [workers[k * len(workers) // len(self.parts)] for k in range(len(self.parts))]
         self._leaves = _on_cluster(client, rows)
         self._held: list[Any] = []
+        self._past: list[tuple[Visit, Any]] = []  # visits that keep something, with what they brought
         self._hold()
 
     def _hold(self) -> None:
         self._held = [
-            self.client.submit(
-                _hold, self.look, self._leaves[start:stop], workers=[home],
-                allow_other_workers=True, pure=False,
-            )
-            for (start, stop), home in zip(self.parts, self._homes, strict=True)
-        ]  # fmt: skip
+            self._submit(self._homes[k], _hold, self.look, self._leaves[start:stop])
+            for k, (start, stop) in enumerate(self.parts)
+        ]
+
+    def _submit(self, home: str, function: Callable[..., Any], *values: Any) -> Any:
+        """A task on a worker, or on another one once that has died."""
+        return self.client.submit(function, *values, workers=[home], allow_other_workers=True, pure=False)
+
+    def _at(self, k: int, function: Callable[..., Any], *values: Any) -> Any:
+        """A task about what is held of a part, where the part lives."""
+        return self._submit(self._homes[k], function, self._held[k], *values)
 
     def total(self, visit: Visit, state: Any) -> Sums:
         """The sum of a visit over all leaves; begun again where workers die under it.
@@ -102,6 +124,30 @@ class Workers:
         ------
         ClusterLostError    the scheduler is lost, or workers die faster than a sweep takes
         """
+        due = len(self._past)
+        if visit.keeps:
+            self._past.append((visit, state))
+        result: Sums = self._again(lambda: self._once(visit, state, due))
+        return result
+
+    def taken(self, wanted: IntArray) -> list[tuple[IntArray, Any]]:
+        """(places among the wanted rows, rows) from every part that has some of them.
+
+        Parameters
+        ----------
+        wanted : (b,)    numbers among all rows
+        """
+        first = np.array([self.rows.leaves[start].first for start, _ in self.parts])
+        part = np.searchsorted(first, wanted, side="right") - 1
+        places = [(k, np.flatnonzero(part == k)) for k in np.unique(part).tolist()]
+
+        def ask() -> list[Any]:
+            flying = [self._at(k, _taken, wanted[at]) for k, at in places]
+            return list(self.client.gather(flying))
+
+        return [(at, rows) for (_, at), rows in zip(places, self._again(ask), strict=True)]
+
+    def _again(self, attempt: Callable[[], Any]) -> Any:
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
@@ -111,7 +157,13 @@ class Workers:
             if self.client.status != "running":
                 break
             try:
-                return self._once(visit, state)
+                return attempt()
+            except _BehindError as error:
+                why = error
+                try:
+                    self._make_up()
+                except (CancelledError, KilledWorker):
+                    continue
             except CancelledError as error:  # what was scattered died with its worker
                 why = error
             except KilledWorker as error:
@@ -122,9 +174,19 @@ class Workers:
             "expected workers that live longer than a sweep, and a scheduler that answers"
         ) from why
 
-    def _once(self, visit: Visit, state: Any) -> Sums:
+    def _make_up(self) -> None:
+        """Visits that parts of dead workers have missed, brought to them alone."""
+        done = self.client.gather([self._at(k, _done) for k in range(len(self._held))])
+        missed = []
+        for k, count in enumerate(done):
+            if count < len(self._past):
+                (past,) = self.client.scatter([_Past(self._past[count:])], hash=False)
+                missed.append(self._at(k, _missed, count, past))
+        self.client.gather(missed)
+
+    def _once(self, visit: Visit, state: Any, due: int) -> Sums:
         (shared,) = self.client.scatter([state], hash=False)
-        sums = [self.client.submit(_visit, held, visit, shared, pure=False) for held in self._held]
+        sums = [self._at(k, _visit, visit, shared, due) for k in range(len(self._held))]
 
         def root(node: Plan, first: int) -> tuple[Any, int]:
             """The sum over a node whose first part is this one, and the number of its parts."""
@@ -134,8 +196,7 @@ class Workers:
             other, n_other = root(node[1], first + n_left)
             # added where the first part of the right side lives: no worker adds twice, so none receives more than two
             home = self._homes[first + n_left]
-            added = self.client.submit(add, left, other, workers=[home], allow_other_workers=True, pure=False)
-            return added, n_left + n_other
+            return self._submit(home, add, left, other), n_left + n_other
 
         result: Sums = root(self.plan, 0)[0].result()
         return result
@@ -151,17 +212,87 @@ def _on_cluster(client: Any, rows: Rows) -> list[tuple[int, int, Any, Any]]:
     ]
 
 
-def _hold(look: Look, leaves: list[tuple[int, int, Any, Any]]) -> list[Any]:
+class _BehindError(Exception):
+    """A part has not seen all visits that came before: its worker died, and it was looked at anew."""
+
+
+class _Held:
+    """On a worker: a part's leaves, each looked at, and how many visits changed what they keep."""
+
+    def __init__(self, looks: list[Any]) -> None:
+        self.looks, self.count, self.last = looks, 0, None
+        self.lock = threading.Lock()  # a sweep that was begun again may still be under way
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self.lock:
+            return {"looks": self.looks, "count": self.count, "last": self.last}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, lock=threading.Lock())
+
+    def __sizeof__(self) -> int:
+        """What it would take to move it."""
+        from dask.sizeof import sizeof
+
+        return int(sizeof(self.looks))
+
+    def sums(self, visit: Visit, state: Any) -> Sums:
+        """The sum over its leaves, by the same tree as everywhere."""
+        with threadpool_limits(limits=1):
+            ready = visit.ready(state)
+            return over(0, len(self.looks), lambda k: visit.leaf(self.looks[k], ready))
+
+
+def _hold(look: Look, leaves: list[tuple[int, int, Any, Any]]) -> _Held:
     """On a worker: its part of the leaves, each looked at."""
     with threadpool_limits(limits=1):
-        return [look(Leaf(*leaf)) for leaf in leaves]
+        return _Held([look(Leaf(*leaf)) for leaf in leaves])
 
 
-def _visit(held: list[Any], visit: Visit, state: Any) -> Sums:
-    """On a worker: the sum over its part, by the same tree as everywhere."""
-    with threadpool_limits(limits=1):
-        ready = visit.ready(state)
-        return over(0, len(held), lambda k: visit.leaf(held[k], ready))
+def _visit(held: _Held, visit: Visit, state: Any, due: int) -> Sums:
+    """On a worker: the sum over its part, after so many visits that keep something."""
+    with held.lock:
+        if visit.keeps and held.count == due + 1 and held.last is not None:
+            return held.last  # made already, before another part was lost
+        if held.count != due:
+            raise _BehindError(f"found {held.count} visits made, expected {due}")
+        sums = held.sums(visit, state)
+        if visit.keeps:
+            held.count, held.last = due + 1, sums
+        return sums
+
+
+def _done(held: _Held) -> int:
+    return held.count
+
+
+class _Past(NamedTuple):
+    """Visits that keep something, with what they brought; one value to Dask."""
+
+    visits: list[tuple[Visit, Any]]
+
+
+def _missed(held: _Held, first: int, past: _Past) -> None:
+    for number, (visit, state) in enumerate(past.visits, start=first):
+        with held.lock:
+            if held.count == number:
+                sums = held.sums(visit, state)
+                held.count, held.last = number + 1, sums
+
+
+def _taken(held: _Held, wanted: IntArray) -> Any:
+    return _rows(held.looks, wanted)
+
+
+def _rows(looks: list[Any], wanted: IntArray) -> tuple[Any, Any]:
+    """Inputs and labels of listed rows, in the order of the list; looks are leaves."""
+    first = np.array([leaf.first for leaf in looks])
+    where = np.searchsorted(first, wanted, side="right") - 1
+    X, y = [], []
+    for k, row in zip(where.tolist(), wanted.tolist(), strict=True):
+        X.append(looks[k].X[row - looks[k].first])
+        y.append(looks[k].y[row - looks[k].first])
+    return np.array(X), np.array(y)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg.blas import dsyrk
 
+from fast.blockwise.classes import packed, unpacked
 from fast.blockwise.engines import Visit, spread, streamed
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.tree import Sums
@@ -31,6 +32,7 @@ from fast.core.values import Prior, checked_hyper
 from fast.kernel.kernels import gram
 from fast.likelihood.polya_gamma import log_cosh, pg_mean, update_local
 from fast.likelihood.quadratic_bounds import Quadratic
+from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.methods.vi_jj import Bound
 from fast.one_latent.predict import Prediction, logit_prediction, sparse_latent
 from fast.one_latent.prior import Whitened, whiten
@@ -55,7 +57,13 @@ class PolyaGamma:
         return update_local(latent_mean, latent_var)
 
 
-METHODS: dict[str, Callable[[], LocalQuadratic]] = {"x-gpc": PolyaGamma, "vi-jj": Bound}
+# with the prior held, what tells vi-jj-hybrid and vi-jj-full from vi-jj is not asked for: one fixed point, plain sweeps
+METHODS: dict[str, Callable[[], LocalQuadratic]] = {
+    "x-gpc": PolyaGamma,
+    "vi-jj": Bound,
+    "vi-jj-full": Bound,
+    "vi-jj-hybrid": Bound,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +89,12 @@ class Seen(NamedTuple):
     points: Inducing
     method: str
 
+    def tiles(self) -> Iterator[tuple[int, int, Whitened]]:
+        """First and last row of a tile, and its rows of A'. Time O(b m (m + d))."""
+        for start, stop in block_edges(self.leaf.size, _TILE):
+            rows = inputs.finite_rows("X", self.X[start:stop], self.leaf.first + start)
+            yield start, stop, self.points.whiten(rows)
+
 
 class State(NamedTuple):
     """What a sweep brings: q before, its factor as a packed lower triangle."""
@@ -96,7 +110,7 @@ def look(leaf: Leaf, *, points: Inducing, method: str) -> Seen:
     ----------
     leaf           of the data
     points         inducing points
-    method : str   "x-gpc" or "vi-jj"
+    method : str   its id
 
     Raises
     ------
@@ -139,8 +153,7 @@ def leaf_sums(leaf_data: Seen, given: Given) -> Sums:
     buffer = np.empty((padded(min(_TILE, leaf_data.leaf.size)), m))
     B, natural = np.zeros((m, m), order="F"), np.zeros(m)
     constant = 0.0
-    for start, stop in block_edges(leaf_data.leaf.size, _TILE):
-        part = points.whiten(inputs.finite_rows("X", leaf_data.X[start:stop], leaf_data.leaf.first + start))
+    for start, stop, part in leaf_data.tiles():
         xi = local_quadratic.local(*block_moments(given, part, buffer))
         if not np.isfinite(xi).all():
             row = leaf_data.leaf.first + start + int(np.argmin(np.isfinite(xi)))
@@ -156,29 +169,6 @@ def leaf_sums(leaf_data: Seen, given: Given) -> Sums:
 SWEEP = Visit(given_of, leaf_sums)
 
 
-def packed(matrix: FloatArray) -> FloatArray:
-    """The lower triangle, row by row: (m (m + 1) / 2,).
-
-    Parameters
-    ----------
-    matrix : (m, m)
-    """
-    return matrix[np.tril_indices(matrix.shape[0])]
-
-
-def unpacked(triangle: FloatArray, m: int) -> FloatArray:
-    """A lower triangle as a matrix, zero above: (m, m).
-
-    Parameters
-    ----------
-    triangle : (m (m + 1) / 2,)    from `packed`
-    m : int                        rows
-    """
-    matrix = np.zeros((m, m), order="F")
-    matrix[np.tril_indices(m)] = triangle
-    return matrix
-
-
 @dataclass(frozen=True, eq=False)
 class BlockwisePosterior:
     """q(u) where the sweeps stopped; nothing of the size of the data."""
@@ -189,6 +179,7 @@ class BlockwisePosterior:
     trace: FloatArray  # bound after each sweep
     residual: float  # estimated relative distance of every local parameter from the fixed point
     converged: bool
+    likelihood: str = "logit"  # link of the predictions
 
     @property
     def elbo(self) -> float:
@@ -243,11 +234,11 @@ def inducing(prior: Prior, n_columns: int) -> Inducing:
 def fit(
     method: str, rows: Rows, prior: Prior, options: BlockwiseOptions = DEFAULTS, *, client: Any = None
 ) -> BlockwisePosterior:
-    """x-gpc or vi-jj to the fixed point, on leaves here or on the workers of a Dask cluster.
+    """x-gpc, vi-jj or its kin to the fixed point, on leaves here or on the workers of a Dask cluster.
 
     Parameters
     ----------
-    method : str     "x-gpc" or "vi-jj"
+    method : str     one of `METHODS`
     rows : Rows      from `fast.blockwise.rows.rows_of`, labels 0 and 1
     prior : Prior    of one latent function, with inducing points
     options          how to iterate
@@ -313,22 +304,24 @@ def estimated_distance(changes: list[float]) -> float:
     return changes[-1] / (1.0 - rate) if rate < 1.0 else np.inf
 
 
-def predictions(posterior: BlockwisePosterior, rows: Rows, *, client: Any = None) -> Iterator[tuple[int, Prediction]]:
+def predictions(
+    posterior: BlockwisePosterior, rows: Rows, *, client: Any = None
+) -> Iterator[tuple[int, Prediction | ProbitPrediction]]:
     """(first row, predictions) leaf by leaf, in order. wenzel2019 (13), (14).
 
     Parameters
     ----------
-    posterior        from `fit`
+    posterior        from `fit`, or `fast.blockwise.taylor.fit`
     rows : Rows      test inputs
     client           a dask.distributed.Client; None: this process
     """
     yield from streamed(rows, partial(_predict, posterior), client)
 
 
-def _predict(posterior: BlockwisePosterior, leaf: Leaf) -> Prediction:
+def _predict(posterior: BlockwisePosterior, leaf: Leaf) -> Prediction | ProbitPrediction:
     points = posterior.points
     block = inputs.finite_rows("X_test", leaf.inputs(), leaf.first)
     mean, var = sparse_latent(
         block, points.Z, points.hyper, points.chol_K, posterior.end.factor, posterior.end.weights, _TILE
     )
-    return logit_prediction(mean, var)
+    return logit_prediction(mean, var) if posterior.likelihood == "logit" else probit_prediction(mean, var)

@@ -13,140 +13,61 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.blockwise.classes import COUNT, Natural, Seen, StandsFor, checked_points, look
 from fast.blockwise.engines import Spread, Visit, spread, streamed
-from fast.blockwise.quadratic import ROUNDED, estimated_distance, packed, unpacked
+from fast.blockwise.quadratic import ROUNDED, estimated_distance
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.tree import Sums
 from fast.core import inputs
-from fast.core.blocks import block_edges
 from fast.core.results import ClassPrediction
-from fast.core.types import FloatArray, IntArray
+from fast.core.types import FloatArray
 from fast.core.values import Prior
-from fast.sparse_classes.inference import inducing_classes, predict
+from fast.sparse_classes.inference import predict
 from fast.sparse_classes.pairwise_factors import pair_sites, pair_totals
 from fast.sparse_classes.projections import ClassDistribution, InducingClasses, add_projected
 from fast.sparse_classes.sep import TiedFactors, tied_update
 
-_TILE = 1024  # rows that are projected at a time
 _PATIENCE = 20  # sweeps without a smaller change, after which rounding is what is left
-
-
-class Seen(NamedTuple):
-    """A leaf where it lives."""
-
-    leaf: Leaf
-    X: Any  # (b, d), as the leaf gives it
-    y: IntArray  # (b,)
-    points: InducingClasses
-    rule: str  # "all" or "per-class"
 
 
 class State(NamedTuple):
     """What a sweep brings: q by its natural parameters, and the data that the tied factors stand for."""
 
-    packed: FloatArray  # (C, m (m + 1) / 2)
-    shift: FloatArray  # (C, m)
-    counts: IntArray  # (C,)
+    q: Natural
+    stands_for: StandsFor
+    count: str  # "all" or "per-class"
 
 
-class StandsFor(NamedTuple):
-    """Data of each class, and of all."""
-
-    counts: IntArray  # (C,)
-    n: int
-
-
-class Shape(NamedTuple):
-    """What the check of a prior asks of data."""
-
-    n_classes: int
-    d: int
-
-
-def look(leaf: Leaf, *, points: InducingClasses, count: str) -> Seen:
-    """Labels checked, inputs found where they are.
-
-    Parameters
-    ----------
-    leaf           of the data
-    points         inducing points
-    count : str    "all" or "per-class"
-
-    Raises
-    ------
-    ValueError    by name, with the number of the row among all
-    """
-    X, y = leaf.inputs(), leaf.labels()
-    C = points.n_classes
-    if X.shape[0] != leaf.size or y.shape != (leaf.size,):
-        raise ValueError(f"X: found {X.shape[0]} rows and {y.shape} labels from row {leaf.first}, expected {leaf.size}")
-    if y.dtype.kind not in "iub":
-        raise ValueError(f"y: found dtype {y.dtype} from row {leaf.first}, expected integers 0 to {C - 1}")
-    codes = np.asarray(y).astype(np.int64)
-    wrong = (codes < 0) | (codes >= C)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(f"y: found {codes[row]} in row {leaf.first + row}, expected integers 0 to {C - 1}")
-    for start, stop in block_edges(leaf.size, _TILE):
-        inputs.finite_rows("X", X[start:stop], leaf.first + start)
-    return Seen(leaf, X, codes, points, count)
-
-
-def count_labels(leaf_data: Seen, ready: object) -> Sums:
-    """Data of each class in a leaf: (C,).
-
-    Parameters
-    ----------
-    leaf_data    the leaf
-    ready    nothing is needed
-    """
-    return (np.bincount(leaf_data.y, minlength=leaf_data.points.n_classes).astype(np.float64),)
-
-
-def nothing(state: object) -> None:
-    """What labels are counted with.
-
-    Parameters
-    ----------
-    state    none
-    """
-
-
-def distribution_of(state: State) -> tuple[ClassDistribution, StandsFor]:
+def ready(state: State) -> tuple[ClassDistribution, State]:
     """q as matrices, factorised once for all leaves of a part. Time C m^3 / 3.
 
     Parameters
     ----------
     state    of the sweep
     """
-    m = state.shift.shape[1]
-    lower = np.array([unpacked(triangle, m) for triangle in state.packed])
-    precision = lower + np.tril(lower, -1).transpose(0, 2, 1)
-    return ClassDistribution.of(precision, state.shift), StandsFor(state.counts, int(state.counts.sum()))
+    return state.q.distribution(), state
 
 
-def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, StandsFor]) -> Sums:
+def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> Sums:
     """What the factors of a leaf add to P and w, and their log Z. Time 2 C b m^2 and the kernels.
 
     Parameters
     ----------
     leaf_data    the leaf
-    ready    q before, and the data that the factors stand for
+    ready        q before, and the data that the factors stand for
     """
-    q, stands_for = ready
-    factors = TiedFactors(stands_for, leaf_data.points, leaf_data.rule, q)
+    q, state = ready
+    factors = TiedFactors(state.stands_for, leaf_data.points, state.count, q)
     added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
     norm = 0.0
-    for start, stop in block_edges(leaf_data.leaf.size, _TILE):
-        view = leaf_data.points.view(inputs.finite_rows("X", leaf_data.X[start:stop], leaf_data.leaf.first + start))
-        y = leaf_data.y[start:stop]
+    for _, view, y in leaf_data.tiles():
         tilt, sides = factors.tilt(view, y)
         add_projected(added, shift, view, *pair_totals(y, pair_sites(tilt, *sides)))
         norm += float(tilt.log_norm.sum())
-    return np.array([packed(matrix) for matrix in added]), shift, np.array([norm])
+    return *Natural.of(added, shift), np.array([norm])
 
 
-COUNT, SWEEP = Visit(nothing, count_labels), Visit(distribution_of, leaf_sums)
+SWEEP = Visit(ready, leaf_sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,17 +135,14 @@ def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS,
         raise ValueError(f"damping: found {damping}, expected a number from 1e-8 to 1")
     tolerance = inputs.scalar("tolerance", options.tolerance, positive=True)
     most = inputs.count("max_iterations", options.max_iterations)
-    C = inputs.count("n_classes", n_classes)
-    if C < 2:
-        raise ValueError(f"n_classes: found {C}, expected at least 2")
-    shape: Any = Shape(C, rows.d)
-    points = inducing_classes(shape, prior)
-    with spread(rows, partial(look, points=points, count=options.count), client) as leaves:
-        counts = leaves.total(COUNT, None)[0].astype(np.int64)
-        factors = TiedFactors(StandsFor(counts, rows.n), points, options.count)
+    points = checked_points(n_classes, rows.d, prior)
+    C = points.n_classes
+    with spread(rows, partial(look, points=points), client) as leaves:
+        stands_for = StandsFor(leaves.total(COUNT, None)[0].astype(np.int64), rows.n, rows.d)
+        factors = TiedFactors(stands_for, points, options.count)
         changes: list[float] = []
         while True:
-            added, shift, _ = _swept(leaves, factors, counts)
+            added, shift, _ = _swept(leaves, factors, stands_for)
             q, share = factors.q, np.ones(C)
             changes.append(factors._residual(added, shift, share))
             factors._set(ClassDistribution.of(*tied_update(q.precision, q.shift, added, shift, share, damping)))
@@ -234,18 +152,16 @@ def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS,
                 options.callback(len(changes), changes[-1])
             stalled = len(changes) > _PATIENCE and changes[-1] <= ROUNDED and min(changes[-_PATIENCE:]) > min(changes)
             if residual <= tolerance or stalled or len(changes) >= most:
-                norm = float(_swept(leaves, factors, counts)[2][0])
+                norm = float(_swept(leaves, factors, stands_for)[2][0])
                 value = norm + _prior_part(factors)
                 return BlockwiseSEP(factors, value, residual, len(changes), residual <= tolerance)
 
 
-def _swept(leaves: Spread, factors: TiedFactors, counts: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _swept(leaves: Spread, factors: TiedFactors, stands_for: StandsFor) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Sums over all leaves under the present q: added to P (C, m, m), to w (C, m), and log Z of all factors (1,)."""
-    q = factors.q
-    state = State(np.array([packed(matrix) for matrix in q.precision]), q.shift, counts)
+    state = State(Natural.of(factors.q.precision, factors.q.shift), stands_for, factors.count)
     triangles, shift, norm = leaves.total(SWEEP, state)
-    lower = np.array([unpacked(triangle, q.shift.shape[1]) for triangle in triangles])
-    return lower + np.tril(lower, -1).transpose(0, 2, 1), shift, norm
+    return Natural(triangles, shift).matrices(), shift, norm
 
 
 def _prior_part(factors: TiedFactors) -> float:
@@ -269,4 +185,4 @@ def predictions(posterior: BlockwiseSEP, rows: Rows, *, client: Any = None) -> I
 
 
 def _predict(points: InducingClasses, q: ClassDistribution, leaf: Leaf) -> ClassPrediction:
-    return predict(points, q, inputs.finite_rows("X_test", leaf.inputs(), leaf.first), block_size=_TILE)
+    return predict(points, q, inputs.finite_rows("X_test", leaf.inputs(), leaf.first))

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from fast.core.types import FloatArray
 
-Sums = tuple[FloatArray, ...]
+
+class Most(NamedTuple):
+    """A statistic of which the largest counts."""
+
+    value: float
+
+
+Sums = tuple["FloatArray | Most", ...]
 Plan = Any  # (start, stop) of a part, or a pair [left, right] of plans
 
 
@@ -28,7 +35,11 @@ def add(left: Sums, other: Sums) -> Sums:
     ----------
     left, other    sums over neighbouring leaves
     """
-    return tuple(a + b for a, b in zip(left, other, strict=True))
+    return tuple(_joined(a, b) for a, b in zip(left, other, strict=True))
+
+
+def _joined(a: Any, b: Any) -> Any:
+    return Most(max(a.value, b.value)) if isinstance(a, Most) else a + b
 
 
 def over(start: int, stop: int, leaf: Callable[[int], Sums]) -> Sums:

@@ -44,7 +44,7 @@ def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
     if hasattr(value, "__dask_graph__"):  # NumPy would load all of it without a word
         raise ValueError(
             f"{name}: found a collection of Dask ({type(value).__name__}), expected an array or a numpy.memmap; "
-            "x-gpc, vi-jj and sep take one by fast.blockwise, other methods none"
+            "fast.blockwise takes one, for the methods that sum over data"
         )
     try:
         array = value if isinstance(value, np.ndarray) else np.asarray(value)

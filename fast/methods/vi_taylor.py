@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -41,9 +41,11 @@ from fast.one_latent.quadratic_search import (
     stage_two,
 )
 from fast.one_latent.quadratic_sweep import Prepared, evaluate, gradients_at
-from fast.one_latent.sites import SitePosterior, condition
+from fast.one_latent.sites import condition
 
 _SHORTEST = 2.0**-40
+
+Position = tuple[FloatArray, ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -86,6 +88,64 @@ def expansion_point(latent_mean: FloatArray) -> FloatArray:
     return np.array(latent_mean)
 
 
+class Climb(NamedTuple):
+    """Newton's method on Psi as seen at a position: arrays that are affine in p, such as p itself or A'p and p."""
+
+    target: Callable[[Position], Position]  # where a full step leads
+    height: Callable[[Position], float]  # Psi
+    length: Callable[[Position, Position], float]  # largest |move| / sqrt(1 + f^2) of a datum, from (position, move)
+
+
+class Top(NamedTuple):
+    """Where it arrived."""
+
+    position: Position
+    trace: list[float]  # Psi
+    residual: float
+    converged: bool
+
+
+def newton(
+    climb: Climb,
+    start: Position,
+    n: int,
+    tolerance: float,
+    max_iterations: int,
+    callback: Callable[[Any], None] | None = None,
+) -> Top:
+    """Full steps, halved where Psi would fall.
+
+    Parameters
+    ----------
+    climb                   Psi and its steps
+    start                   where to begin
+    n : int                 data: rounding of Psi
+    tolerance : float       on the scaled distance from the mode
+    max_iterations : int    steps
+    callback : callable     called with Psi after every step
+    """
+    position, here = start, climb.height(start)
+    trace = [here]
+    while True:
+        move = tuple(b - a for a, b in zip(position, climb.target(position), strict=True))
+        # Newton's error after the step is of second order: the step itself bounds the distance left before it
+        step, length = climb.length(position, move), 1.0
+        while True:
+            ahead = tuple(a + length * b for a, b in zip(position, move, strict=True))
+            there = climb.height(ahead)
+            if there >= here - 64.0 * np.finfo(np.float64).eps * (n + abs(here)) or length < _SHORTEST:
+                break
+            length *= 0.5
+        position, here = ahead, there
+        trace.append(here)
+        # a full step of size s leaves s^2, up to a constant
+        residual = step * min(1.0, step) if length == 1.0 and step < 1e-3 else step
+        if callback is not None:
+            callback(here)
+        if residual <= tolerance or length < _SHORTEST or len(trace) > max_iterations or ended():
+            return Top(position, trace, residual, residual <= tolerance)
+
+
 def _newton(
     prior: Prepared,
     local_quadratic: Expanded,
@@ -94,44 +154,30 @@ def _newton(
     max_iterations: int,
     callback: Callable[[Any], None] | None,
 ) -> tuple[FloatArray, list[float], float, bool]:
-    """xi at the mode: full steps, halved where Psi would fall; from f = 0, or from q at the expansion at `start`."""
+    """xi at the mode: `newton` from f = 0, or from q at the expansion at `start`."""
     y, n = prior.y_sign, prior.y_sign.size
 
-    def target(xi: FloatArray) -> SitePosterior:
+    def condition_at(xi: FloatArray) -> Position:
         quadratic = local_quadratic.at(y, xi)
-        return condition(prior, quadratic.precision, quadratic.shift)
+        result = condition(prior, quadratic.precision, quadratic.shift)
+        return result.proj_mean, result.weights
 
-    def height(mean: FloatArray, weights: FloatArray) -> float:
+    def height(position: Position) -> float:
+        mean, weights = position
         norm = weights @ (mean if isinstance(prior, FullPrior) else weights)
         return float(local_quadratic.log_likelihood(y, mean).value.sum()) - 0.5 * float(norm)
 
-    size = n if isinstance(prior, FullPrior) else prior.Z.shape[0]
-    mean, weights = np.zeros(n), np.zeros(size)
+    def length(position: Position, move: Position) -> float:
+        return float(np.abs(move[0] / np.sqrt(1.0 + position[0] * position[0])).max())
+
+    first: Position = np.zeros(n), np.zeros(n if isinstance(prior, FullPrior) else prior.Z.shape[0])
     if start is not None:
-        result = target(start)
-        if np.isfinite(result.proj_mean).all():
-            mean, weights = result.proj_mean, result.weights
-    here = height(mean, weights)
-    trace, residual = [here], np.inf
-    while True:
-        result = target(mean)
-        move, turn = result.proj_mean - mean, result.weights - weights
-        # Newton's error after the step is of second order: the step itself bounds the distance left before it
-        step = float(np.abs(move / np.sqrt(1.0 + mean * mean)).max())
-        length = 1.0
-        while True:
-            there = height(mean + length * move, weights + length * turn)
-            if there >= here - 64.0 * np.finfo(np.float64).eps * (n + abs(here)) or length < _SHORTEST:
-                break
-            length *= 0.5
-        mean, weights, here = mean + length * move, weights + length * turn, there
-        trace.append(here)
-        # a full step of size s leaves s^2, up to a constant
-        residual = step * min(1.0, step) if length == 1.0 and step < 1e-3 else step
-        if callback is not None:
-            callback(here)
-        if residual <= tolerance or length < _SHORTEST or len(trace) > max_iterations or ended():
-            return mean, trace, residual, residual <= tolerance
+        result = condition_at(start)
+        if np.isfinite(result[0]).all():
+            first = result
+    climb = Climb(lambda position: condition_at(position[0]), height, length)
+    top = newton(climb, first, n, tolerance, max_iterations, callback)
+    return top.position[0], *top[1:]
 
 
 @equation("izmailov2016", "vi-taylor")

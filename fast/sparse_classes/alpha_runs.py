@@ -8,7 +8,7 @@ q leaves every bound stops and says so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -27,7 +27,7 @@ from fast.solve.mixing import Mixing
 from fast.solve.natural import move_kernel
 from fast.sparse_classes.alpha_energies import Distributions, Energy, NaturalChange
 from fast.sparse_classes.alpha_search import optimise
-from fast.sparse_classes.data import ClassData
+from fast.sparse_classes.data import Chunk, ClassData
 from fast.sparse_classes.ep import Swept
 from fast.sparse_classes.projections import (
     ClassDistribution,
@@ -122,6 +122,24 @@ def data_moments(q: ClassDistribution, view: ClassView) -> ScalarMoments:
     return ScalarMoments(mean, view.cond_var + var)
 
 
+def data_terms(chunks: Iterable[Chunk], q: ClassDistribution, alpha: float, epsilon: float) -> Terms:
+    """F of some data and the sums that its derivatives need. Time 2 C b m^2 and the quadratures.
+
+    Parameters
+    ----------
+    chunks             rows, projections and labels
+    q                  under which the data are seen
+    alpha : float      power
+    epsilon : float    probability of a random label
+    """
+    value, curvature, slope = 0.0, np.zeros_like(q.precision), np.zeros_like(q.shift)
+    for _, view, y in chunks:
+        result = powered_labels(y, data_moments(q, view), alpha, epsilon)
+        value += float(result.value.sum())
+        add_projected(curvature, slope, view, result.by_variance, result.slope)
+    return Terms(value, curvature, slope)
+
+
 class EnergyRun:
     """q of an energy and the priors that it stands on; q starts at the prior. Behind `training.Run`."""
 
@@ -173,16 +191,22 @@ class EnergyRun:
         distributions   of q
         batch : (b,)    indices; None: all data
         """
-        C, m = distributions.q.shift.shape
-        value, curvature, slope = 0.0, np.zeros((C, m, m)), np.zeros((C, m))
-        for view, result in self.powers(distributions.data, batch):
-            value += float(result.value.sum())
-            add_projected(curvature, slope, view, result.by_variance, result.slope)
+        chunks = self.data.chunks(self.points, batch)
+        value, curvature, slope = data_terms(chunks, distributions.data, self.energy.alpha, self.epsilon)
         scale = self.scale(batch)
         if scale != 1.0:
             curvature *= scale
             slope *= scale
         return Terms(scale * value, curvature, slope)
+
+    def data_value(self, distributions: Distributions) -> float:
+        """sum of F_i over all data. One pass.
+
+        Parameters
+        ----------
+        distributions    of q
+        """
+        return sum(float(powers.value.sum()) for _, powers in self.powers(distributions.data))
 
     def _point(self, q: ClassDistribution) -> Point:
         distributions = self.energy.distributions(q)
@@ -240,7 +264,7 @@ class EnergyRun:
         if q is None or steep >= steepest:
             return False
         while steep < steepest:
-            easier = EnergyRun(self.data, self.points, replace(self.energy, alpha=1.0 / steep), self.epsilon)
+            easier = self.with_energy(replace(self.energy, alpha=1.0 / steep))
             easier._set(q, alone=True)
             for _ in range(_RUNG):
                 if easier.refresh().residual <= _RUNG_NEAR or easier.stalled or easier.unbounded or ended():
@@ -251,6 +275,15 @@ class EnergyRun:
         self.rho = 1.0
         self._mixing.clear()
         return True
+
+    def with_energy(self, energy: Energy) -> EnergyRun:
+        """A run of another energy on the same data, from the prior.
+
+        Parameters
+        ----------
+        energy    of it
+        """
+        return EnergyRun(self.data, self.points, energy, self.epsilon)
 
     def _accept(self, q: ClassDistribution | None) -> bool:
         """Move to q if the energy does not fall there; once rounding hides it, if the direction does not grow."""
@@ -357,8 +390,7 @@ class EnergyRun:
         if self._here is not None:
             return self._here.value
         distributions = self.energy.distributions(self.q)
-        of_data = sum(float(powers.value.sum()) for _, powers in self.powers(distributions.data))
-        return self.energy.own_value(distributions) + of_data
+        return self.energy.own_value(distributions) + self.data_value(distributions)
 
     def gradient(self, batch: IntArray | None = None) -> PointGradients:
         """Gradient of the energy in the priors, mean and covariance of u held. Time O(C b m (m + d) + C m^3).

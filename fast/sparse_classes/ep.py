@@ -132,6 +132,23 @@ def ep_log_evidence(q: ClassDistribution, values: float) -> float:
     return 0.5 * float(q.shift_norm.sum() - q.log_det.sum()) + values
 
 
+def refreshed(
+    factors: Factors, q: ClassDistribution, view: ClassView, y: IntArray, old: Sites, damping: float
+) -> tuple[Sites, Visit]:
+    """Sites of some data after a damped step from one q, and what their factors say. Time C b m^2.
+
+    Parameters
+    ----------
+    factors              their kind
+    q                    q(v)
+    view, y              data
+    old                  their sites
+    damping : float      in (0, 1]
+    """
+    result = factors.visit(y, q.project(view), view.cond_var, old)
+    return tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True)), result
+
+
 class SiteRun:
     """Sites, q and the priors that they stand on.
 
@@ -142,6 +159,7 @@ class SiteRun:
     """
 
     sweeps_contract = True  # linearly: the last change alone says little of the distance left
+    may_mix = True  # the sites of all data are here
 
     def __init__(
         self,
@@ -237,9 +255,7 @@ class SiteRun:
         precision, shift = self._empty()
         residual, improper = 0.0, 0
         for block in self.data.blocks(self.points):
-            old = self.of(block.part)
-            result = self.factors.visit(block.y, self.q.project(block.view), block.view.cond_var, old)
-            new = tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True))
+            new, result = refreshed(self.factors, self.q, block.view, block.y, self.of(block.part), damping)
             for table, part in zip(self.sites, new, strict=True):
                 table[block.part] = part
             residual, improper = max(residual, result.gap), improper + result.n_improper
@@ -256,8 +272,7 @@ class SiteRun:
         damping : float    in (0, 1]
         """
         view, y, old = self.data.take(self.points, batch), self.data.labels(batch), self.of(batch)
-        result = self.factors.visit(y, self.q.project(view), view.cond_var, old)
-        new = tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True))
+        new, result = refreshed(self.factors, self.q, view, y, old, damping)
         self._replace(batch, view, y, old, new)
         return Swept(result.gap, result.n_improper)
 
@@ -322,11 +337,16 @@ class SiteRun:
 
     def log_evidence(self) -> float | None:
         """log Z_q of all data at the present q, cavities recomputed; None if one is improper. One pass."""
+        value = self.factor_value()
+        return ep_log_evidence(self.q, value) if np.isfinite(value) else None
+
+    def factor_value(self) -> float:
+        """sum over the factors of log Z - psi at the present q; NaN if a cavity is improper. One pass."""
         value = 0.0
         for block in self.data.blocks(self.points):
             moments = self.q.project(block.view)
             value += self.factors.visit(block.y, moments, block.view.cond_var, self.of(block.part)).value
-        return ep_log_evidence(self.q, value) if np.isfinite(value) else None
+        return value
 
     @equation("villacampa2017", "10", "62")
     def gradient(self, batch: IntArray | None = None, gradient_rule: str | None = None) -> PointGradients:

@@ -26,7 +26,7 @@ import numpy as np
 
 from fast.core.hyper import ClassHyper
 from fast.core.results import ScalarMoments
-from fast.core.types import FloatArray
+from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.solve.mixing import Mixing
 from fast.sparse_classes.data import Block, ClassData
@@ -34,6 +34,7 @@ from fast.sparse_classes.ep import Sites, Swept, damped, prior_cotangent
 from fast.sparse_classes.pairwise_factors import Pairwise, Totals, Visit
 from fast.sparse_classes.projections import (
     ClassDistribution,
+    ClassView,
     InducingClasses,
     PointGradients,
     VectorJacobianProduct,
@@ -93,6 +94,39 @@ def latent_log_evidence(q: ClassDistribution, linear: float, log_shrink: float, 
     return 0.5 * (linear - log_shrink - float(q.log_det.sum())) + values
 
 
+def latent_visit(
+    factors: Pairwise, q: ClassDistribution, view: ClassView, y: IntArray, old: Sites
+) -> tuple[Visit, ScalarMoments, Totals]:
+    """Proposals of the factors of some data, with marginals of the latent values and the sums of the sites.
+
+    Time C b m^2.
+
+    Parameters
+    ----------
+    factors    their kind
+    q          q(v)
+    view, y    data
+    old        their sites
+    """
+    s, totals = view.cond_var, factors.totals(y, old)
+    marginals = latent_marginals(q.project(view), s, totals)
+    return factors.visit(y, marginals, np.zeros_like(s), old), marginals, totals
+
+
+class LatentValues(NamedTuple):
+    """What the data add to log Z: `latent_log_evidence`."""
+
+    linear: float
+    log_shrink: float
+    values: float
+
+    @classmethod
+    def of(cls, visit: Visit, marginals: ScalarMoments, totals: Totals, cond_var: FloatArray) -> LatentValues:
+        """Of some data, from `latent_visit`."""
+        linear = float(np.vdot(totals.mu_tilde, marginals.mean))
+        return cls(linear, float(np.log1p(cond_var * totals.delta).sum()), visit.value)
+
+
 class _Past(NamedTuple):
     """The point before."""
 
@@ -131,10 +165,7 @@ class LatentRun:
         ----------
         block    consecutive data
         """
-        old, s = self.of(block.part), block.view.cond_var
-        totals = self.factors.totals(block.y, old)
-        marginals = latent_marginals(self.q.project(block.view), s, totals)
-        return self.factors.visit(block.y, marginals, np.zeros_like(s), old), marginals, totals
+        return latent_visit(self.factors, self.q, block.view, block.y, self.of(block.part))
 
     def _start(self) -> tuple[FloatArray, FloatArray]:
         points = self.points
@@ -202,13 +233,16 @@ class LatentRun:
 
     def log_evidence(self) -> float | None:
         """log Z at the present sites, cavities recomputed; None if one is improper. One pass."""
+        sums = self.factor_values()
+        return latent_log_evidence(self.q, *sums) if np.isfinite(sums.values) else None
+
+    def factor_values(self) -> LatentValues:
+        """What all data add to log Z at the present q. One pass."""
         linear = log_shrink = values = 0.0
         for block in self.data.blocks(self.points):
-            result, marginals, totals = self.visit(block)
-            values += result.value
-            linear += float(np.vdot(totals.mu_tilde, marginals.mean))
-            log_shrink += float(np.log1p(block.view.cond_var * totals.delta).sum())
-        return latent_log_evidence(self.q, linear, log_shrink, values) if np.isfinite(values) else None
+            one = LatentValues.of(*self.visit(block), block.view.cond_var)
+            linear, log_shrink, values = linear + one.linear, log_shrink + one.log_shrink, values + one.values
+        return LatentValues(linear, log_shrink, values)
 
     def gradient(self) -> PointGradients:
         """Gradient of log Z, sites held, which is all of it at the fixed point. Time O(C n m (m + d) + C m^3).

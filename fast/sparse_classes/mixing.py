@@ -37,7 +37,7 @@ def worth_mixing(run: object, max_iterations: int) -> bool:
     run                      factors and q
     max_iterations : int     sweeps allowed
     """
-    if not isinstance(run, SiteRun) or isinstance(run.sites, np.memmap):
+    if not isinstance(run, SiteRun) or not run.may_mix or isinstance(run.sites, np.memmap):
         return False
     return max_iterations > _PLAIN and run.sites.size <= _LARGEST
 

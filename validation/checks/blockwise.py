@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -30,14 +32,10 @@ def _quadratic(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
     def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
         from fast.blockwise import quadratic
         from fast.blockwise.rows import rows_of
-        from fast.core.values import Data, Prior
+        from fast.core.values import Data
         from fast.methods import x_gpc
 
-        assert problem.Z is not None
-        prior = Prior(
-            float(problem.variance[0]), problem.lengthscales[0], float(problem.noise[0]), float(problem.jitter[0]),
-            problem.Z[0],
-        )  # fmt: skip
+        prior = _one(problem)
         rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
         parts = quadratic.fit(method, rows, prior, quadratic.BlockwiseOptions(NEVER, SWEEPS))
         options = x_gpc.XGPCOptions(accelerate=False, max_iterations=SWEEPS, tolerance=NEVER)
@@ -53,6 +51,125 @@ def _quadratic(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         )
 
     return ask
+
+
+def _kin(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
+        from fast.blockwise import quadratic
+        from fast.blockwise.rows import rows_of
+        from fast.core.values import Data
+        from fast.methods import vi_jj
+
+        prior, rows, data = _one(problem), rows_of(problem.X, problem.y, leaf=7), Data(problem.X, problem.y)
+        parts = quadratic.fit(method, rows, prior, quadratic.BlockwiseOptions(1e-13))
+        if method == "vi-jj-full":
+            whole = vi_jj.fit_full(data, prior, vi_jj.JJFullOptions(tolerance=1e-14))
+        else:
+            whole = vi_jj.fit_hybrid(data, prior, vi_jj.JJHybridOptions(tolerance=1e-14))
+        joined = np.concatenate([part.latent_mean for _, part in quadratic.predictions(parts, rows)])
+        return _compared(
+            {
+                "bound": (parts.elbo, whole.elbo),
+                "latent means, leaf by leaf": (joined, vi_jj.latent(whole, problem.X)[0]),
+            }
+        )
+
+    return ask
+
+
+def _one(problem: Problem) -> Any:
+    from fast.core.values import Prior
+
+    assert problem.Z is not None
+    return Prior(
+        float(problem.variance[0]), problem.lengthscales[0], float(problem.noise[0]), float(problem.jitter[0]),
+        problem.Z[0],
+    )  # fmt: skip
+
+
+def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
+        from fast import methods
+        from fast.blockwise import multiclass
+        from fast.blockwise.rows import rows_of
+        from fast.core.values import Data, Prior
+
+        prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, problem.Z, problem.shared)
+        own = {"alpha": 0.5} if _MODULES[method] in ("pep", "apep") else {}
+        own |= {"epsilon": 0.01} if multiclass.METHODS[method].robust else {}
+        made = multiclass.METHODS[method].options(**own, tolerance=NEVER, max_iterations=SWEEPS)
+        rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
+        parts = multiclass.fit(method, rows, problem.n_classes, prior, made)
+        module = import_module(f"{methods.__name__}.{_MODULES[method]}")
+        if _MODULES[method] == "apep":
+            kind = method if method in ("arpep", "rpapep") else "apep"
+            made = module.EnergyOptions(**own, energy=kind, tolerance=NEVER, max_iterations=SWEEPS)
+        whole = module.fit(Data(problem.X, problem.y, problem.n_classes), prior, made)
+        joined = np.concatenate([part.probabilities for _, part in multiclass.predictions(parts, rows)])
+        return _compared(
+            {
+                "log Z, energy or bound": (parts.log_evidence, whole.log_evidence),
+                "inducing mean": (parts.inducing_mean, whole.inducing_mean),
+                "inducing covariance": (parts.inducing_cov, whole.inducing_cov),
+                "largest change of the last sweep": (parts.trained.residual, whole.trained.residual),
+                "probabilities, leaf by leaf": (joined, module.predict(whole, problem.X).probabilities),
+            }
+        )
+
+    return ask
+
+
+_MODULES = {
+    "ep": "ep", "gfitc": "gfitc", "vi-robust": "vi_robust", "pep": "pep", "apep": "apep", "arpep": "apep",
+    "rpapep": "apep", "bb-alpha": "apep",
+}  # fmt: skip
+_OF_2017 = ("ep", "gfitc", "vi-robust")
+
+for _method in _MODULES:
+    check(
+        f"identity/{_method}/parts",
+        paper="villacampa2017" if _method in _OF_2017 else "villacampa2020",
+        question="Do data in parts, summed in a fixed tree, give the sweeps of the array path?",
+        problems=("toy-3-sparse-threshold",),
+    )(_classes(_method))
+
+for _method in ("vi-jj-full", "vi-jj-hybrid"):
+    check(
+        f"identity/{_method}/parts",
+        paper="izmailov2016",
+        question="Do data in parts, the prior held, come to the fixed point of the array path?",
+        problems=("toy-sparse",),
+    )(_kin(_method))
+
+
+@check(
+    "identity/vi-taylor/parts",
+    paper="izmailov2016",
+    question="Do data in parts, summed in a fixed tree, give Newton's steps of the array path?",
+    problems=("toy-sparse",),
+)
+def taylor_parts(context: Context, problem: Problem) -> Iterable[Outcome]:
+    """Either link, three steps on the way and the mode."""
+    from fast.blockwise import quadratic, taylor
+    from fast.blockwise.rows import rows_of
+    from fast.core.values import Data
+    from fast.methods import vi_taylor
+
+    prior, rows = _one(problem), rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
+    for link in ("logit", "probit"):
+        for most, tolerance in ((3, NEVER), (50, 1e-10)):
+            parts = taylor.fit(rows, prior, quadratic.BlockwiseOptions(tolerance, most), likelihood=link)
+            options = vi_taylor.TaylorOptions(tolerance=tolerance, max_iterations=most, likelihood=link)
+            whole = vi_taylor.fit(Data(problem.X, problem.y), prior, options)
+            joined = np.concatenate([part.probabilities for _, part in quadratic.predictions(parts, rows)])
+            yield from _compared(
+                {
+                    f"height of each step, {link}, {most}": (parts.trace, whole.trace),
+                    f"objective, {link}, {most}": (parts.elbo, whole.elbo),
+                    f"last step, {link}, {most}": (parts.trace.size, whole.trace.size),
+                    f"probabilities, {link}, {most}": (joined, vi_taylor.predict(whole, problem.X).probabilities),
+                }
+            )
 
 
 for _method, _paper in (("x-gpc", "wenzel2019"), ("vi-jj", "izmailov2016")):

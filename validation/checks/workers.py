@@ -30,6 +30,10 @@ class _KilledError(Exception):
     """What a scheduler says of a task whose workers died."""
 
 
+class _Fine(Exception):  # noqa: N818 - no error: its place in a list of them
+    """Nothing happens this time."""
+
+
 class _Task:
     """A result, or the error that asking for it raises."""
 
@@ -64,11 +68,16 @@ class _Cluster:
         """Values as they are; the next sweep may be one that dies."""
         self.scattered += 1
         error = self.errors.pop(0) if self.errors else None
+        error = None if isinstance(error, _Fine) else error
         return [_Task(value, error) for value in values]
 
     def compute(self, lazy: list[Any]) -> list[_Task]:
         """Chunks, computed."""
         return [_Task(part.compute()) for part in lazy]
+
+    def gather(self, tasks: list[_Task]) -> list[Any]:
+        """What tasks gave."""
+        return [task.result() for task in tasks]
 
     def submit(self, function: Callable[..., Any], *asked: Any, workers: Iterable[str] = (), **_: Any) -> _Task:
         """The function of what the tasks among its arguments gave."""
@@ -76,7 +85,7 @@ class _Cluster:
             self.placed.append((function.__name__, name))
         try:
             return _Task(function(*_resolved(list(asked))))
-        except (CancelledError, _KilledError) as error:
+        except Exception as error:  # noqa: BLE001 - raised where the result is asked for, as Dask does
             return _Task(None, error)
 
 
@@ -222,6 +231,45 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     with _distributed():
         forced = Workers(_Cluster(2), rows, lambda leaf: leaf, 5)
     yield flaws(len(forced.parts) != 8, "five parts are asked for: eight", "fast", "parts")
+
+
+def _in_parts(method: str, asked: Problem, client: Any = None) -> Any:
+    from fast.blockwise import multiclass
+    from fast.blockwise.rows import rows_of
+    from fast.core.values import Prior
+
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    options = multiclass.METHODS[method].options(max_iterations=4, tolerance=1e-300)
+    return multiclass.fit(
+        method, rows_of(asked.X, asked.y, leaf=1), asked.n_classes, prior, options, client=client
+    )  # fmt: skip
+
+
+for _method, _paper in (("ep", "villacampa2017"), ("gfitc", "villacampa2017"), ("pep", "villacampa2020")):
+
+    @check(
+        f"invariance/{_method}/workers",
+        paper=_paper,
+        question="Have sites that live with workers the bits of those here, workers that die and are replaced or none?",
+        problems=(NO_PROBLEM,),
+    )
+    def _(context: Context, problem: Problem, method: str = _method) -> Iterable[Outcome]:
+        asked = tiny("threshold")
+        here = _in_parts(method, asked)
+        deaths: dict[str, list[Exception]] = {
+            "nobody dies": [],
+            "a sweep's q is lost": [CancelledError()],
+            "all are looked at anew in the third sweep": [_Fine(), _Fine(), _Fine(), _KilledError("gone")],
+            "two deaths in the last sweep": [*[_Fine()] * 4, _KilledError("gone"), CancelledError()],
+            "a death when log Z is asked for": [*[_Fine()] * 5, _KilledError("gone")],
+        }
+        for name, errors in deaths.items():
+            for n_workers in (2,) if errors else (1, 3):
+                with _distributed():
+                    there = _in_parts(method, asked, _Cluster(n_workers, errors))
+                same = there.log_evidence == here.log_evidence and np.array_equal(there.inducing_cov, here.inducing_cov)
+                same &= there.trained.residual == here.trained.residual
+                yield flaws(not same, f"{name}, {n_workers} workers: the same to the last bit", "fast", "answers")
 
 
 @check(

@@ -14,6 +14,32 @@ def _last_statistic_of_the_left_alone(original: Any) -> Any:
     return add
 
 
+def _second_statistic_of_the_left_alone(original: Any) -> Any:
+    def add(left: Any, other: Any) -> Any:
+        both = original(left, other)
+        return (both[0], left[1], *both[2:]) if len(both) > 1 else both
+
+    return add
+
+
+def _no_sites(original: Any) -> Any:
+    return lambda table, part: tuple(0.0 * entry for entry in original(table, part))
+
+
+def _largest_of_the_left_alone(original: Any) -> Any:
+    from fast.blockwise.tree import Most
+
+    return lambda a, b: min(a, b) if isinstance(a, Most) else original(a, b)
+
+
+def _half_of_the_values(original: Any) -> Any:
+    def data_terms(*asked: Any) -> Any:
+        terms = original(*asked)
+        return terms._replace(value=0.5 * terms.value)
+
+    return data_terms
+
+
 def _odd_leaf_twice(original: Any) -> Any:
     def over(start: int, stop: int, leaf: Any) -> Any:
         return original(start, stop, lambda k: leaf(max(start, min(k, stop - 2))))
@@ -40,16 +66,34 @@ def _faults() -> tuple[Fault, ...]:
     for method, problem, room in (
         ("x-gpc", "toy-sparse", "quadratic"),
         ("vi-jj", "toy-sparse", "quadratic"),
+        ("vi-jj-full", "toy-sparse", "quadratic"),
+        ("vi-jj-hybrid", "toy-sparse", "quadratic"),
+        ("vi-taylor", "toy-sparse", "quadratic"),
         ("sep", "toy-3-sparse-threshold", "sep"),
-    ):
-        for name, sentence, target, make in (
-            ("lost-constants", "a node of the tree forgets the last statistic of its right side",
-             "fast.blockwise.tree:add", _last_statistic_of_the_left_alone),
+        *((name, "toy-3-sparse-threshold", "multiclass") for name in
+          ("ep", "gfitc", "pep", "apep", "arpep", "rpapep", "bb-alpha", "vi-robust")),
+    ):  # fmt: skip
+        ways = [
             ("leaf-twice", "a part counts its last leaf but one twice, and the last one never",
              "fast.blockwise.engines:over", _odd_leaf_twice),
             ("rows-turned", "predictions of later leaves come in the reverse order of their rows",
              f"fast.blockwise.{room}:streamed", _leaves_from_the_second_on),
-        ):  # fmt: skip
+        ]  # fmt: skip
+        if room == "multiclass" or method == "vi-taylor":
+            ways.append(("lost-shift", "a node of the tree forgets the second statistic of its right side",
+                         "fast.blockwise.tree:add", _second_statistic_of_the_left_alone))  # fmt: skip
+        else:
+            ways.append(("lost-constants", "a node of the tree forgets the last statistic of its right side",
+                         "fast.blockwise.tree:add", _last_statistic_of_the_left_alone))  # fmt: skip
+        if method in ("ep", "gfitc", "pep"):
+            ways.append(("no-sites", "sites of a leaf are taken as zero in every sweep",
+                         "fast.blockwise.sites:_of", _no_sites))  # fmt: skip
+            ways.append(("smallest-change", "a node of the tree passes on the smaller of two largest changes",
+                         "fast.blockwise.tree:_joined", _largest_of_the_left_alone))  # fmt: skip
+        if method in ("apep", "arpep", "rpapep", "bb-alpha", "vi-robust"):
+            ways.append(("half-value", "leaves say half of what their data add to an energy",
+                         "fast.blockwise.energies:data_terms", _half_of_the_values))  # fmt: skip
+        for name, sentence, target, make in ways:
             made.append(
                 Fault(f"{method}/parts-{name}", "fast", method, sentence, (target,), make, (problem,),
                       (f"identity/{method}/parts",))

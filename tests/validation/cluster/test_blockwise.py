@@ -1,9 +1,12 @@
 """Sums over leaves on clusters: the same bits with any number of workers, messages counted, faults named."""
 
+import os
+import signal
+
 import numpy as np
 import pytest
 
-from fast.blockwise import engines, quadratic, sep
+from fast.blockwise import engines, multiclass, quadratic, sep, taylor
 from fast.blockwise.quadratic import BlockwiseOptions
 from fast.blockwise.rows import rows_of
 from fast.core.values import Prior
@@ -34,6 +37,58 @@ def test_any_number_of_workers_gives_the_same_bits(case, clients, method):
     here = bits(quadratic.fit(method, rows, prior, OPTIONS))
     for count in (1, 2, 3, 4, 8):
         assert bits(quadratic.fit(method, rows, prior, OPTIONS, client=clients(count))) == here
+
+
+def test_newton_steps_have_the_same_bits_too(case, clients):
+    X, y, prior = case
+    rows = rows_of(X, y, leaf=128)
+    here = bits(taylor.fit(rows, prior, OPTIONS))
+    assert all(bits(taylor.fit(rows, prior, OPTIONS, client=clients(count))) == here for count in (2, 3))
+
+
+@pytest.fixture(scope="module")
+def classes():
+    rng = np.random.default_rng(8)
+    X = rng.standard_normal((400, 2))
+    y = np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]), axis=1)
+    return X, y, Prior(np.array([1.5, 2.0, 4.5]), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[::60].copy())
+
+
+def in_parts(method, rows, prior, client=None, sweeps=3):
+    options = multiclass.METHODS[method].options(max_iterations=sweeps, tolerance=1e-300)
+    return multiclass.fit(method, rows, 3, prior, options, client=client)
+
+
+@pytest.mark.parametrize("method", ["ep", "gfitc", "pep", "apep", "vi-robust"])
+def test_sites_and_energies_have_the_same_bits_too(classes, clients, method):
+    X, y, prior = classes
+    rows = rows_of(X, y, leaf=50)
+    here = in_parts(method, rows, prior)
+    for count in (2, 3):
+        there = in_parts(method, rows, prior, clients(count))
+        assert there.log_evidence == here.log_evidence
+        assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
+
+
+@pytest.mark.slow
+def test_sites_of_a_worker_that_died_are_made_again_from_what_sweeps_brought(classes):
+    X, y, prior = classes
+    rows = rows_of(X, y, leaf=50)
+    here = in_parts("ep", rows, prior, sweeps=6)
+    with connected("local", jobs=2) as who:
+        killed = []
+
+        def kill(progress):
+            if progress.iteration == 4:
+                (pid, *_) = who.client.run(os.getpid).values()
+                killed.append(pid)
+                os.kill(pid, signal.SIGKILL)
+
+        options = multiclass.METHODS["ep"].options(max_iterations=6, tolerance=1e-300, callback=kill)
+        there = multiclass.fit("ep", rows, 3, prior, options, client=who.client)
+    assert len(killed) == 1
+    assert there.log_evidence == here.log_evidence
+    assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
 
 
 def test_tied_factors_have_the_same_bits_too(clients):
@@ -109,6 +164,21 @@ def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(killing):
     with connected("local", jobs=2) as who, killing(who.client, 2, 7) as killer:
         while killer.kills < 30:
             assert bits(quadratic.fit("x-gpc", rows, prior, options, client=who.client)) == here
+
+
+@pytest.mark.slow
+def test_workers_killed_at_random_moments_leave_every_site(killing):
+    rng = np.random.default_rng(20261123)
+    X = rng.standard_normal((6_000, 2))
+    y = np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]) + 0.3 * rng.standard_normal((6_000, 3)), axis=1)
+    prior = Prior(np.full(3, 2.0), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[:30].copy())
+    rows = rows_of(X, y, leaf=512)
+    here = in_parts("ep", rows, prior, sweeps=20)
+    with connected("local", jobs=2) as who, killing(who.client, 2, 8) as killer:
+        while killer.kills < 30:
+            there = in_parts("ep", rows, prior, who.client, sweeps=20)
+            assert there.log_evidence == here.log_evidence
+            assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
 
 
 def test_a_method_that_takes_no_parts_says_so(case):
