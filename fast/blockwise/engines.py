@@ -43,6 +43,10 @@ class Spread(Protocol):
         """The sum of a visit over all leaves."""
         ...
 
+    def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
+        """(places among the wanted rows, inputs and labels there), or labels alone, of rows by their numbers."""
+        ...
+
 
 class ClusterLostError(RuntimeError):
     """The scheduler does not answer, or worker after worker dies."""
@@ -55,14 +59,14 @@ class Here:
         with threadpool_limits(limits=1):
             self._looks = [look(leaf) for leaf in rows.leaves]
 
-    def taken(self, wanted: IntArray) -> list[tuple[IntArray, Any]]:
-        """Rows by their numbers, see `Workers.taken`.
+    def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
+        """Rows by their numbers.
 
         Parameters
         ----------
-        wanted : (b,)    numbers among all rows
+        wanted, labels    see `Spread`
         """
-        return [(np.arange(wanted.size), _rows(self._looks, wanted))]
+        return [(np.arange(wanted.size), _rows(self._looks, wanted, labels))]
 
     def total(self, visit: Visit, state: Any) -> Sums:
         """The sum of a visit over all leaves.
@@ -130,19 +134,23 @@ class Workers:
         result: Sums = self._again(lambda: self._once(visit, state, due))
         return result
 
-    def taken(self, wanted: IntArray) -> list[tuple[IntArray, Any]]:
-        """(places among the wanted rows, rows) from every part that has some of them.
+    def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
+        """Rows by their numbers, one message from every part that has some of them.
 
         Parameters
         ----------
-        wanted : (b,)    numbers among all rows
+        wanted, labels    see `Spread`
+
+        Raises
+        ------
+        ClusterLostError    the scheduler is lost, or workers die faster than they answer
         """
         first = np.array([self.rows.leaves[start].first for start, _ in self.parts])
         part = np.searchsorted(first, wanted, side="right") - 1
         places = [(k, np.flatnonzero(part == k)) for k in np.unique(part).tolist()]
 
         def ask() -> list[Any]:
-            flying = [self._at(k, _taken, wanted[at]) for k, at in places]
+            flying = [self._at(k, _taken, wanted[at], labels) for k, at in places]
             return list(self.client.gather(flying))
 
         return [(at, rows) for (_, at), rows in zip(places, self._again(ask), strict=True)]
@@ -280,19 +288,23 @@ def _missed(held: _Held, first: int, past: _Past) -> None:
                 held.count, held.last = number + 1, sums
 
 
-def _taken(held: _Held, wanted: IntArray) -> Any:
-    return _rows(held.looks, wanted)
+def _taken(held: _Held, wanted: IntArray, labels: bool) -> Any:
+    return _rows(held.looks, wanted, labels)
 
 
-def _rows(looks: list[Any], wanted: IntArray) -> tuple[Any, Any]:
-    """Inputs and labels of listed rows, in the order of the list; looks are leaves."""
-    first = np.array([leaf.first for leaf in looks])
+def _rows(leaves: list[Any], wanted: IntArray, labels: bool) -> Any:
+    """Inputs and labels of listed rows, or labels alone, in the order of the list."""
+    first = np.array([leaf.first for leaf in leaves])
     where = np.searchsorted(first, wanted, side="right") - 1
-    X, y = [], []
-    for k, row in zip(where.tolist(), wanted.tolist(), strict=True):
-        X.append(looks[k].X[row - looks[k].first])
-        y.append(looks[k].y[row - looks[k].first])
-    return np.array(X), np.array(y)
+    y = np.empty(wanted.size, dtype=np.int64)
+    X = None if labels else np.empty((wanted.size, leaves[0].X.shape[1]))
+    for k in np.unique(where).tolist():
+        at = np.flatnonzero(where == k)
+        rows = wanted[at] - first[k]
+        y[at] = leaves[k].y[rows]
+        if X is not None:
+            X[at] = leaves[k].X[rows]
+    return y if X is None else (X, y)
 
 
 @contextmanager

@@ -24,6 +24,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
+from fast.core.by_rows import ByRows
 from fast.core.checks import shown
 
 try:
@@ -85,7 +86,7 @@ def digest(array: Any) -> str:
     array : (n, ...)    or a number
     """
     result = Digest()
-    given = array if isinstance(array, np.ndarray) else np.asarray(array)
+    given: Any = array if isinstance(array, (np.ndarray, ByRows)) else np.asarray(array)
     if given.ndim == 0:
         given = given[None]
     rows = max(1, _BLOCK_BYTES // max(1, given[:1].nbytes))

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core.by_rows import ByRows, read_when_needed
 from fast.core.checks import shown
 from fast.core.types import FloatArray
 
@@ -47,15 +48,16 @@ def real_numbers(name: str, value: Any) -> np.ndarray[Any, Any]:
             "fast.blockwise takes one, for the methods that sum over data"
         )
     try:
-        array = value if isinstance(value, np.ndarray) else np.asarray(value)
+        array: Any = value if isinstance(value, (np.ndarray, ByRows)) else np.asarray(value)
     except (ValueError, TypeError, RecursionError) as error:  # rows of different lengths, objects that refuse
         raise ValueError(f"{name}: found no array ({error}), expected real numbers") from error
     if array.dtype.kind not in _REAL_KINDS:
         raise ValueError(f"{name}: found dtype {array.dtype}, expected real numbers")
-    if array.dtype.kind == "f" and array.dtype.itemsize > 8 and not isinstance(array, np.memmap):
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8 and not read_when_needed(array):
         with np.errstate(over="ignore"):  # a long double beyond float64: infinite, and refused as such
             array = array.astype(np.float64)
-    return array
+    result: np.ndarray[Any, Any] = array  # or what behaves like one
+    return result
 
 
 def real_array(name: str, value: Any, n_axes: int) -> np.ndarray[Any, Any]:
@@ -100,7 +102,7 @@ def inputs(name: str, value: Any, n_columns: int | None = None, *, allow_empty: 
     n_columns : int       how many there must be, d; None: any
     allow_empty : bool    whether there may be no row
     """
-    array = real_array(name, value, 2)
+    array: Any = real_array(name, value, 2)
     if n_columns is not None and array.shape[1] != n_columns:
         raise ValueError(f"{name}: found {array.shape[1]} columns, expected {n_columns}")
     if array.shape[1] == 0 or (array.shape[0] == 0 and not allow_empty):
@@ -108,8 +110,9 @@ def inputs(name: str, value: Any, n_columns: int | None = None, *, allow_empty: 
     if isinstance(array, np.memmap):
         for start in range(0, array.shape[0], 65536):
             finite_rows(name, array[start : start + 65536], start)
-        return array
-    return finite_rows(name, array)
+    # rows that are elsewhere were found finite by those who have them
+    kept: np.ndarray[Any, Any] = array if read_when_needed(array) else finite_rows(name, array)
+    return kept
 
 
 def scalar(name: str, value: Any, *, positive: bool) -> float:
@@ -293,6 +296,7 @@ def labels(y: Any, n: int) -> FloatArray:
         raise ValueError(f"y: found shape {array.shape}, expected ({n},)")
     if array.dtype.kind == "f":
         raise ValueError(f"y: found dtype {array.dtype}, expected integers 0 and 1")
+    array = array[:] if isinstance(array, ByRows) else array
     values = np.unique(array)
     if not np.isin(values, (0, 1)).all():
         raise ValueError(f"y: found labels {values[:6].tolist()}, expected only 0 and 1")

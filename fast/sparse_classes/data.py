@@ -9,6 +9,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.blocks import block_edges
+from fast.core.by_rows import read_when_needed
 from fast.core.checkpoint import Digest, digest
 from fast.core.hyper import MOST_CLASSES, class_labels
 from fast.core.types import FloatArray, IntArray
@@ -51,7 +52,7 @@ class ClassData:
             raise ValueError(f"n_classes: found {n_classes}, expected at least 2")
         self.X = inputs.inputs("X", X)
         self.n, self.d = self.X.shape
-        self._mapped = isinstance(y, np.memmap)
+        self._mapped = read_when_needed(y)
         self.y = y if self._mapped else class_labels(y, self.n, self.n_classes)
         if self._mapped and y.shape != (self.n,):
             raise ValueError(f"y: found shape {y.shape}, expected ({self.n},)")
@@ -125,7 +126,7 @@ class ClassData:
         points              inducing points
         with_cross : bool   keep k(X, Z)
         """
-        keep = 16 * self.n * points.m * points.n_kinds <= self.memory_budget and not isinstance(self.X, np.memmap)
+        keep = 16 * self.n * points.m * points.n_kinds <= self.memory_budget and not read_when_needed(self.X)
         if self._points is not points:
             self._kept, self._points = {}, points
         for start, stop in block_edges(self.n, self.block_size):

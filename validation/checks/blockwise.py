@@ -208,3 +208,57 @@ def sep_parts(context: Context, problem: Problem) -> Iterable[Outcome]:
             "probabilities, leaf by leaf": (joined, sep.predict(whole, problem.X).probabilities),
         }
     )
+
+
+# method of batches -> module, function, options and what they are asked for besides
+_BATCHES: dict[str, tuple[str, str, str, dict[str, Any]]] = {
+    "x-gpc-svi": ("x_gpc_svi", "fit", "XGPCSteps", {}),
+    "svgpc": ("svgpc_svi", "fit", "SVGPCSteps", {}),
+    "epgpc": ("epgpc_svi", "fit", "EPGPCSteps", {}),
+    "svi": ("svi", "fit_stochastic", "SVISteps", {}),
+    "sep": ("sep", "fit", "SEPOptions", {"learn": ("variance",)}),
+    "ep": ("ep", "fit", "EPOptions", {"learn": ("variance",)}),
+    "vi-robust": ("vi_robust", "fit", "RobustOptions", {"epsilon": 0.01}),
+    "pep": ("pep", "fit", "PEPOptions", {"epsilon": 0.01}),
+    "apep": ("apep", "fit", "EnergyOptions", {"epsilon": 0.01, "alpha": 0.5}),
+}
+_PAPERS = {"x-gpc-svi": "wenzel2019", "svgpc": "wenzel2019", "epgpc": "wenzel2019", "svi": "izmailov2016",
+           "sep": "villacampa2017", "ep": "villacampa2017", "vi-robust": "villacampa2017"}  # fmt: skip
+
+
+def _batches(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
+    def ask(context: Context, problem: Problem) -> Iterable[Outcome]:
+        from fast.blockwise.batches import batches_from
+        from fast.blockwise.rows import rows_of
+        from fast.core.values import Data, Prior
+
+        rng = np.random.default_rng(21)
+        lists = [rng.permutation(problem.n)[: problem.n // 3] for _ in range(SWEEPS)]
+        name, function, options_name, own = _BATCHES[method]
+        module = import_module(f"fast.methods.{name}")
+        fit, options = getattr(module, function), getattr(module, options_name)(batches=lists, **own)
+        prior = _one(problem)
+        if problem.n_classes > 2:
+            prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, problem.Z)
+        whole = fit(Data(problem.X, problem.y, problem.n_classes), prior, options)
+        rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))
+        with batches_from(rows, problem.n_classes) as data:
+            parts = fit(data, prior, options)
+        parts, whole = (getattr(end, "posterior", end) for end in (parts, whole))
+        return _compared(
+            {
+                "inducing mean": (parts.inducing_mean, whole.inducing_mean),
+                "inducing covariance": (parts.inducing_cov, whole.inducing_cov),
+            }
+        )
+
+    return ask
+
+
+for _method in _BATCHES:
+    check(
+        f"identity/{_method}/batches-elsewhere",
+        paper=_PAPERS.get(_method, "villacampa2020"),
+        question="Do listed batches of rows that live in leaves give the steps of the array path?",
+        problems=("toy-sparse" if _BATCHES[_method][0].endswith(("svi",)) else "toy-3-sparse-threshold",),
+    )(_batches(_method))

@@ -60,6 +60,25 @@ def _leaves_from_the_second_on(original: Any) -> Any:
     return streamed
 
 
+def _row_before(original: Any) -> Any:
+    return lambda leaves, wanted, labels: original(leaves, wanted - (wanted > 0), labels)
+
+
+def _first_row_last(original: Any) -> Any:
+    def rows(leaves: Any, wanted: Any, labels: bool) -> Any:
+        return original(leaves, wanted if wanted.size < 2 else wanted.take([-1, *range(1, wanted.size)]), labels)
+
+    return rows
+
+
+def _labels_turned(original: Any) -> Any:
+    def rows(leaves: Any, wanted: Any, labels: bool) -> Any:
+        result = original(leaves, wanted, labels)
+        return result if labels else (result[0], result[1][::-1])
+
+    return rows
+
+
 def _faults() -> tuple[Fault, ...]:
     """One for each method and way to be wrong."""
     made = []
@@ -97,6 +116,19 @@ def _faults() -> tuple[Fault, ...]:
             made.append(
                 Fault(f"{method}/parts-{name}", "fast", method, sentence, (target,), make, (problem,),
                       (f"identity/{method}/parts",))
+            )  # fmt: skip
+    for method, problem in (
+        *((name, "toy-sparse") for name in ("x-gpc-svi", "svgpc", "epgpc", "svi")),
+        *((name, "toy-3-sparse-threshold") for name in ("sep", "ep", "vi-robust", "pep", "apep")),
+    ):
+        for name, sentence, make in (
+            ("row-before", "a batch has the row before each that is listed", _row_before),
+            ("last-row-twice", "the last row of a batch stands in the place of the first too", _first_row_last),
+            ("labels-turned", "labels of a batch come in the reverse order of its inputs", _labels_turned),
+        ):
+            made.append(
+                Fault(f"{method}/batches-{name}", "fast", method, sentence, ("fast.blockwise.engines:_rows",), make,
+                      (problem,), (f"identity/{method}/batches-elsewhere",))
             )  # fmt: skip
     return tuple(made)
 

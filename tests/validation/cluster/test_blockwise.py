@@ -7,9 +7,11 @@ import numpy as np
 import pytest
 
 from fast.blockwise import engines, multiclass, quadratic, sep, taylor
+from fast.blockwise.batches import batches_from
 from fast.blockwise.quadratic import BlockwiseOptions
 from fast.blockwise.rows import rows_of
-from fast.core.values import Prior
+from fast.core.values import Data, Prior
+from fast.methods import sep as methods_sep
 from validation.jobs.cluster import connected
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
@@ -89,6 +91,17 @@ def test_sites_of_a_worker_that_died_are_made_again_from_what_sweeps_brought(cla
     assert len(killed) == 1
     assert there.log_evidence == here.log_evidence
     assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
+
+
+def test_batches_of_rows_on_workers_give_the_steps_of_the_array_path(classes, clients):
+    X, y, prior = classes
+    rng = np.random.default_rng(3)
+    options = methods_sep.SEPOptions(batches=[rng.permutation(400)[:40] for _ in range(4)], learn=("variance",))
+    whole = methods_sep.fit(Data(X, y, 3), prior, options)
+    rows = rows_of(da.from_array(X, chunks=(64, 2)), da.from_array(y, chunks=64))
+    with batches_from(rows, 3, client=clients(3)) as data:
+        parts = methods_sep.fit(data, prior, options)
+    assert parts.inducing_cov.tobytes() == whole.inducing_cov.tobytes()
 
 
 def test_tied_factors_have_the_same_bits_too(clients):
@@ -182,7 +195,6 @@ def test_workers_killed_at_random_moments_leave_every_site(killing):
 
 
 def test_a_method_that_takes_no_parts_says_so(case):
-    from fast.core.values import Data
     from fast.methods import x_gpc
 
     X, y, prior = case
