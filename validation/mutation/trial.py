@@ -98,11 +98,10 @@ def watched(mutant: Mutant) -> range:
 
 
 def readers(mutant: Mutant) -> frozenset[str]:
-    """Checks that read what the statement defines: of a default or a constant, those that hold it to the record."""
+    """Checks that read what the statement defines: of a default, the one that holds it to the record."""
     runs_at_import = mutant.watched[0] != mutant.first
     package = mutant.module.partition(".")[0]
-    kinds = ("defaults", "constants") if runs_at_import else ()
-    return frozenset(f"discrepancy/x-gpc/{kind}_of_{package}" for kind in kinds)
+    return frozenset({f"discrepancy/x-gpc/defaults_of_{package}"} if runs_at_import else ())
 
 
 def attempt(unit: Trial, listen: object) -> tuple[str, str, str, int]:
