@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from validation.by_name import by_name
-from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
+from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check, flaws
 from validation.checks.few_data import Few
 from validation.problem import Problem
 
@@ -191,16 +191,18 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     start = gfitc.fit(Data(_X, _Y, 3), Prior(*_PRIOR, _Z), gfitc.GFITCOptions(max_iterations=8)).run
     held = {name: np.array(value) for name, value in start.state().items()}
     sites = []
-    for elsewhere in (0, 54, 60):  # mixing begins after 50
-        run = LatentRun(ClassData(_X, _Y, 3, block_size=5, memory_budget=2**26), start.points, mixed=True)
+    for elsewhere, mixed in ((0, True), (54, True), (60, True), (0, False)):  # mixing begins after 50
+        run = LatentRun(ClassData(_X, _Y, 3, block_size=5, memory_budget=2**26), start.points, mixed=mixed)
         for _ in range(elsewhere):
             run.refresh()
         run.restore(held, start.points.hyper, start.points.Z, False)
         for _ in range(5):
             run.refresh()
         sites.append(run.sites.copy())
-    for other in sites[1:]:
+    for other in sites[1:3]:
         yield _same(other, sites[0], 0.0, "past steps of another place are forgotten: the same sums, every digit")
+    mixes = bool(np.abs(sites[3] - sites[0]).max() > 1e-6)
+    yield flaws(not mixes, "near the end of another run steps are mixed at once, which moves sites", "fast", "runs")
 
 
 @check(
