@@ -4,6 +4,8 @@
     python docs/refresh.py --check      run them and see that they exit as stated; nothing is written
     python docs/refresh.py --page README.md     one page only; repeatable
     python docs/refresh.py --quick      leave blocks marked slow as they are
+    python docs/refresh.py --run results/checks.csv     show that run of `triad verify` where a page shows a whole one;
+                                        with --check only see that pages count about as many verdicts as it
 
 A block stands between two comments. The first names a command, then options after semicolons:
 
@@ -28,6 +30,9 @@ as possible.
 from __future__ import annotations
 
 import argparse
+import csv
+import io
+import math
 import os
 import re
 import shlex
@@ -193,6 +198,61 @@ def refresh(page: Path, *, write: bool, slow: bool, quick: bool = False) -> list
     return problems
 
 
+WHOLE = "triad verify"
+_COUNT = re.compile(r"^(\d+) passed, \d+ failed", re.MULTILINE)
+MOST_OFF = 0.02  # of the verdicts: what is optional is not there everywhere
+
+
+def told(file: Path) -> str:
+    """What `triad verify` prints of a run of which the table of verdicts was kept; it ended green.
+
+    file    its checks.csv
+    """
+    from rich.console import Console
+
+    from validation.checks.core import Result
+    from validation.checks.runner import Run
+    from validation.report import table
+
+    results = []
+    with file.open(encoding="utf-8", newline="") as stream:
+        for row in csv.DictReader(stream):
+            numbers = {key: float(row.pop(key) or math.nan) for key in ("observed", "limit", "ratio", "seconds")}
+            results.append(Result(**row, **numbers))
+    text = io.StringIO()
+    run = Run(tuple(results), (), sum(result.seconds for result in results if not math.isnan(result.seconds)), {})
+    if run.failed:
+        raise ValueError(f"{file}: found a run with red verdicts, expected a green one")
+    table.print_run(Console(file=text, width=WIDTH, no_color=True, highlight=False), run)
+    return f"{text.getvalue()}results/checks.csv, results/report.html\n"
+
+
+def show(page: Path, output: str) -> None:
+    """Write what a whole run printed into the blocks of a page that show one."""
+
+    def fill(match: re.Match[str]) -> str:
+        block = parse(match["head"], page.name)
+        if block.command != WHOLE:
+            return match[0]
+        body = "\n".join([f"$ {block.shown or block.command}", *trim(output, block)])
+        return f"<!-- output: {match['head']} -->\n```console\n{body}\n```\n<!-- end -->"
+
+    page.write_text(_BLOCK.sub(fill, page.read_text(encoding="utf-8")), encoding="utf-8", newline="\n")
+
+
+def stale(page: Path, output: str) -> list[str]:
+    """What a page says of a whole run that another one does not: its count of verdicts."""
+    (now,) = map(int, _COUNT.findall(output))
+    bodies = [m["body"] for m in _BLOCK.finditer(page.read_text(encoding="utf-8")) if m["head"].startswith(f"{WHOLE};")]
+    shown = [int(number) for body in bodies for number in _COUNT.findall(body)]
+    expected = f"about the {now} of this run; python docs/refresh.py --run shows it"
+    return [
+        f"{page.name}: {WHOLE}: found {number} passed, expected {expected}"
+        for number in shown
+        if abs(number - now) > MOST_OFF * now
+    ]
+
+
 def main() -> int:
     """Exit 1 if a command did not exit as stated."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -200,13 +260,21 @@ def main() -> int:
     parser.add_argument("--slow", action="store_true", help="with --check: run the slow commands too")
     parser.add_argument("--quick", action="store_true", help="leave blocks marked slow as they are")
     parser.add_argument("--page", action="append", default=[], help="only pages of this name; repeatable")
+    parser.add_argument("--run", type=Path, help="checks.csv of a whole run to be shown in place of a new one")
     chosen = parser.parse_args()
     known = {page.name: page for page in pages()}
     for name in chosen.page:
         if name not in known:
             parser.error(f"--page: found {name!r}, expected one of {', '.join(known)}")
     problems: list[str] = []
+    output = None if chosen.run is None else told(chosen.run)
     for name in chosen.page or known:
+        if output is not None:
+            if chosen.check:
+                problems += stale(known[name], output)
+            else:
+                show(known[name], output)
+            continue
         problems += refresh(known[name], write=not chosen.check, slow=chosen.slow, quick=chosen.quick)
     for line in problems:
         sys.stderr.write(f"FAIL {line}\n")

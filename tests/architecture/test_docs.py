@@ -150,6 +150,27 @@ def test_a_slow_command_that_two_pages_show_runs_once(monkeypatch, tmp_path):
     assert ran == ["triad y", "triad z", "triad z"]
 
 
+RUN = """check,kind,paper,method,quantity,left,right,problem,observed,limit,ratio,verdict,seconds,why
+identity/x-gpc/mean,identity,,x-gpc,mean,reference,fast,toy,1e-12,1e-08,0.0001,PASS,0.5,rounding
+identity/x-gpc/cov,identity,,x-gpc,cov,reference,fast,toy,,,,SKIP,,no data
+"""
+
+
+def test_a_whole_run_that_was_kept_is_shown_and_one_that_counts_otherwise_is_seen(tmp_path):
+    (tmp_path / "checks.csv").write_text(RUN, encoding="utf-8")
+    output = refresh.told(tmp_path / "checks.csv")
+    page = tmp_path / "a.md"
+    page.write_text("<!-- output: triad verify; last=9; keep=passed; slow -->\n<!-- end -->\n", encoding="utf-8")
+    refresh.show(page, output)
+    assert "1 passed, 0 failed, 1 skipped in" in page.read_text(encoding="utf-8")
+    assert refresh.stale(page, output) == []
+    page.write_text(page.read_text(encoding="utf-8").replace("1 passed", "3 passed"), encoding="utf-8")
+    assert len(refresh.stale(page, output)) == 1
+    (tmp_path / "checks.csv").write_text(RUN.replace("PASS", "FAIL"), encoding="utf-8")
+    with pytest.raises(ValueError, match="found a run with red verdicts"):
+        refresh.told(tmp_path / "checks.csv")
+
+
 def test_output_is_trimmed_by_the_rule_of_its_block():
     text = "\n".join(f"line {i}" for i in range(9)) + "\n"
     assert refresh.trim(text, refresh.parse("triad x; lines=2", "p")) == ["line 0", "line 1", "..."]
