@@ -247,7 +247,7 @@ def _scatter(truth: Solution, approximations: Sequence[Solution], name: str) -> 
         return None
     caption = f"Across: {truth.label}, {truth.problem.prior_model} prior"
     if any(_flat(truth, field_se) is not None for options in _PANELS for _, _, field_se in options):
-        caption += ", ± 2 s.e."
+        caption += ", with bars of two standard errors"
     caption += (
         f". Up: the method. At most {facets._MOST_POINTS} points of each, those furthest from the truth among them."
     )
