@@ -19,7 +19,7 @@ from validation.jobs.job import HELP, ClusterError
 from validation.later import STYLE, Commands, later
 from validation.quoting import shown
 from validation.solve import ImplementationError, implementations, methods, solve, versions
-from validation.terminal import Grid, columns_of, folded, print_grid, say
+from validation.terminal import Grid, columns_of, folded, print_grid, say, waiting
 
 # What computes is imported by the functions that need it, so that `--help` waits for none of it.
 if TYPE_CHECKING:
@@ -257,16 +257,18 @@ def solve_command(
     if groups is not None and implementation != "gibbs":
         raise typer.BadParameter(f"--groups: found it with {shown(implementation)}, expected gibbs")
     options, store = parse_options(option or []), None
+    asked = load_problem(problem)
     try:
         if groups is None:
-            solution = solve(implementation, method, load_problem(problem), **options)
+            with waiting(Console(stderr=True), f"{implementation} {method} on {asked.name}"):
+                solution = solve(implementation, method, asked, **options)
         else:
             from validation.chains import kept_in, solve_groups
             from validation.jobs.run import engine
 
             store = None if output is None else kept_in(output.with_suffix(".jobs"))
             with engine(cluster, jobs=jobs) as workers:
-                solution = solve_groups(method, load_problem(problem), workers, groups=groups, store=store, **options)
+                solution = solve_groups(method, asked, workers, groups=groups, store=store, **options)
     except ImplementationError as error:
         if verbose:
             import traceback

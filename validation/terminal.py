@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import textwrap
-from collections.abc import Collection, Sequence
+import threading
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -41,6 +43,35 @@ def folded(text: str, width: int, indent: int = 0) -> str:
 def say(console: Console, text: str, *, indent: int = 0, style: str = "") -> None:
     """Print a sentence, folded: names in it are text and no markup."""
     console.print(Text(folded(text, columns_of(console), indent), style=style), soft_wrap=True)
+
+
+@contextmanager
+def waiting(console: Console, what: str, *, after: float = 3.0) -> Iterator[None]:
+    """Say on a terminal what is being computed and since when, of work that nobody can tell the length of.
+
+    Parameters
+    ----------
+    console : Console    usually of stderr; where it is no terminal nothing is written
+    what : str           a few words
+    after : float        seconds of silence before
+    """
+    if not console.is_terminal:
+        yield
+        return
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
+    bar = Progress(*columns, console=console, transient=True)
+    bar.add_task(what)
+    late = threading.Timer(after, bar.start)
+    late.daemon = True
+    late.start()
+    try:
+        yield
+    finally:
+        late.cancel()
+        late.join()
+        bar.stop()
 
 
 class Grid(NamedTuple):

@@ -1,9 +1,11 @@
 """What commands print fits 80 and 100 columns, on a terminal and in a pipe, and nothing in it is cut."""
 
+import io
 import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +60,14 @@ def test_a_grid_fits_and_loses_nothing(width):
     assert max(map(cell_len, lines)) <= width
     words = " ".join(lines).replace(";", " ").split()
     assert all(word in words for row in ROWS for cell in row for word in cell.split())
+
+
+@pytest.mark.parametrize(("seconds", "live", "shown"), [(0.3, True, True), (0.0, True, False), (0.3, False, False)])
+def test_what_takes_long_is_said_on_a_terminal_and_only_there(seconds, live, shown):
+    stream = io.StringIO()
+    with terminal.waiting(Console(file=stream, force_terminal=live, width=80), "fast [x-gpc] on toy", after=0.1):
+        time.sleep(seconds)
+    assert ("fast [x-gpc] on toy" in stream.getvalue()) == shown
 
 
 def test_a_pipe_has_the_columns_that_it_is_told_or_a_hundred(monkeypatch):
