@@ -280,7 +280,11 @@ def _probabilities(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
         "sd in the integral": (np.sqrt(var), "take the standard deviation for the variance of the latent"),
         "noise left out of the integral": (var - problem.noise, "leave the noise out of the latent variance"),
         "noise twice in the integral": (var + problem.noise, "count the noise twice in the latent variance"),
-    }
+        "half the variance in the integral": (
+            0.5 * var, "take half the latent variance: nodes of Gauss-Hermite without their factor root 2"
+        ),
+        "twice the variance in the integral": (2.0 * var, "take twice the latent variance"),
+    }  # fmt: skip
     for word, told, value in _links(problem, mean, var):
         yield Candidate(word, f"probabilities of suspected {told}", {"probabilities": value})
     own = _own_link(problem)
@@ -300,8 +304,17 @@ def _links(
             yield "another link", "integrate the probit link over trusted's latents", _probit(mean, var)
             mackay = expit(m / np.sqrt(1.0 + np.pi * v / 8.0))
             yield "MacKay's approximation", "are MacKay's approximation of the logistic integral", _two(mackay)
+            scaled = ndtr(m / np.sqrt(8.0 / np.pi + v))
+            yield "probit for logistic", "are the probit integral that approximates the logistic one", _two(scaled)
         else:
             yield "another link", "integrate the logistic link over trusted's latents", _logistic(mean, var)
+            mackay = expit(m / np.sqrt(1.0 + np.pi * v / 8.0))
+            yield "another link", "are MacKay's approximation of the integral of the logistic link", _two(mackay)
+            wide = ndtr(m / (1.0 + np.sqrt(v)))
+            yield "sd in the integral", "divide by 1 + sd where sqrt(1 + variance) is meant", _two(wide)
+            if (v > 0.0).all():
+                bare = ndtr(m / np.sqrt(v))
+                yield "unit noise left out of the integral", "leave out the unit noise of the probit", _two(bare)
         return
     for word, told, odds in (
         ("softmax of means", "are the softmax of the latent means: no variance is integrated over", mean),

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.integrate import quad
+from scipy.special import expit, ndtr
+from scipy.stats import norm
 
 from validation import problems, solve
 from validation.compare import compare
+from validation.judging import posed
 from validation.suspects.search import suspects
 from validation.suspects.worst import worst_entry
 
@@ -61,6 +65,34 @@ def test_latent_values_in_other_coordinates_are_suspected(name, at, word):
     found = suspects(replace(right, implementation="mine", **wrong), right).ranked
     assert found[0].name == word
     assert set(found[0].explains) == set(wrong)
+
+
+@pytest.mark.parametrize(
+    ("name", "word", "change"),
+    [
+        ("toy", "probit for logistic", lambda m, v: ndtr(m / np.sqrt(8.0 / np.pi + v))),
+        ("toy", "half the variance in the integral", lambda m, v: _average(m, v / 2.0)),
+        ("toy-probit", "another link", lambda m, v: expit(m / np.sqrt(1.0 + np.pi * v / 8.0))),
+        ("toy-probit", "sd in the integral", lambda m, v: ndtr(m / (1.0 + np.sqrt(v)))),
+        ("toy-probit", "unit noise left out of the integral", lambda m, v: ndtr(m / np.sqrt(v))),
+        ("toy-probit", "twice the variance in the integral", lambda m, v: ndtr(m / np.sqrt(1.0 + 2.0 * v))),
+    ],
+)
+def test_probabilities_by_another_integral_are_suspected(name, word, change):
+    right = solve("fast", "laplace-binary", posed(name))
+    p = change(right.test_latent_mean[:, 0], right.test_latent_cov[:, 0, 0])
+    wrong = replace(right, implementation="mine", probabilities=np.stack([1.0 - p, p], axis=1))
+    first = suspects(wrong, right).ranked[0]
+    assert (first.name, first.explains) == (word, ("probabilities",))
+
+
+def _average(mean, var):
+    """The logistic function's mean, by adaptive quadrature."""
+
+    def one(m, v):
+        return quad(lambda f: expit(f) * norm.pdf(f, m, np.sqrt(v)), m - 40.0, m + 40.0, points=[m], limit=200)[0]
+
+    return np.array([one(m, v) for m, v in zip(mean, var, strict=True)])
 
 
 def test_what_time_does_not_allow_is_named(fair):
