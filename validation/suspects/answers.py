@@ -26,7 +26,8 @@ ARRAYS = (*MEANS, *COVARIANCES, "probabilities")
 EXACT, NAMED, FITTED = 0, 1, 2
 
 _ALL_ORDERS = 5  # classes up to which every order of them is tried
-_LEAST = 3  # entries from which on a fitted constant says something
+_LEAST = 3  # entries from which on a fitted constant, or an order of rows, says something
+_SHOWN = 5  # rows of an order that are told
 
 
 class Candidate(NamedTuple):
@@ -51,6 +52,7 @@ def candidates(problem: Problem, suspected: Arrays, trusted: Arrays) -> Iterator
     yield from _variances(problem, trusted)
     yield from _probabilities(problem, trusted)
     yield from _layout(trusted)
+    yield from _rows(problem, suspected, trusted)
     yield from _coordinates(problem, trusted)
     yield from _rounding(trusted)
     yield from _fitted(problem, suspected, trusted)
@@ -388,6 +390,33 @@ def _layout(trusted: Arrays) -> Iterator[Candidate]:
             yield Candidate("axes", told, {name: trusted[name].reshape(columns, rows).T})
     reverse = {name: trusted[name][::-1] for name in ARRAYS if name in trusted and not name.startswith("inducing")}
     yield Candidate("rows reversed", "rows of suspected are in reverse order", reverse)
+
+
+def _rows(problem: Problem, suspected: Arrays, trusted: Arrays) -> Iterator[Candidate]:
+    """Rows in the order that matches the two sides best: sorted by a program and not put back."""
+    from scipy.optimize import linear_sum_assignment
+
+    for prefix, keys, X, y in (
+        ("latent", ("latent_mean", "latent_cov"), problem.X, problem.y),
+        ("test", ("test_latent_mean", "test_latent_cov", "probabilities"), problem.X_test, problem.y_test),
+    ):
+        both = [name for name in keys if name in suspected and name in trusted]
+        if not both or X is None or suspected[both[0]].shape != trusted[both[0]].shape:
+            continue
+        a, b = (side[both[0]].reshape(len(X), -1) for side in (suspected, trusted))
+        order = linear_sum_assignment(np.abs(a[:, None] - b[None]).sum(axis=-1))[1]
+        if len(X) < _LEAST or np.array_equal(order, np.arange(len(X))):
+            continue
+        known = {"by the first input": np.argsort(X[:, 0], kind="stable")}
+        known |= {} if y is None else {"by label": np.argsort(y, kind="stable")}
+        how = next(
+            (f", sorted {word}" for word, known_order in known.items() if np.array_equal(order, known_order)), ""
+        )
+        rows = ", ".join(map(str, order[:_SHOWN])) + (", ..." if len(order) > _SHOWN else "")
+        what = "rows" if prefix == "latent" else "test rows"
+        told = f"{what} of suspected are in another order{how}: they are rows {rows} of trusted"
+        # values of many rows lie so close that the best match of any two sides brings them near: NAMED asks for more
+        yield Candidate("rows permuted", told, {name: trusted[name][order] for name in both}, NAMED)
 
 
 def _coordinates(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:

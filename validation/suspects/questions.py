@@ -105,6 +105,7 @@ def _lengthscales(p: Problem) -> Iterator[Change]:
         ("lengthscale inverse", "lengthscales are taken for gamma: exp(-l r^2)", 1.0 / np.sqrt(2.0 * scales)),
         ("inputs standardised", "inputs are standardised by the program, lengthscales are not",
          scales * np.where(p.X.std(axis=0) > 0.0, p.X.std(axis=0), 1.0)),
+        ("lengthscales left out", "lengthscales are left out: exp(-r^2/2)", np.ones_like(scales)),
         ("one lengthscale", "one lengthscale, the first, is used for all inputs",
          np.broadcast_to(scales[:, :1], scales.shape)),
         ("lengthscales reversed", "lengthscales are in the reverse order of the inputs", scales[:, ::-1]),
@@ -130,6 +131,8 @@ def _jitter(p: Problem) -> Iterator[Change]:
 def _variance(p: Problem) -> Iterator[Change]:
     yield Change("prior variance squared", "the prior variance is taken for a standard deviation and squared",
                  _with(p, variance=p.variance**2))  # fmt: skip
+    yield Change("prior variance left out", "the prior variance is left out: k(x, x) = 1",
+                 _with(p, variance=np.ones_like(p.variance)))  # fmt: skip
     yield Change("prior variance root", "the root of the prior variance is used for it",
                  _with(p, variance=np.sqrt(p.variance)))  # fmt: skip
     if p.noise.any():

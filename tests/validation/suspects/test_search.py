@@ -95,6 +95,29 @@ def _average(mean, var):
     return np.array([one(m, v) for m, v in zip(mean, var, strict=True)])
 
 
+@pytest.mark.parametrize("how", ["by the first input", "by label", ""])
+def test_rows_in_another_order_are_suspected(fair, how):
+    p = fair.problem
+    order = {"by the first input": np.argsort(p.X[:, 0]), "by label": np.argsort(p.y, kind="stable")}
+    rows = order.get(how, np.roll(np.arange(p.n), 3))
+    wrong = {name: getattr(fair, name)[rows] for name in ("latent_mean", "latent_cov")}
+    first = suspects(replace(fair, implementation="mine", **wrong), fair).ranked[0]
+    assert (first.name, first.explains) == ("rows permuted", ("latent_mean", "latent_cov"))
+    told = f", sorted {how}" if how else ""
+    assert first.text.startswith(f"rows of left are in another order{told}: they are rows {rows[0]}, {rows[1]}, ")
+
+
+@pytest.mark.parametrize(
+    ("word", "changed"),
+    [("prior variance left out", {"variance": 1.0}), ("lengthscales left out", {"lengthscales": 1.0})],
+)
+def test_a_parameter_that_is_left_out_is_suspected(word, changed):
+    right = solve("fast", "x-gpc", problems.get("toy"))
+    other = solve("reference", "x-gpc", right.problem.replace(**changed))
+    first = suspects(replace(other, implementation="mine", problem=right.problem), right).ranked[0]
+    assert first.name == word
+
+
 def test_what_time_does_not_allow_is_named(fair):
     suspected = suspects(replace(fair, implementation="mine", log_evidence=-1.0), fair, seconds=0.0)
     assert suspected.left_out.startswith("not tried in 0 s: noise left out, ")
