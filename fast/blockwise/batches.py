@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.blockwise.classes import checked_leaf
-from fast.blockwise.engines import Spread, spread
+from fast.blockwise.engines import Spread, engine
 from fast.blockwise.rows import Leaf, Rows
 from fast.core import inputs
 from fast.core.by_rows import ByRows
@@ -102,7 +102,7 @@ def batches_from(rows: Rows, n_classes: int = 2, *, client: Any = None) -> Itera
     ClusterLostError      the scheduler is lost
     """
     C = inputs.count("n_classes", n_classes)
-    with spread(rows, partial(_look, n_classes=C), client) as leaves:
-        leaves.taken(np.zeros(1, dtype=np.int64))  # a bad row is said now, not in the step that meets it
-        asked = _Asked(leaves, rows)
-        yield Data(_Inputs(asked), _Labels(asked), C)
+    leaves = engine(rows, partial(_look, n_classes=C), client)
+    leaves.check()  # a bad row is said now, not in the step that meets it
+    asked = _Asked(leaves, rows)
+    yield Data(_Inputs(asked), _Labels(asked), C)

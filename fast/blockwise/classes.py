@@ -6,6 +6,7 @@ Sums of (m, m) statistics and q travel as C (m (m + 1) / 2 + m) numbers.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -84,7 +85,12 @@ def packed(matrix: FloatArray) -> FloatArray:
     ----------
     matrix : (m, m)
     """
-    return matrix[np.tril_indices(matrix.shape[0])]
+    return matrix[_triangle(matrix.shape[0])]
+
+
+@lru_cache(maxsize=8)  # asked for by every leaf in every sweep
+def _triangle(m: int) -> tuple[IntArray, IntArray]:
+    return np.tril_indices(m)
 
 
 def unpacked(triangle: FloatArray, m: int) -> FloatArray:
@@ -96,7 +102,7 @@ def unpacked(triangle: FloatArray, m: int) -> FloatArray:
     m : int                        rows
     """
     matrix = np.zeros((m, m), order="F")
-    matrix[np.tril_indices(m)] = triangle
+    matrix[_triangle(m)] = triangle
     return matrix
 
 

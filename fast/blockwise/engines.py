@@ -43,6 +43,10 @@ class Spread(Protocol):
         """The sum of a visit over all leaves."""
         ...
 
+    def check(self) -> None:
+        """Wait until all leaves were looked at, and raise what was found."""
+        ...
+
     def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
         """(places among the wanted rows, inputs and labels there), or labels alone, of rows by their numbers."""
         ...
@@ -58,6 +62,9 @@ class Here:
     def __init__(self, rows: Rows, look: Look) -> None:
         with threadpool_limits(limits=1):
             self._looks = [look(leaf) for leaf in rows.leaves]
+
+    def check(self) -> None:
+        """All leaves have been looked at."""
 
     def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
         """Rows by their numbers.
@@ -133,6 +140,10 @@ class Workers:
             self._past.append((visit, state))
         result: Sums = self._again(lambda: self._once(visit, state, due))
         return result
+
+    def check(self) -> None:
+        """Wait until all leaves were looked at, and raise what was found."""
+        self._again(lambda: self.client.gather([self._at(k, _done) for k in range(len(self._held))]))
 
     def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
         """Rows by their numbers, one message from every part that has some of them.
@@ -317,7 +328,20 @@ def spread(rows: Rows, look: Look, client: Any = None) -> Iterator[Spread]:
     look      leaf -> what visits need of it
     client    a dask.distributed.Client; None: this process
     """
-    yield Here(rows, look) if client is None else Workers(client, rows, look)
+    # what the caller makes of sums is small beside them, and its bits are not to depend on its threads either; on a
+    # machine that it shares with workers, threads of linear algebra that wait for each other would take their places
+    with threadpool_limits(limits=1):
+        yield engine(rows, look, client)
+
+
+def engine(rows: Rows, look: Look, client: Any = None) -> Spread:
+    """`spread`, the caller's threads left as they are.
+
+    Parameters
+    ----------
+    rows, look, client    see `spread`
+    """
+    return Here(rows, look) if client is None else Workers(client, rows, look)
 
 
 def streamed(rows: Rows, answer: Callable[[Leaf], Any], client: Any = None) -> Iterator[tuple[int, Any]]:

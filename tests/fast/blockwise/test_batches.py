@@ -68,7 +68,7 @@ def test_a_bad_row_is_named_before_the_first_step(case):
 
 
 def test_a_method_that_needs_all_rows_says_so(case):
-    X, y, _prior = case
+    X, y, _ = case
     with (
         batches_from(rows_of(X, y, leaf=17)) as data,
         pytest.raises(TypeError, match="rows elsewhere: found a use that needs all 120 of them, expected batches"),
