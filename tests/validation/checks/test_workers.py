@@ -40,6 +40,24 @@ _PLANTED = (
         '== "running"',
     ),
     (
+        "invariance/ep/workers",
+        "fast.blockwise.engines",
+        "sums = held.sums(visit, state)\n                held.count",
+        "sums = held.sums(*past.visits[-1])\n                held.count",
+    ),
+    (
+        "invariance/gfitc/workers",
+        "fast.blockwise.engines",
+        "_Past(self._past[count:])",
+        "_Past(self._past[count:][::-1])",
+    ),
+    (
+        "invariance/pep/workers",
+        "fast.blockwise.engines",
+        "visit.keeps and held.count == due + 1",
+        "visit.keeps and held.count >= due",
+    ),
+    (
         "invariance/x-gpc/leaves",
         "fast.blockwise.engines",
         "ahead = 2 * max",
@@ -91,4 +109,5 @@ def test_healthy_witnesses_pass(reds, asked):
 
 @pytest.mark.parametrize(("asked", "module", "old", "new"), _PLANTED)
 def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
-    assert reds("workers", asked, (module, old, new), ("fast.blockwise.quadratic",))
+    rooms = ("quadratic", "classes", "sites", "energies", "multiclass")
+    assert reds("workers", asked, (module, old, new), tuple(f"fast.blockwise.{room}" for room in rooms))
