@@ -162,11 +162,12 @@ def taylor_parts(context: Context, problem: Problem) -> Iterable[Outcome]:
             options = vi_taylor.TaylorOptions(tolerance=tolerance, max_iterations=most, likelihood=link)
             whole = vi_taylor.fit(Data(problem.X, problem.y), prior, options)
             joined = np.concatenate([part.probabilities for _, part in quadratic.predictions(parts, rows)])
+            steps = min(parts.trace.size, whole.trace.size)
             yield from _compared(
                 {
-                    f"height of each step, {link}, {most}": (parts.trace, whole.trace),
+                    f"height of each step, {link}, {most}": (parts.trace[:steps], whole.trace[:steps]),
                     f"objective, {link}, {most}": (parts.elbo, whole.elbo),
-                    f"last step, {link}, {most}": (parts.trace.size, whole.trace.size),
+                    f"number of steps, {link}, {most}": (parts.trace.size, whole.trace.size),
                     f"probabilities, {link}, {most}": (joined, vi_taylor.predict(whole, problem.X).probabilities),
                 }
             )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import is_dataclass, replace
 from typing import Any
 
 from validation.selftest import Fault
@@ -48,14 +49,13 @@ def _odd_leaf_twice(original: Any) -> Any:
 
 
 def _leaves_from_the_second_on(original: Any) -> Any:
+    def turned(value: Any) -> Any:
+        changed = {name: getattr(value, name)[::-1] for name in ("latent_mean", "probabilities")}
+        return replace(value, **changed) if is_dataclass(value) else value._replace(**changed)
+
     def streamed(rows: Any, answer: Any, client: Any = None) -> Any:
         for first, value in original(rows, answer, client):
-            yield (
-                first,
-                value
-                if first == 0
-                else value._replace(**{name: getattr(value, name)[::-1] for name in ("latent_mean", "probabilities")}),
-            )
+            yield first, value if first == 0 else turned(value)
 
     return streamed
 
@@ -74,7 +74,7 @@ def _first_row_last(original: Any) -> Any:
 def _labels_turned(original: Any) -> Any:
     def rows(leaves: Any, wanted: Any, labels: bool) -> Any:
         result = original(leaves, wanted, labels)
-        return result if labels else (result[0], result[1][::-1])
+        return result[::-1] if labels else (result[0], result[1][::-1])
 
     return rows
 
