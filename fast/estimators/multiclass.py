@@ -80,6 +80,11 @@ class _MulticlassClassifier(GPClassifier):
     _module: ModuleType
     _evidence, _link = "log_evidence", "probit"
 
+    def _predicting(self) -> Callable[..., Any]:
+        """What predicts from a posterior: (posterior, X)."""
+        predict: Callable[..., Any] = self._module.predict
+        return predict
+
     def __init__(
         self,
         *,
@@ -157,8 +162,8 @@ class _MulticlassClassifier(GPClassifier):
         hyper = posterior.prior.hyper.of(0)
         value = getattr(posterior, evidence)
         fitted = Fitted(
-            _Predictor(module.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise, None,
-            np.nan if value is None else value, n_iter, converged, reason,
+            _Predictor(self._predicting(), posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
+            None, np.nan if value is None else value, n_iter, converged, reason,
         )  # fmt: skip
         if callback is not None:
             self._keep(fitted)
@@ -186,8 +191,14 @@ class NestedIEPClassifier(_MulticlassClassifier):
 
 class LaplaceClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by Laplace's approximation of the softmax model: riihimaki2013, section 4.1.
+
+    Predictions are around the mean of the latent values to first order (`fast.methods.laplace.mean_corrected`), as the
+    mode is far from it where labels are nearly sure; `fast.methods.laplace.predict` has those around the mode.
     {_PARAMETERS.format(evidence="Laplace's estimate of log p(y)")}"""
     _module, _link = laplace, "softmax"
+
+    def _predicting(self) -> Callable[..., Any]:
+        return laplace.predict_mean_corrected
 
     def _warm(self, posterior: Any) -> Any:
         return posterior.mode.slope

@@ -194,3 +194,45 @@ def test_a_direction_without_variance_is_refused_by_name():
         ValueError, match=r"^prediction: covariance of differences\[0\] \(2, 2\): found smallest eigenvalue 0 "
     ):
         softmax_probabilities(np.zeros((1, 3)), np.zeros((1, 3, 3)))
+
+
+def _exact_mean(variance, y, nodes=60):
+    """E[f|y], (C,), of one datum whose latent values are independent, by a Gauss-Hermite rule."""
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    f = np.stack(np.meshgrid(*[x] * 3, indexing="ij"), axis=-1).reshape(-1, 3) * np.sqrt(variance)
+    weights = np.prod(np.stack(np.meshgrid(*[w] * 3, indexing="ij"), axis=-1).reshape(-1, 3), axis=1)
+    weights *= np.exp(f[:, y] - logsumexp(f, axis=1))
+    return weights @ f / weights.sum()
+
+
+def _of_one_datum(variance):
+    given = Prior(variance, np.ones((3, 1)), np.zeros(3), np.zeros(3))
+    return laplace.fit(Data(np.zeros((1, 1)), np.array([0]), 3), given, laplace.LaplaceOptions(tolerance=1e-13))
+
+
+def test_the_corrected_mean_errs_by_one_power_of_the_prior_variance_more_than_the_mode():
+    errors = []
+    for scale in (0.2, 0.1, 0.05):
+        variance = scale * np.array([1.0, 2.0, 3.0])
+        posterior = _of_one_datum(variance)
+        exact = _exact_mean(variance, 0)
+        corrected = laplace.mean_corrected(posterior).mean[0]
+        errors.append([np.abs(posterior.latent_mean[0] - exact).max(), np.abs(corrected - exact).max()])
+    orders = np.log2(np.divide(errors[:-1], errors[1:]))[-1]
+    # Sigma s is of second order in the variances; what follows has their third power, and still .05 of the fourth
+    assert 1.7 < orders[0] < 2.3
+    assert orders[1] > 2.7
+
+
+def test_the_corrected_mean_is_nearer_the_exact_one_where_a_label_is_nearly_sure():
+    variance = np.full(3, 4.0)
+    posterior = _of_one_datum(variance)
+    corrected, exact = laplace.mean_corrected(posterior).mean[0], _exact_mean(variance, 0)
+    # .14 beside .31
+    assert np.abs(corrected - exact).max() < 0.5 * np.abs(posterior.latent_mean[0] - exact).max()
+    prediction = laplace.predict_mean_corrected(posterior, np.zeros((1, 1)))
+    # at the datum, without noise and jitter
+    np.testing.assert_allclose(prediction.latent_mean[0], corrected, rtol=1e-12)
+    at_mode = laplace.predict(posterior, np.zeros((1, 1)))
+    np.testing.assert_allclose(prediction.latent_cov, at_mode.latent_cov, rtol=1e-12)
+    assert prediction.probabilities[0, 0] > at_mode.probabilities[0, 0]
