@@ -169,12 +169,14 @@ class RobustVIClassifier(SteppingClassifier):
 
     Parameters
     ----------{POINTS}
-    epsilon : float                      probability of a random label, in (0, 1){_TRAINING}{_BOUND}"""
+    epsilon : float                      probability of a random label, in (0, 1). The bound cannot give a row to noise
+                                         as EP can: q pays log(epsilon/C) for all of it that is on the wrong side,
+                                         and a smaller one bends q to wrong labels{_TRAINING}{_BOUND}"""
     _module: ClassVar[ModuleType] = vi_robust
     _asked: ClassVar[Callable[..., Options]] = vi_robust.RobustOptions
     _by_ep: ClassVar[bool] = True
 
-    epsilon: float = 1e-3
+    epsilon: float = 1e-2
 
     def _options(self) -> dict[str, Any]:
         return {"epsilon": self.epsilon}

@@ -85,7 +85,7 @@ ENTRIES = (
     ),
     Entry(
         "vi-robust", "villacampa2017", "RobustVIClassifier", "classes", 3, ("vi_robust",),
-        {**_CLASSES, **_STEPS, "epsilon": 1e-3},
+        {**_CLASSES, **_STEPS, "epsilon": 1e-2},
     ),
     Entry("pep", "villacampa2020", "PEPClassifier", "classes", 3, ("pep",), _ALPHA),
     Entry("apep", "villacampa2020", "APEPClassifier", "classes", 3, ("apep",), _ALPHA, {"energy": "apep"}),
