@@ -9,6 +9,7 @@ MODULES = (
     "validation.reproduce.wenzel2019.table1",
     "validation.reproduce.wenzel2019.fig2",
     "validation.reproduce.wenzel2019.fig3",
+    "validation.reproduce.wenzel2019.sizes",
     "validation.reproduce.izmailov2016.curves",
     "validation.reproduce.izmailov2016.sets",
     "validation.reproduce.riihimaki2013.fig1",

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from validation import datasets
+from validation.claims import inventory
 from validation.claims.inventory import DIFFERS, REPRODUCED, UNDECIDABLE, load
+from validation.datasets.dataset import Dataset
 from validation.datasets.errors import DatasetNotFoundError
 from validation.reproduce import sizes
 from validation.reproduce.riihimaki2013 import table3
 from validation.reproduce.villacampa2020.tableb2 import tableb2
+from validation.reproduce.wenzel2019 import sizes as wenzel
 
 
 def test_a_count_that_differs_and_data_that_are_missing_are_told_apart():
@@ -62,3 +67,31 @@ def test_cross_validation_tests_every_row_and_wine_has_the_printed_sizes():
         ("classes", 3, 3, 0.0, REPRODUCED),
         ("covariates", 13, 13, 0.0, REPRODUCED),
     ]
+
+
+def made_up(X, y):
+    X = np.asarray(X, dtype=np.float64)
+    names = tuple(f"x{j + 1}" for j in range(X.shape[1]))
+    return Dataset("made-up", X, np.array(y), ("a", "b"), names, 0, "none", "made up", "")
+
+
+def test_rows_repeat_another_only_with_the_same_label():
+    assert wenzel.different_rows(made_up([[1, 2], [1, 2], [1, 2], [3, 2]], [0, 0, 1, 1])) == 3
+
+
+def test_a_model_matrix_has_a_constant_numbers_and_one_column_less_than_a_category_has_values():
+    data = made_up([[0.1, 0, 5], [0.2, 1, 5], [0.7, 2, 6], [0.9, 0, 5]], [0, 1, 0, 1])
+    # 1 + {x1} + two of three values + one of two
+    assert wenzel.model_matrix_columns(data, (0,)) == 5
+
+
+def test_the_last_pixel_is_the_last_that_is_ever_on():
+    assert wenzel.last_pixel(made_up([[0, 1, 0, 0], [0, 0, 2, 0]], [0, 1])) == 3
+
+
+def test_every_set_of_table_1_is_counted_once():
+    cells = [(part.row, quantity) for part in wenzel.PARTS for quantity in part.counts]
+    names = {"n": "rows", "d": "inputs"}
+    printed = {claim.id for claim in load()["wenzel2019"] if claim.id.startswith("table1-sizes-")}
+    assert len(cells) == len(set(cells)) == 26
+    assert {f"table1-sizes-{inventory.slug(row)}-{names[quantity]}" for row, quantity in cells} == printed
