@@ -20,8 +20,10 @@ from pathlib import Path
 
 import numpy as np
 
-from gibbs.models.sampling import sample_full
+from gibbs.core.options import LogitOptions
+from gibbs.models import sampling
 from validation import problems, solve, truth
+from validation.implementations.gibbs.asked import one_latent
 from validation.storage import write_text
 
 PICTURE = Path(__file__).resolve().parent / "_static" / "triangle.svg"
@@ -39,10 +41,7 @@ def numbers() -> dict[str, object]:
     exact = truth.load(PROBLEM).solution
     ratios = printed.latent_cov[:, 0, 0] / exact.latent_cov[:, 0, 0]
     flower = int(np.argmin(ratios))
-    chains = sample_full(
-        problem.X, problem.y_sign, problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0],
-        n_chains=CHAINS, n_draws=DRAWS, n_warmup=200, seed=1,
-    )  # fmt: skip
+    chains = sampling.sample(*one_latent(problem), LogitOptions(n_chains=CHAINS, n_draws=DRAWS, n_warmup=200, seed=1))
     middle, width = exact.latent_mean[flower, 0], math.sqrt(exact.latent_cov[flower, 0, 0])
     left, right = round(middle - 3.2 * width, 2), round(middle + 3.8 * width, 2)
     density, _ = np.histogram(chains.latent_draws[:, :, flower], bins=BINS, range=(left, right), density=True)

@@ -24,6 +24,7 @@ from gibbs.chains.warmup import FIRST, Watch
 from gibbs.core.checks import shown
 from gibbs.core.errors import _count
 from gibbs.core.generators import restore, snapshot, spawn_generators
+from gibbs.core.options import Chains, Stored
 from gibbs.core.threads import _blas_threads
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "Run",
     "State",
     "Storage",
+    "counts",
     "fingerprint",
     "run",
     "spawn_generators",
@@ -71,6 +73,14 @@ class Plan(NamedTuple):
     max_draws: int | None = None
     max_warmup: int = 25_600
 
+    @classmethod
+    def of(cls, options: Chains) -> Plan:
+        """As the options of a sampler have it; ValueError for fewer than four draws or limits below what they limit."""
+        _count("n_draws", options.n_draws, 4)
+        plan = cls(**{name: value for name, value in vars(options).items() if name in cls._fields})
+        check_plan(plan)
+        return plan
+
 
 @dataclass(frozen=True)
 class Storage:
@@ -86,6 +96,12 @@ class Storage:
     checkpoint_every: int = 1000
     mark: str = ""
     max_kept_bytes: int = 500_000_000
+
+    @classmethod
+    def of(cls, options: Stored, settings: Mapping[str, object], arrays: State) -> Storage:
+        """As the options have it, for a run of these settings and arrays."""
+        mark = fingerprint(settings, arrays)
+        return cls(options.checkpoint, options.checkpoint_every, mark, options.max_kept_bytes)
 
 
 @dataclass(frozen=True)
@@ -133,6 +149,17 @@ def check_plan(plan: Plan) -> None:
         raise ValueError(f"max_draws: found {shown(plan.max_draws)}, expected None without target_ess")
     if plan.max_draws is not None:
         _count("max_draws", plan.max_draws, plan.n_draws)
+
+
+def counts(options: Any, plan: Plan) -> dict[str, object]:
+    """What the options say of a run's draws, for its fingerprint.
+
+    options: of a sampler, with n_chains, seed and max_kept_bytes; plan: how long the run is.
+    """
+    return {
+        "n_chains": options.n_chains, "plan": [str(value) for value in plan], "seed": options.seed,
+        "max_kept_bytes": options.max_kept_bytes,
+    }  # fmt: skip
 
 
 class _Course:

@@ -1,190 +1,251 @@
-"""The options of all samplers, typed: what each may be, what it is where nobody says, and what it means.
+"""The options of all samplers, declared once by concern: type, range, default and meaning of each.
 
-One record a name (`OPTIONS`), and for each method those that a user may set, with their defaults (`METHODS`). The doors
-of this package check what they are given against them before any work, whether the option is used or not. A run is
-handed its options as one value, of a frozen dataclass that is made from the same rows (`held_options`,
-`LearntOptions`).
+A concern is a frozen value (`Chains`, `Stored`, `Routes`, ...); the options of a sampler are a class that inherits the
+concerns it needs, and a sampler is `sample(data, prior, options)`. A value is checked where it is made, whether an
+option will be used or not. The rows behind `solve` and `triad solve -o` (`METHODS`) and the page docs/options.md are
+made from these declarations. A subclass changes a default by `n_draws: int = 5000` and keeps the rest.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, make_dataclass, replace
-from functools import cache, wraps
-from typing import Any, ClassVar, ParamSpec, TypeVar
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
-import numpy as np
+from gibbs.core.checks import Option
+from gibbs.core.declare import Options, option
 
-from gibbs.core.checks import Option, shown
-
-P = ParamSpec("P")
-R = TypeVar("R")
-_PRIOR = ("variance", "lengthscales", "noise")
 _LENGTH = "[1, 2147483647]"  # of an axis of an array
+_MOVES = "exact moves after each sweep"
 _COUNT, _POSITIVE = "[1, inf)", "(0, inf)"
 
-OPTIONS: dict[str, Option] = {
-    option.name: option
-    for option in (
-        Option("seed", "integer", "of all that is drawn", "[0, inf)"),
-        Option("n_chains", "integer", "chains side by side", _LENGTH),
-        Option("n_walkers", "integer", "walkers of the ensemble", "[4, 2147483647]"),
-        Option("n_draws", "integer", "draws of each chain", _LENGTH),
-        Option("n_warmup", "integer", "sweeps thrown away; 'auto': until chains agree", "[0, 2147483647]", ("auto",)),
-        Option("thin", "integer", "sweeps for each draw", _LENGTH),
-        Option("target_ess", "number", "effective draws at which a run may end", _POSITIVE),
-        Option("max_draws", "integer", "draws at which a run ends without its target", _COUNT),
-        Option("max_warmup", "integer", "sweeps at which an automatic warm-up ends", _COUNT),
-        Option("max_proposals", "integer", "proposals after which exact draws are given up", _COUNT),
-        Option("max_events", "integer", "reflections of a bouncing path", _COUNT),
-        Option("moves", "names", "exact moves after each sweep"),
-        Option(
-            "learn", "names", "parameters of the prior that are sampled", choices=("variance", "lengthscales", "noise")
-        ),
-        Option("sits_on", "choice", "what the hyperprior is a density of", choices=("field", "root")),
-        Option("n_steps", "integer", "steps of a move", _COUNT),
-        Option("evidence", "choice", "routes to log Z", choices=("none", "chains", "all")),
-        Option("target_error", "number", "standard error of log Z that is trusted", _POSITIVE),
-        Option("n_particles", "integer", "particles of an island", "[2, 2147483647]"),
-        Option("n_islands", "integer", "islands of particles", "[4, 2147483647]"),
-        Option("max_rounds", "integer", "times that the particles may be doubled", _COUNT),
-        Option("likelihood", "choice", "of the labels", choices=("probit", "multinomial-probit")),
-        Option("shared", "flag", "one prior for all classes"),
-        Option("per_chain", "flag", "whether moments are kept for each chain"),
-        Option("callback", "callable", "called with the state after every sweep"),
-        Option("checkpoint", "path", "file from which and into which a run continues"),
-        Option("checkpoint_every", "integer", "sweeps between two checkpoints", _COUNT),
-        Option("max_kept_bytes", "integer", "bytes of draws that are kept", _COUNT),
-        # arrays and mappings, looked at by the door that takes them
-        Option("hyperprior", "data", "density of the prior's parameters"),
-        Option("smoothness", "data", "order of the Matern kernel"),
-        Option("log_height", "data", "logarithm of a slice"),
-    )
-}
 
-
-def _row(records: Mapping[str, Option], **defaults: Any) -> dict[str, Option]:
-    """Options of a method with their defaults; records: those that mean something else there."""
-    return {name: replace(records.get(name, OPTIONS[name]), default=default) for name, default in defaults.items()}
-
-
-def _moves(*choices: str) -> dict[str, Option]:
-    return {"moves": replace(OPTIONS["moves"], choices=choices)}
-
-
-_WHOLE = {"n_warmup": replace(OPTIONS["n_warmup"], choices=(), meaning="sweeps thrown away first")}
-
-# fmt: off
-METHODS: dict[str, dict[str, Option]] = {
-    "exact-probit": _row(
-        {}, seed=0, n_draws=4000, target_error=0.01, max_proposals=20000000, callback=None,
-    ),
-    "gibbs-logit": _row(
-        _moves("scale", "ellipse"), learn=(), seed=0, n_chains=16, n_draws=5000, n_warmup=500, thin=1,
-        n_steps=5, sits_on="field", callback=None, checkpoint=None, checkpoint_every=1000,
-        max_kept_bytes=500000000, target_ess=None, max_draws=None, max_warmup=25600, moves=("scale",),
-        evidence="all", target_error=0.03,
-    ),
-    "ensemble-logit": _row(
-        _WHOLE, seed=0, n_walkers=32, n_draws=6000, n_warmup=500,
-    ),
-    "gibbs-probit": _row(
-        _moves("bounce"), learn=(), seed=0, n_chains=32, n_draws=1000, n_warmup=50, thin=1, n_steps=5,
-        sits_on="field", callback=None, checkpoint=None, checkpoint_every=1000, max_kept_bytes=500000000,
-        target_ess=None, max_draws=None, max_warmup=25600, moves=("bounce",), evidence="none",
-        target_error=0.05,
-    ),
-    "gibbs-threshold": _row(
-        _moves("components", "bounce"), learn=(), seed=0, n_chains=32, n_draws=1000, n_warmup=50, thin=1,
-        n_steps=5, sits_on="field", callback=None, checkpoint=None, checkpoint_every=1000,
-        max_kept_bytes=500000000, target_ess=None, max_draws=None, max_warmup=25600, moves=("bounce",),
-        evidence="none", target_error=0.05,
-    ),
-    "gibbs-pairwise": _row(
-        _WHOLE, seed=0, n_chains=16, n_draws=1000, n_warmup=50, thin=1, evidence="all", target_error=0.05,
-        callback=None,
-    ),
-    "mh-softmax": _row(
-        _moves("scaled", "ellipse", "flow"), learn=(), seed=0, n_chains=32, n_draws=1000, n_warmup=400,
-        thin=1, n_steps=5, sits_on="field", callback=None, checkpoint=None, checkpoint_every=1000,
-        max_kept_bytes=2000000000, moves=("flow",), evidence="chains", target_error=0.04,
-    ),
-}
-# fmt: on
-
-# where parameters of the prior are sampled: other lengths, and no route to log Z
-LEARNT = _row(
-    {}, learn=inspect.Parameter.empty, seed=0, n_chains=8, n_draws=1000, n_warmup=200, thin=1, n_steps=5,
-    sits_on="field", callback=None, checkpoint=None, checkpoint_every=1000, max_kept_bytes=2000000000,
-)  # fmt: skip
-_OF_LEARNING = ("learn", "n_steps", "sits_on")
-_ONLY_LEARNT = {"mh-softmax": ("checkpoint", "checkpoint_every", "max_kept_bytes")}  # a row has both kinds of runs
+# -- concerns --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Options:
-    """Options of one run as a value; every field is checked against its record where the value is made."""
+class Seeded(Options):
+    """What is drawn."""
 
-    row: ClassVar[Mapping[str, Option]] = {}
-
-    def __post_init__(self) -> None:
-        for field in fields(self):
-            object.__setattr__(self, field.name, self.row[field.name].check(getattr(self, field.name)))
+    seed: int = option("integer", "of all that is drawn", "[0, inf)", default=0)
 
 
-def _dataclass(name: str, row: Mapping[str, Option]) -> type[Options]:
-    """The frozen dataclass with a field for each record, the required ones without a default."""
-    required = [(key, Any) for key, option in row.items() if option.default is inspect.Parameter.empty]
-    others = [(key, Any, option.default) for key, option in row.items() if (key, Any) not in required]
-    made = make_dataclass(
-        name, [*required, *others], bases=(Options,), namespace={"row": row}, frozen=True, kw_only=True, eq=False
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Watched(Options):
+    """Who looks on."""
+
+    callback: Callable[[Any], object] | None = option(
+        "callable", "called with the state after every sweep", default=None
     )
-    made.__module__ = __name__
-    return made
 
 
-LearntOptions = _dataclass("LearntOptions", LEARNT)
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Length(Seeded):
+    """How many draws, after how many sweeps."""
+
+    n_draws: int = option("integer", "draws of each chain", _LENGTH, default=1000)
+    n_warmup: Any = option("integer", "sweeps thrown away first", "[0, 2147483647]", default=50)
 
 
-@cache
-def held_options(method: str) -> type[Options]:
-    """The options of a method where its prior is held, a class.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Chains(Watched, Length):
+    """Chains side by side."""
 
-    method : str    a name of METHODS
+    n_chains: int = option("integer", "chains side by side", _LENGTH, default=32)
+    thin: int = option("integer", "sweeps for each draw", _LENGTH, default=1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Automatic(Options):
+    """A warm-up that may end by itself."""
+
+    n_warmup: int | str = option(
+        "integer", "sweeps thrown away; 'auto': until chains agree", "[0, 2147483647]", choices=("auto",), default=50
+    )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Targeted(Automatic):
+    """A run that ends by what its chains are worth."""
+
+    target_ess: float | None = option("number", "effective draws at which a run may end", _POSITIVE, default=None)
+    max_draws: int | None = option("integer", "draws at which a run ends without its target", _COUNT, default=None)
+    max_warmup: int = option("integer", "sweeps at which an automatic warm-up ends", _COUNT, default=25_600)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stored(Options):
+    """What a run keeps, on disk and in memory."""
+
+    checkpoint: str | os.PathLike[str] | None = option(
+        "path", "file from which and into which a run continues", default=None
+    )
+    checkpoint_every: int = option("integer", "sweeps between two checkpoints", _COUNT, default=1000)
+    max_kept_bytes: int = option("integer", "bytes of draws that are kept", _COUNT, default=500_000_000)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Learning(Options):
+    """Which parameters of the prior are sampled, and how."""
+
+    learn: Sequence[str] = option(
+        "names", "parameters of the prior that are sampled", choices=("variance", "lengthscales", "noise"),
+        default=("variance", "lengthscales"),
+    )  # fmt: skip
+    n_steps: int = option("integer", "steps of a move", _COUNT, default=5)
+    sits_on: str = option("choice", "what the hyperprior is a density of", choices=("field", "root"), default="field")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trusted(Options):
+    """How well log Z is to be known."""
+
+    target_error: float = option("number", "standard error of log Z that is trusted", _POSITIVE, default=0.05)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Routes(Trusted):
+    """What is asked of log Z besides draws."""
+
+    evidence: str = option("choice", "routes to log Z", choices=("none", "chains", "all"), default="none")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Proposed(Trusted, Seeded):
+    """Proposals for exact draws."""
+
+    target_error: float = 0.01
+    max_proposals: int = option("integer", "proposals after which exact draws are given up", _COUNT, default=4_000_000)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Islands(Trusted):
+    """Islands of particles, and how often the particles may be doubled."""
+
+    target_error: float = 0.04
+    n_particles: int = option("integer", "particles of an island", "[2, 2147483647]", default=64)
+    n_islands: int = option("integer", "islands of particles", "[4, 2147483647]", default=16)
+    max_rounds: int = option("integer", "times that the particles may be doubled", _COUNT, default=3)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Particles(Islands):
+    """Particles that move between two powers."""
+
+    n_steps: int = option("integer", "steps of a move", _COUNT, default=2)
+
+
+# -- samplers --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExactOptions(Watched, Proposed):
+    """Exact draws."""
+
+    n_draws: int = option("integer", "draws of each chain", _LENGTH, default=4000)
+    max_proposals: int = 20_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EnsembleOptions(Length):
+    """Walkers of an ensemble."""
+
+    n_walkers: int = option("integer", "walkers of the ensemble", "[4, 2147483647]", default=32)
+    n_draws: int = 6000
+    n_warmup: int = 500
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LatentOptions(Stored, Targeted, Chains):
+    """Chains over latent values, at held parameters of the prior."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LogitOptions(LatentOptions):
+    """Pólya-Gamma chains."""
+
+    n_chains: int = 16
+    n_draws: int = 5000
+    n_warmup: int | str = 500
+    moves: Sequence[str] = option("names", _MOVES, choices=("scale", "ellipse"), default=("scale",))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProbitOptions(LatentOptions):
+    """Chains of the probit likelihoods."""
+
+    moves: Sequence[str] = option("names", _MOVES, choices=("bounce",), default=("bounce",))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThresholdOptions(LatentOptions):
+    """Chains of the threshold likelihood."""
+
+    moves: Sequence[str] = option("names", _MOVES, choices=("components", "bounce"), default=("bounce",))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftmaxRun(Automatic, Chains):
+    """Chains of the softmax likelihood, as `solve` is asked for them."""
+
+    n_warmup: int | str = 400
+    moves: Sequence[str] = option("names", _MOVES, choices=("scaled", "ellipse", "flow"), default=("flow",))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftmaxOptions(SoftmaxRun, LatentOptions):
+    """The same, with a target and a checkpoint."""
+
+    n_warmup: int | str = 400
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairwiseRun(Chains):
+    """Chains of the pairwise model, as `solve` is asked for them."""
+
+    n_chains: int = 16
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PairwiseOptions(Stored, PairwiseRun):
+    """The same, with a checkpoint."""
+
+    max_kept_bytes: int = 2_000_000_000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LearntOptions(Stored, Chains, Learning):
+    """Chains over parameters of the prior and latent values: other lengths, and no route to log Z."""
+
+    n_chains: int = 8
+    n_warmup: int = 200
+    max_kept_bytes: int = 2_000_000_000
+
+
+# method -> what `solve` takes where the prior is held
+HELD: dict[str, type[Options]] = {
+    "exact-probit": ExactOptions,
+    "gibbs-logit": Routes.joined(LogitOptions, evidence="all", target_error=0.03),
+    "ensemble-logit": EnsembleOptions,
+    "gibbs-probit": Routes.joined(ProbitOptions),
+    "gibbs-threshold": Routes.joined(ThresholdOptions),
+    "gibbs-pairwise": Routes.joined(PairwiseRun, evidence="all"),
+    "mh-softmax": Routes.joined(SoftmaxRun, evidence="chains", target_error=0.04),
+}
+LEARNING = ("gibbs-logit", "gibbs-probit", "gibbs-threshold", "mh-softmax")  # whose prior may be sampled as well
+
+
+def row_of(method: str) -> dict[str, Option]:
+    """The options of a method: those of both kinds of runs, with the declarations of the held one; by default held.
+
+    method : str    a name of HELD
     """
-    others = (*_OF_LEARNING, *_ONLY_LEARNT.get(method, ()))
-    row = {name: option for name, option in METHODS[method].items() if name not in others}
-    return _dataclass("".join(part.title() for part in method.split("-")) + "Options", row)
+    own = HELD[method].declared()
+    if method not in LEARNING:
+        return own
+    learnt = LearntOptions.declared()
+    return {**learnt, "learn": replace(learnt["learn"], default=()), **own}
 
 
-def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A door that checks its options, and the generator it draws from, before any work.
-
-    method: whose row counts before `OPTIONS`; renamed: record of a parameter by another name.
-    """
-    row = {**OPTIONS, **METHODS[method]}
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        parameters = inspect.signature(function).parameters
-        options = {
-            name: replace(row[renamed.get(name, name)], name=name, default=parameter.default)
-            for name, parameter in parameters.items()
-            if parameter.kind is parameter.KEYWORD_ONLY
-        }
-        draws = next(iter(parameters), None) == "rng"
-
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            source = args[0] if args else kwargs.get("rng")
-            if draws and not isinstance(source, np.random.Generator):
-                raise ValueError(f"rng: found {shown(source)}, expected a numpy.random.Generator")
-            for name, value in kwargs.items():
-                if name in options:
-                    kwargs[name] = options[name].check(value)
-            return function(*args, **kwargs)
-
-        checked.options = options  # type: ignore[attr-defined]
-        return checked
-
-    return decorate
+METHODS: dict[str, dict[str, Option]] = {method: row_of(method) for method in HELD}

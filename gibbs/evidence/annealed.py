@@ -16,13 +16,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
-from gibbs.core.checks import shown
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import _count, _in_reach, _numbers
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Particles
 from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
 
 Array = NDArray[np.float64]
+DEFAULTS = Particles()
 _KEEP = 0.9  # effective fraction kept from one power to the next
 
 
@@ -244,32 +245,23 @@ def estimate(
     rng: np.random.Generator,
     common: Schedule,
     workers: Workers | None = None,
-    *,
-    n_particles: int = 64,
-    n_islands: int = 16,
-    target_error: float = 0.04,
-    max_rounds: int = 3,
+    options: Particles = DEFAULTS,
 ) -> LogEvidence:
     """log Z by islands that follow one schedule.
 
     common: of `choose_schedule` or `choose_schedule_fitc`. workers: how islands are worked, each from a stream of its
-    own (see `gibbs.evidence.result`); None: side by side, all from rng. n_particles, n_islands, target_error,
-    max_rounds: as in `log_evidence`. Raises ValueError for a count or an error out of range.
+    own (see `gibbs.evidence.result`); None: side by side, all from rng. options: as in `log_evidence`, but
+    n_steps are those of the schedule.
     """
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    if not target_error > 0.0:
-        raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
-    size = n_particles
-    for rounds in range(1, max_rounds + 1):
+    size, n_islands, target_error = options.n_particles, options.n_islands, options.target_error
+    for rounds in range(1, options.max_rounds + 1):
         log_z, fraction = _islands(rng, common, workers, (n_islands, size))
         relative = np.exp(log_z - log_z.max())
         error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
         apart = float(log_z.std(ddof=1))
         # the delta method needs islands within about half a nat of each other
         trusted = error <= target_error and apart <= 0.5
-        if trusted or rounds == max_rounds:
+        if trusted or rounds == options.max_rounds:
             break
         # the error falls with the root of the particle count; a factor of at most 8 at a time
         size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
@@ -308,65 +300,49 @@ def _checked_signs(y_sign: ArrayLike) -> Array:
     return signs
 
 
-@checked_options("gibbs-logit")
+@checked_options()
 def log_evidence(
     rng: np.random.Generator,
     K_XX: ArrayLike,
     y_sign: ArrayLike,
-    *,
-    n_particles: int = 64,
-    n_islands: int = 16,
-    n_steps: int = 2,
-    target_error: float = 0.04,
-    max_rounds: int = 3,
+    options: Particles = DEFAULTS,
 ) -> LogEvidence:
     """log ∫ N(f; 0, K_XX) Π σ(y_i f_i) df by annealed particles: the full GP.
 
-    K_XX (n, n), noise and jitter included; y_sign (n,) of -1, +1. n_particles: in each of n_islands >= 4 islands;
-    n_steps: slice moves per power; target_error: standard error asked for, in nats. The powers are chosen by a pilot
-    run; while the error is above target_error, the particles are multiplied, max_rounds rounds in all, and only the
-    last round counts; `trusted` says whether it was met. rng: how many numbers it gives is not fixed.
+    K_XX (n, n), noise and jitter included; y_sign (n,) of -1, +1. options: n_particles in each of n_islands >= 4
+    islands; n_steps slice moves per power; target_error asked for, in nats. The powers are chosen by a pilot run; while
+    the error is above target_error, the particles are multiplied, max_rounds rounds in all, and only the last round
+    counts; `trusted` says whether it was met. rng: how many numbers it gives is not fixed.
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
     """
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    common = choose_schedule(rng, K_XX, y_sign, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
-    return estimate(
-        rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
+    common = choose_schedule(
+        rng, K_XX, y_sign, n_pilot=options.n_particles * options.n_islands // 2, n_steps=options.n_steps
     )
+    return estimate(rng, common, options=options)
 
 
-@checked_options("gibbs-logit")
+@checked_options()
 def log_evidence_fitc(
     rng: np.random.Generator,
     K_ZZ: ArrayLike,
     K_XZ: ArrayLike,
     k_xx: ArrayLike,
     y_sign: ArrayLike,
-    *,
-    n_particles: int = 64,
-    n_islands: int = 16,
-    n_steps: int = 2,
-    target_error: float = 0.04,
-    max_rounds: int = 3,
+    options: Particles = DEFAULTS,
 ) -> LogEvidence:
     """log p(y) of FITC, f_i independent given u ~ N(0, K_ZZ), by annealed particles over (u, f) jointly.
 
-    K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,) prior variances, noise included; y_sign (n,). rng,
-    n_particles, n_islands, n_steps, target_error, max_rounds: as in `log_evidence`.
+    K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,) prior variances, noise included; y_sign (n,). rng and
+    options as in `log_evidence`.
 
     Raises ValueError on bad input (also if some k_xx is less than the part explained by u by more than rounding),
     NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    common = choose_schedule_fitc(rng, K_ZZ, K_XZ, k_xx, y_sign, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
-    return estimate(
-        rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
+    common = choose_schedule_fitc(
+        rng, K_ZZ, K_XZ, k_xx, y_sign, n_pilot=options.n_particles * options.n_islands // 2, n_steps=options.n_steps
     )
+    return estimate(rng, common, options=options)
 
 
 def choose_schedule(

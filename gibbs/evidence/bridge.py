@@ -11,9 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, logsumexp
 
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import _in_reach, _numbers
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Trusted
 from gibbs.evidence.result import LogEvidence
 
 Array = NDArray[np.float64]
@@ -115,7 +116,7 @@ def _enough(name: str, draws: Array) -> None:
         raise ValueError(f"{name}: found {r} chains of {s} draws, expected >= 128 per chain and >= {20 * p} in all")
 
 
-@checked_options("gibbs-logit")
+@checked_options(Trusted)
 def log_evidence_full(
     rng: np.random.Generator,
     K_XX: ArrayLike,
@@ -140,7 +141,7 @@ def log_evidence_full(
     return _bridge(rng, chol, signs, white, target_error)
 
 
-@checked_options("gibbs-logit")
+@checked_options(Trusted)
 def log_evidence_fitc(
     rng: np.random.Generator,
     K_ZZ: ArrayLike,

@@ -12,9 +12,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import log_expit, logsumexp
 
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import _in_reach, _numbers
 from gibbs.core.linalg import cholesky, solve
-from gibbs.core.options import checked_options
+from gibbs.core.options import Trusted
 from gibbs.evidence.result import LogEvidence
 
 Array = NDArray[np.float64]
@@ -88,7 +89,7 @@ def _checked_chain(y_sign: ArrayLike, omega: ArrayLike) -> tuple[Array, Array]:
     return signs, draws
 
 
-@checked_options("gibbs-logit")
+@checked_options(Trusted)
 def log_evidence_full(
     K_XX: ArrayLike,
     y_sign: ArrayLike,
@@ -158,7 +159,7 @@ def _log_expected_sigmoid(mean: Array, var: Array) -> Array:
     raise ArithmeticError("cond_var: found no convergence of the quadrature at 16384 points")
 
 
-@checked_options("gibbs-logit")
+@checked_options(Trusted)
 def log_evidence_fitc(
     K_ZZ: ArrayLike,
     K_XZ: ArrayLike,

@@ -16,9 +16,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
 
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Trusted
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
 
@@ -164,7 +165,7 @@ def _bridge(
     )
 
 
-@checked_options("gibbs-probit")
+@checked_options(Trusted)
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,

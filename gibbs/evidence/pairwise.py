@@ -12,14 +12,15 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_ndtr
 
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _reachable, _scalar
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Trusted
 from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
 
 
-@checked_options("gibbs-pairwise")
+@checked_options(Trusted)
 def log_evidence(
     rng: np.random.Generator, loadings: ArrayLike, white: ArrayLike, *, target_error: float = 0.05
 ) -> LogEvidence:

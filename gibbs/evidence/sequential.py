@@ -17,12 +17,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_ndtr, logsumexp, ndtri, ndtri_exp
 
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Islands
 from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
 
 Labels = NDArray[np.int64]
+DEFAULTS = Islands(n_particles=2000, max_rounds=4)
 _LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 _MOST = 40_000_000  # entries of one island's particles: 320 MB
 _WORK = 1.5e10  # entries met by a round: about a minute
@@ -170,25 +172,17 @@ def estimate(
     rng: np.random.Generator,
     common: Schedule,
     workers: Workers | None = None,
-    *,
-    n_particles: int = 2000,
-    n_islands: int = 16,
-    target_error: float = 0.04,
-    max_rounds: int = 4,
+    options: Islands = DEFAULTS,
 ) -> LogEvidence:
     """log Z by islands that follow one schedule.
 
     common: of `choose_schedule`. workers: how islands are worked, each from a stream of its own (see
-    `gibbs.evidence.result`); None: here, from rng. n_particles, n_islands, target_error, max_rounds: as in
-    `log_evidence_margins`. Raises ValueError for a count or an error out of range.
+    `gibbs.evidence.result`); None: here, from rng. options: as in `log_evidence_margins`.
     """
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    _scalar("target_error", target_error, positive=True)
+    n_islands, target_error = options.n_islands, options.target_error
     D = len(common.chol)
     largest = int(min(_MOST / D, _WORK / (n_islands * D * (0.5 * D + 50.0))))
-    size, rounds = n_particles, 0
+    size, rounds = options.n_particles, 0
     while True:
         rounds += 1
         log_z = _islands(rng, common, workers, (n_islands, size))
@@ -197,7 +191,7 @@ def estimate(
         apart = float(log_z.std(ddof=1))
         # the delta method needs islands within about half a nat of each other
         trusted = error <= target_error and apart <= 0.5
-        if trusted or rounds == max_rounds:
+        if trusted or rounds == options.max_rounds:
             break
         # islands nats apart know little of their own error, but that they are too small they do know
         needed = size * 1.3 * max(error / target_error, 2.0 * apart) ** 2
@@ -221,53 +215,39 @@ def estimate(
     )
 
 
-@checked_options("gibbs-probit")
+@checked_options()
 def log_evidence_margins(
     rng: np.random.Generator,
     covariance: ArrayLike,
     n_classes: int,
     epsilon: float = 0.0,
-    *,
-    n_particles: int = 2000,
-    n_islands: int = 16,
-    target_error: float = 0.04,
-    max_rounds: int = 4,
+    options: Islands = DEFAULTS,
 ) -> LogEvidence:
     """log E Π_i [(1 - ε) [the margins of datum i are positive] + ε/C], margins ~ N(0, covariance).
 
-    covariance (D, D), D = n (n_classes - 1) rows in the order of the data; epsilon in [0, 1). n_particles in each of
-    n_islands >= 4 islands; while the error is above target_error (nats), particles are multiplied by up to 8,
+    covariance (D, D), D = n (n_classes - 1) rows in the order of the data; epsilon in [0, 1). options: n_particles in
+    each of n_islands >= 4 islands; while the error is above target_error (nats), particles are multiplied by up to 8,
     max_rounds rounds in all, and only the last counts; `trusted` says whether it was met. A round takes a minute at
     most, and where even four of the largest would not do, none is made: `detail` has the `needed_particles`. rng: how
     many numbers it gives is not fixed. Time O(particles D²), one island of particles in memory.
 
     Raises ValueError on bad input, NotPositiveDefiniteError for a singular covariance.
     """
-    return estimate(
-        rng, choose_schedule(covariance, n_classes, epsilon), n_particles=n_particles, n_islands=n_islands,
-        target_error=target_error, max_rounds=max_rounds,
-    )  # fmt: skip
+    return estimate(rng, choose_schedule(covariance, n_classes, epsilon), options=options)
 
 
-@checked_options("gibbs-probit")
+@checked_options()
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,
     y: ArrayLike,
     epsilon: float = 0.0,
-    *,
-    n_particles: int = 2000,
-    n_islands: int = 16,
-    target_error: float = 0.04,
-    max_rounds: int = 4,
+    options: Islands = DEFAULTS,
 ) -> LogEvidence:
     """log p(y) where the label is the largest of h, with probability ε drawn at random instead; h ~ N(0, cov).
 
     cov (L, n, n) of h: prior covariance of f, plus the unit matrix for a probit likelihood; L = 1 is the binary
-    model, h positive for y = 1. y (n,) ints; epsilon in [0, 1). rng, n_particles, n_islands, target_error,
-    max_rounds and errors: as in `log_evidence_margins`.
+    model, h positive for y = 1. y (n,) ints; epsilon in [0, 1). rng, options and errors: as in
+    `log_evidence_margins`.
     """
-    return estimate(
-        rng, choose_schedule_of_labels(cov, y, epsilon), n_particles=n_particles, n_islands=n_islands,
-        target_error=target_error, max_rounds=max_rounds,
-    )  # fmt: skip
+    return estimate(rng, choose_schedule_of_labels(cov, y, epsilon), options=options)

@@ -16,14 +16,15 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import block_diag, solve_triangular
 from scipy.special import logsumexp
 
-from gibbs.core.checks import shown
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import _count, _labels, _reachable
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Particles
 from gibbs.evidence.annealed import _next_power, _systematic
 from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
 
 Array = NDArray[np.float64]
+DEFAULTS = Particles(n_steps=1)
 
 
 _BLOCK = 512  # particles at a time, for the cache
@@ -199,23 +200,18 @@ def choose_schedule(
     return Schedule(model, pilot.ladder, pilot.around, n_steps)
 
 
-@checked_options("mh-softmax")
+@checked_options()
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,
     y: ArrayLike,
-    *,
-    n_particles: int = 64,
-    n_islands: int = 16,
-    n_steps: int = 1,
-    target_error: float = 0.04,
-    max_rounds: int = 3,
+    options: Particles = DEFAULTS,
 ) -> LogEvidence:
     """log ∫ Π_c N(f_c; 0, cov_c) Π_i softmax_{y_i}(f_i) df by annealed particles, riihimaki2013 (1).
 
     cov (C, n, n) prior covariances of f at the data, noise included (of FITC: with u integrated out); y (n,) ints
-    below C. n_particles: in each of n_islands >= 4 islands; n_steps: Hamiltonian paths per power; target_error:
-    standard error asked for, in nats. A pilot run of half the particles chooses the powers; while the error is above
+    below C. options: n_particles in each of n_islands >= 4 islands; n_steps Hamiltonian paths per power; target_error
+    asked for, in nats. A pilot run of half the particles chooses the powers; while the error is above
     target_error, or the islands spread by more than half a nat, the particles are multiplied, max_rounds rounds in
     all, and only the last round counts; `trusted` says whether both were met. rng: how many numbers it gives is not
     fixed.
@@ -223,45 +219,31 @@ def log_evidence(
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of the differences has no Cholesky
     factor.
     """
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    common = choose_schedule(rng, cov, y, n_pilot=n_particles * n_islands // 2, n_steps=n_steps)
-    return estimate(
-        rng, common, n_particles=n_particles, n_islands=n_islands, target_error=target_error, max_rounds=max_rounds
-    )
+    common = choose_schedule(rng, cov, y, n_pilot=options.n_particles * options.n_islands // 2, n_steps=options.n_steps)
+    return estimate(rng, common, options=options)
 
 
 def estimate(
     rng: np.random.Generator,
     common: Schedule,
     workers: Workers | None = None,
-    *,
-    n_particles: int = 64,
-    n_islands: int = 16,
-    target_error: float = 0.04,
-    max_rounds: int = 3,
+    options: Particles = DEFAULTS,
 ) -> LogEvidence:
     """log Z by islands that follow one schedule.
 
     common: of `choose_schedule`. workers: how islands are worked, each from a stream of its own (see
-    `gibbs.evidence.result`); None: side by side, all from rng. n_particles, n_islands, target_error, max_rounds: as in
-    `log_evidence`. Raises ValueError for a count or an error out of range.
+    `gibbs.evidence.result`); None: side by side, all from rng. options: as in `log_evidence`, but n_steps are those of
+    the schedule.
     """
-    _count("n_particles", n_particles, 2)
-    _count("n_islands", n_islands, 4)
-    _count("max_rounds", max_rounds, 1)
-    if not target_error > 0.0:
-        raise ValueError(f"target_error: found {shown(target_error)}, expected > 0")
-    size = n_particles
-    for rounds in range(1, max_rounds + 1):
+    size, n_islands, target_error = options.n_particles, options.n_islands, options.target_error
+    for rounds in range(1, options.max_rounds + 1):
         log_z, acceptance = _islands(rng, common, workers, (n_islands, size))
         relative = np.exp(log_z - log_z.max())
         error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
         apart = float(log_z.std(ddof=1))
         # the delta method needs islands within about half a nat of each other
         trusted = error <= target_error and apart <= 0.5 and acceptance >= 0.3
-        if trusted or rounds == max_rounds:
+        if trusted or rounds == options.max_rounds:
             break
         # the error falls with the root of the particle count; a factor of at most 8 at a time
         size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))

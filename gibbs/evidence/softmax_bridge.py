@@ -14,9 +14,10 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import expit, log_softmax
 
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import _labels, _reachable
 from gibbs.core.linalg import cholesky, contrasts
-from gibbs.core.options import checked_options
+from gibbs.core.options import Trusted
 from gibbs.evidence.bridge import _batch_error, _enough, _log_bridge
 from gibbs.evidence.result import LogEvidence
 
@@ -68,7 +69,7 @@ def _half(rng: np.random.Generator, posterior: _Posterior, fit: Array, post: Arr
     return _Half(log_z, float(error), 2.0 * float(fit_side.mean()))
 
 
-@checked_options("mh-softmax")
+@checked_options(Trusted)
 def log_evidence(
     rng: np.random.Generator,
     cov: ArrayLike,

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from gibbs.chains.diagnostics import standard_error
+from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _count, _reachable, _signs
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import Chains, EnsembleOptions
 
 
 class EnsembleMoments(NamedTuple):
@@ -28,7 +29,7 @@ class EnsembleMoments(NamedTuple):
     acceptance: float
 
 
-@checked_options("ensemble-logit")
+@checked_options(EnsembleOptions, Chains)
 def sample_ensemble(
     rng: np.random.Generator,
     K_XX: ArrayLike,

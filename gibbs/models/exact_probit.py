@@ -14,23 +14,23 @@ linear in g and covariances that do not depend on it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from gibbs.chains.chain import spawn_generators
 from gibbs.core.checks import shown
-from gibbs.core.errors import Array, _count, _scalar
+from gibbs.core.errors import Array, _count
 from gibbs.core.linalg import spectrum
-from gibbs.core.options import checked_options
+from gibbs.core.options import ExactOptions, Proposed
+from gibbs.core.values import Data, Prior
 from gibbs.draws.truncated_normal import (
     MAX_DIMENSION,
     Probability,
-    Proposals,
     Tilting,
     draw_truncated,
     log_probability,
@@ -124,29 +124,15 @@ def _constraints_covariance(constraints: _Constraints, prior: LatentPrior, unit_
     return covariance
 
 
-def _prepare(
-    likelihood: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None,
-    prior_model: str,
-    X_test: ArrayLike | None,
-    smoothness: ArrayLike | None,
-) -> _Model:
+def _prepare(likelihood: str, data: Data, prior: Prior) -> _Model:
+    n_classes = data.n_classes
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {LIKELIHOODS}")
     _count("n_classes", n_classes, 2)
     if likelihood == "probit" and n_classes != 2:
         raise ValueError(f"n_classes: found {n_classes}, expected 2 for the binary likelihood 'probit'")
     n_latents = 1 if likelihood == "probit" else n_classes
-    setting = check(
-        X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
-    )
+    setting = check(data, prior, n_latents)
     constraints = _constraints(setting.y, n_classes, n_latents)
     if constraints.datum.size > MAX_DIMENSION:
         raise ValueError(
@@ -163,39 +149,18 @@ def _prepare(
     return _Model(constraints, setting.prior, unit_noise, tilting)
 
 
-@checked_options("exact-probit")
-def log_evidence(
-    likelihood: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    *,
-    seed: int,
-    target_error: float = 0.01,
-    max_proposals: int = 4_000_000,
-    smoothness: ArrayLike | None = None,
-) -> Evidence:
+def log_evidence(likelihood: str, data: Data, prior: Prior, options: Proposed) -> Evidence:
     """log p(y) of a probit likelihood, to a standard error of target_error where max_proposals allow.
 
-    likelihood "probit", "multinomial-probit" or "threshold" (epsilon = 0); X (n, d), y (n,) ints below n_classes;
-    variance, noise, jitter () or (L,), lengthscales (d,) or (L, d), Z (m, d) or (L, m, d), prior_model "full" or
-    "fitc", smoothness None, () or (L,): as in `sample_exact`. seed fixes all randomness. Costs a hundredth and less of
-    exact draws.
+    likelihood, data, prior: as in `sample_exact`, without test points; options: seed, target_error, max_proposals.
+    Costs a hundredth and less of exact draws.
 
-    Raises ValueError on bad input and, with acceptance and dimension, where the weights seen cannot vouch for their
-    mean; NotPositiveDefiniteError for a singular prior.
+    Raises ValueError on bad input and, with acceptance and dimension, where the weights of the proposals cannot vouch
+    for their mean; NotPositiveDefiniteError for a singular prior.
     """
-    model = _prepare(
-        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, None, smoothness
-    )
-    rngs = spawn_generators(seed, PURPOSES)
-    result = log_probability(rngs["evidence"], model.tilting, target_error=target_error, max_proposals=max_proposals)
+    model = _prepare(likelihood, replace(data, X_test=None), prior)
+    rng = spawn_generators(options.seed, PURPOSES)["evidence"]
+    result = log_probability(rng, model.tilting, target_error=options.target_error, max_proposals=options.max_proposals)
     return Evidence(
         result.value,
         result.standard_error,
@@ -206,39 +171,14 @@ def log_evidence(
     )
 
 
-@checked_options("exact-probit")
-def sample_exact(
-    likelihood: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    X_test: ArrayLike | None = None,
-    *,
-    n_draws: int,
-    seed: int,
-    target_error: float = 0.01,
-    max_proposals: int = 20_000_000,
-    callback: Callable[[Proposals], object] | None = None,
-    smoothness: ArrayLike | None = None,
-) -> ExactDraws:
+def sample_exact(likelihood: str, data: Data, prior: Prior, options: ExactOptions) -> ExactDraws:
     """Independent draws from p(f | y) and log p(y) of a probit likelihood: Durante (2019) by Botev (2017).
 
     likelihood : "probit" (n_classes = 2, L = 1), "multinomial-probit" or "threshold" with epsilon = 0 (L = n_classes)
-    X (n, d), y (n,) ints below n_classes, X_test (t, d) or None
-    variance, noise, jitter : () or (L,); lengthscales : (d,) or (L, d); noise is part of every latent value at data
-        and test points, jitter stands on K_XX ("full") or K_ZZ ("fitc")
-    Z : (m, d) or (L, m, d), needed by prior_model "fitc"; prior_model "full" does not look at it
-    smoothness : () or (L,), of Matérn kernels; None for the squared exponential
-    n_draws : independent draws, >= 4; seed fixes all randomness, one generator per purpose
-    target_error : standard error of log p(y); more proposals are made for it if those of the draws do not reach it,
-        as far as max_proposals allow
-    max_proposals : proposals after which the draws are given up; callback : sees a `Proposals` after every block
+    data, prior : see `gibbs.core.values`; prior_model "full" does not look at Z
+    options : n_draws independent draws, >= 4; the seed fixes all randomness, one generator per purpose; target_error
+        of log p(y), for which more proposals are made if those of the draws do not reach it, as far as max_proposals
+        allow; max_proposals after which the draws are given up; callback sees a `Proposals` after every block
 
     Time O(D³) to prepare and O(D²/acceptance) per draw, D = n or n(C-1); memory O(s (D + nL)).
     Class probabilities for L >= 3 average one conditional draw of L - 2 Gaussian directions per posterior draw, the
@@ -248,16 +188,15 @@ def sample_exact(
     NotPositiveDefiniteError for a singular prior.
     """
     began = time.perf_counter()
-    _count("n_draws", n_draws, 4)
-    _scalar("target_error", target_error, positive=True)
-    model = _prepare(
-        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
+    _count("n_draws", options.n_draws, 4)
+    model = _prepare(likelihood, data, prior)
+    rngs, most = spawn_generators(options.seed, PURPOSES), options.max_proposals
+    drawn = draw_truncated(
+        rngs["truncated"], model.tilting, options.n_draws, max_proposals=most, callback=options.callback
     )
-    rngs = spawn_generators(seed, PURPOSES)
-    drawn = draw_truncated(rngs["truncated"], model.tilting, n_draws, max_proposals=max_proposals, callback=callback)
     value = drawn.probability
-    if value.standard_error > target_error:
-        more = log_probability(rngs["evidence"], model.tilting, target_error=target_error, max_proposals=max_proposals)
+    if value.standard_error > options.target_error:
+        more = log_probability(rngs["evidence"], model.tilting, target_error=options.target_error, max_proposals=most)
         value = min(value, more, key=lambda p: p.standard_error)
     return _summary(model, drawn.white, drawn.probability, value, rngs, began)
 

@@ -6,21 +6,19 @@ riihimaki2013, section 4.2: "the hyperparameters can be drawn from the condition
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr, softmax
 
-from gibbs.chains.chain import Plan, Progress, Record, Run, State, Storage, fingerprint, run, spawn_generators
+from gibbs.chains.chain import Plan, Record, Run, State, Storage, run, spawn_generators
 from gibbs.chains.diagnostics import Convergence, convergence, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _count, _scalar
 from gibbs.core.hyperpriors import FIELDS, check_hyperprior
 from gibbs.core.linalg import REMEDY, cholesky, solve_triangles
-from gibbs.core.options import checked_options
+from gibbs.core.options import LearntOptions
+from gibbs.core.values import Data, Prior
 from gibbs.models.hyper_covariance import covariance, cross_covariance, log_normal_density, make_design
 from gibbs.models.hyper_models import BINARY, LIKELIHOODS, PURPOSES, HyperModel
 from gibbs.models.multilatent import argmax_probability, check
@@ -147,47 +145,29 @@ def log_joint(model: HyperModel, state: State) -> Array:
     return result + model.log_likelihood(state["latent"], np.zeros((values.shape[0], model.n_latents)), none)
 
 
-@checked_options("gibbs-logit")
 def make_model(
-    likelihood: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    X_test: ArrayLike | None = None,
-    epsilon: float = 0.0,
-    *,
-    hyperprior: Mapping[str, tuple[str, float, float]] | None,
-    learn: Sequence[str],
-    shared: bool = False,
-    sits_on: str = "field",
-    n_warmup: int = 0,
-    n_steps: int = 5,
+    likelihood: str, data: Data, prior: Prior, options: LearntOptions, *, epsilon: float = 0.0
 ) -> tuple[HyperModel, dict[str, Array]]:
     """Check everything and prepare a HyperModel, with the arrays that a run depends on.
 
-    likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, epsilon, hyperprior,
-    learn, shared, sits_on, n_warmup, n_steps: see `sample`. Raises ValueError on bad input.
+    likelihood, data, prior, options, epsilon: see `sample`. Raises ValueError on bad input.
     """
+    n_classes, shared = data.n_classes, prior.shared
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {LIKELIHOODS}")
     _count("n_classes", n_classes, 2)
-    _count("n_steps", n_steps, 1)
     if likelihood in BINARY and n_classes != 2:
         raise ValueError(f"n_classes: found {shown(n_classes)}, expected 2 for the likelihood {likelihood!r}")
     error = _scalar("epsilon", epsilon, positive=False)
     if error >= 1.0 or (error > 0.0 and likelihood != "threshold"):
         raise ValueError(f"epsilon: found {error:.6g}, expected [0, 1) for 'threshold' and 0 for other likelihoods")
     if not isinstance(shared, bool):
-        raise TypeError(f"shared: found {shown(shared)}, expected True or False")
-    laws = check_hyperprior(hyperprior, learn, sits_on)
+        raise ValueError(f"shared: found {shown(shared)}, expected True or False")
+    if prior.smoothness is not None:
+        raise ValueError(f"smoothness: found {shown(prior.smoothness)}, expected None, the squared exponential")
+    laws = check_hyperprior(prior.hyperprior, options.learn, options.sits_on)
     n_latents = 1 if likelihood in BINARY else int(n_classes)
-    setting = check(X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test)
+    setting = check(data, prior, n_latents)
     arrays = setting.arrays
     hyper = np.concatenate([arrays["variance"][:, None], arrays["lengthscales"], arrays["noise"][:, None]], axis=1)
     inducing = arrays.get("Z")
@@ -206,72 +186,45 @@ def make_model(
     columns = tuple(column for name in laws for column in where[name])
     per_column = tuple(law for name, law in laws.items() for _ in where[name])
     model = HyperModel(
-        likelihood, design, setting.y, int(n_classes), error, hyper[blocks], columns, per_column, n_warmup, n_steps
+        likelihood,
+        design,
+        setting.y,
+        int(n_classes),
+        error,
+        hyper[blocks],
+        columns,
+        per_column,
+        options.n_warmup,
+        options.n_steps,
     )
     return model, arrays
 
 
-@checked_options("gibbs-pairwise")
-def sample(
-    likelihood: str,
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    X_test: ArrayLike | None = None,
-    epsilon: float = 0.0,
-    *,
-    hyperprior: Mapping[str, tuple[str, float, float]] | None,
-    learn: Sequence[str] = ("variance", "lengthscales"),
-    shared: bool = False,
-    sits_on: str = "field",
-    n_steps: int = 5,
-    n_chains: int = 8,
-    n_draws: int,
-    n_warmup: int,
-    thin: int = 1,
-    seed: int,
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
-) -> HyperChains:
+def sample(likelihood: str, data: Data, prior: Prior, options: LearntOptions, *, epsilon: float = 0.0) -> HyperChains:
     """Sample p(θ, f | y): kernel parameters and latent values together, for every likelihood, full GP and FITC.
 
-    likelihood: logit, probit (binary, L = 1), softmax, multinomial-probit, threshold (L = n_classes). X (n, d);
-    y (n,) ints below n_classes; variance, noise, jitter () or (L,), lengthscales (d,) or (L, d): held where not learnt,
-    else the place around which chains start; Z (m, d) or (L, m, d) for prior_model "fitc"; X_test (t, d) or None;
-    epsilon for the threshold. noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a
-    full GP on K_XX.
-    learn: fields out of variance, lengthscales, noise; hyperprior: field -> (family, df, scale), one for each of them
-    (`gibbs.core.hyperpriors`), the same for every latent and input; sits_on: "field", or "root" for priors of
-    variance and noise on their square roots. shared: one parameter vector, and one prior density, for all latents.
-    n_steps: leapfrog steps; their size is learnt in the warm-up. n_chains, n_draws >= 4, n_warmup, thin, seed,
-    callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chains.chain.run`. Dense algebra also for FITC: a
-    sweep takes about n_steps + 5 p factorisations, O(r B n³) each, and a bounce per chain where there are constraints.
+    likelihood: logit, probit (binary, L = 1), softmax, multinomial-probit, threshold (L = n_classes). data, prior: see
+    `gibbs.core.values`: parameters of the prior are held where not learnt, else the place around which chains start;
+    its hyperprior has one density for each field of options.learn, the same for every latent and input.
+    epsilon for the threshold.
+    options: learn, fields out of variance, lengthscales, noise; sits_on: "field", or "root" for densities of variance
+    and noise on their square roots; n_steps: leapfrog steps; their size is learnt in the warm-up. n_chains, n_draws
+    >= 4, n_warmup, thin, seed, callback, checkpoint, checkpoint_every, max_kept_bytes: see `gibbs.chains.chain.run`.
+    Dense algebra also for FITC: a sweep takes about n_steps + 5 p factorisations, O(r B n³) each, and a bounce per
+    chain where there are constraints.
 
     A proposal at which a covariance has no Cholesky factor in float64 has a positive density all the same: the chain
     samples the posterior without that region, `refused` counts how often it was met, and the gate is then not passed.
 
     Raises ValueError on bad input; NotPositiveDefiniteError if a covariance fails at the parameters given.
     """
-    _count("n_chains", n_chains, 1)
-    _count("n_draws", n_draws, 4)
-    _count("n_warmup", n_warmup, 0)
-    model, arrays = make_model(
-        likelihood, X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, epsilon,
-        hyperprior=hyperprior, learn=learn, shared=shared, sits_on=sits_on, n_warmup=n_warmup, n_steps=n_steps,
-    )  # fmt: skip
-    rngs = spawn_generators(seed, PURPOSES)
+    plan, n_chains = Plan.of(options), options.n_chains
+    model, arrays = make_model(likelihood, data, prior, options, epsilon=epsilon)
+    rngs = spawn_generators(options.seed, PURPOSES)
+    lengths = {name: getattr(options, name) for name in ("n_steps", "n_chains", "n_draws", "n_warmup", "thin", "seed")}
     settings = {
-        "model": f"hyper {likelihood} {prior_model}", "n_classes": model.n_classes, "epsilon": model.epsilon,
-        "columns": model.columns, "laws": [list(law) for law in model.laws], "shared": shared, "n_steps": n_steps,
-        "n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "thin": thin, "seed": int(seed),
+        "model": f"hyper {likelihood} {prior.prior_model}", "n_classes": model.n_classes, "epsilon": model.epsilon,
+        "columns": model.columns, "laws": [list(law) for law in model.laws], "shared": prior.shared, **lengths,
     }  # fmt: skip
 
     def record(state: State) -> Record:
@@ -300,11 +253,11 @@ def sample(
         model.step,
         record,
         rngs,
-        Plan(n_draws, n_warmup, thin),
-        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, arrays), max_kept_bytes),
-        callback=callback,
+        plan,
+        storage=Storage.of(options, settings, arrays),
+        callback=options.callback,
     )
-    return _summary(model, finished, tuple(name for name in FIELDS if name in learn), n_chains, n_draws, thin)
+    return _summary(model, finished, tuple(name for name in FIELDS if name in options.learn), plan, n_chains)
 
 
 class _Average(NamedTuple):
@@ -331,9 +284,8 @@ def _moving(draws: Array) -> Array:
     return np.array([np.mean(np.diff(chain, axis=0) != 0.0, axis=0).min() for chain in flat])
 
 
-def _summary(
-    model: HyperModel, finished: Run, names: tuple[str, ...], n_chains: int, n_draws: int, thin: int
-) -> HyperChains:
+def _summary(model: HyperModel, finished: Run, names: tuple[str, ...], plan: Plan, n_chains: int) -> HyperChains:
+    n_draws, thin = plan.n_draws, plan.thin
     kept, totals = finished.kept, finished.totals
     where: dict[str, Any] = {"variance": 0, "lengthscales": slice(1, -1), "noise": -1}
     fields = {name: kept["hyper"][..., where[name]] for name in names}

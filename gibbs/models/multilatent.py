@@ -6,8 +6,7 @@ covariances, so they are factorised once and no sweep holds a Cholesky factor. A
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,26 +14,17 @@ from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
-from gibbs.chains.chain import (
-    Measures,
-    Plan,
-    Progress,
-    Record,
-    Run,
-    State,
-    Storage,
-    check_plan,
-    fingerprint,
-    run,
-)
+from gibbs.chains.chain import Measures, Plan, Record, Run, State, Storage, counts, run
 from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
 from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.chains.starts import start_factors
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _labels, _reachable
-from gibbs.core.generators import Generators, spawn_generators, spawn_streams
+from gibbs.core.generators import Generators, spawn_streams
 from gibbs.core.kernels import covariance
 from gibbs.core.linalg import cholesky, solve_factored, substitute
+from gibbs.core.options import LatentOptions
+from gibbs.core.values import Data, Prior
 from gibbs.moves.region import Labels
 
 PRIOR_MODELS = ("full", "fitc")
@@ -165,47 +155,32 @@ def _scales(value: ArrayLike, n_latents: int, d: int) -> Array:
     return np.broadcast_to(array, (n_latents, d)).copy()
 
 
-def check(
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    n_latents: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None,
-    prior_model: str,
-    X_test: ArrayLike | None,
-    smoothness: ArrayLike | None = None,
-) -> Setting:
+def check(data: Data, prior: Prior, n_latents: int) -> Setting:
     """Checked labels and prior covariances of n_latents independent latent functions.
 
-    X (n, d), y (n,) ints below n_classes; variance, noise, jitter () or (L,); lengthscales (d,) or (L, d); Z (m, d),
-    (L, m, d) or None; prior_model "full" (Z is not looked at) or "fitc"; X_test (t, d) or None; smoothness () or (L,)
-    of Matérn kernels, None for the squared exponential.
+    data, prior: see `gibbs.core.values`; "full" does not look at Z.
     Raises ValueError on bad input and NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
-    inputs = _inputs("X", X)
+    inputs = _inputs("X", data.X)
     n, d = inputs.shape
-    _count("n_classes", n_classes, 2)
-    test = np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True)
-    if not isinstance(prior_model, str) or prior_model not in PRIOR_MODELS:
-        raise ValueError(f"prior_model: found {shown(prior_model)}, expected one of {PRIOR_MODELS}")
-    amplitude = _per_latent("variance", variance, n_latents, positive=True)
-    scales = _scales(lengthscales, n_latents, d)
-    noises = _per_latent("noise", noise, n_latents, positive=False)
-    jitters = _per_latent("jitter", jitter, n_latents, positive=False)
-    labels = _labels(y, n, n_classes)
+    _count("n_classes", data.n_classes, 2)
+    test = np.empty((0, d)) if data.X_test is None else _inputs("X_test", data.X_test, d, empty=True)
+    if not isinstance(prior.prior_model, str) or prior.prior_model not in PRIOR_MODELS:
+        raise ValueError(f"prior_model: found {shown(prior.prior_model)}, expected one of {PRIOR_MODELS}")
+    amplitude = _per_latent("variance", prior.variance, n_latents, positive=True)
+    scales = _scales(prior.lengthscales, n_latents, d)
+    noises = _per_latent("noise", prior.noise, n_latents, positive=False)
+    jitters = _per_latent("jitter", prior.jitter, n_latents, positive=False)
+    labels = _labels(data.y, n, data.n_classes)
     arrays = {"X": inputs, "y": labels.astype(np.float64), "variance": amplitude, "lengthscales": scales,
               "noise": noises, "jitter": jitters, "X_test": test}  # fmt: skip
     orders: list[float | None] = [None] * n_latents
-    if smoothness is not None:
-        arrays["smoothness"] = _per_latent("smoothness", smoothness, n_latents, positive=True)
+    if prior.smoothness is not None:
+        arrays["smoothness"] = _per_latent("smoothness", prior.smoothness, n_latents, positive=True)
         orders = arrays["smoothness"].tolist()
     inducing = None
-    if prior_model == "fitc":
-        inducing = _inducing(Z, n_latents, d)
+    if prior.prior_model == "fitc":
+        inducing = _inducing(prior.Z, n_latents, d)
         arrays["Z"] = inducing
     columns = [arrays[name] for name in _PER_LATENT if name in arrays]
     shared = all(bool(np.all(column == column[:1])) for column in columns)
@@ -344,13 +319,6 @@ def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
 # -- runs ----------------------------------------------------------------------------------------------------------
 
 
-def known_moves(moves: Sequence[str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """The moves asked for, in the order of names; ValueError for text or an unknown move."""
-    if isinstance(moves, str) or any(move not in names for move in moves):
-        raise ValueError(f"moves: found {shown(moves)}, expected a sequence out of {names}")
-    return tuple(name for name in names if name in moves)
-
-
 def overdispersed(rng: np.random.Generator, chol_cov: Array, n_chains: int) -> Array:
     """Start states (r, L, n): prior draws, those of each chain scaled by a factor of its own (`start_factors`).
 
@@ -366,36 +334,17 @@ def sample_model(
     arrays: Mapping[str, Array],
     settings: Mapping[str, object],
     purposes: tuple[str, ...],
-    *,
-    n_chains: int,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int,
-    seed: int,
-    callback: Callable[[Progress], object] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    checkpoint_every: int,
-    max_kept_bytes: int,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    per_chain: bool = False,
+    options: LatentOptions,
 ) -> MultiLatentChains:
     """Run a model and average.
 
-    model: start, step and laws of a likelihood; arrays, settings: what the run depends on; purposes: generators
-    spawned from seed, one for all chains, or with per_chain one stream each (the model must draw rows per chain, see
-    `gibbs.core.generators`). n_chains >= 1, n_draws >= 4, n_warmup, thin, target_ess (least bulk or tail effective size
-    of latents, their squares and the log joint), max_draws, max_warmup, callback, checkpoint, checkpoint_every,
-    max_kept_bytes: see `gibbs.chains.chain.run`. Raises ValueError for counts out of range.
+    model: start, step and conditional distributions of a likelihood; arrays, settings: what the run depends on;
+    purposes: streams spawned from the seed, one for each chain (the model must draw rows per chain, see
+    `gibbs.core.generators`); options: n_draws >= 4, target_ess the least bulk or tail effective size of latents, their
+    squares and the log joint, the rest as in `gibbs.chains.chain.run`. Raises ValueError for counts out of range.
     """
-    _count("n_chains", n_chains, 1)
-    _count("n_draws", n_draws, 4)
-    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
-    check_plan(plan)
-    rngs: Generators = spawn_streams(seed, purposes, n_chains) if per_chain else spawn_generators(seed, purposes)
-    counts = {"n_chains": int(n_chains), "plan": [str(value) for value in plan], "seed": int(seed),
-              "per_chain": per_chain, "max_kept_bytes": int(max_kept_bytes)}  # fmt: skip
+    plan, n_chains = Plan.of(options), options.n_chains
+    rngs: Generators = spawn_streams(options.seed, purposes, n_chains)
 
     def monitor(state: State) -> State:
         watched = {"latent": state.get("latent", state["auxiliary"])}
@@ -417,10 +366,10 @@ def sample_model(
         rngs,
         plan,
         measures=Measures(lambda terms: _block_sums(model, terms), monitor, effective),
-        callback=callback,
-        storage=Storage(checkpoint, checkpoint_every, fingerprint({**settings, **counts}, arrays), max_kept_bytes),
+        callback=options.callback,
+        storage=Storage.of(options, {**settings, **counts(options, plan), "per_chain": True}, dict(arrays)),
     )
-    return _summary(model, finished, n_chains, thin)
+    return _summary(model, finished, n_chains, plan.thin)
 
 
 def _outer_sum(values: Array) -> Array:

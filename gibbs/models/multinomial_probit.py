@@ -9,19 +9,17 @@ model is the same with a second class whose h is zero.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
-from gibbs.chains.chain import Progress, State
+from gibbs.chains.chain import State
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array
 from gibbs.core.linalg import spectrum
-from gibbs.core.options import checked_options
+from gibbs.core.options import ProbitOptions
+from gibbs.core.values import Data, Prior
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.ledger import equation
 from gibbs.models.multilatent import (
@@ -31,7 +29,6 @@ from gibbs.models.multilatent import (
     argmax_probability,
     check,
     conditionals,
-    known_moves,
     log_prior,
     overdispersed,
     sample_model,
@@ -39,7 +36,6 @@ from gibbs.models.multilatent import (
 from gibbs.moves.region import Labels, bounce_move, swap_to_label
 
 PURPOSES = ("start", "auxiliary", "latent", "bounce")
-MOVES = ("bounce",)
 LIKELIHOODS = ("probit", "multinomial-probit")
 
 
@@ -168,47 +164,17 @@ class _Probit(NamedTuple):
         return argmax_probability(latent_mean, 1.0 + latent_var)
 
 
-@checked_options("gibbs-probit")
 def sample(
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    X_test: ArrayLike | None = None,
-    *,
-    likelihood: str = "multinomial-probit",
-    n_chains: int = 32,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    seed: int,
-    moves: Sequence[str] = MOVES,
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 500_000_000,
-    smoothness: ArrayLike | None = None,
+    data: Data, prior: Prior, options: ProbitOptions, *, likelihood: str = "multinomial-probit"
 ) -> MultiLatentChains:
     """Sample p(f, h | y) of the probit GP: likelihood "multinomial-probit" (L = n_classes) or "probit" (two, L = 1).
 
-    X (n, d); y (n,) ints below n_classes, a class may be absent; variance, noise, jitter () or (L,); lengthscales
-    (d,) or (L, d); Z (m, d) or (L, m, d), used by prior_model "fitc"; X_test (t, d) or None. noise is part of every
-    latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX. smoothness: None for the squared
-    exponential, () or (L,) for Matérn kernels.
-    n_chains run side by side from overdispersed starts; each gives n_draws draws, one every `thin` sweeps, after
-    n_warmup sweeps ("auto": until the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail
-    effective sizes of latents, their squares and the log joint reach target_ess. seed fixes all randomness, one
-    stream per purpose and chain: a chain is the same whatever n_chains. moves: further exact moves, out of "bounce";
-    () is the plain sampler. callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the
-    averages): see `gibbs.chains.chain.run`.
+    data, prior: see `gibbs.core.values`. options: n_chains run side by side from overdispersed starts; each gives
+    n_draws >= 4 draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until the chains agree, at most
+    max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents, their squares and the log
+    joint reach target_ess. The seed fixes all randomness, one stream per purpose and chain: a chain is the same
+    whatever n_chains. moves () is the plain sampler. callback, checkpoint, checkpoint_every, max_kept_bytes (thins the
+    kept draws, not the averages): see `gibbs.chains.chain.run`.
     Factorised once, O(L n³); a sweep takes O(r L n²), and a bounce O(r L n) for each constraint met, about n (L - 1) of
     them. Memory O(L n² + r L (n + t)) and the budget, for FITC as well.
 
@@ -216,19 +182,10 @@ def sample(
     """
     if not isinstance(likelihood, str) or likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {LIKELIHOODS}")
-    if likelihood == "probit" and n_classes != 2:
-        raise ValueError(f"n_classes: found {shown(n_classes)}, expected 2 for the likelihood 'probit'")
-    chosen = known_moves(moves, MOVES)
-    n_latents = 1 if likelihood == "probit" else n_classes
-    setting = check(
-        X, y, n_classes, n_latents, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
-    )
+    if likelihood == "probit" and data.n_classes != 2:
+        raise ValueError(f"n_classes: found {shown(data.n_classes)}, expected 2 for the likelihood 'probit'")
+    setting = check(data, prior, 1 if likelihood == "probit" else data.n_classes)
     gain, root = smoother(setting.prior.K_XX)
-    model = _Probit(conditionals(setting.prior, 1.0), gain, root, setting.y, chosen)
-    settings = {"model": f"{likelihood} {prior_model}", "n_classes": int(n_classes), "moves": chosen}
-    return sample_model(
-        model, setting.arrays, settings, PURPOSES, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
-        seed=seed, callback=callback, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-        max_kept_bytes=max_kept_bytes, target_ess=target_ess, max_draws=max_draws, max_warmup=max_warmup,
-        per_chain=True,
-    )  # fmt: skip
+    model = _Probit(conditionals(setting.prior, 1.0), gain, root, setting.y, tuple(options.moves))
+    settings = {"model": f"{likelihood} {prior.prior_model}", "n_classes": int(data.n_classes), "moves": model.moves}
+    return sample_model(model, setting.arrays, settings, PURPOSES, options)

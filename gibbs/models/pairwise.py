@@ -10,21 +10,20 @@ is tuned up from one that is stable everywhere (log Φ has curvature below one),
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 from scipy.special import erfcx, log_ndtr
 
-from gibbs.chains.chain import Plan, Progress, Record, State, Storage, fingerprint, run, spawn_generators
+from gibbs.chains.chain import Plan, Record, State, Storage, run, spawn_generators
 from gibbs.chains.diagnostics import Convergence, convergence, standard_error
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _count, _inputs
 from gibbs.core.linalg import cholesky, smallest_and_largest
-from gibbs.core.options import checked_options
+from gibbs.core.options import PairwiseOptions
+from gibbs.core.values import Data, Prior
 from gibbs.ledger import equation
 from gibbs.models.multilatent import QUADRATURE_ERROR, Generators, argmax_probability, check
 from gibbs.moves.region import Labels
@@ -116,54 +115,40 @@ def log_joint_gradient(loadings: Array, white: Array) -> Array:
     return np.asarray(_hazard(white @ loadings.T) @ loadings - white)
 
 
-@checked_options("gibbs-pairwise")
-def prepare(
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "fitc",
-    X_test: ArrayLike | None = None,
-    *,
-    smoothness: ArrayLike | None = None,
-) -> PairwiseModel:
+def prepare(data: Data, prior: Prior) -> PairwiseModel:
     """Checked inputs in white coordinates.
 
-    X (n, d); y (n,) ints below n_classes; variance, noise, jitter () or (C,); lengthscales (d,) or (C, d); Z (m, d) or
-    (C, m, d) for prior_model "fitc"; "full" is Z = X, the noise then the variance of f given u; X_test (t, d) or None;
-    smoothness () or (C,) of Matérn kernels, None for the squared exponential.
+    data, prior: see `gibbs.core.values`, L = n_classes; prior_model "full" is Z = X, the noise then the variance of f
+    given u.
     Raises ValueError on bad input, and where two latent values have no variance given u: there is no Φ without one.
     """
-    _count("n_classes", n_classes, 2)
-    if not isinstance(prior_model, str) or prior_model not in ("full", "fitc"):
-        raise ValueError(f"prior_model: found {shown(prior_model)}, expected 'full' or 'fitc'")
-    inputs = _inputs("X", X)
-    inducing = inputs if prior_model == "full" else Z
-    test = np.empty((0, inputs.shape[1])) if X_test is None else _inputs("X_test", X_test, inputs.shape[1], empty=True)
-    settings = (n_classes, n_classes, variance, lengthscales, noise, jitter, inducing, "fitc")
-    setting = check(inputs, y, *settings, test, smoothness)
-    prior = setting.prior
-    assert prior.K_ZZ is not None
-    assert prior.K_ZX is not None
-    factor = np.stack([cholesky("K_ZZ", K, "raise jitter or remove duplicate rows of Z") for K in prior.K_ZZ])
-    white_rows = np.stack([solve_triangular(c, K, lower=True).T for c, K in zip(factor, prior.K_ZX, strict=True)])
+    _count("n_classes", data.n_classes, 2)
+    if not isinstance(prior.prior_model, str) or prior.prior_model not in ("full", "fitc"):
+        raise ValueError(f"prior_model: found {shown(prior.prior_model)}, expected 'full' or 'fitc'")
+    n_classes = data.n_classes
+    inputs = _inputs("X", data.X)
+    d = inputs.shape[1]
+    test = np.empty((0, d)) if data.X_test is None else _inputs("X_test", data.X_test, d, empty=True)
+    fitc = replace(prior, Z=inputs if prior.prior_model == "full" else prior.Z, prior_model="fitc")
+    setting = check(Data(inputs, data.y, n_classes, test), fitc, n_classes)
+    latent = setting.prior
+    assert latent.K_ZZ is not None
+    assert latent.K_ZX is not None
+    factor = np.stack([cholesky("K_ZZ", K, "raise jitter or remove duplicate rows of Z") for K in latent.K_ZZ])
+    white_rows = np.stack([solve_triangular(c, K, lower=True).T for c, K in zip(factor, latent.K_ZX, strict=True)])
     # Cov(f*, u) as that of data at the test points
     white_test = np.zeros((n_classes, len(test), factor.shape[1]))
     if len(test):
-        cross = check(test, np.zeros(len(test), dtype=np.int64), *settings, None, smoothness).prior.K_ZX
+        cross = check(Data(test, np.zeros(len(test), dtype=np.int64), n_classes), fitc, n_classes).prior.K_ZX
         assert cross is not None
         white_test = np.stack([solve_triangular(c, K, lower=True).T for c, K in zip(factor, cross, strict=True)])
-    cond_var = np.maximum(np.einsum("lnn->ln", prior.K_XX) - np.square(white_rows).sum(axis=2), 0.0)
-    cond_test = np.maximum(prior.k_tt - np.square(white_test).sum(axis=2), 0.0)
+    cond_var = np.maximum(np.einsum("lnn->ln", latent.K_XX) - np.square(white_rows).sum(axis=2), 0.0)
+    cond_test = np.maximum(latent.k_tt - np.square(white_test).sum(axis=2), 0.0)
     n, (C, m) = setting.y.size, factor.shape[:2]
     loadings = np.zeros((n, C, C, m))  # datum, rival, latent
     label, data = setting.y, np.arange(n)
     own, spread = white_rows[label, data], cond_var[label, data] + cond_var  # (n, m), (C, n)
-    ceiling = np.einsum("lnn->ln", prior.K_XX)
+    ceiling = np.einsum("lnn->ln", latent.K_XX)
     if np.any(spread <= 1e-10 * (ceiling[label, data] + ceiling)):
         raise ValueError(f"noise: found variance {spread.min():.3g} of f given u, expected > 0; raise noise")
     for k in range(C):
@@ -289,50 +274,21 @@ class _Sampler(NamedTuple):
         return out
 
 
-@checked_options("gibbs-pairwise")
-def sample(
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "fitc",
-    X_test: ArrayLike | None = None,
-    *,
-    n_chains: int = 16,
-    n_draws: int,
-    n_warmup: int,
-    thin: int = 1,
-    seed: int,
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 2_000_000_000,
-    smoothness: ArrayLike | None = None,
-) -> PairwiseChains:
+def sample(data: Data, prior: Prior, options: PairwiseOptions) -> PairwiseChains:
     """Sample u of the pairwise model, villacampa2017 (7), n_classes = C >= 2, L = C.
 
-    X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness: see `prepare`.
-    n_chains from starts twice as wide as the posterior; each gives n_draws draws, one every `thin` sweeps, after
-    n_warmup; seed fixes all randomness. callback, checkpoint, checkpoint_every, max_kept_bytes: see
-    `gibbs.chains.chain.run`. A sweep is one path and one slice, O(r n C² m) for each of the path's steps. Raises
-    ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
+    data, prior: see `prepare`. options: n_chains from starts twice as wide as the posterior; each gives n_draws >= 4
+    draws, one every `thin` sweeps, after n_warmup; the seed fixes all randomness. callback, checkpoint,
+    checkpoint_every, max_kept_bytes: see `gibbs.chains.chain.run`. A sweep is one path and one slice, O(r n C² m) for
+    each of the path's steps. Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
-    _count("n_chains", n_chains, 1)
-    _count("n_draws", n_draws, 4)
-    model = prepare(
-        X, y, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness=smoothness
-    )
+    plan, n_chains = Plan.of(options), options.n_chains
+    model = prepare(data, prior)
     peak = _peak(model.loadings)
-    rngs = spawn_generators(seed, PURPOSES)
+    rngs = spawn_generators(options.seed, PURPOSES)
     sampler = _Sampler(model.loadings, peak, peak.step).tuned(rngs["tune"])
-    settings = {
-        "model": f"pairwise {prior_model}", "n_classes": int(n_classes), "n_chains": int(n_chains),
-        "n_draws": int(n_draws), "n_warmup": n_warmup, "thin": thin, "seed": int(seed),
-    }  # fmt: skip
+    lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin", "seed")}
+    settings = {"model": f"pairwise {prior.prior_model}", "n_classes": int(data.n_classes), **lengths}
 
     def record(state: State) -> Record:
         white = sampler.xi(state["zeta"])
@@ -340,16 +296,15 @@ def sample(
         return Record(kept, {"accepted": state["accepted"]})
 
     finished = run(
-        sampler.start(rngs["start"], n_chains), sampler.step, record, rngs, Plan(n_draws, n_warmup, thin),
-        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, model.arrays), max_kept_bytes),
-        callback=callback,
+        sampler.start(rngs["start"], n_chains), sampler.step, record, rngs, plan,
+        storage=Storage.of(options, settings, model.arrays), callback=options.callback,
     )  # fmt: skip
     C, m = model.factor.shape[:2]
     white = finished.kept["white"]
     by_latent = white.reshape(*white.shape[:2], C, m)
     u = np.einsum("lmk,rslk->rslm", model.factor, by_latent)
     columns = {"inducing": u, "inducing_square": np.square(u), "log_joint": finished.kept["log_joint"]}
-    trust = {name: convergence(values, thin) for name, values in columns.items()}
+    trust = {name: convergence(values, plan.thin) for name, values in columns.items()}
     inducing = _average(u, np.zeros((C, m, m)))
     latent = _average(np.einsum("lnk,rslk->rsnl", model.white_rows, by_latent), _diagonal(model.cond_var))
     test_mean = np.einsum("ltk,rslk->rstl", model.white_rows_test, by_latent)
@@ -361,7 +316,7 @@ def sample(
     mass = raw.sum(axis=3)
     probability = raw / mass[..., None]
     settled = bool(np.all(np.ptp(finished.kept["log_joint"], axis=1) > 0.0))
-    sweeps = n_draws * thin
+    sweeps = plan.n_draws * plan.thin
     long_enough = all(bool(np.all(sweeps >= 100.0 * q.autocorrelation_time)) for q in trust.values())
     return PairwiseChains(
         *inducing,
@@ -375,7 +330,7 @@ def sample(
         gate=n_chains >= 4 and settled and long_enough and all(q.gate() for q in trust.values()),
         white_draws=white,
         log_joint=finished.kept["log_joint"],
-        acceptance=float(finished.totals["accepted"].mean() / n_draws),
+        acceptance=float(finished.totals["accepted"].mean() / plan.n_draws),
         settled=settled,
         n_sweeps=finished.n_sweeps,
         seconds=finished.seconds,

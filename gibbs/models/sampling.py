@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 from scipy.linalg import solve_triangular
 
-from gibbs.chains.chain import (
-    Measures,
-    Plan,
-    Progress,
-    Record,
-    Run,
-    State,
-    Storage,
-    check_plan,
-    fingerprint,
-    run,
-)
+from gibbs.chains.chain import Measures, Plan, Record, Run, State, Storage, counts, run
 from gibbs.chains.diagnostics import (
     Convergence,
     chain_movement,
@@ -34,11 +20,12 @@ from gibbs.chains.diagnostics import (
 from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
 from gibbs.chains.starts import start_factors
 from gibbs.core.checks import shown
-from gibbs.core.errors import Array, _count, _inputs, _lengthscales, _scalar, _signs
+from gibbs.core.errors import Array, _inputs, _labels, _lengthscales, _scalar
 from gibbs.core.generators import Generators, spawn_streams
 from gibbs.core.kernels import covariance
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
+from gibbs.core.options import LogitOptions
+from gibbs.core.values import Data, Prior
 from gibbs.models.logit import (
     Moments,
     _each,
@@ -55,7 +42,6 @@ from gibbs.models.logit import (
 from gibbs.models.quadrature import QUADRATURE_ERROR, logistic_normal_mean
 
 PURPOSES = ("start", "auxiliary", "latent", "scale", "ellipse")
-MOVES = ("scale", "ellipse")
 
 
 class LogitChains(NamedTuple):
@@ -210,13 +196,6 @@ def _overdispersed(rng: np.random.Generator, shape: tuple[int, int]) -> Array:
     return start_factors(shape[0])[:, None] * rng.standard_normal(shape)
 
 
-def _moves(moves: Sequence[str]) -> tuple[str, ...]:
-    unknown = [] if isinstance(moves, str) else [move for move in moves if move not in MOVES]
-    if isinstance(moves, str) or unknown:
-        raise ValueError(f"moves: found {shown(moves)}, expected a sequence out of {MOVES}")
-    return tuple(move for move in MOVES if move in moves)
-
-
 class _Common(NamedTuple):
     X: Array
     X_test: Array
@@ -231,45 +210,27 @@ class _Common(NamedTuple):
         return covariance(X1, X2, self.variance, self.lengthscales, self.smoothness)
 
 
-def _common(
-    X: ArrayLike,
-    y_sign: ArrayLike,
-    variance: float,
-    lengthscales: ArrayLike,
-    noise: float,
-    jitter: float,
-    X_test: ArrayLike | None,
-    smoothness: float | None,
-) -> _Common:
-    inputs = _inputs("X", X)
-    d = inputs.shape[1]
+def _common(data: Data, prior: Prior) -> _Common:
+    inputs = _inputs("X", data.X)
+    n, d = inputs.shape
     return _Common(
         inputs,
-        np.empty((0, d)) if X_test is None else _inputs("X_test", X_test, d, empty=True),
-        _signs(y_sign, inputs.shape[0]),
-        _scalar("variance", variance, positive=True),
-        _lengthscales(lengthscales, d),
-        _scalar("noise", noise, positive=False),
-        _scalar("jitter", jitter, positive=False),
-        None if smoothness is None else _scalar("smoothness", smoothness, positive=True),
+        np.empty((0, d)) if data.X_test is None else _inputs("X_test", data.X_test, d, empty=True),
+        2.0 * _labels(data.y, n, 2) - 1.0,
+        _scalar("variance", prior.variance, positive=True),
+        _lengthscales(prior.lengthscales, d),
+        _scalar("noise", prior.noise, positive=False),
+        _scalar("jitter", prior.jitter, positive=False),
+        None if prior.smoothness is None else _scalar("smoothness", prior.smoothness, positive=True),
     )
 
 
-def full_covariance(
-    X: ArrayLike,
-    variance: float,
-    lengthscales: ArrayLike,
-    noise: float,
-    jitter: float,
-    *,
-    smoothness: float | None = None,
-) -> Array:
-    """K_XX (n, n) = k(X, X) + (noise + jitter) I of the full GP.
+def full_covariance(data: Data, prior: Prior) -> Array:
+    """K_XX (n, n) = k(X, X) + (noise + jitter) I of the full GP of one latent function.
 
-    X (n, d); variance > 0; lengthscales (d,) > 0; noise, jitter >= 0; smoothness > 0 of a Matérn kernel, None for the
-    squared exponential. Raises ValueError on bad input.
+    data, prior: see `gibbs.core.values`. Raises ValueError on bad input.
     """
-    p = _common(X, np.ones(len(_inputs("X", X))), variance, lengthscales, noise, jitter, None, smoothness)
+    p = _common(data, prior)
     return p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.X.shape[0])
 
 
@@ -281,102 +242,60 @@ def _conditional_variance(prior: float, white_rows: Array, name: str) -> Array:
     return np.maximum(var, 0.0)
 
 
-@checked_options("gibbs-logit")
-def sample_full(
-    X: ArrayLike,
-    y_sign: ArrayLike,
-    variance: float,
-    lengthscales: ArrayLike,
-    noise: float,
-    jitter: float,
-    X_test: ArrayLike | None = None,
-    *,
-    n_chains: int = 16,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    seed: int,
-    moves: Sequence[str] = ("scale",),
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 500_000_000,
-    smoothness: float | None = None,
-) -> LogitChains:
-    """Sample p(f, ω | y) of the full GP with binary logit likelihood: wenzel2019, section 5.1.
+def sample(data: Data, prior: Prior, options: LogitOptions) -> LogitChains:
+    """Sample p(f, ω | y) under the binary logit likelihood: wenzel2019, section 5.1.
 
-    X (n, d), y_sign (n,) of -1 and +1, X_test (t, d) or None; k = variance · SE(lengthscales (d,)), or the Matérn
-    kernel of that smoothness; noise is part of every latent value at data and test points, jitter stands on K_XX
-    only. n_chains >= 1 run side by side from overdispersed starts; each gives n_draws draws, one every `thin` sweeps,
-    after n_warmup sweeps ("auto": until the chains agree, at most max_warmup), or more, up to max_draws, until bulk
-    and tail effective sizes of latents, their squares and the log joint reach target_ess. seed fixes all randomness,
-    one stream per purpose and chain: a chain is the same whatever n_chains.
-    moves: further exact moves after each Gibbs sweep, out of "scale" and "ellipse".
-    callback, checkpoint, checkpoint_every, max_kept_bytes (thins the kept draws, not the averages): see
-    `gibbs.chains.chain.run`. Time O(r n³) per sweep and as much again per draw; memory O(n² + r (n + t)) and the
-    budget.
+    data, prior: see `gibbs.core.values`, one latent function. prior_model "fitc": f_i independent given u = f(Z); u is
+    drawn with f integrated out, then f given u. options: as in `gibbs.models.multinomial_probit.sample`; moves are
+    further exact moves after each Gibbs sweep. Time O(r n³) per sweep (FITC: O(r n m²)) and as much again per draw;
+    memory O(n² + r (n + t)) and the budget.
 
-    Raises ValueError on bad input, NotPositiveDefiniteError if K_XX has no Cholesky factor.
+    Raises ValueError on bad input, NotPositiveDefiniteError if K_XX (FITC: K_ZZ) has no Cholesky factor.
     """
-    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
+    if prior.prior_model not in ("full", "fitc"):
+        raise ValueError(f"prior_model: found {shown(prior.prior_model)}, expected 'full' or 'fitc'")
+    p = _common(data, prior)
+    model = _fitc(p, data, prior, options) if prior.prior_model == "fitc" else _full(p, options)
+    arrays = {"X": p.X, "X_test": p.X_test, "y_sign": p.y_sign, "lengthscales": p.lengthscales}
+    if isinstance(model, _Fitc):
+        arrays["Z"] = _inputs("Z", prior.Z)
+    if p.smoothness is not None:
+        arrays["smoothness"] = np.array(p.smoothness)
+    plan, n_chains = Plan.of(options), options.n_chains
+    settings = {
+        "model": f"logit {prior.prior_model}", "variance": p.variance, "noise": p.noise, "jitter": p.jitter,
+        "moves": model.moves, **counts(options, plan),
+    }  # fmt: skip
+
+    def effective(kept: State, keep_every: int) -> float:
+        return least_ess({name: convergence(draws) for name, draws in _columns(kept).items()})
+
+    rngs = spawn_streams(options.seed, PURPOSES, n_chains)
+    finished = run(
+        model.start(rngs["start"], n_chains),
+        model.step,
+        model.record,
+        rngs,
+        plan,
+        measures=Measures(_add_up, model.monitor, effective),
+        callback=options.callback,
+        storage=Storage.of(options, settings, arrays),
+    )
+    return _summary(model, finished, n_chains, plan.thin)
+
+
+def _full(p: _Common, options: LogitOptions) -> _Full:
     K_XX = p.kernel(p.X, p.X) + (p.noise + p.jitter) * np.eye(p.y_sign.size)
     chol_K = cholesky("K_XX", K_XX, "raise noise or jitter, or remove duplicate rows of X")
     k_tt = np.full(p.X_test.shape[0], p.variance + p.noise)
-    model = _Full(K_XX, chol_K, p.kernel(p.X_test, p.X), k_tt, p.y_sign, _moves(moves))
-    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
-    return _sample(model, p, "full", None, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes)
+    return _Full(K_XX, chol_K, p.kernel(p.X_test, p.X), k_tt, p.y_sign, tuple(options.moves))
 
 
-@checked_options("gibbs-logit")
-def sample_fitc(
-    X: ArrayLike,
-    y_sign: ArrayLike,
-    Z: ArrayLike,
-    variance: float,
-    lengthscales: ArrayLike,
-    noise: float,
-    jitter: float,
-    X_test: ArrayLike | None = None,
-    *,
-    n_chains: int = 16,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    seed: int,
-    moves: Sequence[str] = ("scale",),
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 500_000_000,
-    smoothness: float | None = None,
-) -> LogitChains:
-    """Sample p(u, f, ω | y) of the model whose f_i are independent given u = f(Z): FITC with logit likelihood.
-
-    Z (m, d): inducing inputs, jitter on the diagonal of K_ZZ only. u is drawn with f integrated out, then f given u.
-    X (n, d), y_sign (n,), variance, lengthscales, noise, X_test, n_chains, n_draws, n_warmup, thin, target_ess,
-    max_draws, max_warmup, seed, moves, callback, checkpoint, checkpoint_every, max_kept_bytes, smoothness: as in
-    `sample_full`.
-    Time O(r n m²) per sweep.
-
-    Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
-    """
-    p = _common(X, y_sign, variance, lengthscales, noise, jitter, X_test, smoothness)
-    inducing = _inputs("Z", Z, p.X.shape[1])
-    kernel = (p.variance, p.lengthscales, p.noise, p.jitter)
-    white = fitc_white(p.X, inducing, *kernel, smoothness=smoothness)
-    test = fitc_white(p.X_test, inducing, *kernel, smoothness=smoothness)
-    model = _Fitc(
-        white.factor, white.white_rows, white.cond_var, test.white_rows, test.cond_var, p.y_sign, _moves(moves)
-    )
-    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
-    return _sample(
-        model, p, "fitc", inducing, n_chains, plan, seed, callback, checkpoint, checkpoint_every, max_kept_bytes
+def _fitc(p: _Common, data: Data, prior: Prior, options: LogitOptions) -> _Fitc:
+    white = fitc_white(data, prior)
+    test = _white(p, _inputs("Z", prior.Z, p.X.shape[1]), p.X_test)
+    return _Fitc(
+        white.factor, white.white_rows, white.cond_var, test.white_rows, test.cond_var, p.y_sign, tuple(options.moves)
     )
 
 
@@ -388,74 +307,22 @@ class FitcWhite(NamedTuple):
     cond_var: Array  # (n,)
 
 
-def fitc_white(
-    X: ArrayLike,
-    Z: ArrayLike,
-    variance: float,
-    lengthscales: ArrayLike,
-    noise: float,
-    jitter: float,
-    *,
-    smoothness: float | None = None,
-) -> FitcWhite:
-    """White rows and conditional variances of f(X) given u = f(Z).
+def fitc_white(data: Data, prior: Prior) -> FitcWhite:
+    """White rows and conditional variances of f(X) given u = f(Z), one latent function.
 
-    X (n, d), Z (m, d), variance, lengthscales (d,), noise in every f(x), jitter on K_ZZ, smoothness of a Matérn kernel
-    or None. A conditional variance that
-    rounding leaves below zero by less than 1e-6 of the prior variance is zero. Raises ValueError on bad input and
-    NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
+    data, prior: see `gibbs.core.values`. A conditional variance that rounding leaves below zero by less than 1e-6 of
+    the prior variance is zero. Raises ValueError on bad input and NotPositiveDefiniteError if K_ZZ has no Cholesky
+    factor.
     """
-    inputs = _inputs("X", X, empty=True)
-    p = _common(np.zeros((1, inputs.shape[1])), np.ones(1), variance, lengthscales, noise, jitter, None, smoothness)
-    inducing = _inputs("Z", Z, inputs.shape[1])
+    p = _common(data, prior)
+    return _white(p, _inputs("Z", prior.Z, p.X.shape[1]), p.X)
+
+
+def _white(p: _Common, inducing: Array, inputs: Array) -> FitcWhite:
     K_ZZ = p.kernel(inducing, inducing) + p.jitter * np.eye(inducing.shape[0])
     chol_ZZ = cholesky("K_ZZ", K_ZZ, "raise jitter or remove duplicate rows of Z")
     rows = solve_triangular(chol_ZZ, p.kernel(inducing, inputs), lower=True).T
     return FitcWhite(chol_ZZ, rows, _conditional_variance(p.variance + p.noise, rows, "X"))
-
-
-def _sample(
-    model: _Full | _Fitc,
-    p: _Common,
-    kind: str,
-    Z: Array | None,
-    n_chains: int,
-    plan: Plan,
-    seed: int,
-    callback: Callable[[Progress], object] | None,
-    checkpoint: str | os.PathLike[str] | None,
-    checkpoint_every: int,
-    max_kept_bytes: int,
-) -> LogitChains:
-    _count("n_chains", n_chains, 1)
-    _count("n_draws", plan.n_draws, 4)
-    check_plan(plan)
-    rngs = spawn_streams(seed, PURPOSES, n_chains)
-    arrays = {"X": p.X, "X_test": p.X_test, "y_sign": p.y_sign, "lengthscales": p.lengthscales}
-    if Z is not None:
-        arrays["Z"] = Z
-    if p.smoothness is not None:
-        arrays["smoothness"] = np.array(p.smoothness)
-    settings = {
-        "model": f"logit {kind}", "variance": p.variance, "noise": p.noise, "jitter": p.jitter, "moves": model.moves,
-        "n_chains": int(n_chains), "plan": [str(value) for value in plan], "seed": int(seed),
-        "max_kept_bytes": int(max_kept_bytes),
-    }  # fmt: skip
-
-    def effective(kept: State, keep_every: int) -> float:
-        return least_ess({name: convergence(draws) for name, draws in _columns(kept).items()})
-
-    finished = run(
-        model.start(rngs["start"], n_chains),
-        model.step,
-        model.record,
-        rngs,
-        plan,
-        measures=Measures(_add_up, model.monitor, effective),
-        callback=callback,
-        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, arrays), max_kept_bytes),
-    )
-    return _summary(model, finished, n_chains, plan.thin)
 
 
 def _columns(kept: State) -> State:

@@ -6,33 +6,28 @@ exactly after them. Steps, and the Gaussian around which `flow` turns, are adapt
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from gibbs.chains.chain import (
     Measures,
     Plan,
-    Progress,
     Record,
     Run,
     State,
     Storage,
-    check_plan,
-    fingerprint,
+    counts,
     run,
 )
 from gibbs.chains.diagnostics import Convergence, convergence, least_ess, long_enough, slowest_time
 from gibbs.chains.moments import Estimate, batch_average, batch_covariance, batches_per_chain
-from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _count
 from gibbs.core.generators import Generators, spawn_generators
 from gibbs.core.linalg import cholesky
-from gibbs.core.options import checked_options
-from gibbs.models.multilatent import Conditionals, check, conditionals, known_moves, overdispersed
+from gibbs.core.options import SoftmaxOptions
+from gibbs.core.values import Data, Prior
+from gibbs.models.multilatent import Conditionals, check, conditionals, overdispersed
 from gibbs.models.softmax_probability import QUADRATURE_ERROR, softmax_probability
 from gibbs.moves.region import swap_to_label
 from gibbs.moves.softmax import (
@@ -258,71 +253,33 @@ def n_kicks_of(step_size: float) -> int:
     return int(np.clip(np.ceil(_TURN / step_size), 1, _MOST_KICKS))
 
 
-@checked_options("mh-softmax")
-def sample(
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    X_test: ArrayLike | None = None,
-    *,
-    n_chains: int = 32,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    seed: int,
-    moves: Sequence[str] = ("flow",),
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 500_000_000,
-    smoothness: ArrayLike | None = None,
-) -> SoftmaxChains:
+def sample(data: Data, prior: Prior, options: SoftmaxOptions) -> SoftmaxChains:
     """Sample p(f | y) under p(y | f) = exp f_y / Σ_j exp f_j, riihimaki2013 (1).
 
-    X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
-    (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None.
-    noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
-    smoothness: None for the squared exponential, () or (C,) for Matérn kernels.
-    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": 400
-    of adaptation, then until the chains agree, at most max_warmup in all), or more, up to max_draws, until bulk and
-    tail effective sizes of latents, their squares, differences between classes and the log joint reach target_ess;
-    seed fixes all randomness. moves, one or more of: "scaled" (Neal's Metropolis-Hastings, ten steps a sweep, adapted
-    towards an acceptance of 0.25), "ellipse" (elliptical slice sampling, two steps a sweep) and "flow" (Hamiltonian
-    paths around a Gaussian fitted in the warm-up, adapted towards 0.85). Time O(r p²) a step and O(p³) for each of
-    four fits of the Gaussian, p = n (C - 1); memory O(p² + r s n C). callback, checkpoint, checkpoint_every,
-    max_kept_bytes: see `gibbs.chains.chain.run`.
+    data, prior: see `gibbs.core.values`, L = n_classes. options: as in `gibbs.models.multinomial_probit.sample`, but
+    that n_warmup "auto" has 400 sweeps of adaptation before the chains are compared, and that differences between
+    classes count for target_ess too. moves, one or more of: "scaled" (Neal's Metropolis-Hastings, ten steps a sweep,
+    adapted towards an acceptance of 0.25), "ellipse" (elliptical slice sampling, two steps a sweep) and "flow"
+    (Hamiltonian paths around a Gaussian fitted in the warm-up, adapted towards 0.85). Time O(r p²) a step and O(p³) for
+    each of four fits of the Gaussian, p = n (C - 1); memory O(p² + r s n C).
 
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.
     """
-    _count("n_classes", n_classes, 2)
-    _count("n_chains", n_chains, 1)
-    _count("n_draws", n_draws, 4)
-    plan = Plan(n_draws, n_warmup, thin, target_ess, max_draws, max_warmup)
-    check_plan(plan)
-    chosen = known_moves(moves, MOVES)
-    if not chosen:
-        raise ValueError(f"moves: found {shown(moves)}, expected at least one out of {MOVES}")
-    setting = check(
-        X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
-    )
+    _count("n_classes", data.n_classes, 2)
+    plan, n_chains, n_warmup = Plan.of(options), options.n_chains, options.n_warmup
+    if not options.moves:
+        raise ValueError(f"moves: found (), expected at least one out of {MOVES}")
+    setting = check(data, prior, data.n_classes)
     laws = conditionals(setting.prior, 0.0)
     target, law = make_target(setting.prior.K_XX, setting.y), shift_law(setting.prior.K_XX)
-    stride = max(1, n_chains * n_draws // _PROBABILITY_DRAWS)
-    model = _Softmax(laws, target, law, chosen, ADAPTATION if isinstance(n_warmup, str) else n_warmup, stride)
+    stride = max(1, n_chains * options.n_draws // _PROBABILITY_DRAWS)
+    adapted = ADAPTATION if isinstance(n_warmup, str) else n_warmup
+    model = _Softmax(laws, target, law, tuple(options.moves), adapted, stride)
     settings = {
-        "model": f"softmax {prior_model}", "n_classes": int(n_classes), "moves": chosen, "n_chains": int(n_chains),
-        "plan": [str(value) for value in plan], "seed": int(seed), "max_kept_bytes": int(max_kept_bytes),
+        "model": f"softmax {prior.prior_model}", "n_classes": int(data.n_classes), "moves": model.moves,
+        **counts(options, plan),
     }  # fmt: skip
-    rngs = spawn_generators(seed, PURPOSES)
+    rngs = spawn_generators(options.seed, PURPOSES)
 
     def effective(kept: State, keep_every: int) -> float:
         return least_ess({name: convergence(draws) for name, draws in model.columns(kept).items()})
@@ -334,10 +291,10 @@ def sample(
         rngs,
         plan,
         measures=Measures(model.block_sums, model.monitor, effective),
-        callback=callback,
-        storage=Storage(checkpoint, checkpoint_every, fingerprint(settings, setting.arrays), max_kept_bytes),
+        callback=options.callback,
+        storage=Storage.of(options, settings, setting.arrays),
     )
-    return _summary(model, finished, n_chains, thin)
+    return _summary(model, finished, n_chains, plan.thin)
 
 
 def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> SoftmaxChains:

@@ -8,19 +8,17 @@ normal; the `bounce` move (gibbs.moves.region) moves all of f at once with the i
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from gibbs.chains.chain import Progress, State
-from gibbs.core.checks import shown
+from gibbs.chains.chain import State
 from gibbs.core.errors import Array, _count, _scalar
 from gibbs.core.generators import Replay
 from gibbs.core.linalg import solve_factored
-from gibbs.core.options import checked_options
+from gibbs.core.options import ThresholdOptions
+from gibbs.core.values import Data, Prior
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.models.multilatent import (
     Conditionals,
@@ -29,7 +27,6 @@ from gibbs.models.multilatent import (
     argmax_probability,
     check,
     conditionals,
-    known_moves,
     log_prior,
     overdispersed,
     sample_model,
@@ -150,70 +147,28 @@ class _Threshold(NamedTuple):
         return (1.0 - self.epsilon) * argmax_probability(latent_mean, latent_var) + self.epsilon / C
 
 
-@checked_options("gibbs-threshold")
-def sample(
-    X: ArrayLike,
-    y: ArrayLike,
-    n_classes: int,
-    variance: ArrayLike,
-    lengthscales: ArrayLike,
-    noise: ArrayLike,
-    jitter: ArrayLike,
-    Z: ArrayLike | None = None,
-    prior_model: str = "full",
-    X_test: ArrayLike | None = None,
-    epsilon: float = 0.0,
-    *,
-    n_chains: int = 32,
-    n_draws: int,
-    n_warmup: int | str,
-    thin: int = 1,
-    target_ess: float | None = None,
-    max_draws: int | None = None,
-    max_warmup: int = 25_600,
-    seed: int,
-    moves: Sequence[str] = ("bounce",),
-    callback: Callable[[Progress], object] | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
-    checkpoint_every: int = 1000,
-    max_kept_bytes: int = 500_000_000,
-    smoothness: ArrayLike | None = None,
-) -> MultiLatentChains:
+def sample(data: Data, prior: Prior, options: ThresholdOptions, *, epsilon: float = 0.0) -> MultiLatentChains:
     """Sample p(f | y) under p(y | f) = (1 - ε) [f_y is the largest] + ε/C: villacampa2017 (13), villacampa2020 (2).
 
-    X (n, d); y (n,) ints below n_classes = C, a class may be absent; variance, noise, jitter () or (C,); lengthscales
-    (d,) or (C, d); Z (m, d) or (C, m, d), used by prior_model "fitc"; X_test (t, d) or None; epsilon in [0, 1).
-    noise is part of every latent value at data and test points; jitter stands on K_ZZ, of a full GP on K_XX.
-    smoothness: None for the squared exponential, () or (C,) for Matérn kernels.
-    n_chains run side by side; each gives n_draws draws, one every `thin` sweeps, after n_warmup sweeps ("auto": until
-    the chains agree, at most max_warmup), or more, up to max_draws, until bulk and tail effective sizes of latents,
-    their squares and the log joint reach target_ess. seed fixes all randomness, one stream per purpose and chain: a
-    chain is the same whatever n_chains. moves: one or both of "components" (univariate conditionals, O(r C n²)) and
-    "bounce" (O(r C n) a reflection, n (C - 1) each). callback, checkpoint, checkpoint_every, max_kept_bytes (thins
-    the kept draws, not the averages): see `gibbs.chains.chain.run`.
+    data, prior: see `gibbs.core.values`, L = n_classes; epsilon in [0, 1). options: as in
+    `gibbs.models.multinomial_probit.sample`; moves one or both of "components" (univariate conditionals, O(r C n²)) and
+    "bounce" (O(r C n) a reflection, n (C - 1) each).
 
     Raises ValueError on bad input, NotPositiveDefiniteError if the covariance of f (of u) has no Cholesky factor.
     """
-    _count("n_classes", n_classes, 2)
+    _count("n_classes", data.n_classes, 2)
     error = _scalar("epsilon", epsilon, positive=False)
     if error >= 1.0:
         raise ValueError(f"epsilon: found {error:.6g}, expected a probability in [0, 1)")
-    chosen = known_moves(moves, MOVES)
-    if not chosen:
-        raise ValueError(f"moves: found {shown(moves)}, expected at least one out of {MOVES}")
-    setting = check(
-        X, y, n_classes, n_classes, variance, lengthscales, noise, jitter, Z, prior_model, X_test, smoothness
-    )
-    laws = conditionals(setting.prior, 0.0)
+    if not options.moves:
+        raise ValueError(f"moves: found (), expected at least one out of {MOVES}")
+    setting = check(data, prior, data.n_classes)
+    given = conditionals(setting.prior, 0.0)
     identity = np.eye(setting.y.size)
-    precision = np.stack([solve_factored(chol, identity) for chol in laws.chol_cov])
-    model = _Threshold(laws, precision, setting.y, error, chosen)
+    precision = np.stack([solve_factored(chol, identity) for chol in given.chol_cov])
+    model = _Threshold(given, precision, setting.y, error, tuple(options.moves))
     settings = {
-        "model": f"threshold {prior_model}", "n_classes": int(n_classes), "moves": chosen, "epsilon": error,
+        "model": f"threshold {prior.prior_model}", "n_classes": int(data.n_classes), "moves": model.moves,
+        "epsilon": error,
     }  # fmt: skip
-    return sample_model(
-        model, setting.arrays, settings, PURPOSES, n_chains=n_chains, n_draws=n_draws, n_warmup=n_warmup, thin=thin,
-        seed=seed, callback=callback, checkpoint=checkpoint, checkpoint_every=checkpoint_every,
-        max_kept_bytes=max_kept_bytes, target_ess=target_ess, max_draws=max_draws, max_warmup=max_warmup,
-        per_chain=True,
-    )  # fmt: skip
+    return sample_model(model, setting.arrays, settings, PURPOSES, options)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gibbs.models import multinomial_probit, threshold
+from tests.support.chains import sample_probit, sample_threshold
 from validation import Problem, solve
 from validation.implementations.gibbs.evidence import probit_routes
 
@@ -25,8 +25,8 @@ def chains_of(p):
     inputs = (p.X, p.y, p.n_classes, p.variance, p.lengthscales, p.noise, p.jitter, p.Z, p.prior_model)
     run = {"n_chains": 16, "n_draws": 400, "n_warmup": 50, "seed": 2, "smoothness": p.smoothness}
     if p.likelihood == "threshold":
-        return threshold.sample(*inputs, epsilon=p.epsilon, **run)
-    return multinomial_probit.sample(*inputs, likelihood=p.likelihood, **run)
+        return sample_threshold(*inputs, epsilon=p.epsilon, **run)
+    return sample_probit(*inputs, likelihood=p.likelihood, **run)
 
 
 CASES = [

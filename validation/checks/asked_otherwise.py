@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from validation.by_name import by_name
+from validation.by_name import by_name, sampler_by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check, flaws
 from validation.checks.few_data import Few
 from validation.problem import Problem
@@ -261,7 +261,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     wrong = 0
     for k, scale in enumerate(np.geomspace(0.5, 60.0, 24)):
         n = 4 + k % 5
-        model = pairwise.prepare(_X[:n], _Y[:n], 3, scale, np.array([0.9, 1.4]), 0.1, 1e-4, _Z, "fitc")
+        model = sampler_by_name(pairwise.prepare)(_X[:n], _Y[:n], 3, scale, np.array([0.9, 1.4]), 0.1, 1e-4, _Z, "fitc")
         peak = pairwise._peak(model.loadings)
         sampler = pairwise._Sampler(model.loadings, peak, peak.step)
         value = sampler.tuned(np.random.default_rng(k)).step_size

@@ -10,6 +10,7 @@ from scipy import stats
 from scipy.special import expit, log_ndtr, ndtr
 from scipy.stats import norm, truncnorm
 
+from validation.by_name import sampler_by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
 from validation.checks.few_data import Few
 from validation.implementations.quadrature_rule import matern_correlation
@@ -177,7 +178,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     worst = float(np.abs(likelihood(mean, y) - expected).max())
     yield Compared(worst, 1e-9, "(24) of riihimaki2013: both rules state 1e-10", "gibbs", "definition")
     few = Few("threshold", fitc=True)
-    model = prepare(**few.arguments())
+    model = sampler_by_name(prepare)(**few.arguments())
     signs = []
     # Φ((m^y - m^k)/√(s^y + s^k)) = P(α + e > 0): covariances of α from u, in the order of the data
     parts = few.blocks

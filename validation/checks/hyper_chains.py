@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit
 
+from validation.by_name import sampler_by_name
 from validation.checks import hyper_model as own
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
 from validation.problem import Problem
@@ -84,7 +85,7 @@ def chains(model: Model, X: Array, y: NDArray[np.int64], laws: Mapping[str, own.
     """What `gibbs.models.hyper` says of a data set of this model."""
     from gibbs.models.hyper import sample
 
-    return sample(
+    return sampler_by_name(sample)(
         model.likelihood, X, y, model.n_classes, 1.0, [1.0], NOISE, JITTER, Z1 if model.fitc else None,
         "fitc" if model.fitc else "full", X_TEST, model.epsilon, hyperprior=dict(laws), learn=model.learn,
         shared=model.shared, n_chains=32, n_draws=n_draws, n_warmup=40, n_steps=4, seed=SEED,
@@ -331,7 +332,7 @@ def statistics(model: Model, theta: Array, v: Array, y: NDArray[np.int64]) -> tu
 def _held(model: Model) -> Any:
     from gibbs.models.hyper import make_model
 
-    held, _ = make_model(
+    held, _ = sampler_by_name(make_model, n_warmup=0)(
         model.likelihood, X2, np.array([0, 1]), model.n_classes, 1.2, [0.9], NOISE, JITTER, Z1 if model.fitc else None,
         "fitc" if model.fitc else "full", epsilon=model.epsilon, hyperprior=dict(LAWS), learn=model.learn,
         shared=model.shared, n_steps=3,

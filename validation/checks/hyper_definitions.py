@@ -16,6 +16,7 @@ from scipy import stats
 from scipy.special import softmax
 from scipy.stats import norm
 
+from validation.by_name import sampler_by_name
 from validation.checks import hyper_model as own
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
 from validation.problem import Problem
@@ -89,7 +90,7 @@ def _model(case: Case) -> Any:
     from gibbs.models.hyper import make_model
 
     theta = np.array([1.3, 0.8, 1.1, 0.4])
-    model, _ = make_model(
+    model, _ = sampler_by_name(make_model, n_warmup=0)(
         case.likelihood, X, _labels(case), case.n_classes, theta[0], theta[1:-1], theta[-1], 1e-3, case.given.Z,
         "fitc" if case.fitc else "full", X_TEST, case.epsilon,
         hyperprior=dict(LAWS), learn=case.learn, shared=case.shared,

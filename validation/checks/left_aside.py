@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gamma, kv
 
+from validation.by_name import sampler_by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Skipped, Tested, check, flaws
 from validation.checks.learning import tiny
 from validation.checks.villacampa2020_dense import inverse
@@ -346,7 +347,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     laws = {"variance": ("half-student-t", 4.0, 2.0), "noise": ("log-normal", 1.0, 0.3)}
     X = np.array([[0.1], [0.9], [1.7], [-0.6]])
     for sits_on, wanted in (("field", 0.3), ("root", 0.09)):
-        model, _ = make_model(
+        model, _ = sampler_by_name(make_model, n_warmup=0)(
             "logit", X, np.array([0, 1, 1, 0]), 2, 1.3, np.array([0.8]), 0.0, 1e-3, None, "full", X[:1], 0.0,
             hyperprior=laws, learn=("variance", "noise"), shared=False, sits_on=sits_on,
         )  # fmt: skip

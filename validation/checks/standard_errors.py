@@ -8,6 +8,7 @@ is far outside. Series of known autocorrelation hold the same formulas to a few 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2, norm
 from scipy.stats import t as student
 
+from validation.by_name import sampler_by_name
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, Tested, check
 from validation.checks.few_data import Few
 from validation.problem import Problem
@@ -190,13 +192,16 @@ def _sign(few: Few) -> Array:
     return np.asarray(2.0 * few.y - 1.0, dtype=np.float64)
 
 
+_ISLANDS = {"n_particles": 16, "n_islands": 16, "target_error": 1.0, "max_rounds": 1}
+
+
 def _annealed(rng: np.random.Generator, few: Few, **options: Any) -> Any:
     from gibbs.evidence import annealed
 
-    sizes = {"n_particles": 16, "n_islands": 16, "target_error": 1.0, "max_rounds": 1}
+    asked = replace(annealed.DEFAULTS, **(_ISLANDS | options))
     if few.fitc:
-        return annealed.log_evidence_fitc(rng, *_fitc_parts(few), _sign(few), **{**sizes, **options})
-    return annealed.log_evidence(rng, few.cov[0], _sign(few), **{**sizes, **options})
+        return annealed.log_evidence_fitc(rng, *_fitc_parts(few), _sign(few), asked)
+    return annealed.log_evidence(rng, few.cov[0], _sign(few), asked)
 
 
 def _bridge(rng: np.random.Generator, few: Few, **options: Any) -> Any:
@@ -234,15 +239,15 @@ def _fitted(rng: np.random.Generator, few: Few, **options: Any) -> Any:
 def _sequential(rng: np.random.Generator, few: Few, **options: Any) -> Any:
     from gibbs.evidence import sequential
 
-    sizes = {"n_particles": 24, "n_islands": 16, "target_error": 1.0, "max_rounds": 1}
-    return sequential.log_evidence(rng, few.cov, few.y, few.epsilon, **{**sizes, **options})
+    asked = replace(sequential.DEFAULTS, **(_ISLANDS | {"n_particles": 24} | options))
+    return sequential.log_evidence(rng, few.cov, few.y, few.epsilon, asked)
 
 
 def _softmax_annealed(rng: np.random.Generator, few: Few, **options: Any) -> Any:
     from gibbs.evidence import softmax_annealed
 
-    sizes = {"n_particles": 16, "n_islands": 16, "target_error": 1.0, "max_rounds": 1}
-    return softmax_annealed.log_evidence(rng, few.cov, few.y, **{**sizes, **options})
+    asked = replace(softmax_annealed.DEFAULTS, **(_ISLANDS | options))
+    return softmax_annealed.log_evidence(rng, few.cov, few.y, asked)
 
 
 def _softmax_bridge(rng: np.random.Generator, few: Few, **options: Any) -> Any:
@@ -254,9 +259,10 @@ def _softmax_bridge(rng: np.random.Generator, few: Few, **options: Any) -> Any:
 def _tilted(rng: np.random.Generator, few: Few) -> Any:
     from gibbs.models.exact_probit import log_evidence
 
-    given = {name: value for name, value in few.arguments().items() if name != "X_test"}
     seed = int(rng.integers(1 << 30))
-    estimate = log_evidence(few.likelihood, **given, seed=seed, target_error=0.02, max_proposals=2000)
+    estimate = sampler_by_name(log_evidence)(
+        few.likelihood, **few.arguments(), seed=seed, target_error=0.02, max_proposals=2000
+    )
     return _Answer(estimate.log_evidence, estimate.log_evidence_se)
 
 
@@ -393,22 +399,19 @@ def sampled(entry: Sampler, seed: int, given: Mapping[str, Any] | None = None, *
 
     few, given = entry.few, {**entry.few.arguments(), **(given or {})}
     options = {**entry.options, **more, "seed": seed}
-    if entry.method == "gibbs-logit" and "learn" not in options:
-        sign = 2.0 * few.y - 1.0
-        held = (given["variance"][0], given["lengthscales"][0], given["noise"][0])
-        kernel: tuple[Any, ...] = (*held, given["jitter"], given["X_test"])
-        if few.fitc:
-            return sampling.sample_fitc(given["X"], sign, given["Z"], *kernel, **options)
-        return sampling.sample_full(given["X"], sign, *kernel, **options)
     if "learn" in options:
-        return hyper.sample(few.likelihood, **given, epsilon=few.epsilon, **options)
+        return sampler_by_name(hyper.sample)(few.likelihood, **given, epsilon=few.epsilon, **options)
     if entry.method == "exact-probit":
-        return exact_probit.sample_exact(few.likelihood, **given, **options)
-    if entry.method == "gibbs-probit":
-        return multinomial_probit.sample(likelihood=few.likelihood, **given, **options)
-    if entry.method == "gibbs-threshold":
-        return threshold.sample(epsilon=few.epsilon, **given, **options)
-    return (pairwise if entry.method == "gibbs-pairwise" else softmax).sample(**given, **options)
+        return sampler_by_name(exact_probit.sample_exact)(few.likelihood, **given, **options)
+    if entry.method == "gibbs-logit":
+        given |= {name: given[name][0] for name in ("variance", "lengthscales", "noise")}
+    samplers = {
+        "gibbs-logit": (sampling, {}), "mh-softmax": (softmax, {}), "gibbs-pairwise": (pairwise, {}),
+        "gibbs-probit": (multinomial_probit, {"likelihood": few.likelihood}),
+        "gibbs-threshold": (threshold, {"epsilon": few.epsilon}),
+    }  # fmt: skip
+    module, own = samplers[entry.method]
+    return sampler_by_name(module.sample)(**given, **own, **options)
 
 
 LAWS = {

@@ -8,6 +8,7 @@ function that has to decide, and what it decides is held to its own definition.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -94,13 +95,16 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             log_z=at + spread, ladder=[0.0, 1.0], references=[], around=[], ess_fraction=1.0, acceptance=0.9
         )
         yield apart(annealed, "_anneal", lambda *a, d=done: d,
-                    lambda: annealed.log_evidence(np.random.default_rng(0), K, sign, n_islands=8), at)  # fmt: skip
+                    lambda: annealed.log_evidence(np.random.default_rng(0), K, sign,
+                                                  replace(annealed.DEFAULTS, n_islands=8)), at)  # fmt: skip
         yield apart(softmax_annealed, "_anneal", lambda *a, d=done: d,
-                    lambda: softmax_annealed.log_evidence(np.random.default_rng(0), np.stack([K] * 3), y, n_islands=8),
+                    lambda: softmax_annealed.log_evidence(np.random.default_rng(0), np.stack([K] * 3), y,
+                                                          replace(softmax_annealed.DEFAULTS, n_islands=8)),
                     at)  # fmt: skip
         one_by_one = iter(at + spread)
         yield apart(sequential, "_island", lambda *a, one=one_by_one: next(one),
-                    lambda: sequential.log_evidence_margins(np.random.default_rng(0), K, 2, n_islands=8),
+                    lambda: sequential.log_evidence_margins(np.random.default_rng(0), K, 2,
+                                                            options=replace(sequential.DEFAULTS, n_islands=8)),
                     at)  # fmt: skip
     # islands that are worked apart: a stream for each, and the same averages
     for module, common in (

@@ -11,6 +11,7 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from validation import arguments
+from validation.by_name import sampler_by_name
 from validation.catalogue import METHODS
 from validation.fuzz.commands import command_door
 from validation.fuzz.door import Arguments, Door
@@ -171,7 +172,12 @@ def _keywords(function: Callable[..., Any]) -> list[str]:
 
 def _fit_door(function: Callable[..., Any], solves: str, prior: type | None = None, **fixed: Any) -> Door:
     """A fit function: data of one latent function where `y_sign` or one class of parameters is asked for."""
-    function = _flat(function, solves)  # of a checkpoint too
+    if function.__module__.startswith("gibbs.models"):  # of a checkpoint too
+        binary = function.__module__ == "gibbs.models.sampling"
+        given = {name: value for name, value in fixed.items() if name == "prior_model"}
+        function = sampler_by_name(function, binary=binary, **given)
+    else:
+        function = _flat(function, solves)
     wanted, keywords = _positional(function), _keywords(function)
     binary = "y_sign" in wanted or ("n_classes" not in wanted and prior is None)
 
@@ -206,7 +212,8 @@ def _fit_door(function: Callable[..., Any], solves: str, prior: type | None = No
     kinds |= dict.fromkeys(("variance", "lengthscales", "noise", "jitter"), "array") if prior else {}
     for name in ("prior", "hyper", "options"):
         kinds.pop(name, None)
-    return Door(f"{function.__module__}.{function.__name__} as {solves}", 0.3, base, call, kinds)
+    name = f"{function.__module__}.{function.__name__}"
+    return Door(" ".join([name, *filter(None, [fixed.get("prior_model")]), f"as {solves}"]), 0.3, base, call, kinds)
 
 
 def _by_steps(function: Callable[..., Any]) -> bool:
@@ -283,8 +290,8 @@ def _gibbs_doors() -> Iterator[Door]:
     yield _fit_door(of("models.threshold").sample, "gibbs-threshold")
     yield _fit_door(of("models.multinomial_probit").sample, "gibbs-probit")
     yield _fit_door(of("models.pairwise").sample, "gibbs-pairwise")
-    yield _fit_door(of("models.sampling").sample_full, "gibbs-logit")
-    yield _fit_door(of("models.sampling").sample_fitc, "gibbs-logit")
+    for model in ("full", "fitc"):
+        yield _fit_door(of("models.sampling").sample, "gibbs-logit", prior_model=model)
     yield _fit_door(of("models.exact_probit").sample_exact, "exact-probit")
     hyperprior = {"variance": ("half-student-t", 4.0, 100.0)}
     yield _fit_door(of("models.hyper").sample, "gibbs-logit", learn=("variance",), hyperprior=hyperprior)

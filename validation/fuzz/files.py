@@ -170,7 +170,7 @@ _CONTINUED: dict[str, tuple[str, str, Arguments]] = {
     "fast.methods.apep": ("fit", "apep", {"batch_size": 2, "n_steps": 2, "checkpoint_every": 1}),
     "fast.methods.vi_robust": ("fit", "vi-robust", {"batch_size": 2, "n_steps": 2, "checkpoint_every": 1}),
     "fast.methods.x_gpc_svi": ("fit", "x-gpc-svi", {"batch_size": 2, "n_steps": 2, "checkpoint_every": 1}),
-    "gibbs.models.sampling": ("sample_full", "gibbs-logit", {"n_draws": 8, "n_warmup": 2, "n_chains": 2}),
+    "gibbs.models.sampling": ("sample", "gibbs-logit", {"n_draws": 8, "n_warmup": 2, "n_chains": 2}),
     "gibbs.models.multinomial_probit": ("sample", "gibbs-probit", {"n_draws": 8, "n_warmup": 2, "n_chains": 2}),
     "gibbs.models.threshold": ("sample", "gibbs-threshold", {"n_draws": 8, "n_warmup": 2, "n_chains": 2}),
     "gibbs.models.softmax": ("sample", "mh-softmax", {"n_draws": 8, "n_warmup": 2, "n_chains": 2}),
@@ -180,7 +180,9 @@ _CONTINUED: dict[str, tuple[str, str, Arguments]] = {
 def _checkpoint_doors(fit_door: Callable[..., Door]) -> Iterator[Door]:
     """Runs that are to continue from a file that is damaged, or of another run."""
     for place, (attribute, method, options) in _CONTINUED.items():
-        function = by_name(getattr(importlib.import_module(place), attribute), binary=method == "x-gpc-svi")
+        function = getattr(importlib.import_module(place), attribute)
+        if place.startswith("fast."):
+            function = by_name(function, binary=method == "x-gpc-svi")
         yield _checkpoint_door(fit_door(function, method), place, options)
 
 

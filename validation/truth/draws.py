@@ -22,9 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gibbs.core.options import ExactOptions, LogitOptions, ProbitOptions, SoftmaxOptions, ThresholdOptions
 from gibbs.models import exact_probit, multinomial_probit, sampling, softmax, threshold
 from validation import arguments, storage
 from validation.datasets.errors import DatasetNotFoundError
+from validation.implementations.gibbs.asked import one_latent, values
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
@@ -104,13 +106,14 @@ def draw(problem: Problem, method: str, *, n_chains: int = CHAINS, n_draws: int 
         method = {"logit": "gibbs-logit", "softmax": "mh-softmax"}.get(problem.likelihood, "exact-probit")
     arguments.choice(method, ("exact-probit", *THIN), "method")
     p = problem
-    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "smoothness")
-    inputs: dict[str, Any] = {name: getattr(p, name) for name in names}
+    data, prior = values(p.replace(X_test=None))
     if method == "exact-probit":
         if p.epsilon:
             method = "gibbs-threshold"
         else:
-            result = exact_probit.sample_exact(p.likelihood, **inputs, n_draws=n_chains * n_draws, seed=seed)
+            result = exact_probit.sample_exact(
+                p.likelihood, data, prior, ExactOptions(n_draws=n_chains * n_draws, seed=seed)
+            )
             latent = result.latent_draws.reshape(n_chains, n_draws, p.n, p.n_latents)
             return Draws(p.name, fingerprint(p), f"{method}, independent", seed, latent)
     run: dict[str, Any] = {
@@ -118,19 +121,13 @@ def draw(problem: Problem, method: str, *, n_chains: int = CHAINS, n_draws: int 
     }  # fmt: skip
     chains: Any
     if method == "gibbs-logit":
-        prior = (p.variance[0], p.lengthscales[0], p.noise[0], p.jitter[0])
-        smoothness = None if p.smoothness is None else float(p.smoothness[0])
-        if p.prior_model == "fitc":
-            assert p.Z is not None
-            chains = sampling.sample_fitc(p.X, p.y_sign, p.Z[0], *prior, smoothness=smoothness, **run)
-        else:
-            chains = sampling.sample_full(p.X, p.y_sign, *prior, smoothness=smoothness, **run)
+        chains = sampling.sample(*one_latent(p.replace(X_test=None)), LogitOptions(**run))
     elif method == "gibbs-probit":
-        chains = multinomial_probit.sample(**inputs, likelihood=p.likelihood, **run)
+        chains = multinomial_probit.sample(data, prior, ProbitOptions(**run), likelihood=p.likelihood)
     elif method == "gibbs-threshold":
-        chains = threshold.sample(**inputs, epsilon=p.epsilon, **run)
+        chains = threshold.sample(data, prior, ThresholdOptions(**run), epsilon=p.epsilon)
     else:
-        chains = softmax.sample(**inputs, **run)
+        chains = softmax.sample(data, prior, SoftmaxOptions(**run))
     latent = np.asarray(chains.latent_draws).reshape(n_chains, n_draws, p.n, p.n_latents)
     return Draws(p.name, fingerprint(p), f"{method}, every {THIN[method]}th sweep", seed, latent)
 

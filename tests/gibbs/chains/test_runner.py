@@ -16,9 +16,8 @@ import gibbs
 from gibbs.chains.chain import Measures, Plan, Record, Storage, run
 from gibbs.chains.diagnostics import convergence, least_ess
 from gibbs.core.generators import spawn_streams
-from gibbs.models import multinomial_probit, threshold
 from gibbs.models.export import to_inference_data
-from gibbs.models.sampling import sample_fitc, sample_full
+from tests.support.chains import sample_fitc, sample_full, sample_probit, sample_threshold
 
 X = np.random.default_rng(0).normal(size=(6, 2))
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -36,12 +35,12 @@ def logit_fitc(**options):
 
 
 def probit(**options):
-    return multinomial_probit.sample(X, Y, 3, 9.0, SCALES, 0.1, 1e-6, X[:3], "fitc", X[:2], **(RUN | options))
+    return sample_probit(X, Y, 3, 9.0, SCALES, 0.1, 1e-6, X[:3], "fitc", X[:2], **(RUN | options))
 
 
 def cut(**options):
     moves = ("components", "bounce")
-    return threshold.sample(X, Y, 3, 9.0, SCALES, 0.1, 1e-6, epsilon=0.1, moves=moves, **(RUN | options))
+    return sample_threshold(X, Y, 3, 9.0, SCALES, 0.1, 1e-6, epsilon=0.1, moves=moves, **(RUN | options))
 
 
 def walk(rho, *, start=0.0, step_too=None, **options):
@@ -147,7 +146,7 @@ def test_a_run_with_every_comfort_resumes_bit_by_bit(tmp_path, sample):
 SCRIPT = """
 import sys
 import numpy as np
-from gibbs.models.sampling import sample_full
+from tests.support.chains import sample_full
 X = np.random.default_rng(0).normal(size=(6, 2))
 signs = np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
 got = sample_full(X, signs, 9.0, [1.0, 1.5], 0.1, 1e-6, n_chains=4, n_draws=600, n_warmup="auto", max_warmup=400,

@@ -7,8 +7,18 @@ from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
 from gibbs.core.kernels import covariance, matern, squared_exponential
-from gibbs.models import exact_probit, multinomial_probit, pairwise, sampling, softmax, threshold
-from gibbs.models.multilatent import check
+from tests.support.chains import (
+    check,
+    exact_evidence,
+    fitc_white,
+    full_covariance,
+    sample_exact,
+    sample_full,
+    sample_pairwise,
+    sample_probit,
+    sample_softmax,
+    sample_threshold,
+)
 
 SCALES = np.array([0.7, 1.6])
 ORDERS = (0.01, 0.3, 0.5, 1.0, 1.5, 1.75, 2.5, 3.2, 7.5, 24.9, 25.0, 25.1, 60.0, 1e3)
@@ -133,16 +143,16 @@ def orthant(priors, y, unit):
 @pytest.mark.parametrize("likelihood", ["multinomial-probit", "threshold"])
 def test_exact_draws_with_matern_kernels_meet_the_normal_distribution_function(prior_model, likelihood, assert_z):
     settings = (likelihood, X, Y, 3, VARIANCES, SCALES, NOISE, JITTER, Z, prior_model)
-    estimate = exact_probit.log_evidence(*settings, seed=3, target_error=2e-3, smoothness=ORDERS_OF_LATENTS)
+    estimate = exact_evidence(*settings, seed=3, target_error=2e-3, smoothness=ORDERS_OF_LATENTS)
     priors = [dense_prior(prior_model, v, o) for v, o in zip(VARIANCES, ORDERS_OF_LATENTS, strict=True)]
     unit = 0.0 if likelihood == "threshold" else 1.0
     truth = np.log(orthant(priors, Y, unit))
     # SciPy's rule is asked for 1e-7 and may leave 1e-4
     assert_z((estimate.log_evidence - truth) / np.hypot(estimate.log_evidence_se, 1e-4))
-    other = exact_probit.log_evidence(*settings, seed=3, target_error=2e-3)
+    other = exact_evidence(*settings, seed=3, target_error=2e-3)
     assert abs(other.log_evidence - truth) > 10.0 * other.log_evidence_se  # the kernel matters here
     # a probability is a ratio of evidences: the label at X_NEW is one more datum
-    drawn = exact_probit.sample_exact(*settings, X_NEW, n_draws=4000, seed=4, smoothness=ORDERS_OF_LATENTS)
+    drawn = sample_exact(*settings, X_NEW, n_draws=4000, seed=4, smoothness=ORDERS_OF_LATENTS)
     if prior_model == "fitc":  # data and test points are alike there; the full prior has its jitter at data only
         one_more = [orthant(priors, np.append(Y, c), unit) for c in range(3)]
         expected = np.array(one_more) / np.exp(truth)
@@ -161,28 +171,28 @@ def test_every_sampler_builds_the_same_matern_prior(prior_model):
         np.testing.assert_allclose(setting.prior.K_TX[k], dense[3:, :3], rtol=1e-10)
         binary = (X, variance, SCALES, NOISE, JITTER)
         if prior_model == "full":
-            result = sampling.full_covariance(*binary, smoothness=order)
+            result = full_covariance(*binary, smoothness=order)
         else:
-            white = sampling.fitc_white(X, Z, variance, SCALES, NOISE, JITTER, smoothness=order)
+            white = fitc_white(X, Z, variance, SCALES, NOISE, JITTER, smoothness=order)
             result = white.white_rows @ white.white_rows.T + np.diag(white.cond_var)
         np.testing.assert_allclose(result, dense[:3, :3], rtol=1e-10)
     run = {"n_chains": 2, "n_draws": 8, "n_warmup": 4, "seed": 1}
-    for sample in (multinomial_probit.sample, threshold.sample, softmax.sample, pairwise.sample):
+    for sample in (sample_probit, sample_threshold, sample_softmax, sample_pairwise):
         matern_run, other = (sample(*shared, **run, smoothness=s) for s in (ORDERS_OF_LATENTS, None))
         assert np.all(np.isfinite(matern_run.test_latent_mean))
         assert not np.array_equal(matern_run.log_joint, other.log_joint)
         with pytest.raises(ValueError, match="smoothness: found"):
             sample(*shared, **run, smoothness=np.array([1.0, -1.0, 1.0]))
     y_sign = np.array([1.0, -1.0, 1.0])
-    logit = sampling.sample_full(X, y_sign, 2.0, SCALES, NOISE, JITTER, X_NEW, **run, smoothness=1.5)
-    other = sampling.sample_full(X, y_sign, 2.0, SCALES, NOISE, JITTER, X_NEW, **run)
+    logit = sample_full(X, y_sign, 2.0, SCALES, NOISE, JITTER, X_NEW, **run, smoothness=1.5)
+    other = sample_full(X, y_sign, 2.0, SCALES, NOISE, JITTER, X_NEW, **run)
     assert not np.array_equal(logit.log_joint, other.log_joint)
 
 
 def test_chains_with_a_matern_kernel_meet_exact_draws(assert_z):
     shared = (X, Y, 3, VARIANCES, SCALES, NOISE, JITTER, None, "full", X_NEW)
-    truth = exact_probit.sample_exact("threshold", *shared, n_draws=20_000, seed=5, smoothness=ORDERS_OF_LATENTS)
-    chain = threshold.sample(*shared, n_chains=16, n_draws=1000, n_warmup=50, seed=6, smoothness=ORDERS_OF_LATENTS)
+    truth = sample_exact("threshold", *shared, n_draws=20_000, seed=5, smoothness=ORDERS_OF_LATENTS)
+    chain = sample_threshold(*shared, n_chains=16, n_draws=1000, n_warmup=50, seed=6, smoothness=ORDERS_OF_LATENTS)
     for name in ("latent_mean", "test_latent_mean", "probabilities"):
         a, b = getattr(truth, name), getattr(chain, name)
         se = np.hypot(getattr(truth, f"{name}_se"), getattr(chain, f"{name}_se"))

@@ -5,8 +5,9 @@ import pytest
 from scipy.special import expit
 
 from gibbs.core.kernels import squared_exponential
+from gibbs.core.options import Particles
 from gibbs.evidence import annealed, bridge, chib
-from gibbs.models.sampling import full_covariance, sample_fitc, sample_full
+from tests.support.chains import full_covariance, sample_fitc, sample_full
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Y3 = np.array([1.0, -1.0, -1.0])
@@ -27,7 +28,7 @@ def within(actual, expected, most):
 def test_full_evidence_by_three_routes_meets_quadrature(rng, quadrature_posterior, n, variance):
     K = full_covariance(X3[:n], variance, SCALES, 0.1, 1e-4)
     truth = quadrature_posterior(K, Y3[:n], 0.04 if n < 3 else 0.2).log_evidence
-    within(annealed.log_evidence(rng, K, Y3[:n], n_particles=256), truth, 0.03)
+    within(annealed.log_evidence(rng, K, Y3[:n], Particles(n_particles=256)), truth, 0.03)
     chains = sample_full(X3[:n], Y3[:n], variance, SCALES, 0.1, 1e-4, n_chains=8, n_draws=800, n_warmup=100, seed=n)
     within(chib.log_evidence_full(K, Y3[:n], chains.omega_draws), truth, 0.03)
     within(bridge.log_evidence_full(rng, K, Y3[:n], chains.latent_draws), truth, 0.03)
@@ -51,7 +52,7 @@ def test_fitc_evidence_by_three_routes_meets_quadrature(rng, quadrature_posterio
     np.fill_diagonal(K, k_xx)
     truth = quadrature_posterior(K, Y3, 0.2).log_evidence
     chains = sample_fitc(X3, Y3, Z2, 20.0, SCALES, 0.2, 1e-3, n_chains=8, n_draws=800, n_warmup=100, seed=2)
-    within(annealed.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, n_particles=256), truth, 0.03)
+    within(annealed.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, Particles(n_particles=256)), truth, 0.03)
     within(chib.log_evidence_fitc(K_ZZ, K_XZ, k_xx, Y3, chains.omega_draws), truth, 0.03)
     within(bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, chains.latent_draws), truth, 0.03)
 
@@ -101,7 +102,7 @@ def test_chib_in_the_inducing_values_agrees_with_the_bridge_in_the_latents(rng):
 def test_a_shifted_evidence_is_seen():
     # the power of `within`: a dropped log 2 is far outside
     K = full_covariance(X3, 5.0, SCALES, 0.1, 1e-4)
-    estimate = annealed.log_evidence(np.random.default_rng(1), K, Y3, n_particles=256)
+    estimate = annealed.log_evidence(np.random.default_rng(1), K, Y3, Particles(n_particles=256))
     assert np.log(2.0) > 2 * LIMIT * estimate.standard_error
 
 
@@ -115,7 +116,7 @@ def test_chibs_point_does_not_matter(rng):
 
 def test_the_stated_errors_are_the_spread_of_repetitions(rng):
     K = full_covariance(X3, 5.0, SCALES, 0.1, 1e-4)
-    runs = [annealed.log_evidence(rng, K, Y3, max_rounds=1, target_error=1.0) for _ in range(20)]
+    runs = [annealed.log_evidence(rng, K, Y3, Particles(max_rounds=1, target_error=1.0)) for _ in range(20)]
     ratio = np.std([r.value for r in runs], ddof=1) / np.mean([r.standard_error for r in runs])
     # with 20 repetitions χ²₁₉ puts the ratio in (0.45, 1.75) but for one run in 10 000
     assert 0.45 < ratio < 1.75
@@ -141,7 +142,7 @@ def test_the_bridge_states_no_less_than_the_spread_of_repetitions(rng):
 
 def test_too_tight_a_target_is_not_claimed(rng):
     K = full_covariance(X3, 5.0, SCALES, 0.1, 1e-4)
-    assert not annealed.log_evidence(rng, K, Y3, target_error=1e-6, max_rounds=1, n_particles=8).trusted
+    assert not annealed.log_evidence(rng, K, Y3, Particles(target_error=1e-6, max_rounds=1, n_particles=8)).trusted
 
 
 OMEGA = np.full((2, 64, 3), 0.2)
@@ -154,8 +155,8 @@ INFINITE = np.full((2, 200, 3), np.inf)
         (lambda r: annealed.log_evidence(r, np.full((3, 3), np.nan), Y3), r"K_XX: found NaN"),
         (lambda r: annealed.log_evidence(r, np.eye(2), Y3), r"K_XX: found shape \(2, 2\), expected \(3, 3\)"),
         (lambda r: annealed.log_evidence(r, np.eye(3), [1.0, 2.0, 1.0]), r"y_sign: found"),
-        (lambda r: annealed.log_evidence(r, np.eye(3), Y3, n_islands=1), r"n_islands: found 1, expected"),
-        (lambda r: annealed.log_evidence(r, np.eye(3), Y3, target_error=0.0), r"target_error: found 0.0"),
+        (lambda r: annealed.log_evidence(r, np.eye(3), Y3, Particles(n_islands=1)), r"n_islands: found 1, expected"),
+        (lambda r: annealed.log_evidence(r, np.eye(3), Y3, Particles(target_error=0.0)), r"target_error: found 0.0"),
         (lambda r: annealed.log_evidence_fitc(r, np.eye(2), np.eye(3), np.ones(3), Y3), r"K_ZZ: found shape"),
         (lambda r: annealed.log_evidence_fitc(r, np.eye(2), np.ones((3, 2)), np.ones(3), Y3), r"k_xx: found -1 below"),
         (lambda r: chib.log_evidence_full(np.eye(3), Y3, OMEGA[:, :9]), r"omega: found 9 draws per chain"),

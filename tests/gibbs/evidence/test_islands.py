@@ -1,5 +1,7 @@
 """Islands of particles worked apart: one schedule, a stream for each, digits that no order of work moves."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -41,7 +43,7 @@ SCHEDULES = {"full": full, "fitc": fitc, "probit": probit, "softmax": softmax}
 
 def estimate(name, spread, **options):
     module, plan = SCHEDULES[name]()
-    return module.estimate(np.random.default_rng(3), plan, spread, **options)
+    return module.estimate(np.random.default_rng(3), plan, spread, replace(module.DEFAULTS, **options))
 
 
 class Backwards:

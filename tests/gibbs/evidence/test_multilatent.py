@@ -1,15 +1,15 @@
 """log Z of probit and threshold models by particles and by a bridge, against quadrature, tilting and enumeration."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gibbs.core.kernels import squared_exponential
 from gibbs.evidence import fitted, sequential, softmax_annealed, softmax_bridge
-from gibbs.models import multinomial_probit, threshold
-from gibbs.models.exact_probit import log_evidence as tilted
-from gibbs.models.multilatent import check
+from tests.support.chains import check, sample_probit, sample_threshold
+from tests.support.chains import exact_evidence as tilted
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Z2 = np.array([[0.2, 0.1], [1.0, 0.6]])
@@ -17,6 +17,10 @@ SCALES = np.array([1.0, 1.5])
 VARIANCES = np.array([4.0, 1.0, 9.0])
 # A single z per route and case; 4.9 is passed by chance once in a million, and some thirty are drawn.
 LIMIT = 4.9
+
+
+def islands(**changes):
+    return replace(sequential.DEFAULTS, **changes)
 
 
 def within(actual, expected, expected_error=0.0, most=0.05):
@@ -35,8 +39,8 @@ def test_both_routes_meet_quadrature(rng, orthants, n, C, epsilon):
     y, variances = np.array([1, 0, 0])[:n] if C == 2 else np.array([2, 0])[:n], VARIANCES[:C]
     cov = np.stack([squared_exponential(X3[:n], X3[:n], v, SCALES) + 0.4 * np.eye(n) for v in variances])
     truth = np.log(orthants(cov, y, epsilon).evidence)
-    within(sequential.log_evidence(rng, cov, y, epsilon, target_error=0.02), truth)
-    chains = threshold.sample(X3[:n], y, C, variances, SCALES, 0.4, 0.0, epsilon=epsilon, n_draws=200, n_warmup=20,
+    within(sequential.log_evidence(rng, cov, y, epsilon, islands(target_error=0.02)), truth)
+    chains = sample_threshold(X3[:n], y, C, variances, SCALES, 0.4, 0.0, epsilon=epsilon, n_draws=200, n_warmup=20,
                               seed=n)  # fmt: skip
     within(fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws), epsilon), truth)
 
@@ -62,9 +66,9 @@ def test_both_routes_meet_minimax_tilting_for_the_multinomial_probit(rng, log_va
     arguments = (X, y, 3, v, SCALES, 0.1, 1e-6 * v, X[:8] + 0.05, prior_model)
     truth = tilted("multinomial-probit", *arguments, seed=1, target_error=0.01)
     cov = check(X, y, 3, 3, *arguments[3:], None).prior.K_XX + np.eye(24)
-    estimate = sequential.log_evidence(rng, cov, y, target_error=0.05)
+    estimate = sequential.log_evidence(rng, cov, y, islands(target_error=0.05))
     within(estimate, truth.log_evidence, truth.log_evidence_se)
-    chains = multinomial_probit.sample(*arguments, n_draws=200, n_warmup=20, seed=2)
+    chains = sample_probit(*arguments, n_draws=200, n_warmup=20, seed=2)
     estimate = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
     within(estimate, truth.log_evidence, truth.log_evidence_se)
 
@@ -75,7 +79,7 @@ def test_both_routes_meet_minimax_tilting_for_the_binary_probit(rng):
     truth = tilted("probit", *arguments, seed=1, target_error=0.01)
     cov = check(X, y, 2, 1, *arguments[3:], None, "full", None).prior.K_XX + np.eye(30)
     within(sequential.log_evidence(rng, cov, y), truth.log_evidence, truth.log_evidence_se)
-    chains = multinomial_probit.sample(*arguments, likelihood="probit", n_draws=70, n_warmup=20, seed=2)
+    chains = sample_probit(*arguments, likelihood="probit", n_draws=70, n_warmup=20, seed=2)
     estimate = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
     within(estimate, truth.log_evidence, truth.log_evidence_se)
 
@@ -95,8 +99,8 @@ def test_both_routes_meet_the_sum_over_all_sets_of_labelling_errors(rng, epsilon
     truth = np.logaddexp.reduce(values)
     error = np.sum(np.exp(values - truth) * errors)  # one seed: their errors may be correlated
     cov = np.stack([squared_exponential(X, X, 9.0, SCALES) + 0.2 * np.eye(n)] * C)
-    within(sequential.log_evidence(rng, cov, y, epsilon, target_error=0.02), truth, error)
-    chains = threshold.sample(X, y, C, 9.0, SCALES, 0.2, 0.0, epsilon=epsilon, n_draws=150, n_warmup=20, seed=2)
+    within(sequential.log_evidence(rng, cov, y, epsilon, islands(target_error=0.02)), truth, error)
+    chains = sample_threshold(X, y, C, 9.0, SCALES, 0.2, 0.0, epsilon=epsilon, n_draws=150, n_warmup=20, seed=2)
     within(fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws), epsilon), truth, error)
 
 
@@ -104,9 +108,13 @@ def test_both_routes_agree_on_labelling_errors_where_no_enumeration_reaches(rng)
     X, y = toy(24, 10.0)
     y[::9] = (y[::9] + 1) % 3
     cov = np.stack([squared_exponential(X, X, 10.0, SCALES) + 0.3 * np.eye(24)] * 3)
-    chains = threshold.sample(X, y, 3, 10.0, SCALES, 0.3, 0.0, epsilon=0.1, n_draws=300, n_warmup=30, seed=2)
+    chains = sample_threshold(X, y, 3, 10.0, SCALES, 0.3, 0.0, epsilon=0.1, n_draws=300, n_warmup=30, seed=2)
     bridge = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws), 0.1, target_error=0.12)
-    within(sequential.log_evidence(rng, cov, y, 0.1, target_error=0.05), bridge.value, bridge.standard_error)
+    within(
+        sequential.log_evidence(rng, cov, y, 0.1, islands(target_error=0.05)),
+        bridge.value,
+        bridge.standard_error,
+    )
     assert bridge.trusted
 
 
@@ -116,7 +124,7 @@ def test_an_evidence_out_of_reach_is_given_up_at_once_and_not_trusted(rng):
     cov = np.stack([squared_exponential(X, X, np.exp(8.0), SCALES) + 0.5 * np.eye(60)] * 3)
     y = np.array([(np.linalg.cholesky(K) @ rng.standard_normal(60)) for K in cov]).argmax(axis=0)
     y[::8] = (y[::8] + 1) % 3
-    estimate = sequential.log_evidence(rng, cov, y, 0.1, target_error=0.02)
+    estimate = sequential.log_evidence(rng, cov, y, 0.1, islands(target_error=0.02))
     assert not estimate.trusted
     assert estimate.detail["rounds"] <= 2.0  # the default allows four
     assert estimate.detail["needed_particles"] > 4.0 * estimate.detail["n_particles"]
@@ -156,11 +164,11 @@ def test_the_answer_does_not_depend_on_the_order_of_data_or_classes(rng):
 def test_the_stated_errors_are_the_spread_of_repetitions(rng):
     X, y = toy(20, 6.0)
     cov = np.stack([squared_exponential(X, X, 6.0, SCALES) + np.eye(20)] * 3)
-    runs = [sequential.log_evidence(rng, cov, y, n_particles=200, max_rounds=1) for _ in range(20)]
+    runs = [sequential.log_evidence(rng, cov, y, islands(n_particles=200, max_rounds=1)) for _ in range(20)]
     ratio = np.std([r.value for r in runs], ddof=1) / np.mean([r.standard_error for r in runs])
     # with 20 repetitions χ²₁₉ puts the ratio in (0.45, 1.75) but for one run in 10 000
     assert 0.45 < ratio < 1.75
-    draws = by_latent(multinomial_probit.sample(X, y, 3, 6.0, SCALES, 0.0, 0.0, n_chains=160, n_draws=80, n_warmup=20,
+    draws = by_latent(sample_probit(X, y, 3, 6.0, SCALES, 0.0, 0.0, n_chains=160, n_draws=80, n_warmup=20,
                                                 seed=3).auxiliary_draws)  # fmt: skip
     runs = [fitted.log_evidence(rng, cov, y, draws[8 * k : 8 * k + 8]) for k in range(20)]
     ratio = np.std([r.value for r in runs], ddof=1) / np.mean([r.standard_error for r in runs])
@@ -172,8 +180,10 @@ def test_few_particles_are_as_right_as_many(rng):
     # no bias from the number of particles: 400 islands of 50 against islands of 4000
     X, y = toy(12, 6.0)
     cov = np.stack([squared_exponential(X, X, 6.0, SCALES) + np.eye(12)] * 3)
-    few = sequential.log_evidence(rng, cov, y, 0.1, n_particles=50, n_islands=400, max_rounds=1, target_error=0.1)
-    many = sequential.log_evidence(rng, cov, y, 0.1, n_particles=4000, max_rounds=1)
+    few = sequential.log_evidence(
+        rng, cov, y, 0.1, islands(n_particles=50, n_islands=400, max_rounds=1, target_error=0.1)
+    )
+    many = sequential.log_evidence(rng, cov, y, 0.1, islands(n_particles=4000, max_rounds=1))
     assert abs(few.value - many.value) < LIMIT * np.hypot(few.standard_error, many.standard_error)
 
 
@@ -198,7 +208,7 @@ Y = np.array([0, 1, 2])
         (lambda r: sequential.log_evidence(r, np.nan * COV, Y), r"cov: found 27 entries NaN"),
         (lambda r: sequential.log_evidence(r, COV, Y + 1), r"y: found labels 1 to 3, expected 0 to 2"),
         (lambda r: sequential.log_evidence(r, COV, Y, 1.0), r"epsilon: found 1, expected a probability"),
-        (lambda r: sequential.log_evidence(r, COV, Y, n_islands=2), r"n_islands: found 2, expected"),
+        (lambda r: sequential.log_evidence(r, COV, Y, islands(n_islands=2)), r"n_islands: found 2, expected"),
         (lambda r: sequential.log_evidence_margins(r, np.eye(3), 3), r"covariance: found shape \(3, 3\)"),
         (lambda r: sequential.log_evidence(r, np.ones((3, 3, 3)), Y), r"covariance \(6, 6\): found smallest eigenv"),
         (lambda r: fitted.log_evidence(r, COV, Y, np.zeros((2, 9, 3, 3))), r"auxiliary: found shape \(2, 9, 3, 3\)"),

@@ -5,8 +5,9 @@ import pytest
 from scipy.special import log_softmax
 
 from gibbs.core.kernels import squared_exponential
+from gibbs.core.options import Particles
 from gibbs.evidence import softmax_annealed, softmax_bridge
-from gibbs.models import softmax
+from tests.support.chains import sample_softmax
 
 X2 = np.array([[0.0, 0.2], [0.7, -0.5]])
 SCALES = np.array([1.0, 1.5])
@@ -36,7 +37,7 @@ def test_both_routes_find_the_evidence_of_quadrature(assert_z, case):
     X, y, variances = CASES[case]
     cov = covariances(X, variances)
     exact = quadrature(cov, y)
-    chains = softmax.sample(
+    chains = sample_softmax(
         X, y, len(variances), variances, SCALES, 0.1, 0.0, n_chains=16, n_draws=800, n_warmup=100, seed=1
     )
     routes = {
@@ -66,9 +67,9 @@ def test_bad_input_is_refused_by_name():
     with pytest.raises(ValueError, match="y"):
         softmax_annealed.log_evidence(rng, cov, np.array([0, 2]))
     with pytest.raises(ValueError, match="n_islands"):
-        softmax_annealed.log_evidence(rng, cov, y, n_islands=2)
+        softmax_annealed.log_evidence(rng, cov, y, Particles(n_islands=2))
     with pytest.raises(ValueError, match="target_error"):
-        softmax_annealed.log_evidence(rng, cov, y, target_error=0.0)
+        softmax_annealed.log_evidence(rng, cov, y, Particles(target_error=0.0))
     with pytest.raises(ValueError, match="latent_values"):
         softmax_bridge.log_evidence(rng, cov, y, np.zeros((4, 200, 2, 3)))
     with pytest.raises(ValueError, match="latent_values"):

@@ -8,8 +8,8 @@ import pytest
 from scipy.special import expit, log_softmax, ndtr, ndtri
 from scipy.stats import multivariate_normal, norm, qmc
 
-from gibbs.models.hyper import sample
 from gibbs.models.hyper_models import HyperModel
+from tests.support.chains import sample_hyper as sample
 
 PRIOR = {"lengthscales": ("log-normal", 1.2, 1.0)}
 VARIANCE, NOISE, JITTER = 9.0, 0.3, 1e-3

@@ -11,19 +11,19 @@ from bivariate import bivariate_normal_cdf
 from gibbs.chains.diagnostics import standard_error
 from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.core.kernels import squared_exponential
-from gibbs.models import threshold
 from gibbs.models.multilatent import argmax_probability
 from gibbs.models.multinomial_probit import (
     draw_auxiliary,
     draw_auxiliary_binary,
     draw_latent,
     likelihood,
-    sample,
     smoother,
     sweep,
 )
 from gibbs.moves.region import bounce_move, inside, swap_to_label
 from in_every_run import others_slow
+from tests.support.chains import sample_probit as sample
+from tests.support.chains import sample_threshold
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 X_TEST = np.array([[0.3, 0.0], [2.5, -1.0]])
@@ -385,7 +385,7 @@ def test_binary_chains_agree_with_quadrature(assert_z, quadrature_posterior):
 def test_multinomial_probit_is_the_threshold_of_unit_noise(assert_z):
     y, options = np.array([1, 0, 2]), {"n_draws": 500, "n_warmup": 20}
     probit = sample(X3, y, 3, VARIANCES, SCALES, 0.0, 1e-3, None, "full", X_TEST, seed=1, **options)
-    cut = threshold.sample(X3, y, 3, VARIANCES, SCALES, 1.0, 1e-3, None, "full", X_TEST, seed=2, **options)
+    cut = sample_threshold(X3, y, 3, VARIANCES, SCALES, 1.0, 1e-3, None, "full", X_TEST, seed=2, **options)
     gap_z(assert_z, probit, cut, names=("probabilities", "test_latent_mean"))
     for power in (1, 2):
         a, b = probit.auxiliary_draws**power, cut.latent_draws**power

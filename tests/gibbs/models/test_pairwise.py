@@ -10,7 +10,7 @@ from gibbs.draws.truncated_normal import log_probability, tilt
 from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.models import pairwise
-from gibbs.models.exact_probit import sample_exact
+from tests.support.chains import prepare_pairwise, sample_exact, sample_pairwise
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Y3 = np.array([0, 2, 1])
@@ -61,7 +61,7 @@ class Grid:
 
 def prepared(y=Y3, C=3, **options):
     arguments = {"noise": 0.3, "jitter": 1e-3, "Z": Z1} | options
-    return pairwise.prepare(X3, y, C, VARIANCES[:C], SCALES, **arguments)
+    return prepare_pairwise(X3, y, C, VARIANCES[:C], SCALES, **arguments)
 
 
 @pytest.mark.verifies("villacampa2017", "6", route="definition by the normal c.d.f., pair by pair")
@@ -171,7 +171,7 @@ def test_a_path_accepted_without_its_potential_energy_is_seen(rng):
 def test_chains_and_both_routes_to_the_evidence_meet_quadrature(rng, assert_z, C):
     y = np.array([0, C - 1, 1])
     truth = Grid(y, C)
-    got = pairwise.sample(
+    got = sample_pairwise(
         X3, y, C, VARIANCES[:C], SCALES, 0.3, 1e-3, Z1, "fitc", X_TEST, n_draws=150, n_warmup=20, seed=3
     )
     z = [(got.inducing_mean[:, 0] - truth.mean) / got.inducing_mean_se[:, 0]]
@@ -210,14 +210,14 @@ def test_with_two_classes_it_is_the_threshold_model_of_exact_draws(rng, assert_z
     y = np.minimum(y, 1)
     arguments = (X, y, 2, 9.0, SCALES, 0.2, 1e-4, X[:5] + 0.1, "fitc", X_TEST)
     truth = sample_exact("threshold", *arguments, n_draws=2000, seed=1)
-    got = pairwise.sample(*arguments, n_draws=150, n_warmup=20, seed=3)
+    got = sample_pairwise(*arguments, n_draws=150, n_warmup=20, seed=3)
     z = [
         (getattr(got, name) - getattr(truth, name))
         / np.hypot(getattr(got, f"{name}_se"), getattr(truth, f"{name}_se")) / 1.2
         for name in ("inducing_mean", "inducing_cov")
     ]  # fmt: skip
     assert_z(np.concatenate([np.ravel(v) for v in z]))
-    estimate = bridge.log_evidence(rng, pairwise.prepare(*arguments).loadings, got.white_draws)
+    estimate = bridge.log_evidence(rng, prepare_pairwise(*arguments).loadings, got.white_draws)
     assert abs(estimate.value - truth.log_evidence) < LIMIT * np.hypot(estimate.standard_error, truth.log_evidence_se)
 
 
@@ -225,10 +225,10 @@ def test_with_two_classes_it_is_the_threshold_model_of_exact_draws(rng, assert_z
 def test_both_routes_meet_minimax_tilting_of_the_margins(rng, prior_model):
     X, y = toy(16)
     arguments = (X, y, 3, 20.0, SCALES, 0.5, 1e-4, X[:6] + 0.1, prior_model)
-    model = pairwise.prepare(*arguments)
+    model = prepare_pairwise(*arguments)
     G = pairwise.moments_of_margins(model)
     truth = log_probability(rng, tilt(G, 0.0, np.inf, remedy=""), target_error=0.01, max_proposals=10**6)
-    got = pairwise.sample(*arguments, n_draws=200, n_warmup=20, seed=3)
+    got = sample_pairwise(*arguments, n_draws=200, n_warmup=20, seed=3)
     for value in (
         bridge.log_evidence(rng, model.loadings, got.white_draws),
         sequential.log_evidence_margins(rng, G, 3),
@@ -240,12 +240,12 @@ def test_both_routes_meet_minimax_tilting_of_the_margins(rng, prior_model):
 def test_the_full_model_is_fitc_at_the_data_and_classes_may_be_renamed(rng):
     X, y = toy(8)
     v = VARIANCES
-    full = pairwise.prepare(X, y, 3, v, SCALES, 0.5, 1e-4, None, "full", X_TEST)
-    fitc = pairwise.prepare(X, y, 3, v, SCALES, 0.5, 1e-4, X, "fitc", X_TEST)
+    full = prepare_pairwise(X, y, 3, v, SCALES, 0.5, 1e-4, None, "full", X_TEST)
+    fitc = prepare_pairwise(X, y, 3, v, SCALES, 0.5, 1e-4, X, "fitc", X_TEST)
     for name in ("loadings", "factor", "cond_var", "white_rows_test", "cond_var_test"):
         np.testing.assert_array_equal(getattr(full, name), getattr(fitc, name))
     new = np.array([2, 0, 1])
-    moved = pairwise.prepare(X, np.argsort(new)[y], 3, v[new], SCALES, 0.5, 1e-4, X, "fitc")
+    moved = prepare_pairwise(X, np.argsort(new)[y], 3, v[new], SCALES, 0.5, 1e-4, X, "fitc")
     white = rng.standard_normal((5, 3, 8))
     here = pairwise.log_joint(full.loadings, white.reshape(5, -1))
     there = pairwise.log_joint(moved.loadings, white[:, new].reshape(5, -1))
@@ -258,7 +258,7 @@ def test_a_seed_fixes_every_number_and_an_interrupted_run_resumes_bit_by_bit(tmp
             if progress.sweep == stop:
                 raise KeyboardInterrupt
 
-        return pairwise.sample(X3, Y3, 3, VARIANCES, SCALES, 0.3, 1e-3, Z1, "fitc", X_TEST, n_chains=3, n_draws=8,
+        return sample_pairwise(X3, Y3, 3, VARIANCES, SCALES, 0.3, 1e-3, Z1, "fitc", X_TEST, n_chains=3, n_draws=8,
                                n_warmup=4, thin=2, seed=3, callback=callback, checkpoint=checkpoint,
                                checkpoint_every=5)  # fmt: skip
 
@@ -276,7 +276,7 @@ def test_a_seed_fixes_every_number_and_an_interrupted_run_resumes_bit_by_bit(tmp
 def test_chains_mix_at_every_variance(log_variance):
     X, y = toy(20)
     v = np.exp(log_variance)
-    got = pairwise.sample(X, y, 3, v, SCALES, 0.05 * v, 1e-6 * v, X[:6], n_draws=150, n_warmup=20, seed=1)
+    got = sample_pairwise(X, y, 3, v, SCALES, 0.05 * v, 1e-6 * v, X[:6], n_draws=150, n_warmup=20, seed=1)
     for q in got.convergence.values():
         assert np.max(q.autocorrelation_time) < 10.0  # sweeps; 1 is independence
     assert got.settled
@@ -298,7 +298,7 @@ def test_bad_input_is_refused_by_name(changes, message):
     fields = {"X": X3, "y": Y3, "n_classes": 3, "variance": 1.0, "lengthscales": SCALES, "noise": 0.1, "jitter": 1e-6,
               "Z": Z1, "n_draws": 4, "n_warmup": 1, "seed": 0, "n_chains": 2} | changes  # fmt: skip
     with pytest.raises(ValueError, match=message):
-        pairwise.sample(**fields)
+        sample_pairwise(**fields)
 
 
 def test_too_few_draws_make_no_evidence(rng):

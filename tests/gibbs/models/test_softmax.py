@@ -20,6 +20,7 @@ from gibbs.moves.softmax import (
     to_white,
 )
 from in_every_run import others_slow
+from tests.support.chains import sample_softmax
 
 X2 = np.array([[0.0, 0.2], [0.7, -0.5]])
 X_TEST = np.array([[0.3, 0.0], [2.5, -1.0]])
@@ -175,7 +176,7 @@ def z_values(got, se, expected):
 def test_chains_find_the_posterior_of_quadrature(assert_z, prior_model, moves, variances):
     S, K_TX, K_ZX, K_ZZ = prior_blocks(prior_model, variances)
     exact = Differences(S, Y2)
-    chains = softmax.sample(
+    chains = sample_softmax(
         X2, Y2, 3, variances, SCALES, NOISE, JITTER, Z2, prior_model, X_TEST,
         n_chains=16, n_draws=500, n_warmup=100, seed=7, moves=moves,
     )  # fmt: skip
@@ -203,7 +204,7 @@ def test_chains_find_the_posterior_of_quadrature(assert_z, prior_model, moves, v
 
 def test_probabilities_are_ratios_of_evidences(assert_z):
     X, y = X2[:1], np.array([2])
-    chains = softmax.sample(
+    chains = sample_softmax(
         X, y, 3, VARIANCES, SCALES, NOISE, 0.0, X_test=X2[1:], n_chains=16, n_draws=500, n_warmup=100, seed=8
     )
     one = Differences(kernels(X, X, VARIANCES) + NOISE, y)
@@ -215,7 +216,7 @@ def test_probabilities_are_ratios_of_evidences(assert_z):
 
 def test_two_classes_are_the_binary_logit_of_the_difference_with_twice_the_variance(assert_z, quadrature_posterior):
     y = np.array([0, 1])
-    chains = softmax.sample(X2, y, 2, 4.0, SCALES, NOISE, JITTER, n_chains=16, n_draws=500, n_warmup=100, seed=9)
+    chains = sample_softmax(X2, y, 2, 4.0, SCALES, NOISE, JITTER, n_chains=16, n_draws=500, n_warmup=100, seed=9)
     K = squared_exponential(X2, X2, 4.0, SCALES) + (NOISE + JITTER) * np.eye(2)
     exact = quadrature_posterior(2.0 * K, 2.0 * y - 1.0, 0.2)
     g = chains.latent_draws[..., 1] - chains.latent_draws[..., 0]
@@ -231,9 +232,9 @@ def test_two_classes_are_the_binary_logit_of_the_difference_with_twice_the_varia
 def test_a_permutation_of_the_classes_permutes_the_posterior(assert_z):
     order = np.array([2, 0, 1])  # new label of class order[k] is k
     run = {"n_chains": 16, "n_draws": 400, "n_warmup": 100}
-    one = softmax.sample(X2, Y2, 3, VARIANCES, SCALES, NOISE, JITTER, X_test=X_TEST, seed=1, **run)
+    one = sample_softmax(X2, Y2, 3, VARIANCES, SCALES, NOISE, JITTER, X_test=X_TEST, seed=1, **run)
     y = np.array([int(np.flatnonzero(order == k)[0]) for k in Y2])
-    two = softmax.sample(X2, y, 3, VARIANCES[order], SCALES, NOISE, JITTER, X_test=X_TEST, seed=2, **run)
+    two = sample_softmax(X2, y, 3, VARIANCES[order], SCALES, NOISE, JITTER, X_test=X_TEST, seed=2, **run)
     z = [
         (getattr(two, name) - getattr(one, name)[:, order])
         / np.hypot(getattr(two, f"{name}_se"), getattr(one, f"{name}_se")[:, order])
@@ -253,7 +254,7 @@ class StopError(Exception):
 def test_a_run_that_is_interrupted_and_resumed_is_the_same_bit_by_bit(tmp_path, stop_at):
     arguments = (X2, Y2, 3, VARIANCES, SCALES, NOISE, JITTER, None, "full", X_TEST)
     run = {"n_chains": 4, "n_draws": 40, "n_warmup": 80, "seed": 3, "moves": softmax.MOVES}
-    whole = softmax.sample(*arguments, **run)
+    whole = sample_softmax(*arguments, **run)
 
     def stop(progress):
         if progress.sweep == stop_at:
@@ -261,8 +262,8 @@ def test_a_run_that_is_interrupted_and_resumed_is_the_same_bit_by_bit(tmp_path, 
 
     path = tmp_path / "chain.npz"
     with pytest.raises(StopError):
-        softmax.sample(*arguments, **run, callback=stop, checkpoint=path)
-    resumed = softmax.sample(*arguments, **run, checkpoint=path)
+        sample_softmax(*arguments, **run, callback=stop, checkpoint=path)
+    resumed = sample_softmax(*arguments, **run, checkpoint=path)
     assert np.array_equal(whole.latent_draws, resumed.latent_draws)
     assert np.array_equal(whole.log_joint, resumed.log_joint)
     assert np.array_equal(whole.probabilities, resumed.probabilities)
@@ -272,7 +273,7 @@ def test_a_run_that_is_interrupted_and_resumed_is_the_same_bit_by_bit(tmp_path, 
 def test_steps_settle_near_the_acceptance_they_aim_at_and_do_not_change_after_the_warm_up():
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(25, 2)), np.arange(25) % 3
-    chains = softmax.sample(
+    chains = sample_softmax(
         X, y, 3, np.e**4, SCALES, 0.0, 1e-4, n_chains=16, n_draws=200, n_warmup=300, seed=5, moves=("scaled", "flow")
     )
     for move, aim in softmax.TARGET_ACCEPTANCE.items():
@@ -283,11 +284,11 @@ def test_steps_settle_near_the_acceptance_they_aim_at_and_do_not_change_after_th
 
 def test_an_automatic_warm_up_ends_after_the_adaptation_when_the_chains_agree():
     settings = (X2, Y2, 3, VARIANCES, SCALES, NOISE, JITTER)
-    result = softmax.sample(*settings, n_chains=8, n_draws=100, n_warmup="auto", seed=4)
+    result = sample_softmax(*settings, n_chains=8, n_draws=100, n_warmup="auto", seed=4)
     # looks are after 100, 200, 400, 800 ... sweeps; up to 400 the steps still change
     assert result.n_warmup in (800, 1600)
     assert result.warmed_up
-    short = softmax.sample(*settings, n_chains=8, n_draws=10, n_warmup="auto", max_warmup=400, seed=4)
+    short = sample_softmax(*settings, n_chains=8, n_draws=10, n_warmup="auto", max_warmup=400, seed=4)
     assert short.n_warmup == 400
     assert not short.warmed_up
     assert not short.gate
@@ -297,7 +298,7 @@ def test_chains_that_stand_still_are_reported():
     rng = np.random.default_rng(4)
     X, y = rng.normal(size=(40, 2)), np.arange(40) % 3
     # no warm-up: the step of 0.2 is far too long here
-    chains = softmax.sample(X, y, 3, np.e**8, SCALES, 0.0, 1e-2, n_draws=20, n_warmup=0, seed=5, moves=("scaled",))
+    chains = sample_softmax(X, y, 3, np.e**8, SCALES, 0.0, 1e-2, n_draws=20, n_warmup=0, seed=5, moves=("scaled",))
     assert chains.collapsed == ("scaled",)
     assert not chains.settled
     assert not chains.gate
@@ -318,7 +319,7 @@ def test_hard_problems_are_answered(case, log_variance):
         C, y = 20, np.minimum(np.arange(10), 7)  # classes without members among them
     else:
         X[5:] = X[:5] + 1e-7  # and other labels
-    chains = softmax.sample(
+    chains = sample_softmax(
         X, y, C, np.exp(log_variance), SCALES, 0.0, 1e-6 * np.exp(log_variance), X_test=X[:1],
         n_chains=6, n_draws=60, n_warmup=100, seed=1,
     )  # fmt: skip
@@ -334,10 +335,10 @@ def test_bad_input_is_refused_by_name():
     run = {"n_draws": 8, "n_warmup": 2, "seed": 0}
     for kwargs, name in (({"moves": ("bounce",)}, "moves"), ({"moves": ()}, "moves"), ({"n_warmup": -1}, "n_warmup")):
         with pytest.raises(ValueError, match=name):
-            softmax.sample(*good, **run | kwargs)
+            sample_softmax(*good, **run | kwargs)
     with pytest.raises(ValueError, match="y:"):
-        softmax.sample(X2, np.array([0, 3]), *good[2:], **run)
+        sample_softmax(X2, np.array([0, 3]), *good[2:], **run)
     with pytest.raises(ValueError, match="n_warmup"):
-        softmax.sample(*good, **run | {"n_warmup": "soon"})
+        sample_softmax(*good, **run | {"n_warmup": "soon"})
     with pytest.raises(NotPositiveDefiniteError, match="K_XX"):
-        softmax.sample(np.zeros((2, 2)), Y2, 3, VARIANCES, SCALES, 0.0, 0.0, **run)
+        sample_softmax(np.zeros((2, 2)), Y2, 3, VARIANCES, SCALES, 0.0, 0.0, **run)

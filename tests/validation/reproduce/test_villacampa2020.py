@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 from sklearn.metrics import log_loss, zero_one_loss
 
-from gibbs.models import threshold
 from reference.common._classes import Prior
+from tests.support.chains import sample_threshold
 from validation import Problem, solve
 from validation.datasets.dataset import Dataset
 from validation.reproduce.published import published
@@ -430,7 +430,7 @@ def test_the_gibbs_baseline_samples_the_fitc_model_with_the_hyper_parameters_it_
     result = tablec.gibbs_baseline(
         problem.X, problem.y, problem.X_test, prior, epsilon=0.02, n_chains=4, n_draws=10, n_warmup=5, seed=5
     )
-    chains = threshold.sample(
+    chains = sample_threshold(
         problem.X, problem.y, 3, *prior, "fitc", problem.X_test, 0.02, n_chains=4, n_draws=10, n_warmup=5, seed=5
     )
     np.testing.assert_array_equal(result.probabilities, chains.probabilities)
@@ -485,7 +485,7 @@ def test_baselines_take_what_power_ep_has_learned_and_are_scored_on_the_same_row
     p["laplace-sparse"] = solve(
         "fast", "laplace-sparse", learned.replace(likelihood="softmax", epsilon=0.0), tolerance=1e-8
     ).probabilities
-    p["gibbs-threshold"] = threshold.sample(
+    p["gibbs-threshold"] = sample_threshold(
         problem.X, problem.y, 3, *points.hyper, points.Z, "fitc", problem.X_test, setting.EPSILON,
         n_chains=2, n_draws=8, n_warmup=200, seed=4,
     ).probabilities  # fmt: skip

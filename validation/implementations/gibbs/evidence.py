@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
 from gibbs.evidence import fitted, sequential
 from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models.multilatent import MultiLatentChains, check
+from validation.implementations.gibbs.asked import values
 from validation.problem import Problem
 
 
@@ -46,16 +49,16 @@ def _sequential(
 ) -> dict[str, LogEvidence]:
     first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
     plan = sequential.choose_schedule_of_labels(cov, problem.y, epsilon)
-    return {"sequential": sequential.estimate(first, plan, workers, target_error=target_error)}
+    return {
+        "sequential": sequential.estimate(first, plan, workers, replace(sequential.DEFAULTS, target_error=target_error))
+    }
 
 
 def _asked(problem: Problem) -> tuple[NDArray[np.float64], float]:
     """Covariance of what the label is the largest of, and the probability of a label drawn at random."""
     p = problem
     n_latents = 1 if p.likelihood == "probit" else p.n_classes
-    setting = check(
-        p.X, p.y, p.n_classes, n_latents, p.variance, p.lengthscales, p.noise, p.jitter, p.Z, p.prior_model, None,
-        p.smoothness,
-    )  # fmt: skip
+    data, prior = values(p)
+    setting = check(replace(data, X_test=None), prior, n_latents)
     unit = 0.0 if p.likelihood == "threshold" else 1.0
     return setting.prior.K_XX + unit * np.eye(p.n), p.epsilon if p.likelihood == "threshold" else 0.0

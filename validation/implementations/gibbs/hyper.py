@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any
 
 import numpy as np
 
-from gibbs.core.options import LearntOptions, held_options
+from gibbs.core.options import LearntOptions, row_of
 from gibbs.models import hyper
 from validation import arguments
-from validation.implementations.gibbs.asked import by_keywords, signature
+from validation.implementations.gibbs.asked import by_keywords, moments_of, signature, values
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.problem import Problem
 from validation.quoting import shown
@@ -42,27 +43,10 @@ def learnt(method: str, problem: Problem, options: Any) -> Solution:
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
     if problem.kernel != "se":
         raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
-    names = (
-        "X",
-        "y",
-        "n_classes",
-        "variance",
-        "lengthscales",
-        "noise",
-        "jitter",
-        "Z",
-        "prior_model",
-        "X_test",
-        "epsilon",
-    )
+    data, prior = values(problem)
+    prior = replace(prior, shared=problem.shared or problem.n_latents == 1)
     lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
-    result = hyper.sample(
-        problem.likelihood,
-        **{name: getattr(problem, name) for name in names},
-        hyperprior=problem.hyperprior,
-        shared=problem.shared or problem.n_latents == 1,
-        **vars(options),
-    )
+    result = hyper.sample(problem.likelihood, data, prior, options, epsilon=problem.epsilon)
     fields = options.learn
     local: dict[str, Any] = {"log_joint": result.log_joint}
     for name in fields:
@@ -75,14 +59,6 @@ def learnt(method: str, problem: Problem, options: Any) -> Solution:
             f"log_{name}_var": result.log_hyper_var[name],
             f"log_{name}_var_se": result.log_hyper_var_se[name],
         }
-    moments = ["latent_mean", "latent_cov"]
-    predictions: dict[str, Any] = {}
-    if problem.X_test is not None:
-        moments += ["test_latent_mean", "test_latent_cov", "probabilities"]
-        predictions["probability_mass"] = result.probability_mass
-    answers = {key: getattr(result, key) for name in moments for key in (name, f"{name}_se")}
-    if result.inducing_mean is not None:
-        answers |= {key: getattr(result, key) for key in ("inducing_mean", "inducing_mean_se", "inducing_cov")}
     diagnosis = diagnosed(result, result.convergence, options.n_chains)
     return Solution(
         problem=problem.replace(**{name: np.exp(result.log_hyper_mean[name]) for name in fields}),
@@ -109,8 +85,7 @@ def learnt(method: str, problem: Problem, options: Any) -> Solution:
             "sweeps_per_second": result.sweeps_per_second,
             **diagnosis.settings,
         },
-        **answers,
-        **predictions,
+        **moments_of(result, problem),
     )
 
 
@@ -131,8 +106,5 @@ def learning(method: str, held: Callable[..., Solution]) -> Callable[..., Soluti
         check_options(sampled, options, f"gibbs {method} with learn")
         return sampled(problem, learn=learn, **options)
 
-    both = signature(LearntOptions, held_options(method))
-    answer.__signature__ = both.replace(  # type: ignore[attr-defined]
-        parameters=[p.replace(default=()) if p.name == "learn" else p for p in both.parameters.values()]
-    )
+    answer.__signature__ = signature(row_of(method))  # type: ignore[attr-defined]
     return answer

@@ -6,14 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from gibbs.core.options import held_options
+from gibbs.core.options import HELD
 from gibbs.evidence import annealed, bridge, chib
 from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models import sampling
 from gibbs.models.ensemble import sample_ensemble
-from validation import arguments
 from validation.implementations.common import two_columns
-from validation.implementations.gibbs.asked import by_keywords
+from validation.implementations.gibbs.asked import by_keywords, one_latent
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
 from validation.implementations.gibbs.multilatent import best_route, run_settings
@@ -28,25 +27,11 @@ def _require_logit(problem: Problem, who: str) -> None:
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'logit' for {who}")
 
 
-def _smoothness(problem: Problem) -> float | None:
-    """Order of the Matérn kernel; None for the squared exponential."""
-    return None if problem.smoothness is None else float(problem.smoothness[0])
-
-
-@by_keywords(held_options("gibbs-logit"))
+@by_keywords(HELD["gibbs-logit"])
 def _gibbs_logit(problem: Problem, options: Any) -> Solution:
     _require_logit(problem, "gibbs gibbs-logit")
-    prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
-    X_test = problem.X_test if problem.X_test is not None else np.empty((0, problem.d))
-    run = {name: value for name, value in vars(options).items() if name not in ("evidence", "target_error")}
-    if problem.prior_model == "fitc":
-        assert problem.Z is not None  # the problem has seen to it
-        chains = sampling.sample_fitc(
-            problem.X, problem.y_sign, problem.Z[0], *prior, X_test, smoothness=_smoothness(problem), **run
-        )
-    else:
-        chains = sampling.sample_full(problem.X, problem.y_sign, *prior, X_test, smoothness=_smoothness(problem), **run)
-    routes = _log_evidence(problem, chains, prior, options)
+    chains = sampling.sample(*one_latent(problem), options)
+    routes = _log_evidence(problem, chains, options)
     best = best_route(routes)
     diagnosis = diagnosed(chains, chains.convergence, options.n_chains)
     inducing: dict[str, Any] = {}
@@ -98,9 +83,7 @@ def _gibbs_logit(problem: Problem, options: Any) -> Solution:
     )
 
 
-def _log_evidence(
-    problem: Problem, chains: sampling.LogitChains, prior: tuple[Any, ...], options: Any
-) -> dict[str, LogEvidence]:
+def _log_evidence(problem: Problem, chains: sampling.LogitChains, options: Any) -> dict[str, LogEvidence]:
     """log Z by each route asked for, "chains": the bridge and Chib's method from the draws; "all": particles besides.
 
     Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
@@ -108,7 +91,7 @@ def _log_evidence(
     if options.evidence == "none":
         return {}
     second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
-    matrices = _matrices(problem, prior)
+    matrices = _matrices(problem)
     results: dict[str, LogEvidence] = {}
     if problem.prior_model == "fitc":
         assert chains.inducing_draws is not None
@@ -124,22 +107,21 @@ def _log_evidence(
     return results
 
 
-def _matrices(problem: Problem, prior: tuple[Any, ...]) -> tuple[Any, ...]:
+def _matrices(problem: Problem) -> tuple[Any, ...]:
     """What an estimator of log Z is given: K_XX and the labels, or for FITC K_ZZ, K_XZ, k_xx and the labels."""
+    data, prior = one_latent(problem)
     if problem.prior_model != "fitc":
-        return sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem)), problem.y_sign
-    assert problem.Z is not None
-    white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
+        return sampling.full_covariance(data, prior), problem.y_sign
+    white = sampling.fitc_white(data, prior)
     K_ZZ, K_XZ = white.factor @ white.factor.T, white.white_rows @ white.factor.T
-    return K_ZZ, K_XZ, np.full(problem.n, prior[0] + prior[2]), problem.y_sign
+    return K_ZZ, K_XZ, np.full(problem.n, prior.variance + prior.noise), problem.y_sign
 
 
 def particles(
     problem: Problem, seed: int, target_error: float, workers: Workers | None = None
 ) -> dict[str, LogEvidence]:
     """log Z by annealed particles, under the name of the route; workers: how islands are worked."""
-    prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
-    return _annealed(_matrices(problem, prior), seed, target_error, workers)
+    return _annealed(_matrices(problem), seed, target_error, workers)
 
 
 def _annealed(
@@ -148,24 +130,20 @@ def _annealed(
     first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
     choose: Any = annealed.choose_schedule if len(matrices) == 2 else annealed.choose_schedule_fitc
     plan = choose(first, *matrices)
-    return {"annealed": annealed.estimate(first, plan, workers, target_error=target_error)}
+    return {"annealed": annealed.estimate(first, plan, workers, annealed.Particles(target_error=target_error))}
 
 
-def _ensemble_logit(
-    problem: Problem, *, seed: int = 0, n_walkers: int = 32, n_draws: int = 6000, n_warmup: int = 500
-) -> Solution:
+@by_keywords(HELD["ensemble-logit"])
+def _ensemble_logit(problem: Problem, options: Any) -> Solution:
     _require_logit(problem, "gibbs ensemble-logit")
-    arguments.integer(seed, "seed", at_least=0)
-    prior = (problem.variance[0], problem.lengthscales[0], problem.noise[0], problem.jitter[0])
+    data, prior = one_latent(problem)
     if problem.prior_model == "fitc":
-        assert problem.Z is not None
-        white = sampling.fitc_white(problem.X, problem.Z[0], *prior, smoothness=_smoothness(problem))
+        white = sampling.fitc_white(data, prior)
         K_XX = white.white_rows @ white.white_rows.T + np.diag(white.cond_var)
     else:
-        K_XX = sampling.full_covariance(problem.X, *prior, smoothness=_smoothness(problem))
-    result = sample_ensemble(
-        np.random.default_rng(seed), K_XX, problem.y_sign, n_walkers=n_walkers, n_draws=n_draws, n_warmup=n_warmup
-    )
+        K_XX = sampling.full_covariance(data, prior)
+    lengths = {name: getattr(options, name) for name in ("n_walkers", "n_draws", "n_warmup")}
+    result = sample_ensemble(np.random.default_rng(options.seed), K_XX, problem.y_sign, **lengths)
     return Solution(
         problem=problem,
         implementation="gibbs",
@@ -175,8 +153,13 @@ def _ensemble_logit(
         latent_mean_se=result.latent_mean_se[:, None],
         latent_cov=result.latent_var[:, None, None],
         latent_cov_se=result.latent_var_se[:, None, None],
-        iterations=n_draws + n_warmup,
-        settings={"n_walkers": n_walkers, "n_draws": n_draws, "seed": seed, "acceptance": result.acceptance},
+        iterations=options.n_draws + options.n_warmup,
+        settings={
+            "n_walkers": options.n_walkers,
+            "n_draws": options.n_draws,
+            "seed": options.seed,
+            "acceptance": result.acceptance,
+        },
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gibbs.core.options import held_options
+from gibbs.core.options import HELD
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import multinomial_probit, threshold
 from gibbs.models.multilatent import MultiLatentChains
 from gibbs.models.sampling import LogitChains
-from validation.implementations.gibbs.asked import by_keywords
+from validation.implementations.gibbs.asked import by_keywords, moments_of, values
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.evidence import probit_routes
 from validation.implementations.gibbs.hyper import learning
@@ -50,27 +50,17 @@ def _adapter(
 ) -> Callable[..., Solution]:
     """The adapter of a sampler: own(problem) has the arguments that it alone takes."""
 
-    @by_keywords(held_options(method))
+    @by_keywords(HELD[method])
     def answer(problem: Problem, options: Any) -> Solution:
-        inputs = _multilatent_inputs(problem, likelihoods, f"gibbs {method}")
-        run = {name: value for name, value in vars(options).items() if name not in ("evidence", "target_error")}
-        chains = sampler(**inputs, **own(problem), **run)
+        if problem.likelihood not in likelihoods:
+            who = f"gibbs {method}"
+            raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
+        chains = sampler(*values(problem), options, **own(problem))
         routes = probit_routes(problem, chains, options.seed, options.evidence, options.target_error)
         asked = {name: getattr(options, name) for name in ("n_chains", "thin", "seed")} | {"moves": list(options.moves)}
         return _multilatent_solution(problem, method, chains, routes, asked)
 
     return answer
-
-
-def _multilatent_inputs(problem: Problem, likelihoods: tuple[str, ...], who: str) -> dict[str, Any]:
-    """Refuse what the method cannot answer; the arguments that all samplers with several latents share."""
-    if problem.likelihood not in likelihoods:
-        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected one of {likelihoods} for {who}")
-    names = (
-        "X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",
-        "smoothness",
-    )  # fmt: skip
-    return {name: getattr(problem, name) for name in names}
 
 
 def _multilatent_solution(
@@ -81,14 +71,6 @@ def _multilatent_solution(
     asked: dict[str, Any],
 ) -> Solution:
     best = best_route(routes)
-    names = ["latent_mean", "latent_cov"]
-    if chains.inducing_mean is not None:
-        names += ["inducing_mean", "inducing_cov"]
-    predictions: dict[str, Any] = {}
-    if problem.X_test is not None:
-        names += ["test_latent_mean", "test_latent_cov", "probabilities"]
-        predictions["probability_mass"] = chains.probability_mass
-    moments = {key: getattr(chains, key) for name in names for key in (name, f"{name}_se")}
     diagnosis = diagnosed(chains, chains.convergence, asked["n_chains"])
     local: dict[str, Any] = {f"log_evidence_{name}": [r.value, r.standard_error] for name, r in routes.items()}
     local["log_joint"] = chains.log_joint
@@ -115,8 +97,7 @@ def _multilatent_solution(
             **diagnosis.settings,
             **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
         },
-        **moments,
-        **predictions,
+        **moments_of(chains, problem),
     )
 
 

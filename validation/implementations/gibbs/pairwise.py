@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from gibbs.core.options import held_options
+from gibbs.core.options import HELD, PairwiseOptions
 from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.evidence.result import LogEvidence
 from gibbs.models import pairwise
-from validation.implementations.gibbs.asked import by_keywords
+from validation.implementations.gibbs.asked import by_keywords, moments_of, values
 from validation.implementations.gibbs.diagnosis import diagnosed
+from validation.implementations.gibbs.multilatent import best_route
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
 
 
-@by_keywords(held_options("gibbs-pairwise"))
+@by_keywords(HELD["gibbs-pairwise"])
 def _gibbs_pairwise(problem: Problem, options: Any) -> Solution:
     who = "gibbs gibbs-pairwise"
     if problem.likelihood != "threshold":
@@ -26,31 +28,20 @@ def _gibbs_pairwise(problem: Problem, options: Any) -> Solution:
     if problem.epsilon != 0.0:
         raise ValueError(f"epsilon: found {problem.epsilon:.6g}, expected 0 for {who}: (7) has no labelling errors")
     seed, evidence, target_error = options.seed, options.evidence, options.target_error
-    names = ("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test",
-             "smoothness")  # fmt: skip
-    inputs = {name: getattr(problem, name) for name in names}
+    data, prior = values(problem)
     lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
-    chains = pairwise.sample(**inputs, **lengths, seed=seed, callback=options.callback)
+    chains = pairwise.sample(data, prior, PairwiseOptions.of(vars(options)))
     routes: dict[str, LogEvidence] = {}
     if evidence != "none":
-        model = pairwise.prepare(**inputs)
+        model = pairwise.prepare(data, prior)
         first, second = (np.random.default_rng(child) for child in np.random.SeedSequence([seed, 1]).spawn(2))
         routes["bridge"] = bridge.log_evidence(second, model.loadings, chains.white_draws, target_error=target_error)
         if evidence == "all":
             G = pairwise.moments_of_margins(model)
             routes["sequential"] = sequential.log_evidence_margins(
-                first, G, problem.n_classes, target_error=target_error
+                first, G, problem.n_classes, options=replace(sequential.DEFAULTS, target_error=target_error)
             )
-    trusted = {name: value for name, value in routes.items() if value.trusted} or routes
-    best = min(trusted.values(), key=lambda value: value.standard_error) if trusted else None
-    keys = ["latent_mean", "latent_cov"]
-    if problem.prior_model == "fitc":
-        keys += ["inducing_mean", "inducing_cov"]
-    predictions: dict[str, Any] = {}
-    if problem.X_test is not None:
-        keys += ["test_latent_mean", "test_latent_cov", "probabilities"]
-        predictions["probability_mass"] = chains.probability_mass
-    moments = {key: getattr(chains, key) for name in keys for key in (name, f"{name}_se")}
+    best = best_route(routes)
     diagnosis = diagnosed(chains, chains.convergence, options.n_chains)
     return Solution(
         problem=problem,
@@ -79,8 +70,7 @@ def _gibbs_pairwise(problem: Problem, options: Any) -> Solution:
             **diagnosis.settings,
             **{f"trusted_{name}": bool(q.trusted) for name, q in routes.items()},
         },
-        **moments,
-        **predictions,
+        **moments_of(chains, problem),
     )
 
 

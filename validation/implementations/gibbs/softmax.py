@@ -2,48 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gibbs.core.options import held_options
+from gibbs.core.options import HELD, SoftmaxOptions
 from gibbs.evidence import softmax_annealed, softmax_bridge
 from gibbs.evidence.result import LogEvidence, Workers
 from gibbs.models import softmax
 from gibbs.models.multilatent import check
 from gibbs.models.softmax import SoftmaxChains
-from validation.implementations.gibbs.asked import by_keywords
+from validation.implementations.gibbs.asked import by_keywords, moments_of, values
 from validation.implementations.gibbs.diagnosis import diagnosed
 from validation.implementations.gibbs.hyper import learning
+from validation.implementations.gibbs.multilatent import best_route
 from validation.problem import Problem
 from validation.quoting import shown
 from validation.solution import Solution
 
-_INPUTS = (
-    *("X", "y", "n_classes", "variance", "lengthscales", "noise", "jitter", "Z", "prior_model", "X_test"),
-    "smoothness",
-)
 
-
-@by_keywords(held_options("mh-softmax"))
+@by_keywords(HELD["mh-softmax"])
 def _mh_softmax(problem: Problem, options: Any) -> Solution:
     if problem.likelihood != "softmax":
         raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'softmax' for gibbs mh-softmax")
-    inputs = {name: getattr(problem, name) for name in _INPUTS}
     lengths = {name: getattr(options, name) for name in ("n_chains", "n_draws", "n_warmup", "thin")}
-    chains = softmax.sample(**inputs, **lengths, seed=options.seed, moves=options.moves, callback=options.callback)
-    routes = _log_evidence(problem, inputs, chains, options)
-    trusted = {name: result for name, result in routes.items() if result.trusted} or routes
-    best = min(trusted.values(), key=lambda result: result.standard_error) if trusted else None
-    names = ["latent_mean", "latent_cov"]
-    if chains.inducing_mean is not None:
-        names += ["inducing_mean", "inducing_cov"]
-    predictions: dict[str, Any] = {}
-    if problem.X_test is not None:
-        names += ["test_latent_mean", "test_latent_cov", "probabilities"]
-        predictions["probability_mass"] = chains.probability_mass
-    moments = {key: getattr(chains, key) for name in names for key in (name, f"{name}_se")}
+    chains = softmax.sample(*values(problem), SoftmaxOptions.of(vars(options)))
+    routes = _log_evidence(problem, chains, options)
+    best = best_route(routes)
     diagnosis = diagnosed(chains, chains.convergence, options.n_chains)
     return Solution(
         problem=problem,
@@ -77,14 +64,11 @@ def _mh_softmax(problem: Problem, options: Any) -> Solution:
             **diagnosis.settings,
             **{f"trusted_{name}": bool(r.trusted) for name, r in routes.items()},
         },
-        **moments,
-        **predictions,
+        **moments_of(chains, problem),
     )
 
 
-def _log_evidence(
-    problem: Problem, inputs: dict[str, Any], chains: SoftmaxChains, options: Any
-) -> dict[str, LogEvidence]:
+def _log_evidence(problem: Problem, chains: SoftmaxChains, options: Any) -> dict[str, LogEvidence]:
     """log Z by each route asked for, "chains": bridge sampling from the draws; "all": annealed particles besides.
 
     Each takes arrays and a generator of its own, so that they share no code; particles never see the draws.
@@ -92,7 +76,7 @@ def _log_evidence(
     if options.evidence == "none":
         return {}
     second = np.random.default_rng(np.random.SeedSequence([options.seed, 1]).spawn(2)[1])
-    cov = check(**inputs, n_latents=problem.n_classes).prior.K_XX
+    cov = check(*values(problem), problem.n_classes).prior.K_XX
     results: dict[str, LogEvidence] = {}
     p = problem.n * (problem.n_classes - 1)
     r, s = chains.latent_draws.shape[:2]
@@ -107,7 +91,7 @@ def particles(
     problem: Problem, seed: int, target_error: float, workers: Workers | None = None
 ) -> dict[str, LogEvidence]:
     """log Z by annealed particles, under the name of the route; workers: how islands are worked."""
-    cov = check(**{name: getattr(problem, name) for name in _INPUTS}, n_latents=problem.n_classes).prior.K_XX
+    cov = check(*values(problem), problem.n_classes).prior.K_XX
     return _annealed(problem, cov, seed, target_error, workers)
 
 
@@ -116,7 +100,11 @@ def _annealed(
 ) -> dict[str, LogEvidence]:
     first = np.random.default_rng(np.random.SeedSequence([seed, 1]).spawn(2)[0])
     plan = softmax_annealed.choose_schedule(first, cov, problem.y)
-    return {"annealed": softmax_annealed.estimate(first, plan, workers, target_error=target_error)}
+    return {
+        "annealed": softmax_annealed.estimate(
+            first, plan, workers, replace(softmax_annealed.DEFAULTS, target_error=target_error)
+        )
+    }
 
 
 TABLE = {"mh-softmax": learning("mh-softmax", _mh_softmax)}
