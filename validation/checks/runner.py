@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -288,41 +288,23 @@ def _verdict(check: Check, answer: Answered, outcome: Outcome, critical: float, 
     )
 
 
-def _result(
-    check: Check,
-    answer: Answered,
-    verdict: str,
-    why: str,
-    *,
-    left: str = "",
-    right: str = "",
-    observed: float = math.nan,
-    limit: float = math.nan,
-    unit: str = "",
-    power: str = "",
-    details: str = "",
-) -> Result:
+def _result(check: Check, answer: Answered, verdict: str, why: str, **more: Any) -> Result:
+    told: dict[str, Any] = {"left": "", "right": "", "observed": math.nan, "limit": math.nan, **more}
     return Result(
         check=check.id,
         kind=check.kind,
         paper=check.paper,
         method=check.method,
         quantity=check.quantity,
-        left=left,
-        right=right,
         problem=answer.pair.problem,
-        observed=observed,
-        limit=limit,
-        ratio=_ratio(observed, limit),
+        ratio=_ratio(told["observed"], told["limit"]),
         verdict=verdict,
         # several outcomes of one check share what it took, so that the column adds up
         seconds=answer.seconds / max(1, len(answer.outcomes)),
         why=why,
-        unit=unit,
         question=check.question,
-        power=power,
         full=answer.pair.full,
-        details=details,
+        **told,
     )
 
 

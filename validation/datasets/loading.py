@@ -22,7 +22,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from validation import arguments
 from validation.datasets.catalogue import Entry, Expected, catalogue, near_misses
@@ -140,10 +139,10 @@ def _embedded(name: str, entry: Entry | None, looked: list[str]) -> Dataset | No
     classes = tuple(str(label) for label in bunch.target_names)
     dataset = _dataset(
         entry.name,
-        np.asarray(bunch.data, dtype=np.float64),
-        np.asarray(bunch.target, dtype=np.int64),
-        classes,
-        tuple(str(feature) for feature in bunch.feature_names),
+        X=np.asarray(bunch.data, dtype=np.float64),
+        y=np.asarray(bunch.target, dtype=np.int64),
+        classes=classes,
+        feature_names=tuple(str(feature) for feature in bunch.feature_names),
         citation=entry.citation,
         source=f"scikit-learn {sklearn.__version__}, {entry.embedded}",
     )
@@ -171,10 +170,10 @@ def _from_folder(name: str, entry: Entry | None, looked: list[str]) -> Dataset |
         )
     dataset = _dataset(
         name,
-        content.X,
-        y,
-        classes,
-        tuple(f"x{j + 1}" for j in range(content.X.shape[1])),
+        X=content.X,
+        y=y,
+        classes=classes,
+        feature_names=tuple(f"x{j + 1}" for j in range(content.X.shape[1])),
         citation=manifest.citation,
         source=f"${ENVIRONMENT}/{manifest.path.relative_to(folder).as_posix()}",
         n_train=manifest.expected.n_train,
@@ -227,10 +226,10 @@ def _from_openml(name: str, entry: Entry | None, looked: list[str]) -> Dataset |
     y, classes = code_labels(labels)
     dataset = _dataset(
         name,
-        X,
-        y,
-        classes,
-        tuple(str(column) for column in frame.columns),
+        X=X,
+        y=y,
+        classes=classes,
+        feature_names=tuple(str(column) for column in frame.columns),
         citation=entry.citation,
         source=source,
         n_train=entry.expected.n_train if openml.official_split else 0,
@@ -239,20 +238,9 @@ def _from_openml(name: str, entry: Entry | None, looked: list[str]) -> Dataset |
     return dataset
 
 
-def _dataset(
-    name: str,
-    X: NDArray[np.float64],
-    y: NDArray[np.int64],
-    classes: tuple[str, ...],
-    feature_names: tuple[str, ...],
-    *,
-    citation: str,
-    source: str,
-    n_train: int = 0,
-    sha256: str | None = None,
-) -> Dataset:
+def _dataset(name: str, source: str, n_train: int = 0, sha256: str | None = None, **content: Any) -> Dataset:
     try:
-        dataset = Dataset(name, X, y, classes, feature_names, n_train, citation, source, sha256 or "")
+        dataset = Dataset(name=name, source=source, n_train=n_train, sha256=sha256 or "", **content)
     except ValueError as error:
         raise DatasetCorruptError(f"{name} from {source}: {error}") from error
     return dataset if sha256 else replace(dataset, sha256=dataset.content_sha256)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
+from functools import wraps
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
 from validation.quoting import shown
+
+Say = Callable[[str], object]  # takes a line of progress
 
 
 class Table(NamedTuple):
@@ -45,7 +48,7 @@ class Experiment(NamedTuple):
     name: str
     title: str
     claim: str  # what the paper says that it shows
-    run: Callable[..., Outcome]  # keyword options, and say(text) for progress
+    run: Callable[..., Outcome]  # keyword options, and say for progress
     in_parts: bool = False  # its repetitions are calls of `validation.jobs.each`
 
     @property
@@ -64,13 +67,24 @@ EXPERIMENTS: dict[tuple[str, str], Experiment] = {}
 def experiment(
     paper: str, name: str, title: str, claim: str, *, in_parts: bool = False
 ) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
-    """Register a function of keyword options (each with a default) and `say`, which takes a line of progress."""
+    """Register a function of a value of options and `say`, which takes a line of progress; it is called by keywords.
 
-    def register(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
+    The options are a dataclass of the function's module, each with a default.
+    """
+
+    def register(function: Callable[[Any, Say], Outcome]) -> Callable[..., Outcome]:
+        (parameter, _) = inspect.signature(function).parameters.values()
+        options = function.__globals__[parameter.annotation]
+
+        @wraps(function)
+        def run(*, say: Say = lambda text: None, **given: Any) -> Outcome:
+            return function(options(**given), say)
+
+        run.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
         if (paper, name) in EXPERIMENTS:
             raise ValueError(f"name: found {shown(name)} of {paper} a second time, expected each experiment once")
-        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, function, in_parts)
-        return function
+        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, run, in_parts)
+        return run
 
     return register
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation.datasets.splits import standardise, train_test_split
 from validation.reproduce import decisions
 from validation.reproduce.classifiers import tractable_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.protocols import accuracy_against_time
 from validation.reproduce.wenzel2019.table1 import binary, smaller
 
@@ -140,6 +141,19 @@ def decide(value: Mapping[str, Mapping[str, Runs]]) -> list[Decided]:
     return listed
 
 
+@dataclass(frozen=True, kw_only=True)
+class SetsOptions:
+    """Options of `sets`."""
+
+    datasets: Sequence[str] = SETS
+    m: int = 50
+    n_max: int = 2000
+    n_run: int = 4
+    budgets: Sequence[int] = (1, 2, 4, 8, 16, 32)
+    steps: int = 100
+    seed: int = 0
+
+
 @experiment(
     "izmailov2016",
     "sets",
@@ -147,32 +161,22 @@ def decide(value: Mapping[str, Mapping[str, Runs]]) -> list[Decided]:
     "vi-JJ, vi-Taylor and vi-JJ-hybrid end where svi does and mostly sooner; vi-JJ-full does on small sets only "
     "(section 5.2, Fig. 4 to 6)",
 )
-def sets(
-    *,
-    datasets: Sequence[str] = SETS,
-    m: int = 50,
-    n_max: int = 2000,
-    n_run: int = 4,
-    budgets: Sequence[int] = (1, 2, 4, 8, 16, 32),
-    steps: int = 100,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def sets(asked: SetsOptions, say: Say) -> Outcome:
     """Each method with m cluster centres on n_run splits; svi makes `steps` steps for each iteration of the others."""
-    arguments.integer(n_run, "n_run", at_least=1)
+    arguments.integer(asked.n_run, "n_run", at_least=1)
     value: dict[str, dict[str, Runs]] = {}
     rows: list[tuple[object, ...]] = []
     notes: list[str] = []
-    for name in datasets:
+    for name in asked.datasets:
         full = load(arguments.string(name, "datasets"))
         data, how = binary(full)
-        data = smaller(data, arguments.integer(n_max, "n_max", at_least=20), seed)
+        data = smaller(data, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         notes += [how] if how else []
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, below the paper's")
         kept: dict[str, list[tuple[Array, Array]]] = {method: [] for method in METHODS}
-        for k in range(n_run):
-            split = train_test_split(data, seed + k, test_size=0.2)  # as the paper where a set has no test part
+        for k in range(asked.n_run):
+            split = train_test_split(data, asked.seed + k, test_size=0.2)  # as the paper where a set has no test part
             X, X_test = standardise(data.X[split.train], data.X[split.test])
             for method in METHODS:
                 with warnings.catch_warnings():
@@ -180,29 +184,30 @@ def sets(
                     kept[method].append(
                         accuracy_against_time(
                             lambda budget, method=method, k=k: tractable_classifier(  # type: ignore[misc]
-                                method, n_inducing=m, max_iter=budget * (steps if method == "svi" else 1), seed=seed + k
+                                method, n_inducing=asked.m, max_iter=budget * (asked.steps if method == "svi" else 1),
+                                seed=asked.seed + k,
                             ),
-                            budgets, X, data.y[split.train], X_test, data.y[split.test],
+                            asked.budgets, X, data.y[split.train], X_test, data.y[split.test],
                         )
                     )  # fmt: skip
         value[name] = {method: Runs(*map(np.array, zip(*pairs, strict=True))) for method, pairs in kept.items()}
         for method, runs in value[name].items():
-            deviation = float(np.std(runs.final, ddof=1)) if n_run > 1 else None
-            rows.append((name, method, data.n, n_run, float(np.mean(runs.final)), deviation,
+            deviation = float(np.std(runs.final, ddof=1)) if asked.n_run > 1 else None
+            rows.append((name, method, data.n, asked.n_run, float(np.mean(runs.final)), deviation,
                          float(np.exp(np.mean(runs.log_time))), float(runs.seconds[:, -1].mean())))  # fmt: skip
             say(f"{name}, {method}: accuracy {rows[-1][4]:.3f}, there after {rows[-1][6]:.2f} s")
     said: tuple[Table, ...] = ()
-    if n_run > 1 and set(SETS) <= value.keys():
+    if asked.n_run > 1 and set(SETS) <= value.keys():
         said = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
     notes.append("hyper-parameters are learned from the training rows; each number of iterations is a run of its own")
     notes.append(f"there: within {_NEAR:g} of the method's own final accuracy; seconds are of this machine")
     return Outcome(
         {
-            "inducing points": m,
-            "iterations": ", ".join(map(str, budgets)),
-            "svi": f"{steps} steps of AdaDelta for each iteration of the others",
-            "splits": n_run,
-            "seed": seed,
+            "inducing points": asked.m,
+            "iterations": ", ".join(map(str, asked.budgets)),
+            "svi": f"{asked.steps} steps of AdaDelta for each iteration of the others",
+            "splits": asked.n_run,
+            "seed": asked.seed,
         },
         (
             Table(

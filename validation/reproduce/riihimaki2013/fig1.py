@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation.datasets.splits import standardise, train_test_split
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
 
 Array = NDArray[np.float64]
@@ -142,6 +143,18 @@ def _panel(quantity: str, value: Mapping[str, Mapping[str, Spread]], name: str) 
         return figures._svg(figure, name, f"{quantity}: {', '.join(value)}")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig1Options:
+    """Options of `fig1`."""
+
+    dataset: str = "glass"
+    n: int = 30
+    log_variance: float = 1.0
+    log_lengthscale: float = 1.0
+    baseline: str = "differences"
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "fig1",
@@ -149,47 +162,38 @@ def _panel(quantity: str, value: Mapping[str, Mapping[str, Spread]], name: str) 
     "all rules are well calibrated; inner EP matches mean and covariance accurately and has a small bias in the "
     "normaliser; differences vary little where there are nodes enough; QD10 agrees with QF10 (section 5.1, Figure 1)",
 )
-def fig1(
-    *,
-    dataset: str = "glass",
-    n: int = 30,
-    log_variance: float = 1.0,
-    log_lengthscale: float = 1.0,
-    baseline: str = "differences",
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig1(options: Fig1Options, say: Say) -> Outcome:
     """Glass (all 214 rows with -o n=214), or USPS 3 vs. 5 vs. 7 with -o dataset=usps-357 -o baseline=augmented."""
-    arguments.choice(baseline, BASELINES, "baseline")
-    data, note = setting.find(dataset)
-    asked = arguments.integer(n, "n", at_least=2)
+    arguments.choice(options.baseline, BASELINES, "baseline")
+    data, note = setting.find(options.dataset)
+    asked = arguments.integer(options.n, "n", at_least=2)
     notes = [note] if note else []
-    if dataset == setting.THREE_DIGITS:
-        rows = train_test_split(data, seed, test_size=1175).train
+    if options.dataset == setting.THREE_DIGITS:
+        rows = train_test_split(data, options.seed, test_size=1175).train
     else:
-        rows = np.random.default_rng(arguments.integer(seed, "seed", at_least=0)).permutation(data.n)
+        rows = np.random.default_rng(arguments.integer(options.seed, "seed", at_least=0)).permutation(data.n)
     if asked < rows.size:
         notes.append(f"{asked} of {rows.size} rows, fewer than the paper's: -o n={rows.size}")
     X, y = data.X[rows[:asked]], data.y[rows[:asked]]
-    if not dataset.startswith("usps"):
+    if not options.dataset.startswith("usps"):
         X, _ = standardise(X, X[:1])
     c = data.n_classes
-    if baseline == "augmented" and 10 ** (c + 1) > _MOST_POINTS:
+    if options.baseline == "augmented" and 10 ** (c + 1) > _MOST_POINTS:
         raise ValueError(
             f"baseline: found 'augmented' with {c} classes, a rule of 1e{c + 1} points a datum, expected 'differences'"
         )
-    if baseline == "differences":
+    if options.baseline == "differences":
         notes.append(
             "the baseline is not QF10, ten nodes in each of c + 1 dimensions, but the tilted moments themselves: by "
             "closed forms to three classes, by 65 536 points beyond, whose errors `tilted_multinomial_probit` states"
         )
-    say(f"{len(y)} rows, {c} classes: {', '.join(RULES)} against {baseline}")
+    say(f"{len(y)} rows, {c} classes: {', '.join(RULES)} against {options.baseline}")
     each = np.ones(c)
     prior = Prior(
-        np.exp(log_variance) * each, np.exp(log_lengthscale) * np.ones((c, X.shape[1])), 0.0 * each,
+        np.exp(options.log_variance) * each, np.exp(options.log_lengthscale) * np.ones((c, X.shape[1])), 0.0 * each,
         setting.JITTER * each,
     )  # fmt: skip
-    result = spreads(compare_tilted_moments(X, y, c, prior, baseline=baseline))
+    result = spreads(compare_tilted_moments(X, y, c, prior, baseline=options.baseline))
     notes += [
         "two parallel outer iterations of nested EP with converged inner runs and damping 0.8, which the paper leaves "
         "open, and so are scaling and the rows of Glass",
@@ -203,13 +207,13 @@ def fig1(
         for rule, parts in result.items()
         for quantity, at in parts.items()
     ]
-    decided = decide(result, float(np.exp(log_variance)))
+    decided = decide(result, float(np.exp(options.log_variance)))
     return Outcome(
         {
-            "data": f"{dataset}: n = {len(y)}, {c} classes",
-            "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
-            "baseline": baseline,
-            "seed": seed,
+            "data": f"{options.dataset}: n = {len(y)}, {c} classes",
+            "hyper-parameters": f"log variance {options.log_variance:g}, log lengthscale {options.log_lengthscale:g}",
+            "baseline": options.baseline,
+            "seed": options.seed,
         },
         (
             Table(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from validation.problem import Problem
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
 
@@ -149,6 +150,17 @@ def decide(gaps: Sequence[Gap]) -> list[Decided]:
     return [decisions.figure("fig2", curves), *curves, fits, *skewed, *coupled, same]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig2Options:
+    """Options of `fig2`."""
+
+    log_variance: float = 4.62
+    log_lengthscale: float = 0.26
+    n_chains: int = 16
+    n_draws: int = 1000
+    seeds: Sequence[int] = (0, 1, 2)
+
+
 @experiment(
     "riihimaki2013",
     "fig2",
@@ -156,17 +168,9 @@ def decide(gaps: Sequence[Gap]) -> list[Decided]:
     "away from the class boundaries MCMC is the most confident and IEP the most conservative, EP between them; at a "
     "boundary all agree, though IEP has a wrong shape of the marginal (section 5.2, Fig. 2 to 4)",
 )
-def fig2(
-    *,
-    log_variance: float = 4.62,
-    log_lengthscale: float = 0.26,
-    n_chains: int = 16,
-    n_draws: int = 1000,
-    seeds: Sequence[int] = (0, 1, 2),
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig2(asked: Fig2Options, say: Say) -> Outcome:
     """Each seed draws fifteen inputs; the paper's own are not printed. The first one's curves are drawn."""
-    if not len(seeds):
+    if not len(asked.seeds):
         raise ValueError("seeds: found none, expected at least one")
     printed = published("riihimaki2013", "text")["toy"]
     x = np.linspace(-4.0, 6.0, 101)
@@ -174,18 +178,22 @@ def fig2(
     orders: list[tuple[object, ...]] = []
     pictures: list[Picture] = []
     gaps: list[Gap] = []
-    for seed in seeds:
-        say(f"inputs of seed {seed}: {n_chains} chains of {n_draws} draws, EP, IEP")
-        chains = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": 200, "seed": int(seed)}
+    for seed in asked.seeds:
+        say(f"inputs of seed {seed}: {asked.n_chains} chains of {asked.n_draws} draws, EP, IEP")
+        chains = {"n_chains": asked.n_chains, "n_draws": asked.n_draws, "n_warmup": 200, "seed": int(seed)}
         toy = synthetic_three_class(
-            int(seed), x, log_variance=log_variance, log_lengthscale=log_lengthscale, options={TRUTH: chains}
+            int(seed),
+            x,
+            log_variance=asked.log_variance,
+            log_lengthscale=asked.log_lengthscale,
+            options={TRUTH: chains},
         )
         p = toy.probabilities
         places = {  # as in the paper: x_i on the side of class 1, x_j between classes 2 and 3
             "x_i": (0, _nearest(p[TRUTH][:, 0], printed["x_i"][TRUTH], x < toy.X[toy.y == 0].mean())),
             "x_j": (1, _nearest(p[TRUTH][:, 1], printed["x_j"][TRUTH], (x > 1.5) & (x < 4.0))),
         }
-        gaps.append(gap(toy, places["x_i"][1], places["x_j"][1], float(np.exp(0.5 * log_variance))))
+        gaps.append(gap(toy, places["x_i"][1], places["x_j"][1], float(np.exp(0.5 * asked.log_variance))))
         for place, (k, t) in places.items():
             other = (1, 2)[k]
             for method in METHODS:
@@ -209,9 +217,9 @@ def fig2(
     return Outcome(
         {
             "data": "five inputs each from N(-1, 1), N(2, 0.25) and N(3, 0.25)",
-            "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
-            "chains": f"{n_chains} of {n_draws} draws",
-            "seeds": ", ".join(map(str, seeds)),
+            "hyper-parameters": f"log variance {asked.log_variance:g}, log lengthscale {asked.log_lengthscale:g}",
+            "chains": f"{asked.n_chains} of {asked.n_draws} draws",
+            "seeds": ", ".join(map(str, asked.seeds)),
         },
         (
             Table(

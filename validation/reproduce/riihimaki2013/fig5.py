@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from validation.problem import Problem
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
 from validation.solution import Solution
 
@@ -165,6 +166,21 @@ def _gaps(pairs: Pairs) -> Array:
     return np.concatenate([pairs.training - pairs.training_truth, pairs.test - pairs.test_truth])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig5Options:
+    """Options of `fig5`."""
+
+    dataset: str = setting.THREE_DIGITS
+    methods: Sequence[str] = tuple(TRUTHS)
+    n: int = 150
+    n_test: int = 60
+    log_variance: float = 4.0
+    log_lengthscale: float = 2.0
+    n_chains: int = 8
+    n_draws: int = 400
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "fig5",
@@ -172,28 +188,16 @@ def _gaps(pairs: Pairs) -> Array:
     "EP gives the most accurate probabilities; IEP underestimates them slightly at the training points; VB and LA "
     "underestimate those of the test points, LA-TKP improves LA clearly (section 5.3, Fig. 5 and 6)",
 )
-def fig5(
-    *,
-    dataset: str = setting.THREE_DIGITS,
-    methods: Sequence[str] = tuple(TRUTHS),
-    n: int = 150,
-    n_test: int = 60,
-    log_variance: float = 4.0,
-    log_lengthscale: float = 2.0,
-    n_chains: int = 8,
-    n_draws: int = 400,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig5(asked: Fig5Options, say: Say) -> Outcome:
     """All methods at log σ² = 4, log l = 2; the paper's sizes are n=1157 and n_test=1175."""
-    cut = setting.parts(dataset, n=n, n_test=n_test, seed=seed)
-    problem = setting.pose(cut, log_variance, log_lengthscale, training=True)
+    cut = setting.parts(asked.dataset, n=asked.n, n_test=asked.n_test, seed=asked.seed)
+    problem = setting.pose(cut, asked.log_variance, asked.log_lengthscale, training=True)
     second = np.flatnonzero(cut.y == 1)  # Fig. 6: "the correct class label being 2"
-    lengths = {"n_chains": n_chains, "n_draws": n_draws, "seed": seed}
+    lengths = {"n_chains": asked.n_chains, "n_draws": asked.n_draws, "seed": asked.seed}
     result = usps_marginals(
         problem,
         int(second[0]) if second.size else 0,
-        methods=methods,
+        methods=asked.methods,
         options={"gibbs-probit": lengths | {"n_warmup": 200}, "mh-softmax": lengths},
         say=say,
     )
@@ -230,10 +234,10 @@ def fig5(
         ]
     return Outcome(
         {
-            "data": f"{dataset}: n = {problem.n}, {cut.y_test.size} test rows",
-            "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
-            "chains": f"{n_chains} of {n_draws} draws",
-            "seed": seed,
+            "data": f"{asked.dataset}: n = {problem.n}, {cut.y_test.size} test rows",
+            "hyper-parameters": f"log variance {asked.log_variance:g}, log lengthscale {asked.log_lengthscale:g}",
+            "chains": f"{asked.n_chains} of {asked.n_draws} draws",
+            "seed": asked.seed,
         },
         (
             Table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from validation import arguments
 from validation.ledger.marker import equation
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
 
@@ -119,6 +120,20 @@ def decide(surfaces: Mapping[str, Surfaces], log_variances: Sequence[float], log
     return [decisions.figure("fig7", [one for one in listed if one.claim.startswith("fig7")]), *listed]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig7Options:
+    """Options of `fig7`."""
+
+    dataset: str = setting.THREE_DIGITS
+    methods: Sequence[str] = METHODS
+    n: int = 200
+    n_test: int = 300
+    log_variances: Sequence[float] = (0.0, 2.0, 4.0, 6.0, 8.0)
+    log_lengthscales: Sequence[float] = (1.5, 2.0, 2.5, 3.0, 3.5)
+    max_iterations: int = 200
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "fig7",
@@ -126,52 +141,41 @@ def decide(surfaces: Mapping[str, Surfaces], log_variances: Sequence[float], log
     "with EP the maxima of evidence and predictive density agree, with IEP nearly; VB and LA favour small magnitudes, "
     "and their predictive densities are low where log σ² is large; EP has the highest ones (section 5.3, Fig. 7)",
 )
-def fig7(
-    *,
-    dataset: str = setting.THREE_DIGITS,
-    methods: Sequence[str] = METHODS,
-    n: int = 200,
-    n_test: int = 300,
-    log_variances: Sequence[float] = (0.0, 2.0, 4.0, 6.0, 8.0),
-    log_lengthscales: Sequence[float] = (1.5, 2.0, 2.5, 3.0, 3.5),
-    max_iterations: int = 200,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig7(asked: Fig7Options, say: Say) -> Outcome:
     """The paper's sizes are n=1157 and n_test=1175."""
-    cut = setting.parts(dataset, n=n, n_test=n_test, seed=seed)
-    printed = published("riihimaki2013", "text")["grid"] if dataset == setting.THREE_DIGITS else {}
+    cut = setting.parts(asked.dataset, n=asked.n, n_test=asked.n_test, seed=asked.seed)
+    printed = published("riihimaki2013", "text")["grid"] if asked.dataset == setting.THREE_DIGITS else {}
     rows: list[tuple[object, ...]] = []
     best: list[tuple[object, ...]] = []
     stopped = 0
     surfaces: dict[str, Surfaces] = {}
-    for method in methods:
+    for method in asked.methods:
         result = hyperparameter_grid(
-            method, cut, log_variances, log_lengthscales, max_iterations=max_iterations, say=say
+            method, cut, asked.log_variances, asked.log_lengthscales, max_iterations=asked.max_iterations, say=say
         )
         surfaces[method] = result
         stopped += int(np.size(result.converged) - np.count_nonzero(result.converged))
-        for i, a in enumerate(log_variances):
-            for j, b in enumerate(log_lengthscales):
+        for i, a in enumerate(asked.log_variances):
+            for j, b in enumerate(asked.log_lengthscales):
                 rows.append((setting.NAMES[method], float(a), float(b), *(float(s[i, j]) for s in result[:3])))
         at_evidence = np.unravel_index(np.nanargmax(result.log_evidence), result.log_evidence.shape)
         for name, surface in zip(Surfaces._fields[:3], result[:3], strict=True):
             i, j = divmod(int(np.nanargmax(surface)), surface.shape[1])
             best.append(
                 (setting.NAMES[method], name.replace("_", " "), float(surface[i, j]),
-                 printed.get(name, {}).get(method), float(log_variances[i]), float(log_lengthscales[j]),
+                 printed.get(name, {}).get(method), float(asked.log_variances[i]), float(asked.log_lengthscales[j]),
                  float(surface[at_evidence]))
             )  # fmt: skip
     notes = [*cut.notes]
     if stopped:
-        notes.append(f"{stopped} points had not converged to 1e-6 after {max_iterations} iterations")
+        notes.append(f"{stopped} points had not converged to 1e-6 after {asked.max_iterations} iterations")
     notes.append("the paper prints no grid; its text quotes the highest contours of IEP alone, of 1157 and 1175 rows")
     said: tuple[Table, ...] = ()
     if set(METHODS) <= surfaces.keys():
-        decided = decide(surfaces, log_variances, log_lengthscales)
+        decided = decide(surfaces, asked.log_variances, asked.log_lengthscales)
         said = (decisions.table(decided, "What sections 5.3 and 5.4 say of the surfaces"),)
     return Outcome(
-        {"data": f"{dataset}: n = {cut.y.size}, {cut.y_test.size} test rows", "seed": seed},
+        {"data": f"{asked.dataset}: n = {cut.y.size}, {cut.y_test.size} test rows", "seed": asked.seed},
         (
             Table(
                 "maxima",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from validation.problem import Problem
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
 
 Array = NDArray[np.float64]
@@ -150,6 +151,20 @@ def decide(runs: Mapping[tuple[str, str, str, float], Run], last: Mapping[tuple[
     return [decisions.figure("fig8", listed), *listed, *more]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig8Options:
+    """Options of `fig8`."""
+
+    datasets: Sequence[str] = ("glass", setting.THREE_DIGITS)
+    dampings: Sequence[float] = (0.8, 0.5)
+    iterations: int = 20
+    n: int = 300
+    n_test: int = 300
+    log_variance: float = 8.0
+    log_lengthscale: float = 2.5
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "fig8",
@@ -157,18 +172,7 @@ def decide(runs: Mapping[tuple[str, str, str, float], Run], last: Mapping[tuple[
     "EP oscillates less than IEP and is done sooner; IEP still drifts after 20 iterations, more so on Glass; "
     "incremental updates need more damping and end where the standard ones do (section 5.4, Fig. 8)",
 )
-def fig8(
-    *,
-    datasets: Sequence[str] = ("glass", setting.THREE_DIGITS),
-    dampings: Sequence[float] = (0.8, 0.5),
-    iterations: int = 20,
-    n: int = 300,
-    n_test: int = 300,
-    log_variance: float = 8.0,
-    log_lengthscale: float = 2.5,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig8(asked: Fig8Options, say: Say) -> Outcome:
     """Both methods at log σ² = 8, log l = 2.5; the paper's USPS has n=1157 and n_test=1175."""
     rows: list[tuple[object, ...]] = []
     every: list[tuple[object, ...]] = []
@@ -177,22 +181,22 @@ def fig8(
     runs: dict[tuple[str, str, str, float], Run] = {}
     last: dict[tuple[str, str], float | None] = {}
     reached: dict[str, Ends] = {}
-    for name in datasets:
-        cut = setting.parts(name, n=n, n_test=n_test, seed=seed)
+    for name in asked.datasets:
+        cut = setting.parts(name, n=asked.n, n_test=asked.n_test, seed=asked.seed)
         notes += cut.notes
-        problem = setting.pose(cut, log_variance, log_lengthscale)
+        problem = setting.pose(cut, asked.log_variance, asked.log_lengthscale)
         ends = {
             method: setting.answer(method, problem, max_iterations=1000, tolerance=1e-6).log_evidence
             for method in METHODS
         }
         last |= {(name, method): None if end is None else -end for method, end in ends.items()}
         say(f"{name}: dampings and iterations until convergence")
-        reached[name] = ends_of(cut, log_variance, log_lengthscale)
+        reached[name] = ends_of(cut, asked.log_variance, asked.log_lengthscale)
         lines: dict[str, list[figures.Line]] = {method: [] for method in METHODS}
         for method in METHODS:
             for inner in INNER:
-                for damping in dampings:
-                    run = convergence_study(problem, method, inner=inner, damping=damping, iterations=iterations)
+                for damping in asked.dampings:
+                    run = convergence_study(problem, method, inner=inner, damping=damping, iterations=asked.iterations)
                     runs[name, method, inner, float(damping)] = run
                     rows.append(_row(name, method, inner, damping, run, ends[method]))
                     every += [
@@ -210,19 +214,19 @@ def fig8(
             )
         pictures.append(Picture(name, tuple(dict.fromkeys(x.label for d in lines.values() for x in d)), panels))
     said: tuple[Table, ...] = ()
-    if len(datasets) == 2 and 0.8 in dampings and iterations > 5:
-        decided = decide(runs, last, reached, datasets)
+    if len(asked.datasets) == 2 and 0.8 in asked.dampings and asked.iterations > 5:
+        decided = decide(runs, last, reached, asked.datasets)
         said = (decisions.table(decided, "What section 5.4 says of the runs"),)
     columns = ("data", "method", "inner", "δ", "-log Z, last", "at the fixed point", "last step", "gone up by",
                "mlpd, last", "gap below 0.1 from")  # fmt: skip
     return Outcome(
         {
-            "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
-            "iterations": iterations,
-            "seed": seed,
+            "hyper-parameters": f"log variance {asked.log_variance:g}, log lengthscale {asked.log_lengthscale:g}",
+            "iterations": asked.iterations,
+            "seed": asked.seed,
         },
         (
-            Table("summary", columns, tuple(rows), f"After {iterations} outer iterations"),
+            Table("summary", columns, tuple(rows), f"After {asked.iterations} outer iterations"),
             Table(
                 "traces", ("data", "method", "inner", "δ", "iteration", "-log Z", "mlpd"), tuple(every), "All of them"
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, kfold, standardise, train_test_split
 from validation.ledger.marker import equation
 from validation.problem import Problem
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
 from validation.reproduce.riihimaki2013.comparison import accuracy_comparison, bayesian_bootstrap, outcomes
@@ -170,6 +171,24 @@ def splits_of(name: str, data: Dataset, n_run: int, n: int, n_test: int, seed: i
     return cut, notes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig9Options:
+    """Options of `fig9`."""
+
+    datasets: Sequence[str] = ("new_thyroid", "wine")
+    methods: Sequence[str] = METHODS[:4]
+    n_run: int = 3
+    n: int = 5000
+    n_test: int = 5000
+    reading: str = "scale squared"
+    sits_on: str = "field"
+    max_iterations: int = 100
+    n_chains: int = 8
+    n_draws: int = 500
+    n_warmup: int = 300
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "fig9",
@@ -177,61 +196,54 @@ def splits_of(name: str, data: Dataset, n_run: int, n: int, n_test: int, seed: i
     "EP is close to MCMC in log predictive density and better than IEP, VB and LA on most sets; LA-TKP improves LA; "
     "classification accuracies hardly differ (section 5.5, Fig. 9 to 11, Table 3)",
 )
-def fig9(
-    *,
-    datasets: Sequence[str] = ("new_thyroid", "wine"),
-    methods: Sequence[str] = METHODS[:4],
-    n_run: int = 3,
-    n: int = 5000,
-    n_test: int = 5000,
-    reading: str = "scale squared",
-    sits_on: str = "field",
-    max_iterations: int = 100,
-    n_chains: int = 8,
-    n_draws: int = 500,
-    n_warmup: int = 300,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig9(asked: Fig9Options, say: Say) -> Outcome:
     """The paper's sets: new_thyroid, teaching, glass, wine, segment, usps-357 and usps; methods laplace-tkp and
     gibbs-probit, its two others, take much longer."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
-    if "nested-ep" not in methods:
-        raise ValueError(f"methods: found {tuple(methods)}, expected nested-ep among them: others are set against it")
+    if "nested-ep" not in asked.methods:
+        raise ValueError(
+            f"methods: found {tuple(asked.methods)}, expected nested-ep among them: others are set against it"
+        )
     text = published("riihimaki2013", "text")
     rows: list[tuple[object, ...]] = []
     notes: list[str] = []
     sizes: list[tuple[object, ...]] = []
-    for name in datasets:
+    for name in asked.datasets:
         data, note = setting.find(name)
         notes += [note] if note else []
         how = text["table3"].get(name)
         ard = bool(how["ard"]) if how else True
-        splits, message = splits_of(name, data, n_run, n, n_test, seed)
+        splits, message = splits_of(name, data, asked.n_run, asked.n, asked.n_test, asked.seed)
         notes += message
         sizes.append(
             (name, len(splits), splits[0].train.size, splits[0].test.size, data.n_classes, data.d,
              *((how["n_train"], how["n_test"], how["c"], how["d"]) if how else (None,) * 4), "yes" if ard else "no")
         )  # fmt: skip
         results: dict[str, Predicted] = {}
-        for method in ("nested-ep", *(m for m in methods if m != "nested-ep")):
+        for method in ("nested-ep", *(m for m in asked.methods if m != "nested-ep")):
             if method == "gibbs-probit" and not ard:
                 notes.append(f"{name}: no MCMC, whose chains have a lengthscale for each covariate")
                 continue
-            lengths = {"n_chains": n_chains, "n_draws": n_draws, "n_warmup": n_warmup, "seed": seed}
+            lengths = {
+                "n_chains": asked.n_chains,
+                "n_draws": asked.n_draws,
+                "n_warmup": asked.n_warmup,
+                "seed": asked.seed,
+            }
             results[method] = benchmark(
-                data, method, splits, ard=ard, reading=reading, sits_on=sits_on, max_iterations=max_iterations,
-                options=lengths, say=say,
+                data, method, splits, ard=ard, reading=asked.reading, sits_on=asked.sits_on,
+                max_iterations=asked.max_iterations, options=lengths, say=say,
             )  # fmt: skip
         for method, predicted in results.items():
-            rows += _rows(name, method, predicted, results["nested-ep"], text["against_ep"].get(method, {}), seed)
+            rows += _rows(name, method, predicted, results["nested-ep"], text["against_ep"].get(method, {}), asked.seed)
     notes.append("Fig. 9 to 11 print no numbers: the last column is what the text says of the log predictive density")
     return Outcome(
         {
-            "hyper-priors": f"half-Student-t, 4 degrees of freedom, variance 100 read as {reading!r}, on the {sits_on}",
-            "search": f"L-BFGS-B, at most {max_iterations} iterations",
-            "seed": seed,
+            "hyper-priors": f"half-Student-t, 4 degrees of freedom, variance 100 read as {asked.reading!r}, on the "
+            f"{asked.sits_on}",
+            "search": f"L-BFGS-B, at most {asked.max_iterations} iterations",
+            "seed": asked.seed,
         },
         (
             Table(

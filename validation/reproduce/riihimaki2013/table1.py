@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from validation import arguments
 from validation.ledger.marker import equation
 from validation.problem import Problem
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
 from validation.reproduce.verdicts import COLUMNS, verdict, z_of
@@ -113,6 +114,25 @@ class Part(NamedTuple):
     notes: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Table1Options:
+    """Options of `table1`."""
+
+    dataset: str = "glass"
+    methods: Sequence[str] = METHODS
+    n: int = 2000
+    n_test: int = 2000
+    iterations: int = 30
+    nodes: int = 5
+    damping: float = 0.8
+    log_variance: float = 1.0
+    log_lengthscale: float = 1.0
+    n_chains: int = 8
+    n_draws: int = 400
+    splits: int = 1
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "table1",
@@ -120,42 +140,34 @@ class Part(NamedTuple):
     "the differences in accuracy between the methods are small; full couplings give slightly better means and "
     "clearly better variances on Glass; QEP is much slower with six classes (section 5.1, Table 1)",
 )
-def table1(
-    *,
-    dataset: str = "glass",
-    methods: Sequence[str] = METHODS,
-    n: int = 2000,
-    n_test: int = 2000,
-    iterations: int = 30,
-    nodes: int = 5,
-    damping: float = 0.8,
-    log_variance: float = 1.0,
-    log_lengthscale: float = 1.0,
-    n_chains: int = 8,
-    n_draws: int = 400,
-    splits: int = 1,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def table1(asked: Table1Options, say: Say) -> Outcome:
     """Glass, or USPS 3 vs. 5 vs. 7 with --dataset usps-357; the paper's rule of QEP has nodes=10."""
-    arguments.integer(splits, "splits", at_least=1)
+    arguments.integer(asked.splits, "splits", at_least=1)
 
     def part(number: int) -> Part:
-        cut = setting.parts(dataset, n=n, n_test=n_test, seed=seed + number)
-        problem = setting.pose(cut, log_variance, log_lengthscale, training=True)
-        say(f"split {number + 1} of {splits}, Gibbs sampling: n = {problem.n}, {n_chains} chains of {n_draws} draws")
-        truth = setting.answer(
-            "gibbs-probit", problem, seed=seed + number, n_chains=n_chains, n_draws=n_draws, n_warmup=100
+        cut = setting.parts(asked.dataset, n=asked.n, n_test=asked.n_test, seed=asked.seed + number)
+        problem = setting.pose(cut, asked.log_variance, asked.log_lengthscale, training=True)
+        say(
+            f"split {number + 1} of {asked.splits}, Gibbs sampling: n = {problem.n}, {asked.n_chains} chains of "
+            f"{asked.n_draws} draws"
         )
-        say(f"split {number + 1} of {splits}, {iterations} outer iterations of {', '.join(methods)}")
+        truth = setting.answer(
+            "gibbs-probit",
+            problem,
+            seed=asked.seed + number,
+            n_chains=asked.n_chains,
+            n_draws=asked.n_draws,
+            n_warmup=100,
+        )
+        say(f"split {number + 1} of {asked.splits}, {asked.iterations} outer iterations of {', '.join(asked.methods)}")
         result = compare_ep_variants(
-            problem, truth, methods=methods, iterations=iterations, nodes=nodes, damping=damping
+            problem, truth, methods=asked.methods, iterations=asked.iterations, nodes=asked.nodes, damping=asked.damping
         )
         return Part(
             _cells(result), (problem.n, cut.y_test.size), _errors(truth), (*cut.notes, *setting.chains_note(truth))
         )
 
-    parts = [part(number) for number in range(splits)]
+    parts = [part(number) for number in range(asked.splits)]
     errors = {name: max(one.errors[name] for one in parts) for name in parts[0].errors}
     notes = [
         *dict.fromkeys(note for one in parts for note in one.notes),
@@ -165,22 +177,22 @@ def table1(
         "±: what one split of the paper's may be off from the mean of those here, the spread of splits times "
         "the root of 1 + 1/splits; with one split there is none, and no z",
     ]
-    if nodes < 10 and "qep" in methods:
-        notes.append(f"{nodes} nodes per dimension of QEP, fewer than the paper's 10: -o nodes=10")
+    if asked.nodes < 10 and "qep" in asked.methods:
+        notes.append(f"{asked.nodes} nodes per dimension of QEP, fewer than the paper's 10: -o nodes=10")
     notes.append("time is relative to the fastest, of predictions too and of these programs")
     return Outcome(
         {
-            "data": f"{dataset}: n = {parts[0].size[0]}, {parts[0].size[1]} test rows, {splits} splits",
-            "hyper-parameters": f"log variance {log_variance:g}, log lengthscale {log_lengthscale:g}",
-            "iterations": f"{iterations} parallel, damping {damping:g}, inner EP incremental",
-            "chains": f"{n_chains} of {n_draws} draws",
-            "seed": seed,
+            "data": f"{asked.dataset}: n = {parts[0].size[0]}, {parts[0].size[1]} test rows, {asked.splits} splits",
+            "hyper-parameters": f"log variance {asked.log_variance:g}, log lengthscale {asked.log_lengthscale:g}",
+            "iterations": f"{asked.iterations} parallel, damping {asked.damping:g}, inner EP incremental",
+            "chains": f"{asked.n_chains} of {asked.n_draws} draws",
+            "seed": asked.seed,
         },
         (
             Table(
                 "table1",
                 ("data", "part", "what", "method", "here", "±", "printed", *COLUMNS),
-                tuple(_rows(dataset, parts)),
+                tuple(_rows(asked.dataset, parts)),
                 "Absolute differences to Gibbs sampling, here and in the paper's Table 1",
             ),
         ),

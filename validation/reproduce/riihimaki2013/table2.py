@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
@@ -17,7 +18,7 @@ from fast.core.results import Differences
 from reference.riihimaki2013.complexity import complexity_table
 from validation import arguments
 from validation.problem import Problem
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.riihimaki2013 import setting
 from validation.reproduce.verdicts import COLUMNS, verdict, z_of
 
@@ -113,6 +114,17 @@ def _problem(n: int, n_classes: int, seed: int) -> Problem:
                    lengthscales=1.0, jitter=setting.JITTER)  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class Table2Options:
+    """Options of `table2`."""
+
+    methods: Sequence[str] = METHODS
+    classes: Sequence[int] = (3, 4, 5)
+    n: int = 31
+    nodes: int = 5
+    seed: int = 0
+
+
 @experiment(
     "riihimaki2013",
     "table2",
@@ -120,32 +132,32 @@ def _problem(n: int, n_classes: int, seed: int) -> Problem:
     "EP, QEP and LA factorise c + 1 matrices of size n an iteration, IEP, QIEP and Gibbs sampling c, VB one; QEP's "
     "rules have n_q^(c-1) nodes, QIEP's (2c - 1)n_q and 2n_q² (section 5.4, Table 2)",
 )
-def table2(
-    *,
-    methods: Sequence[str] = METHODS,
-    classes: Sequence[int] = (3, 4, 5),
-    n: int = 31,
-    nodes: int = 5,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def table2(asked: Table2Options, say: Say) -> Outcome:
     """Exact counts on small problems: what Table 2 has as orders has no constant that seconds could be set beside."""
     rows: list[tuple[object, ...]] = []
-    for method in methods:
-        for c in classes:
+    for method in asked.methods:
+        for c in asked.classes:
             say(f"{setting.NAMES[method]}, {c} classes")
-            posterior, likelihood = complexity_table(method, n, c, 1, nodes, 1)
-            factors = factors_per_iteration(method, _problem(n, c, seed), nodes=nodes, seed=seed)
-            counts = [("factors of n × n", factors, posterior / float(n) ** 3)]
+            posterior, likelihood = complexity_table(method, asked.n, c, 1, asked.nodes, 1)
+            factors = factors_per_iteration(
+                method, _problem(asked.n, c, asked.seed), nodes=asked.nodes, seed=asked.seed
+            )
+            counts = [("factors of n × n", factors, posterior / float(asked.n) ** 3)]
             if method == "qep":
-                counts.append(("nodes a datum", nodes_per_datum(method, c, nodes), likelihood / n))
+                counts.append(("nodes a datum", nodes_per_datum(method, c, asked.nodes), likelihood / asked.n))
             elif method == "qiep":
-                counts.append(("nodes a datum, shared", nodes_per_datum(method, c, nodes), float(nodes + nodes**2)))
+                counts.append(
+                    (
+                        "nodes a datum, shared",
+                        nodes_per_datum(method, c, asked.nodes),
+                        float(asked.nodes + asked.nodes**2),
+                    )
+                )
             for quantity, ours, theirs in counts:
                 z = z_of(ours, 0.0, theirs, 0.0, 1.0)
                 rows.append((setting.NAMES[method], c, quantity, ours, theirs, z, verdict(z)))
     return Outcome(
-        {"problem": f"n = {n}, two inputs", "nodes": nodes, "seed": seed},
+        {"problem": f"n = {asked.n}, two inputs", "nodes": asked.nodes, "seed": asked.seed},
         (
             Table(
                 "table2",

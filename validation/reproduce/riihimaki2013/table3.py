@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.reproduce import sizes
-from validation.reproduce.experiment import Outcome, experiment
+from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
 
@@ -35,19 +36,26 @@ def our_sizes(name: str, data: Dataset) -> sizes.Row:
     }
 
 
+@dataclass(frozen=True, kw_only=True)
+class Table3Options:
+    """Options of `table3`."""
+
+    names: Sequence[str] = DATASETS
+
+
 @experiment(
     "riihimaki2013",
     "table3",
     "sizes of the seven data sets",
     "what the data sets of section 5.5 have of training and test rows, classes and covariates (Table 3)",
 )
-def table3(*, names: Sequence[str] = DATASETS, say: Callable[[str], object] = lambda text: None) -> Outcome:
+def table3(asked: Table3Options, say: Say) -> Outcome:
     """Sizes of what the other experiments load."""
     notes = [
         "USPS: the paper's parts (Rasmussen and Williams 2006) have no copy at hand and are cut here to the printed "
         "sizes, so that only their sum is compared"
     ]
-    printed = {name: printed_sizes(name) for name in names}
+    printed = {name: printed_sizes(name) for name in asked.names}
     return sizes.compare(
         "table3",
         "Rows, classes and covariates, here and in the paper's Table 3",

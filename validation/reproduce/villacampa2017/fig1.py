@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation.ledger.marker import equation
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017 import setting
 
 Array = NDArray[np.float64]
@@ -117,6 +118,22 @@ def decide(repetitions: Sequence[Mapping[str, Schedule]]) -> list[Decided]:
     ]  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig1Options:
+    """Options of `fig1`."""
+
+    dataset: str = "vehicle"
+    n: int = 200
+    fraction: float = 0.2
+    n_run: int = 1
+    n_steps: int = 60
+    rate: float = 0.01
+    tolerance: float = 1e-3
+    max_iterations: int = 500
+    damping: float = 0.5
+    seed: int = 0
+
+
 @experiment(
     "villacampa2017",
     "fig1",
@@ -124,32 +141,19 @@ def decide(repetitions: Sequence[Mapping[str, Schedule]]) -> list[Decided]:
     "all three maximise log Z_q; updating factors and hyper-parameters together is more efficient than waiting for EP "
     "to converge, and the approximate gradient gives almost the same as the exact one, sooner (section 2.3, Fig. 1)",
 )
-def fig1(
-    *,
-    dataset: str = "vehicle",
-    n: int = 200,
-    fraction: float = 0.2,
-    n_run: int = 1,
-    n_steps: int = 60,
-    rate: float = 0.01,
-    tolerance: float = 1e-3,
-    max_iterations: int = 500,
-    damping: float = 0.5,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig1(asked: Fig1Options, say: Say) -> Outcome:
     """The paper's: n=846, n_steps=250, M = N/5. Each of n_run repetitions has rows and a start of its own."""
-    full = datasets.load(arguments.string(dataset, "dataset"))
+    full = datasets.load(arguments.string(asked.dataset, "dataset"))
     repetitions: list[dict[str, Schedule]] = []
-    for k in range(arguments.integer(n_run, "n_run", at_least=1)):
-        data = setting.smaller(full, arguments.integer(n, "n", at_least=10), seed + k)
+    for k in range(arguments.integer(asked.n_run, "n_run", at_least=1)):
+        data = setting.smaller(full, arguments.integer(asked.n, "n", at_least=10), asked.seed + k)
         (X,) = standardise(data.X)
-        prior = setting.start(X, setting.share(fraction, data.n), data.n_classes, seed + k)
+        prior = setting.start(X, setting.share(asked.fraction, data.n), data.n_classes, asked.seed + k)
         one: dict[str, Schedule] = {}
         for scheme in SCHEMES:
             one |= run_schedule_comparison(
-                X, data.y, prior, schemes=(scheme,), n_steps=n_steps, rate=rate, tolerance=tolerance,
-                max_iterations=max_iterations, damping=damping,
+                X, data.y, prior, schemes=(scheme,), n_steps=asked.n_steps, rate=asked.rate, tolerance=asked.tolerance,
+                max_iterations=asked.max_iterations, damping=asked.damping,
             )  # fmt: skip
             end = one[scheme]
             say(f"{k + 1}, {NAMES[scheme]}: log Z {end.log_evidence[-1]:.2f} after {end.seconds[-1]:.1f} s")
@@ -160,29 +164,29 @@ def fig1(
         (NAMES[scheme], k + 1, float(t), float(v))
         for scheme, schedule in results.items()
         for k, (t, v) in enumerate(zip(schedule.seconds, schedule.log_evidence, strict=True))
-        if k % max(1, n_steps // 20) == 0 or k == schedule.seconds.size - 1
+        if k % max(1, asked.n_steps // 20) == 0 or k == schedule.seconds.size - 1
     ]
     with figures.style():
         drawn = [figures.Curve(NAMES[s], each.seconds, each.log_evidence) for s, each in results.items()]
-        panel = figures.curves(f"{dataset}: log Z", drawn, "seconds of training", f"fig1-{dataset}")
+        panel = figures.curves(f"{asked.dataset}: log Z", drawn, "seconds of training", f"fig1-{asked.dataset}")
     notes = [f"{NAMES[scheme]}: {note}" for scheme, schedule in results.items() for note in schedule.notes]
     if data.n < full.n:
         notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n={full.n}")
-    if n_steps < 250:
-        notes.append(f"{n_steps} updates, fewer than the paper's 250: -o n_steps=250")
+    if asked.n_steps < 250:
+        notes.append(f"{asked.n_steps} updates, fewer than the paper's 250: -o n_steps=250")
     notes.append(f"start: {setting.START}")
     notes.append("log Z is taken before each update; Fig. 1 prints no numbers")
     said: tuple[Table, ...] = ()
-    if n_run > 1:
-        notes.append(f"traces and summary are of the first of {n_run} repetitions")
+    if asked.n_run > 1:
+        notes.append(f"traces and summary are of the first of {asked.n_run} repetitions")
         said = (decisions.table(decide(repetitions), "What section 2.3 says of the figure"),)
     return Outcome(
         {
-            "data": f"{dataset}: n = {data.n}, C = {data.n_classes}, d = {data.d}",
+            "data": f"{asked.dataset}: n = {data.n}, C = {data.n_classes}, d = {data.d}",
             "inducing points": prior.Z.shape[1],
-            "updates": f"{n_steps} by adaptive rates from {rate:g}",
-            "EP": f"damping {damping:g}, tolerance {tolerance:g} where it converges",
-            "seed": seed,
+            "updates": f"{asked.n_steps} by adaptive rates from {asked.rate:g}",
+            "EP": f"damping {asked.damping:g}, tolerance {asked.tolerance:g} where it converges",
+            "seed": asked.seed,
         },
         (
             Table(
@@ -194,7 +198,7 @@ def fig1(
             Table("traces", ("scheme", "update", "seconds", "log Z"), tuple(every), "Along the runs, thinned"),
             *said,
         ),
-        (Picture(f"EP on {dataset}", tuple(NAMES[s] for s in results), (panel,)),),
+        (Picture(f"EP on {asked.dataset}", tuple(NAMES[s] for s in results), (panel,)),),
         tuple(notes),
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from validation.quoting import shown
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, surely
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2017 import plane, setting
 
@@ -156,6 +157,24 @@ def decide(value: Sequence[Mapping[tuple[int, str], Learned]]) -> list[Decided]:
     return listed
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig3Options:
+    """Options of `fig3`."""
+
+    m: Sequence[int] = (1, 4, 16, 32)
+    n_run: int = 1
+    n: int = 500
+    n_test: int = 2000
+    reduce: float = 0.1
+    reduce_lbfgs: float = 0.02
+    jitter: float = setting.JITTER
+    tolerance: float = 1e-3
+    max_iterations: int = 200
+    damping: float = 0.5
+    nat_rate: float = 0.1
+    seed: int = 0
+
+
 @experiment(
     "villacampa2017",
     "fig3",
@@ -163,43 +182,29 @@ def decide(value: Sequence[Mapping[tuple[int, str], Learned]]) -> list[Decided]:
     "GFITC, EP and SEP lay inducing points on top of each other and find better boundaries with few of them; VI puts "
     "them near the decision boundaries and needs more (section 4.2, Fig. 3)",
 )
-def fig3(
-    *,
-    m: Sequence[int] = (1, 4, 16, 32),
-    n_run: int = 1,
-    n: int = 500,
-    n_test: int = 2000,
-    reduce: float = 0.1,
-    reduce_lbfgs: float = 0.02,
-    jitter: float = setting.JITTER,
-    tolerance: float = 1e-3,
-    max_iterations: int = 200,
-    damping: float = 0.5,
-    nat_rate: float = 0.1,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig3(asked: Fig3Options, say: Say) -> Outcome:
     """The paper's: m=[1, 2, 4, 8, 16, 32, 64, 128, 256], n=1000, reduce=1.0, reduce_lbfgs=1.0."""
-    arguments.integer(n_test, "n_test", at_least=1)
+    arguments.integer(asked.n_test, "n_test", at_least=1)
     rows: list[tuple[object, ...]] = []
     pictures = []
     notes: list[str] = []
     points = plane.grid(_HALF)
     learned: list[dict[tuple[int, str], Learned]] = []
-    for k in range(arguments.integer(n_run, "n_run", at_least=1)):
-        rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0) + k)
-        drawn = datasets.make_villacampa2017_toy(rng, arguments.integer(n, "n", at_least=10) + n_test)
-        data = drawn.rows(np.arange(n))
-        X_test, y_test = drawn.X[n:], drawn.y[n:]
+    for k in range(arguments.integer(asked.n_run, "n_run", at_least=1)):
+        rng = np.random.default_rng(arguments.integer(asked.seed, "seed", at_least=0) + k)
+        drawn = datasets.make_villacampa2017_toy(rng, arguments.integer(asked.n, "n", at_least=10) + asked.n_test)
+        data = drawn.rows(np.arange(asked.n))
+        X_test, y_test = drawn.X[asked.n :], drawn.y[asked.n :]
         learned.append({})
-        for size in m:
-            Z = setting.start(data.X, int(size), data.n_classes, seed + k).Z
+        for size in asked.m:
+            Z = setting.start(data.X, int(size), data.n_classes, asked.seed + k).Z
             panels = []
             for method in setting.METHODS:
-                share = reduce_lbfgs if method == "gfitc" else reduce
+                share = asked.reduce_lbfgs if method == "gfitc" else asked.reduce
                 result = inducing_point_experiment(
-                    data, Z, method, jitter=jitter, reduce=share, tolerance=tolerance, max_iterations=max_iterations,
-                    damping=damping, nat_rate=nat_rate, seed=seed + k,
+                    data, Z, method, jitter=asked.jitter, reduce=share, tolerance=asked.tolerance,
+                    max_iterations=asked.max_iterations, damping=asked.damping, nat_rate=asked.nat_rate,
+                    seed=asked.seed + k,
                 )  # fmt: skip
                 error, nll = scores(result.trained.probabilities(X_test), y_test)
                 edge = boundary_of(result.trained.probabilities(points), points)
@@ -228,14 +233,14 @@ def fig3(
                 labels = tuple(f"class {c + 1}" for c in range(data.n_classes))
                 pictures.append(Picture(f"{size} inducing points per class", labels, tuple(panels)))
     said: tuple[Table, ...] = ()
-    if n_run > 1 and {1, 4} <= set(m):
-        notes.append(f"rows and pictures are of the first of {n_run} repetitions")
+    if asked.n_run > 1 and {1, 4} <= set(asked.m):
+        notes.append(f"rows and pictures are of the first of {asked.n_run} repetitions")
         said = (decisions.table(decide(learned), "What section 4.2 says of the figure"),)
     if data.n < 1000:
         notes.append(f"{data.n} data, fewer than the paper's 1000: -o n=1000")
-    if reduce < 1.0 or (reduce_lbfgs < 1.0):
+    if asked.reduce < 1.0 or (asked.reduce_lbfgs < 1.0):
         notes.append(
-            f"{reduce:g} of the paper's 2000 iterations or epochs, {reduce_lbfgs:g} of those of L-BFGS: "
+            f"{asked.reduce:g} of the paper's 2000 iterations or epochs, {asked.reduce_lbfgs:g} of those of L-BFGS: "
             "-o reduce=1.0 -o reduce_lbfgs=1.0"
         )
     notes.append(setting.VI_STEPS)
@@ -249,8 +254,8 @@ def fig3(
     return Outcome(
         {
             "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {len(y_test)} test rows",
-            "jitter": jitter,
-            "seed": seed,
+            "jitter": asked.jitter,
+            "seed": asked.seed,
         },
         (Table("placed", columns, tuple(rows), f"After training; points closer than {_NEAR:g} count once"), *said),
         tuple(pictures),

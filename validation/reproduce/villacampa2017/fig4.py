@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from validation import arguments
 from validation.ledger.marker import equation
 from validation.report import figures
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017 import setting, uci
 
 Array = NDArray[np.float64]
@@ -74,6 +75,23 @@ def times_of(courses: Sequence[setting.Course], count: int) -> Array:
     return np.geomspace(max(first, 1e-9), max(last, first, 1e-9), count)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig4Options:
+    """Options of `fig4`."""
+
+    dataset: str = "satellite"
+    m: Sequence[int] = (4, 20)
+    methods: Sequence[str] = ("gfitc", "sep", "vi-robust")
+    n_max: int = 2000
+    n_run: int = 2
+    n_steps: int = 250
+    n_steps_lbfgs: int = 250
+    budget: float = 10.0
+    rate: float = 0.01
+    tolerance: float = 1e-3
+    seed: int = 0
+
+
 @experiment(
     "villacampa2017",
     "fig4",
@@ -82,38 +100,28 @@ def times_of(courses: Sequence[setting.Course], count: int) -> Array:
     "VI is slow with few inducing points, and its log-likelihood stays behind while its error does not (section 4.3, "
     "Fig. 4 and 6)",
 )
-def fig4(
-    *,
-    dataset: str = "satellite",
-    m: Sequence[int] = (4, 20),
-    methods: Sequence[str] = ("gfitc", "sep", "vi-robust"),
-    n_max: int = 2000,
-    n_run: int = 2,
-    n_steps: int = 250,
-    n_steps_lbfgs: int = 250,
-    budget: float = 10.0,
-    rate: float = 0.01,
-    tolerance: float = 1e-3,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig4(asked: Fig4Options, say: Say) -> Outcome:
     """The paper's: m=[4, 20, 100], n_max=6435, n_run=100, budget=inf; budget is seconds of training of one run."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    full = uci.load(dataset, seed)
-    data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
-    plans = [uci.uci_protocol(data, 1.0, k, seed=seed) for k in range(arguments.integer(n_run, "n_run", at_least=1))]
+    full = uci.load(asked.dataset, asked.seed)
+    data = setting.smaller(full, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
+    plans = [
+        uci.uci_protocol(data, 1.0, k, seed=asked.seed)
+        for k in range(arguments.integer(asked.n_run, "n_run", at_least=1))
+    ]
     summary: list[tuple[object, ...]] = []
     along: list[tuple[object, ...]] = []
     pictures = []
-    for size in m:
+    for size in asked.m:
         lines: dict[str, list[figures.Curve]] = {"nll": [], "error": []}
-        for method in methods:
-            steps = n_steps_lbfgs if method in ("gfitc", "vi-robust") else n_steps
+        for method in asked.methods:
+            steps = asked.n_steps_lbfgs if method in ("gfitc", "vi-robust") else asked.n_steps
             courses = [
                 training_time_experiment(
                     plan._replace(n_inducing=arguments.integer(size, "m", at_least=1)), method, n_steps=steps,
-                    rate=rate if method in ("ep", "sep") else None, tolerance=tolerance, budget=budget, seed=k,
+                    rate=asked.rate if method in ("ep", "sep") else None, tolerance=asked.tolerance,
+                    budget=asked.budget, seed=k,
                 )
                 for k, plan in enumerate(plans)
             ]  # fmt: skip
@@ -135,23 +143,26 @@ def fig4(
                 figures.curves(f"m = {size}: {title}", lines[field], "seconds of training", f"fig4-{size}-{field}")
                 for field, title in (("nll", "negative log-likelihood"), ("error", "test error"))
             )
-        pictures.append(Picture(f"{dataset}, m = {size}", tuple(setting.NAMES[method] for method in methods), panels))
+        pictures.append(
+            Picture(f"{asked.dataset}, m = {size}", tuple(setting.NAMES[method] for method in asked.methods), panels)
+        )
     notes = []
     if data.n < full.n:
         notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
-    if n_run < 100:
-        notes.append(f"{n_run} repetitions, fewer than the paper's 100: -o n_run=100")
-    if np.isfinite(budget):
-        notes.append(f"runs end after {budget:g} s of training, if their iterations have not ended before")
+    if asked.n_run < 100:
+        notes.append(f"{asked.n_run} repetitions, fewer than the paper's 100: -o n_run=100")
+    if np.isfinite(asked.budget):
+        notes.append(f"runs end after {asked.budget:g} s of training, if their iterations have not ended before")
     notes.append(f"start: {setting.START}")
     notes.append("GFITC and VI are scored at the best point that L-BFGS has seen; VI: q at its optimum at each step")
     notes.append("Fig. 4 and 6 print no numbers")
     return Outcome(
         {
-            "data": f"{dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
-            "repetitions": n_run,
-            "optimisers": f"EP, SEP: adaptive rates from {rate:g}, {n_steps} steps; GFITC, VI: L-BFGS, {n_steps_lbfgs}",
-            "seed": seed,
+            "data": f"{asked.dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
+            "repetitions": asked.n_run,
+            "optimisers": f"EP, SEP: adaptive rates from {asked.rate:g}, {asked.n_steps} steps; GFITC, VI: L-BFGS, "
+            f"{asked.n_steps_lbfgs}",
+            "seed": asked.seed,
         },
         (
             Table(

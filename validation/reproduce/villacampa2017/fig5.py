@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from validation import arguments, datasets
 from validation.datasets.splits import standardise, train_test_split
 from validation.ledger.marker import equation
 from validation.report import figures
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.protocols import Score, scores
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import flights, setting
@@ -41,29 +42,12 @@ class Flights(NamedTuple):
     linear: Score
 
 
-def _run(
-    parts: Parts,
-    method: str,
-    n_classes: int,
-    *,
-    alike: bool,
-    n_inducing: int,
-    batch_size: int,
-    n_steps: int,
-    rate: float,
-    nat_rate: float,
-    growth: float,
-    budget: float,
-    seed: int,
-    clock: Callable[[], float],
-) -> setting.Run:
+def _course(parts: Parts, method: str, prior: Any, training: setting.Training, watch: setting.Watch) -> setting.Course:
     """Adam on mini-batches: factors of a batch, then a step of everything that is learned."""
     arguments.choice(method, METHODS, "method")
-    prior = setting.start(parts.X, n_inducing, n_classes, seed, alike=alike)
-    batches = setting.minibatches(len(parts.y), batch_size, n_steps, seed)
-    training = setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
-    watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
-    return setting.train(method, parts.X, parts.y, prior, training, watch)
+    course = setting.train(method, parts.X, parts.y, prior, training, watch).course
+    assert course is not None  # test rows were given
+    return course
 
 
 @equation("villacampa2017", "u39-mnist")
@@ -101,12 +85,11 @@ def mnist_experiment(
     clock : callable       seconds
     """
     n_classes = int(max(parts.y.max(), parts.y_test.max())) + 1
-    value = _run(
-        parts, method, n_classes, alike=True, n_inducing=n_inducing, batch_size=batch_size, n_steps=n_steps,
-        rate=rate, nat_rate=nat_rate, growth=growth, budget=budget, seed=seed, clock=clock,
-    ).course  # fmt: skip
-    assert value is not None  # test rows were given
-    return value
+    prior = setting.start(parts.X, n_inducing, n_classes, seed, alike=True)
+    batches = setting.minibatches(len(parts.y), batch_size, n_steps, seed)
+    training = setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
+    watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
+    return _course(parts, method, prior, training, watch)
 
 
 @equation("villacampa2017", "u40-airline")
@@ -135,19 +118,35 @@ def airline_experiment(
     """
     courses = {}
     for method in methods:
-        course = _run(
-            parts, method, 3, alike=False, n_inducing=n_inducing, batch_size=batch_size, n_steps=n_steps, rate=rate,
-            nat_rate=nat_rate, growth=growth, budget=budget, seed=seed, clock=clock,
-        ).course  # fmt: skip
-        assert course is not None  # test rows were given
-        courses[method] = course
-        _tell(say, method, course)
+        prior = setting.start(parts.X, n_inducing, 3, seed)
+        batches = setting.minibatches(len(parts.y), batch_size, n_steps, seed)
+        training = setting.Training(n_steps, batches=batches, optimizer="adam", rate=rate, nat_rate=nat_rate)
+        watch = setting.Watch((parts.X_test, parts.y_test), growth, budget, evaluate=False, clock=clock)
+        courses[method] = _course(parts, method, prior, training, watch)
+        _tell(say, method, courses[method])
     started = clock()
     linear = LogisticRegression(max_iter=1000).fit(parts.X, parts.y)
     seconds = clock() - started
     given = np.zeros((len(parts.y_test), 3))
     given[:, linear.classes_] = linear.predict_proba(parts.X_test)
     return Flights(courses, Score(*scores(given, parts.y_test), seconds))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fig5MnistOptions:
+    """Options of `fig5_mnist`."""
+
+    dataset: str = "mnist"
+    methods: Sequence[str] = METHODS
+    n: int = 3000
+    n_test: int = 1000
+    m: int = 50
+    batch_size: int = 200
+    n_steps: int = 200
+    rate: float = 0.001
+    nat_rate: float = 0.1
+    budget: float = 60.0
+    seed: int = 0
 
 
 @experiment(
@@ -157,51 +156,37 @@ def airline_experiment(
     "all methods end alike (SEP: error 2.08 %, nll 0.0725; VI: 2.02 %, 0.0686); EP and SEP take less time than VI "
     "(section 4.4, Fig. 5 top)",
 )
-def fig5_mnist(
-    *,
-    dataset: str = "mnist",
-    methods: Sequence[str] = METHODS,
-    n: int = 3000,
-    n_test: int = 1000,
-    m: int = 50,
-    batch_size: int = 200,
-    n_steps: int = 200,
-    rate: float = 0.001,
-    nat_rate: float = 0.1,
-    budget: float = 60.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig5_mnist(asked: Fig5MnistOptions, say: Say) -> Outcome:
     """The paper's: n=60000, n_test=10000, m=200 and as many steps as it takes (budget=inf)."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
-    full = datasets.load(arguments.string(dataset, "dataset"))
-    split = train_test_split(full, seed, keep_leaks=True)
-    train, test = split.train[: max(n, 2)], split.test[: max(n_test, 1)]
+    full = datasets.load(arguments.string(asked.dataset, "dataset"))
+    split = train_test_split(full, asked.seed, keep_leaks=True)
+    train, test = split.train[: max(asked.n, 2)], split.test[: max(asked.n_test, 1)]
     scale = float(np.abs(full.X[train]).max()) or 1.0  # pixels from 0 to 1
     parts = Parts(full.X[train] / scale, full.y[train], full.X[test] / scale, full.y[test])
     courses = {}
-    for method in methods:
-        courses[method] = mnist_experiment(
-            parts,
-            method,
-            n_inducing=m,
-            batch_size=batch_size,
-            n_steps=n_steps,
-            rate=rate,
-            nat_rate=nat_rate,
-            budget=budget,
-            seed=seed,
-        )
+    for method in asked.methods:
+        courses[method] = mnist_experiment(parts, method, **_sizes(asked))
         _tell(say, method, courses[method])
-    notes = _notes(split.train.size, split.test.size, parts, m, n_steps, budget)
-    notes += [setting.VI_STEPS] if "vi-robust" in methods else []
+    notes = _notes(asked, split.train.size, split.test.size, parts)
+    notes += [setting.VI_STEPS] if "vi-robust" in asked.methods else []
     notes.append("start: variance 1, the median distance of two digits as lengthscale of every pixel, noise 0.01")
     return _outcome(
-        "mnist", f"{dataset}: n = {parts.y.size}, {parts.y_test.size} test rows", courses, None,
-        published("villacampa2017", "text")["mnist"], notes,
-        _settings(m, batch_size, rate, nat_rate, seed),
+        "mnist", f"{asked.dataset}: n = {parts.y.size}, {parts.y_test.size} test rows", courses, None,
+        published("villacampa2017", "text")["mnist"], notes, _settings(asked),
     )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fig5AirlineOptions(Fig5MnistOptions):
+    """Options of `fig5_airline`."""
+
+    dataset: str = NAME
+    methods: Sequence[str] = METHODS[1:]
+    n: int = 20_000
+    n_test: int = 2000
+    n_steps: int = 1000
 
 
 @experiment(
@@ -211,57 +196,42 @@ def fig5_mnist(
     "all methods end with similar errors; EP and SEP converge faster and soon pass logistic regression; the negative "
     "log-likelihood of VI goes up again at some point (section 4.4, Fig. 5 bottom)",
 )
-def fig5_airline(
-    *,
-    dataset: str = NAME,
-    methods: Sequence[str] = METHODS[1:],
-    n: int = 20_000,
-    n_test: int = 2000,
-    m: int = 50,
-    batch_size: int = 200,
-    n_steps: int = 1000,
-    rate: float = 0.001,
-    nat_rate: float = 0.1,
-    budget: float = 60.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig5_airline(asked: Fig5AirlineOptions, say: Say) -> Outcome:
     """The paper's: n=2117068, n_test=10000, m=200, methods ep too, budget=inf; the data are the user's own file."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
-    arguments.integer(n_test, "n_test", at_least=1)
-    data = flights.load(dataset, arguments.integer(n, "n", at_least=2) + n_test, seed)
-    order = np.random.default_rng(arguments.integer(seed, "seed", at_least=0)).permutation(data.n)
-    if data.n <= n_test:
-        raise ValueError(f"n_test: found {n_test}, expected fewer than the {data.n} rows of {dataset}")
-    test, train = order[:n_test], order[n_test : n_test + n]
+    arguments.integer(asked.n_test, "n_test", at_least=1)
+    data = flights.load(asked.dataset, arguments.integer(asked.n, "n", at_least=2) + asked.n_test, asked.seed)
+    order = np.random.default_rng(arguments.integer(asked.seed, "seed", at_least=0)).permutation(data.n)
+    if data.n <= asked.n_test:
+        raise ValueError(f"n_test: found {asked.n_test}, expected fewer than the {data.n} rows of {asked.dataset}")
+    test, train = order[: asked.n_test], order[asked.n_test : asked.n_test + asked.n]
     X, X_test = standardise(data.X[train], data.X[test])
     parts = Parts(X, data.y[train], X_test, data.y[test])
-    result = airline_experiment(
-        parts, methods, n_inducing=m, batch_size=batch_size, n_steps=n_steps, rate=rate, nat_rate=nat_rate,
-            budget=budget, seed=seed,
-        say=say,
-    )  # fmt: skip
+    result = airline_experiment(parts, asked.methods, **_sizes(asked), say=say)
     printed = published("villacampa2017", "text")["airline"]
-    notes = _notes(printed["n"] - printed["n_test"], printed["n_test"], parts, m, n_steps, budget)
-    if dataset == SYNTHETIC:
+    notes = _notes(asked, printed["n"] - printed["n_test"], printed["n_test"], parts)
+    if asked.dataset == SYNTHETIC:
         notes.insert(0, "MADE-UP DATA in the form of the flight delays: nothing here can be set beside Fig. 5")
-    notes += [setting.VI_STEPS] if "vi-robust" in methods else []
+    notes += [setting.VI_STEPS] if "vi-robust" in asked.methods else []
     notes.append(f"start: {setting.START}")
     notes.append("Fig. 5 and 7 print no numbers for the flight delays")
-    return _outcome(
-        "airline", f"{dataset}: n = {parts.y.size}, {parts.y_test.size} test rows", result.courses, result.linear, {},
-        notes, _settings(m, batch_size, rate, nat_rate, seed),
-    )  # fmt: skip
+    told = f"{asked.dataset}: n = {parts.y.size}, {parts.y_test.size} test rows"
+    return _outcome("airline", told, result.courses, result.linear, {}, notes, _settings(asked))
 
 
-def _settings(m: int, batch_size: int, rate: float, nat_rate: float, seed: int) -> dict[str, object]:
+def _sizes(asked: Fig5MnistOptions) -> dict[str, Any]:
+    names = ("batch_size", "n_steps", "rate", "nat_rate", "budget", "seed")
+    return {"n_inducing": asked.m, **{name: getattr(asked, name) for name in names}}
+
+
+def _settings(asked: Fig5MnistOptions) -> dict[str, object]:
     return {
-        "inducing points": m,
-        "mini-batch": batch_size,
-        "Adam": f"rate {rate:g}",
-        "VI": f"natural-gradient steps of {nat_rate:g}",
-        "seed": seed,
+        "inducing points": asked.m,
+        "mini-batch": asked.batch_size,
+        "Adam": f"rate {asked.rate:g}",
+        "VI": f"natural-gradient steps of {asked.nat_rate:g}",
+        "seed": asked.seed,
     }
 
 
@@ -272,7 +242,8 @@ def _tell(say: Callable[[str], object], method: str, course: setting.Course) -> 
     )
 
 
-def _notes(n: int, n_test: int, parts: Parts, m: int, n_steps: int, budget: float) -> list[str]:
+def _notes(asked: Fig5MnistOptions, n: int, n_test: int, parts: Parts) -> list[str]:
+    m, n_steps, budget = asked.m, asked.n_steps, asked.budget
     notes = []
     if parts.y.size < n or parts.y_test.size < n_test:
         notes.append(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,9 +12,17 @@ from numpy.typing import NDArray
 from validation import arguments
 from validation.jobs.each import each
 from validation.reproduce import sizes
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import setting, uci
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table1Options:
+    """Options of `table1`."""
+
+    names: Sequence[str] = uci.DATASETS
+    seed: int = 0
 
 
 @experiment(
@@ -22,15 +31,13 @@ from validation.reproduce.villacampa2017 import setting, uci
     "the eight data sets and their sizes",
     "instances, attributes and classes of eight sets of the UCI repository (section 4.1, Table 1)",
 )
-def table1(
-    *, names: Sequence[str] = uci.DATASETS, seed: int = 0, say: Callable[[str], object] = lambda text: None
-) -> Outcome:
+def table1(asked: Table1Options, say: Say) -> Outcome:
     """Sizes of what the other experiments load: vowel with its first six classes, waveform generated."""
     return sizes.compare(
         "table1",
         "Instances, attributes and classes, here and in the paper's Table 1",
-        {name: uci.uci_dataset_table(name)._asdict() for name in names},
-        lambda name: uci.load(name, seed),
+        {name: uci.uci_dataset_table(name)._asdict() for name in asked.names},
+        lambda name: uci.load(name, asked.seed),
         lambda _, data: {"instances": data.n, "attributes": data.d, "classes": data.n_classes},
         notes=("waveform is generated: its 1000 rows are asked for, its attributes and classes are not",),
         say=say,
@@ -52,6 +59,22 @@ def trained_on(method: str, plan: uci.Plan, n_classes: int, seed: int, training:
     return Trained(run.probabilities(plan.X_test), run.seconds, tuple(run.notes))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Table2Options:
+    """Options of `table2`."""
+
+    datasets: Sequence[str] = ("new_thyroid", "svmguide2", "wine")
+    methods: Sequence[str] = setting.METHODS
+    fractions: Sequence[float] = (0.05,)
+    n_run: int = 3
+    n_steps: int = 250
+    n_steps_lbfgs: int = 30
+    n_max: int = 2000
+    rate: float = 0.01
+    tolerance: float = 1e-3
+    seed: int = 0
+
+
 @experiment(
     "villacampa2017",
     "table2",
@@ -60,37 +83,24 @@ def trained_on(method: str, plan: uci.Plan, n_classes: int, seed: int, training:
     "sets but similar errors, and is slower (section 4.1, Tables 2 and 3)",
     in_parts=True,
 )
-def table2(
-    *,
-    datasets: Sequence[str] = ("new_thyroid", "svmguide2", "wine"),
-    methods: Sequence[str] = setting.METHODS,
-    fractions: Sequence[float] = (0.05,),
-    n_run: int = 3,
-    n_steps: int = 250,
-    n_steps_lbfgs: int = 30,
-    n_max: int = 2000,
-    rate: float = 0.01,
-    tolerance: float = 1e-3,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def table2(asked: Table2Options, say: Say) -> Outcome:
     """The paper's: all eight of Table 1, fractions=[0.05, 0.1, 0.2], n_run=20, n_steps_lbfgs=250, n_max=10000."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    arguments.integer(n_run, "n_run", at_least=1)
+    arguments.integer(asked.n_run, "n_run", at_least=1)
     printed = published("villacampa2017", "table2")
     rows: list[tuple[object, ...]] = []
     times: dict[tuple[float, str], list[float]] = {}
     notes: list[str] = []
-    for name in datasets:
-        full = uci.load(name, seed)
-        data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
+    for name in asked.datasets:
+        full = uci.load(name, asked.seed)
+        data = setting.smaller(full, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
-        for fraction in fractions:
-            plans = [uci.uci_protocol(data, fraction, k, seed=seed) for k in range(n_run)]
-            for method in methods:
-                steps = n_steps_lbfgs if method in ("gfitc", "vi-robust") else n_steps
+        for fraction in asked.fractions:
+            plans = [uci.uci_protocol(data, fraction, k, seed=asked.seed) for k in range(asked.n_run)]
+            for method in asked.methods:
+                steps = asked.n_steps_lbfgs if method in ("gfitc", "vi-robust") else asked.n_steps
                 calls = {
                     f"{name}-{fraction:g}-{method}-{k}": {
                         "method": method,
@@ -99,8 +109,8 @@ def table2(
                         "seed": k,
                         "training": setting.Training(
                             min(steps, plan.n_steps),
-                            tolerance=tolerance,
-                            rate=rate if method in ("ep", "sep") else None,
+                            tolerance=asked.tolerance,
+                            rate=asked.rate if method in ("ep", "sep") else None,
                         ),
                     }
                     for k, plan in enumerate(plans)
@@ -117,11 +127,11 @@ def table2(
                     f"{name}, m = {plans[0].n_inducing}, {setting.NAMES[method]}: nll {result.nll:.3f}, "
                     f"error {result.error:.3f}, {result.seconds:.1f} s"
                 )
-    if n_run < 20:
-        notes.append(f"{n_run} repetitions, fewer than the paper's 20: -o n_run=20")
-    if n_steps < 250 or (n_steps_lbfgs < 250 and set(methods) & {"gfitc", "vi-robust"}):
+    if asked.n_run < 20:
+        notes.append(f"{asked.n_run} repetitions, fewer than the paper's 20: -o n_run=20")
+    if asked.n_steps < 250 or (asked.n_steps_lbfgs < 250 and set(asked.methods) & {"gfitc", "vi-robust"}):
         notes.append(
-            f"{n_steps} iterations of EP and SEP, {n_steps_lbfgs} of L-BFGS, the paper has 250 of each: "
+            f"{asked.n_steps} iterations of EP and SEP, {asked.n_steps_lbfgs} of L-BFGS, the paper has 250 of each: "
             "-o n_steps=250 -o n_steps_lbfgs=250"
         )
     notes.append(f"start: {setting.START}")
@@ -129,12 +139,13 @@ def table2(
     notes.append("seconds are of this machine and of these programs; only their ratios can be set beside the paper's")
     return Outcome(
         {
-            "data": ", ".join(datasets),
-            "repetitions": n_run,
-            "optimisers": f"EP, SEP: adaptive rates from {rate:g}, {n_steps} steps; GFITC, VI: L-BFGS, {n_steps_lbfgs}",
+            "data": ", ".join(asked.datasets),
+            "repetitions": asked.n_run,
+            "optimisers": f"EP, SEP: adaptive rates from {asked.rate:g}, {asked.n_steps} steps; GFITC, VI: L-BFGS, "
+            f"{asked.n_steps_lbfgs}",
             "jitter": setting.JITTER,
             "label errors of VI": setting.EPSILON,
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(
@@ -146,7 +157,7 @@ def table2(
             Table(
                 "seconds",
                 ("M", "method", "iterations", "seconds", "of SEP's", "seconds (paper)", "of SEP's (paper)"),
-                tuple(_times(times, printed, {"ep": n_steps, "sep": n_steps}, n_steps_lbfgs)),
+                tuple(_times(times, printed, {"ep": asked.n_steps, "sep": asked.n_steps}, asked.n_steps_lbfgs)),
                 "Average training time over the data sets; in the paper (Table 2) over all eight, 250 iterations each",
             ),
         ),

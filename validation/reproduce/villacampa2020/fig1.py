@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.jobs.each import each
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2020 import plots, setting, uci
 
 Array = NDArray[np.float64]
@@ -29,32 +30,38 @@ class Scores(NamedTuple):
     notes: tuple[str, ...]
 
 
-def one_setting(
-    data: Dataset,
-    fraction: float,
-    repetition: int,
-    methods: Sequence[str],
-    alphas: Sequence[float],
-    *,
-    n_steps: int,
-    optimizer: str,
-    rate: float,
-    budget: float,
-    seed: int,
-) -> Scores:
+@dataclass(frozen=True, kw_only=True)
+class Fig1Options:
+    """Options of `fig1`."""
+
+    datasets: Sequence[str] = ("new_thyroid", "wine")
+    methods: Sequence[str] = setting.METHODS
+    alphas: Sequence[float] = (0.0, 0.5, 1.0)
+    fractions: Sequence[float] = (0.05,)
+    n_run: int = 2
+    n_steps: int = 50
+    n_max: int = 1000
+    optimizer: str = "adaptive"
+    rate: float = 0.01
+    budget: float = 5.0
+    seed: int = 0
+
+
+def one_setting(data: Dataset, fraction: float, repetition: int, asked: Fig1Options) -> Scores:
     """All methods and alphas on one split from one start."""
+    methods, alphas = asked.methods, asked.alphas
     shape = (len(methods), len(alphas))
     nll, wrong, seconds = np.empty(shape), np.empty(shape), np.empty(shape)
     notes: list[str] = []
     n_test = 0
     for j, alpha in enumerate(alphas):
-        plan = uci.uci_protocol(data, fraction, alpha, repetition, seed=seed)
+        plan = uci.uci_protocol(data, fraction, alpha, repetition, seed=asked.seed)
         prior = setting.start(plan.X, plan.n_inducing, data.n_classes, repetition)
         n_test = plan.y_test.size
         for i, method in enumerate(methods):
-            chosen = optimizer if method in plan.quasi_newton else "adaptive"
-            training = setting.Training(n_steps=min(n_steps, plan.n_steps), rate=rate, optimizer=chosen)
-            watch = setting.Watch(budget=budget, evaluate=False)
+            chosen = asked.optimizer if method in plan.quasi_newton else "adaptive"
+            training = setting.Training(n_steps=min(asked.n_steps, plan.n_steps), rate=asked.rate, optimizer=chosen)
+            watch = setting.Watch(budget=asked.budget, evaluate=False)
             run = setting.train(method, plan.alpha, plan.X, plan.y, prior, training, watch)
             error, score = run.scores(plan.X_test, plan.y_test)
             nll[i, j] = np.round(score, _DIGITS)
@@ -72,64 +79,52 @@ def one_setting(
     "alphas; by the test error the same, ARPEP being best at 0.8 or 0.9 (section 5.1, Fig. 1; appendix D, Fig. D.8)",
     in_parts=True,
 )
-def fig1(
-    *,
-    datasets: Sequence[str] = ("new_thyroid", "wine"),
-    methods: Sequence[str] = setting.METHODS,
-    alphas: Sequence[float] = (0.0, 0.5, 1.0),
-    fractions: Sequence[float] = (0.05,),
-    n_run: int = 2,
-    n_steps: int = 50,
-    n_max: int = 1000,
-    optimizer: str = "adaptive",
-    rate: float = 0.01,
-    budget: float = 5.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig1(asked: Fig1Options, say: Say) -> Outcome:
     """The paper's: all eight sets, alphas 0 to 1 by 0.1, fractions=[0.05, 0.1, 0.2], n_run=20, n_steps=500."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    arguments.integer(n_run, "n_run", at_least=1)
+    arguments.integer(asked.n_run, "n_run", at_least=1)
     results: dict[tuple[str, float], list[Scores]] = {}
     notes: list[str] = []
-    for name in datasets:
-        full = uci.load(name, seed)
-        data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
+    for name in asked.datasets:
+        full = uci.load(name, asked.seed)
+        data = setting.smaller(full, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
-        for fraction in fractions:
-            same = {
-                "data": data, "fraction": fraction, "methods": tuple(methods), "alphas": tuple(alphas),
-                "n_steps": n_steps, "optimizer": optimizer, "rate": rate, "budget": budget, "seed": seed,
-            }  # fmt: skip
-            calls = {f"{name}-{fraction:g}-{k}": {**same, "repetition": k} for k in range(n_run)}
+        for fraction in asked.fractions:
+            same = {"data": data, "fraction": fraction, "asked": asked}
+            calls = {f"{name}-{fraction:g}-{k}": {**same, "repetition": k} for k in range(asked.n_run)}
             every = each(one_setting, calls, (Scores,))
             results[name, float(fraction)] = every
             notes += [f"{name}: {note}" for scores in every for note in scores.notes]
             best = np.mean([scores.nll for scores in every], axis=0)
-            i, j = divmod(int(np.argmin(best)), len(alphas))
-            say(f"{name}, M = {fraction:.0%}: least nll {best[i, j]:.3f}, {methods[i]} at alpha = {alphas[j]:g}")
+            i, j = divmod(int(np.argmin(best)), len(asked.alphas))
+            say(
+                f"{name}, M = {fraction:.0%}: least nll {best[i, j]:.3f}, {asked.methods[i]} at alpha = "
+                f"{asked.alphas[j]:g}"
+            )
     settings = [scores for every in results.values() for scores in every]
     by_nll = uci.rank_study(np.array([each.nll for each in settings]))
     by_error = uci.error_rank_experiments([each.wrong for each in settings], [each.n_test for each in settings])
     ranks = [
         (setting.NAMES[method], float(alpha), *(float(part[i, j]) for part in (*by_nll, *by_error)))
-        for i, method in enumerate(methods)
-        for j, alpha in enumerate(alphas)
+        for i, method in enumerate(asked.methods)
+        for j, alpha in enumerate(asked.alphas)
     ]
     rows = [
-        row for (name, fraction), every in results.items() for row in _scores(name, fraction, every, methods, alphas)
+        row
+        for (name, fraction), every in results.items()
+        for row in _scores(name, fraction, every, asked.methods, asked.alphas)
     ]
-    notes += reductions(datasets, alphas, fractions, n_run, n_steps, budget)
+    notes += reductions(asked)
     return Outcome(
         {
-            "data": ", ".join(datasets),
+            "data": ", ".join(asked.datasets),
             "settings": f"{len(settings)}: data sets, numbers of inducing points and splits",
-            "optimiser": f"{optimizer}, {n_steps} steps, rate {rate:g}",
+            "optimiser": f"{asked.optimizer}, {asked.n_steps} steps, rate {asked.rate:g}",
             "jitter": setting.JITTER,
             "label errors": setting.EPSILON,
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(
@@ -148,13 +143,13 @@ def fig1(
         tuple(
             Picture(
                 title,
-                tuple(setting.NAMES[method] for method in methods),
+                tuple(setting.NAMES[method] for method in asked.methods),
                 tuple(
                     plots.lines(
                         label,
                         [
-                            plots.Line(setting.NAMES[method], np.array(alphas, dtype=np.float64), table[i])
-                            for i, method in enumerate(methods)
+                            plots.Line(setting.NAMES[method], np.array(asked.alphas, dtype=np.float64), table[i])
+                            for i, method in enumerate(asked.methods)
                         ],
                         "alpha",
                         f"fig1-{score}-{k}",
@@ -173,15 +168,10 @@ def fig1(
     )
 
 
-def reductions(
-    datasets: Sequence[str],
-    alphas: Sequence[float],
-    fractions: Sequence[float],
-    n_run: int,
-    n_steps: int,
-    budget: float,
-) -> list[str]:
+def reductions(asked: Fig1Options) -> list[str]:
     """What is less than in the paper, and how it differs."""
+    datasets, alphas, fractions = asked.datasets, asked.alphas, asked.fractions
+    n_run, n_steps, budget = asked.n_run, asked.n_steps, asked.budget
     messages = []
     if len(datasets) < len(uci.DATASETS):
         messages.append(f"{len(datasets)} data sets of the paper's eight: -o 'datasets={json.dumps(uci.DATASETS)}'")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation.quoting import shown
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017 import plane
 from validation.reproduce.villacampa2017.fig3 import boundary_of, different, margin, overlapping
 from validation.reproduce.villacampa2020 import setting
@@ -131,6 +132,21 @@ def decide(value: Mapping[tuple[str, float], Layout]) -> list[Decided]:
     return [decisions.figure("fig2", listed), *listed]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig2Options:
+    """Options of `fig2`."""
+
+    methods: Sequence[str] = setting.METHODS
+    alphas: Sequence[float] = (0.0, 0.5, 1.0)
+    n: int = 300
+    n_test: int = 1000
+    m: int = 24
+    reduce: float = 0.1
+    rate_adam: float = 0.01
+    budget: float = 6.0
+    seed: int = 0
+
+
 @experiment(
     "villacampa2020",
     "fig2",
@@ -139,39 +155,27 @@ def decide(value: Mapping[tuple[str, float], Layout]) -> list[Decided]:
     "grows those of PEP overlap, RPAPEP's go nearer to the boundaries, APEP's and ARPEP's hardly change (section 5.2, "
     "Fig. 2)",
 )
-def fig2(
-    *,
-    methods: Sequence[str] = setting.METHODS,
-    alphas: Sequence[float] = (0.0, 0.5, 1.0),
-    n: int = 300,
-    n_test: int = 1000,
-    m: int = 24,
-    reduce: float = 0.1,
-    rate_adam: float = 0.01,
-    budget: float = 6.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig2(asked: Fig2Options, say: Say) -> Outcome:
     """The paper's: n=1000, m=128, reduce=1.0, rate_adam=0.001, no budget."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    arguments.integer(n_test, "n_test", at_least=1)
-    rng = np.random.default_rng(arguments.integer(seed, "seed", at_least=0))
-    drawn = datasets.make_villacampa2017_toy(rng, arguments.integer(n, "n", at_least=10) + n_test)
-    data = drawn.rows(np.arange(n))
-    X_test, y_test = drawn.X[n:], drawn.y[n:]
-    Z = setting.start(data.X, arguments.integer(m, "m", at_least=1), data.n_classes, seed).Z
+    arguments.integer(asked.n_test, "n_test", at_least=1)
+    rng = np.random.default_rng(arguments.integer(asked.seed, "seed", at_least=0))
+    drawn = datasets.make_villacampa2017_toy(rng, arguments.integer(asked.n, "n", at_least=10) + asked.n_test)
+    data = drawn.rows(np.arange(asked.n))
+    X_test, y_test = drawn.X[asked.n :], drawn.y[asked.n :]
+    Z = setting.start(data.X, arguments.integer(asked.m, "m", at_least=1), data.n_classes, asked.seed).Z
     points = plane.grid(_HALF)
     rows: list[tuple[object, ...]] = []
     pictures: list[Picture] = []
     notes: list[str] = []
     layouts: dict[tuple[str, float], Layout] = {}
-    for method in methods:
+    for method in asked.methods:
         panels = []
-        for alpha in alphas:
+        for alpha in asked.alphas:
             result = inducing_point_experiment(
-                data, Z, method, alpha, reduce=reduce, rate=rate_adam if method in IN_BATCHES else None,
-                budget=budget, seed=seed,
+                data, Z, method, alpha, reduce=asked.reduce, rate=asked.rate_adam if method in IN_BATCHES else None,
+                budget=asked.budget, seed=asked.seed,
             )  # fmt: skip
             run = result.trained
             notes += run.notes
@@ -200,14 +204,16 @@ def fig2(
             pictures.append(
                 Picture(f"{setting.NAMES[method]}: data, boundaries, inducing points", labels, tuple(panels))
             )
-    if n < 1000 or m < 128:
-        notes.append(f"{n} data and {m} inducing points per class, fewer than the paper's: -o n=1000 -o m=128")
-    if reduce < 1.0:
-        notes.append(f"{reduce:g} of the paper's 2000 iterations or epochs: -o reduce=1.0")
-    if np.isfinite(budget):
-        notes.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
-    if rate_adam != 0.001:
-        notes.append(f"rate {rate_adam:g} of Adam, for short runs; the paper has its default: -o rate_adam=0.001")
+    if asked.n < 1000 or asked.m < 128:
+        notes.append(
+            f"{asked.n} data and {asked.m} inducing points per class, fewer than the paper's: -o n=1000 -o m=128"
+        )
+    if asked.reduce < 1.0:
+        notes.append(f"{asked.reduce:g} of the paper's 2000 iterations or epochs: -o reduce=1.0")
+    if np.isfinite(asked.budget):
+        notes.append(f"a training is cut after {asked.budget:g} s, the paper's are not: -o budget=1e9")
+    if asked.rate_adam != 0.001:
+        notes.append(f"rate {asked.rate_adam:g} of Adam, for short runs; the paper has its default: -o rate_adam=0.001")
     notes += [
         setting.LIMIT,
         "batch: q and inducing points take turns, by natural-gradient and adaptive-rate steps",
@@ -216,15 +222,17 @@ def fig2(
         "changes; Fig. 2 prints no numbers",
     ]
     said: tuple[Table, ...] = ()
-    if len(alphas) > 2 and all((method, float(alpha)) in layouts for method in setting.METHODS for alpha in alphas):
+    if len(asked.alphas) > 2 and all(
+        (method, float(alpha)) in layouts for method in setting.METHODS for alpha in asked.alphas
+    ):
         said = (decisions.table(decide(layouts), "What section 5.2 says of the figure"),)
     return Outcome(
         {
-            "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {n_test} test rows",
-            "inducing points": f"{m} per class, {Z.shape[0] * m} in all",
+            "data": f"three classes drawn from the prior on [-2.5, 2.5]², n = {data.n}, {asked.n_test} test rows",
+            "inducing points": f"{asked.m} per class, {Z.shape[0] * asked.m} in all",
             "jitter": setting.JITTER,
             "label errors": setting.EPSILON,
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ import numpy as np
 from validation import arguments
 from validation.ledger.marker import equation
 from validation.report import figures
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017.fig4 import averaged, times_of
 from validation.reproduce.villacampa2020 import setting, uci
 
@@ -72,6 +73,23 @@ def training_time_experiment(
     return Timed(result.course, result.optimum, result.notes)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig3Options:
+    """Options of `fig3`."""
+
+    dataset: str = "satellite"
+    m: Sequence[int] = (4, 20)
+    methods: Sequence[str] = setting.METHODS
+    alphas: Sequence[float] = (0.0, 0.5, 1.0)
+    n_max: int = 1500
+    n_run: int = 1
+    n_steps: int = 500
+    optimizer: str = "adaptive"
+    rate: float = 0.01
+    budget: float = 4.0
+    seed: int = 0
+
+
 @experiment(
     "villacampa2020",
     "fig3",
@@ -79,41 +97,27 @@ def training_time_experiment(
     "alpha near 0, and VB, are worst; PEP is best at 0.3 and 0.5, the others near 0.8 to 1; ARPEP and RPAPEP near "
     "alpha = 0 are VB; PEP is good sooner than the others (section 5.3, Fig. 3; appendix D, Fig. D.9)",
 )
-def fig3(
-    *,
-    dataset: str = "satellite",
-    m: Sequence[int] = (4, 20),
-    methods: Sequence[str] = setting.METHODS,
-    alphas: Sequence[float] = (0.0, 0.5, 1.0),
-    n_max: int = 1500,
-    n_run: int = 1,
-    n_steps: int = 500,
-    optimizer: str = "adaptive",
-    rate: float = 0.01,
-    budget: float = 4.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig3(asked: Fig3Options, say: Say) -> Outcome:
     """The paper's: m=[4, 20, 100], alphas=[0, 0.3, 0.5, 0.8, 1], n_max=6435, n_run=100, no budget."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    arguments.integer(n_run, "n_run", at_least=1)
-    full = uci.load(dataset, seed)
-    data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
-    plans = [uci.uci_protocol(data, 1.0, 0.0, k, seed=seed) for k in range(n_run)]
+    arguments.integer(asked.n_run, "n_run", at_least=1)
+    full = uci.load(asked.dataset, asked.seed)
+    data = setting.smaller(full, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
+    plans = [uci.uci_protocol(data, 1.0, 0.0, k, seed=asked.seed) for k in range(asked.n_run)]
     summary: list[tuple[object, ...]] = []
     along: list[tuple[object, ...]] = []
     notes: list[str] = []
     pictures = []
-    for size in m:
-        for method in methods:
+    for size in asked.m:
+        for method in asked.methods:
             lines: dict[str, list[figures.Curve]] = {field: [] for field in FIELDS}
             labels = []
-            for alpha in alphas:
+            for alpha in asked.alphas:
                 runs = [
                     training_time_experiment(
-                        plan, method, alpha, size, n_steps=n_steps, optimizer=optimizer, rate=rate, budget=budget,
-                        seed=k,
+                        plan, method, alpha, size, n_steps=asked.n_steps, optimizer=asked.optimizer, rate=asked.rate,
+                        budget=asked.budget, seed=k,
                     )
                     for k, plan in enumerate(plans)
                 ]  # fmt: skip
@@ -146,22 +150,22 @@ def fig3(
                 pictures.append(Picture(f"{setting.NAMES[method]}, m = {size}", tuple(labels), panels))
     if data.n < full.n:
         notes.append(f"{data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
-    if n_run < 100:
-        notes.append(f"{n_run} repetitions, fewer than the paper's 100: -o n_run=100")
-    if len(m) < 3 or len(alphas) < 5:
+    if asked.n_run < 100:
+        notes.append(f"{asked.n_run} repetitions, fewer than the paper's 100: -o n_run=100")
+    if len(asked.m) < 3 or len(asked.alphas) < 5:
         notes.append("the paper has -o 'm=[4, 20, 100]' and -o 'alphas=[0.0, 0.3, 0.5, 0.8, 1.0]'")
-    if np.isfinite(budget):
-        notes.append(f"runs end after {budget:g} s of training, if their {n_steps} steps have not ended before: "
-                     "-o budget=1e9")  # fmt: skip
+    if np.isfinite(asked.budget):
+        notes.append(f"runs end after {asked.budget:g} s of training, if their {asked.n_steps} steps have not ended "
+                     "before: -o budget=1e9")  # fmt: skip
     notes += [f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 3 and D.9 print no numbers"]
     return Outcome(
         {
-            "data": f"{dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
-            "repetitions": n_run,
-            "optimiser": f"{optimizer}, rate {rate:g}",
+            "data": f"{asked.dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
+            "repetitions": asked.n_run,
+            "optimiser": f"{asked.optimizer}, rate {asked.rate:g}",
             "jitter": setting.JITTER,
             "label errors": setting.EPSILON,
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from validation import arguments, datasets
 from validation.datasets.splits import standardise, train_test_split
 from validation.ledger.marker import equation
 from validation.report import figures
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017 import flights
 from validation.reproduce.villacampa2017.fig5 import Parts
 from validation.reproduce.villacampa2020 import setting
@@ -95,6 +95,23 @@ def airline_experiment(
     return _run(parts, method, alpha, prior, training, setting.Watch(growth=growth, budget=budget, clock=clock))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig4Options:
+    """Options of `fig4`."""
+
+    dataset: str = "mnist"
+    methods: Sequence[str] = setting.METHODS
+    alphas: Sequence[float] = (0.0, 0.5, 1.0)
+    n: int = 3000
+    n_test: int = 500
+    m: int = 30
+    batch_size: int = 100
+    n_steps: int = 400
+    rate: float = 0.01
+    budget: float = 8.0
+    seed: int = 0
+
+
 @experiment(
     "villacampa2020",
     "fig4",
@@ -102,31 +119,28 @@ def airline_experiment(
     "all methods give similar results, APEP reaches its end first; the lower alpha, the faster the convergence, in the "
     "log-likelihood; in the error values such as 0.5 arrive first (section 5.4, Fig. 4; appendix D, Fig. D.10)",
 )
-def fig4(
-    *,
-    dataset: str = "mnist",
-    methods: Sequence[str] = setting.METHODS,
-    alphas: Sequence[float] = (0.0, 0.5, 1.0),
-    n: int = 3000,
-    n_test: int = 500,
-    m: int = 30,
-    batch_size: int = 100,
-    n_steps: int = 400,
-    rate: float = 0.01,
-    budget: float = 8.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig4(asked: Fig4Options, say: Say) -> Outcome:
     """The paper's: n=60000, n_test=10000, m=200, batch_size=200, rate=0.001, alphas 0 to 1 by 0.1, no budget."""
-    full = datasets.load(arguments.string(dataset, "dataset"))
-    split = train_test_split(full, seed, keep_leaks=True)
-    train, test = split.train[: max(n, 2)], split.test[: max(n_test, 1)]
+    full = datasets.load(arguments.string(asked.dataset, "dataset"))
+    split = train_test_split(full, asked.seed, keep_leaks=True)
+    train, test = split.train[: max(asked.n, 2)], split.test[: max(asked.n_test, 1)]
     scale = float(np.abs(full.X[train]).max()) or 1.0  # pixels from 0 to 1
     parts = Parts(full.X[train] / scale, full.y[train], full.X[test] / scale, full.y[test])
-    how = {"m": m, "batch_size": batch_size, "n_steps": n_steps, "rate": rate, "budget": budget, "seed": seed}
-    notes = _reductions(parts, split.train.size, split.test.size, **how)
+    notes = _reductions(asked, parts, split.train.size, split.test.size)
     notes.append("start: variance 1, the median distance of two digits as lengthscale of every pixel, noise 0.01")
-    return _study("fig4", dataset, mnist_experiment, parts, methods, alphas, how, notes, say)
+    return _study("fig4", asked, mnist_experiment, parts, notes, say)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fig5Options(Fig4Options):
+    """Options of `fig5`."""
+
+    dataset: str = flights.NAME
+    n: int = 20_000
+    n_test: int = 2000
+    m: int = 50
+    batch_size: int = 200
+    n_steps: int = 1000
 
 
 @experiment(
@@ -136,39 +150,24 @@ def fig4(
     "the log-likelihood is worse as alpha goes to 0, as for VB; alpha = 1 is best, 0.5 is good too "
     "(section 5.5, Fig. 5; appendix D, Fig. D.11)",
 )
-def fig5(
-    *,
-    dataset: str = flights.NAME,
-    methods: Sequence[str] = setting.METHODS,
-    alphas: Sequence[float] = (0.0, 0.5, 1.0),
-    n: int = 20_000,
-    n_test: int = 2000,
-    m: int = 50,
-    batch_size: int = 200,
-    n_steps: int = 1000,
-    rate: float = 0.01,
-    budget: float = 8.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig5(asked: Fig5Options, say: Say) -> Outcome:
     """The paper's: n=2117068, n_test=10000, m=200, rate=0.001, all alphas; the data are the user's own file."""
-    arguments.integer(n_test, "n_test", at_least=1)
-    data = flights.load(dataset, arguments.integer(n, "n", at_least=2) + n_test, seed)
-    if data.n <= n_test:
-        raise ValueError(f"n_test: found {n_test}, expected fewer than the {data.n} rows of {dataset}")
-    order = np.random.default_rng(arguments.integer(seed, "seed", at_least=0)).permutation(data.n)
-    test, train = order[:n_test], order[n_test : n_test + n]
+    arguments.integer(asked.n_test, "n_test", at_least=1)
+    data = flights.load(asked.dataset, arguments.integer(asked.n, "n", at_least=2) + asked.n_test, asked.seed)
+    if data.n <= asked.n_test:
+        raise ValueError(f"n_test: found {asked.n_test}, expected fewer than the {data.n} rows of {asked.dataset}")
+    order = np.random.default_rng(arguments.integer(asked.seed, "seed", at_least=0)).permutation(data.n)
+    test, train = order[: asked.n_test], order[asked.n_test : asked.n_test + asked.n]
     X, X_test = standardise(data.X[train], data.X[test])
     parts = Parts(X, data.y[train], X_test, data.y[test])
-    how = {"m": m, "batch_size": batch_size, "n_steps": n_steps, "rate": rate, "budget": budget, "seed": seed}
-    notes = _reductions(parts, 2_117_068, 10_000, **how)
-    if dataset == flights.SYNTHETIC:
+    notes = _reductions(asked, parts, 2_117_068, 10_000)
+    if asked.dataset == flights.SYNTHETIC:
         notes.insert(0, "MADE-UP DATA in the form of the flight delays: nothing here can be set beside Fig. 5")
     notes.append(f"start: {setting.START}")
-    return _study("fig5", dataset, airline_experiment, parts, methods, alphas, how, notes, say)
+    return _study("fig5", asked, airline_experiment, parts, notes, say)
 
 
-def _reductions(parts: Parts, n: int, n_test: int, **how: Any) -> list[str]:
+def _reductions(asked: Fig4Options, parts: Parts, n: int, n_test: int) -> list[str]:
     notes = []
     if parts.y.size < n or parts.y_test.size < n_test:
         notes.append(
@@ -176,28 +175,22 @@ def _reductions(parts: Parts, n: int, n_test: int, **how: Any) -> list[str]:
             f"-o n={n} -o n_test={n_test}"
         )
     for name, what in (("m", "inducing points per class"), ("batch_size", "rows in a mini-batch")):
-        if how[name] < 200:
-            notes.append(f"{how[name]} {what}, fewer than the paper's 200: -o {name}=200")
-    if how["rate"] != 0.001:
-        notes.append(f"rate {how['rate']:g} of Adam, for short runs; the paper has its default: -o rate=0.001")
-    length = f"{how['n_steps']} mini-batches"
-    if np.isfinite(how["budget"]):
-        length += f" or {how['budget']:g} s of training"
+        if getattr(asked, name) < 200:
+            notes.append(f"{getattr(asked, name)} {what}, fewer than the paper's 200: -o {name}=200")
+    if asked.rate != 0.001:
+        notes.append(f"rate {asked.rate:g} of Adam, for short runs; the paper has its default: -o rate=0.001")
+    length = f"{asked.n_steps} mini-batches"
+    if np.isfinite(asked.budget):
+        length += f" or {asked.budget:g} s of training"
     notes.append(f"runs end after {length}; the paper does not say how long its are: -o n_steps, -o budget")
     return notes
 
 
 def _study(
-    name: str,
-    dataset: str,
-    protocol: Callable[..., Timed],
-    parts: Parts,
-    methods: Sequence[str],
-    alphas: Sequence[float],
-    how: dict[str, Any],
-    notes: list[str],
-    say: Callable[[str], object],
+    name: str, asked: Fig4Options, protocol: Callable[..., Timed], parts: Parts, notes: list[str], say: Say
 ) -> Outcome:
+    methods, alphas, dataset = asked.methods, asked.alphas, asked.dataset
+    how = {name: getattr(asked, name) for name in ("m", "batch_size", "n_steps", "rate", "budget", "seed")}
     for method in methods:
         arguments.choice(method, setting.METHODS, "methods")
     ends: list[tuple[object, ...]] = []

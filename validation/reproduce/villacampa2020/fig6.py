@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -15,7 +16,7 @@ from validation.datasets.splits import standardise
 from validation.ledger.marker import equation
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, above, below, surely
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.villacampa2020 import plots, setting
 
@@ -221,6 +222,26 @@ def decide(errors: Mapping[tuple[str, float, str], Array]) -> list[Decided]:
     return [decisions.figure("fig6", of_6), *of_6, decisions.figure("fig7", of_7), *of_7]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig6Options:
+    """Options of `fig6`."""
+
+    methods: Sequence[str] = setting.METHODS
+    alphas: Sequence[float] = (0.0, 0.5, 1.0)
+    rules: Sequence[str] = RULES
+    n_additions: int = 15
+    n_run: int = 1
+    m: int = 15
+    n_first: int = 40
+    n_next: int = 3
+    n_first_pep: int = 40
+    n_next_pep: int = 3
+    optimizer: str = "adaptive"
+    rate: float = 0.01
+    budget: float = 4.0
+    seed: int = 0
+
+
 @experiment(
     "villacampa2020",
     "fig6",
@@ -228,51 +249,38 @@ def decide(errors: Mapping[tuple[str, float, str], Array]) -> list[Decided]:
     "the error is lower for alpha near 1, by either rule; it is always lower when rows are chosen by entropy; it falls "
     "most from where it begins for alpha near 0, but for PEP, where it does for alpha near 1 (section 5.6, Fig. 6, 7)",
 )
-def fig6(
-    *,
-    methods: Sequence[str] = setting.METHODS,
-    alphas: Sequence[float] = (0.0, 0.5, 1.0),
-    rules: Sequence[str] = RULES,
-    n_additions: int = 15,
-    n_run: int = 1,
-    m: int = 15,
-    n_first: int = 40,
-    n_next: int = 3,
-    n_first_pep: int = 40,
-    n_next_pep: int = 3,
-    optimizer: str = "adaptive",
-    rate: float = 0.01,
-    budget: float = 4.0,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig6(asked: Fig6Options, say: Say) -> Outcome:
     """The paper's: all alphas, n_additions=100, n_run=100, L-BFGS with the steps of `printed_schedule`.
 
     PEP makes n_first_pep steps first and n_next_pep after each addition, the others n_first and n_next.
     """
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    for rule in rules:
+    for rule in asked.rules:
         arguments.choice(rule, RULES, "rules")
-    arguments.integer(n_run, "n_run", at_least=1)
+    arguments.integer(asked.n_run, "n_run", at_least=1)
     curves: dict[tuple[str, float, str], Array] = {}
     runs: dict[tuple[str, float, str], Array] = {}
     notes: list[str] = []
-    for method in methods:
-        steps = {"n_first": n_first, "n_next": n_next}
+    for method in asked.methods:
+        steps = {"n_first": asked.n_first, "n_next": asked.n_next}
         if method == "pep":
-            steps = {"n_first": n_first_pep, "n_next": n_next_pep}
-        for alpha in alphas:
-            for rule in rules:
+            steps = {"n_first": asked.n_first_pep, "n_next": asked.n_next_pep}
+        for alpha in asked.alphas:
+            for rule in asked.rules:
                 every = []
-                for k in range(n_run):
+                for k in range(asked.n_run):
                     learner = Trained(
-                        method, float(alpha), n_inducing=m, **steps, seed=k, budget=budget,
-                        training=setting.Training(optimizer=optimizer, rate=rate),
+                        method, float(alpha), n_inducing=asked.m, **steps, seed=k, budget=asked.budget,
+                        training=setting.Training(optimizer=asked.optimizer, rate=asked.rate),
                     )  # fmt: skip
                     every.append(
                         active_learning_experiment(
-                            learner, drawn_pool(seed + k), rule=rule, n_additions=n_additions, seed=seed + k
+                            learner,
+                            drawn_pool(asked.seed + k),
+                            rule=rule,
+                            n_additions=asked.n_additions,
+                            seed=asked.seed + k,
                         )
                     )
                     assert learner.run is not None  # trained by it
@@ -287,37 +295,44 @@ def fig6(
         for (method, alpha, rule), errors in curves.items()
         for k, error in enumerate(errors)
     ]
-    made = f"{n_first} steps first and {n_next} after each addition, PEP {n_first_pep} and {n_next_pep}"
-    if n_additions < 100 or n_run < 100:
+    made = (
+        f"{asked.n_first} steps first and {asked.n_next} after each addition, PEP {asked.n_first_pep} and "
+        f"{asked.n_next_pep}"
+    )
+    if asked.n_additions < 100 or asked.n_run < 100:
         notes.append(
-            f"{n_additions} additions, {n_run} repetitions, fewer than the paper's 100 and 100: "
+            f"{asked.n_additions} additions, {asked.n_run} repetitions, fewer than the paper's 100 and 100: "
             "-o n_additions=100 -o n_run=100"
         )
     printed, of_pep = printed_schedule("apep"), printed_schedule("pep")
-    if (n_first, n_next, n_first_pep, n_next_pep, optimizer) != (*printed[4:6], *of_pep[4:6], "lbfgs"):
+    if (asked.n_first, asked.n_next, asked.n_first_pep, asked.n_next_pep, asked.optimizer) != (
+        *printed[4:6],
+        *of_pep[4:6],
+        "lbfgs",
+    ):
         notes.append(
             f"{made}; the paper: {printed.n_first} and {printed.n_next} of L-BFGS, "
             f"{of_pep.n_first} and {of_pep.n_next} for PEP: "
             f"-o n_first={printed.n_first} -o n_next={printed.n_next} -o n_first_pep={of_pep.n_first} "
             f"-o n_next_pep={of_pep.n_next} -o optimizer=lbfgs"
         )
-    notes.append(f"{m} inducing points: the paper does not say how many")
+    notes.append(f"{asked.m} inducing points: the paper does not say how many")
     notes.append(f"start: {setting.START}")
-    if np.isfinite(budget):
-        notes.append(f"a training is cut after {budget:g} s, the paper's are not: -o budget=1e9")
+    if np.isfinite(asked.budget):
+        notes.append(f"a training is cut after {asked.budget:g} s, the paper's are not: -o budget=1e9")
     notes += [setting.LIMIT, setting.OPTIMISER, "Fig. 6 and 7 print no numbers"]
     said: tuple[Table, ...] = ()
-    if n_run > 1 and set(rules) == set(RULES) and min(alphas) <= 0.2 and max(alphas) >= 0.8:
+    if asked.n_run > 1 and set(asked.rules) == set(RULES) and min(asked.alphas) <= 0.2 and max(asked.alphas) >= 0.8:
         said = (decisions.table(decide(runs), "What section 5.6 says of Fig. 6 and 7"),)
     return Outcome(
         {
             "data": "waveform, generated: 100 rows first, 400 to choose from, 500 test rows",
-            "inducing points": m,
-            "additions": n_additions,
-            "repetitions": n_run,
-            "steps": f"{made}, {optimizer}, rate {rate:g}",
+            "inducing points": asked.m,
+            "additions": asked.n_additions,
+            "repetitions": asked.n_run,
+            "steps": f"{made}, {asked.optimizer}, rate {asked.rate:g}",
             "label errors": setting.EPSILON,
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(
@@ -337,7 +352,7 @@ def fig6(
         tuple(
             Picture(
                 f"test error, rows chosen by {rule}" if rule == "entropy" else "test error, rows chosen at random",
-                tuple(f"alpha = {float(alpha):g}" for alpha in alphas),
+                tuple(f"alpha = {float(alpha):g}" for alpha in asked.alphas),
                 tuple(
                     plots.lines(
                         setting.NAMES[method],
@@ -349,10 +364,10 @@ def fig6(
                         "additions",
                         f"fig6-{method}-{rule}",
                     )
-                    for method in methods
+                    for method in asked.methods
                 ),
             )
-            for rule in rules
+            for rule in asked.rules
         ),
         tuple(dict.fromkeys(notes)),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation import arguments
 from validation.jobs.each import each
 from validation.ledger.marker import equation
 from validation.problem import Problem
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.protocols import Score, scores
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2020 import setting, uci
@@ -199,6 +200,23 @@ def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.3g}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class TablecOptions:
+    """Options of `tablec`."""
+
+    datasets: Sequence[str] = ("new_thyroid", "wine")
+    methods: Sequence[str] = COLUMNS
+    fractions: Sequence[float] = (0.05,)
+    n_run: int = 2
+    n_steps: int = 100
+    n_max: int = 1000
+    rate: float = 0.01
+    budget: float = 15.0
+    n_chains: int = 8
+    n_draws: int = 300
+    seed: int = 0
+
+
 @experiment(
     "villacampa2020",
     "tablec",
@@ -207,54 +225,43 @@ def _number(value: float | None) -> str:
     "regression is worst (appendix C, Tables C.3 and C.4)",
     in_parts=True,
 )
-def tablec(
-    *,
-    datasets: Sequence[str] = ("new_thyroid", "wine"),
-    methods: Sequence[str] = COLUMNS,
-    fractions: Sequence[float] = (0.05,),
-    n_run: int = 2,
-    n_steps: int = 100,
-    n_max: int = 1000,
-    rate: float = 0.01,
-    budget: float = 15.0,
-    n_chains: int = 8,
-    n_draws: int = 300,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def tablec(asked: TablecOptions, say: Say) -> Outcome:
     """The paper's: all eight sets, fractions=[0.05, 0.1, 0.2], n_run=100, no budget; its length of PEP is 500 steps."""
-    arguments.integer(n_run, "n_run", at_least=1)
+    arguments.integer(asked.n_run, "n_run", at_least=1)
     printed = published("villacampa2020", "tablec")
     rows: list[tuple[object, ...]] = []
     notes: list[str] = []
-    for name in datasets:
-        full = uci.load(name, seed)
-        data = setting.smaller(full, arguments.integer(n_max, "n_max", at_least=20), seed)
+    for name in asked.datasets:
+        full = uci.load(name, asked.seed)
+        data = setting.smaller(full, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, fewer than the paper's: -o n_max={full.n}")
-        for fraction in fractions:
-            plans = [uci.uci_protocol(data, fraction, 1.0, k, seed=seed) for k in range(n_run)]
-            same = {"n_classes": data.n_classes, "methods": tuple(methods), "n_steps": n_steps, "rate": rate,
-                    "budget": budget, "n_chains": n_chains, "n_draws": n_draws}  # fmt: skip
+        for fraction in asked.fractions:
+            plans = [uci.uci_protocol(data, fraction, 1.0, k, seed=asked.seed) for k in range(asked.n_run)]
+            same = {name: getattr(asked, name) for name in ("n_steps", "rate", "budget", "n_chains", "n_draws")}
+            same |= {"n_classes": data.n_classes, "methods": tuple(asked.methods)}
             calls = {f"{name}-{fraction:g}-{k}": {**same, "plan": plan, "seed": k} for k, plan in enumerate(plans)}
             every = each(baseline_comparison, calls, (Compared, Score))
             for k, compared in enumerate(every):
                 notes += [f"{name}, repetition {k + 1}: {note}" for note in compared.notes]
-            for method in methods:
+            for method in asked.methods:
                 mine = [each.scores[method] for each in every if np.isfinite(each.scores[method].nll)]
                 rows += _rows(name, f"{100.0 * fraction:g}%", plans[0], method, mine, printed)
                 if mine:
                     nll, error = np.mean([score.nll for score in mine]), np.mean([score.error for score in mine])
                     say(f"{name}, m = {plans[0].n_inducing}, {NAMES[method]}: nll {nll:.3f}, error {error:.3f}")
-    if len(datasets) < len(uci.DATASETS) or len(fractions) < 3:
+    if len(asked.datasets) < len(uci.DATASETS) or len(asked.fractions) < 3:
         notes.append(
-            f"{len(datasets)} data sets of the paper's eight, {len(fractions)} numbers of inducing points of three"
+            f"{len(asked.datasets)} data sets of the paper's eight, {len(asked.fractions)} numbers of inducing points "
+            "of three"
         )
-    if n_run < 100:
-        notes.append(f"{n_run} repetitions, fewer than the paper's 100: -o n_run=100")
-    notes.append(f"{n_steps} steps of PEP and label regression; appendix C does not say how many, section 5.1 has 500")
-    if np.isfinite(budget):
-        notes.append(f"a training of PEP is cut after {budget:g} s: -o budget=1e9")
+    if asked.n_run < 100:
+        notes.append(f"{asked.n_run} repetitions, fewer than the paper's 100: -o n_run=100")
+    notes.append(
+        f"{asked.n_steps} steps of PEP and label regression; appendix C does not say how many, section 5.1 has 500"
+    )
+    if np.isfinite(asked.budget):
+        notes.append(f"a training of PEP is cut after {asked.budget:g} s: -o budget=1e9")
     notes += [
         f"start: {setting.START}",
         setting.LIMIT,
@@ -264,12 +271,12 @@ def tablec(
     ]
     return Outcome(
         {
-            "data": ", ".join(datasets),
-            "repetitions": n_run,
-            "sampler": f"{n_chains} chains, {n_draws} draws each",
+            "data": ", ".join(asked.datasets),
+            "repetitions": asked.n_run,
+            "sampler": f"{asked.n_chains} chains, {asked.n_draws} draws each",
             "jitter": setting.JITTER,
             "label errors": setting.EPSILON,
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from validation.problem import Problem
 from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.decisions import Decided, below
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.solution import Solution
 from validation.solve import solve
 
@@ -101,6 +102,19 @@ def decide(value: Mapping[str, Paired]) -> list[Decided]:
     ]  # fmt: skip
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig1Options:
+    """Options of `fig1`."""
+
+    dataset: str = "pima"
+    n: int = 200
+    n_test: int = 100
+    n_chains: int = 8
+    n_draws: int = 1500
+    thin: int = 2
+    seed: int = 0
+
+
 @experiment(
     "wenzel2019",
     "fig1",
@@ -108,28 +122,18 @@ def decide(value: Mapping[str, Paired]) -> list[Decided]:
     "on Diabetes the approximation is very close to the true posterior: mean, variance and predictive marginals lie "
     "on the diagonal (section 5.1, Fig. 1)",
 )
-def fig1(
-    *,
-    dataset: str = "pima",
-    n: int = 200,
-    n_test: int = 100,
-    n_chains: int = 8,
-    n_draws: int = 1500,
-    thin: int = 2,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig1(asked: Fig1Options, say: Say) -> Outcome:
     """x-gpc with a full GP and learned hyper-parameters, and Gibbs sampling with the same ones, on n training rows."""
-    data = datasets.load(arguments.string(dataset, "dataset"))
+    data = datasets.load(arguments.string(asked.dataset, "dataset"))
     if data.n_classes != 2:
-        raise ValueError(f"dataset: found {data.n_classes} classes in {dataset}, expected two")
-    arguments.integer(n, "n", at_least=10)
-    arguments.integer(n_test, "n_test", at_least=1)
-    split = train_test_split(data, seed, test_size=min(n_test, data.n // 2))
-    rows = split.train[:n]
+        raise ValueError(f"dataset: found {data.n_classes} classes in {asked.dataset}, expected two")
+    arguments.integer(asked.n, "n", at_least=10)
+    arguments.integer(asked.n_test, "n_test", at_least=1)
+    split = train_test_split(data, asked.seed, test_size=min(asked.n_test, data.n // 2))
+    rows = split.train[: asked.n]
     X, X_test = standardise(data.X[rows], data.X[split.test])
     start = Problem(
-        name=f"{dataset}-{rows.size}",
+        name=f"{asked.dataset}-{rows.size}",
         X=X,
         y=data.y[rows],
         n_classes=2,
@@ -141,11 +145,18 @@ def fig1(
         X_test=X_test,
         y_test=data.y[split.test],
     )
-    say(f"learning the hyper-parameters of x-gpc on {rows.size} rows of {dataset}")
+    say(f"learning the hyper-parameters of x-gpc on {rows.size} rows of {asked.dataset}")
     fit = solve("fast", "x-gpc", start, learn=("variance", "lengthscales", "noise"))
-    say(f"Gibbs sampling with them: {n_chains} chains, {n_draws} draws each, one every {thin} sweeps")
+    say(f"Gibbs sampling with them: {asked.n_chains} chains, {asked.n_draws} draws each, one every {asked.thin} sweeps")
     truth = solve(
-        "gibbs", "gibbs-logit", fit.problem, seed=seed, n_chains=n_chains, n_draws=n_draws, thin=thin, evidence="none"
+        "gibbs",
+        "gibbs-logit",
+        fit.problem,
+        seed=asked.seed,
+        n_chains=asked.n_chains,
+        n_draws=asked.n_draws,
+        thin=asked.thin,
+        evidence="none",
     )
     pairs = compare_with_gibbs(fit, truth)
     with figures.style():
@@ -178,12 +189,12 @@ def fig1(
     problem = fit.problem
     return Outcome(
         {
-            "data": f"{dataset}: n = {rows.size}, {split.test.size} test rows, standardised by the training rows",
+            "data": f"{asked.dataset}: n = {rows.size}, {split.test.size} test rows, standardised by the training rows",
             "hyper-parameters": f"learned by L-BFGS-B: variance {problem.variance[0]:.4g}, lengthscales "
             f"{np.array2string(problem.lengthscales[0], precision=3)}, noise {problem.noise[0]:.3g}",
-            "chains": f"{n_chains} of {n_draws} draws, one every {thin} sweeps; ESS {truth.ess:.0f}, "
+            "chains": f"{asked.n_chains} of {asked.n_draws} draws, one every {asked.thin} sweeps; ESS {truth.ess:.0f}, "
             f"R-hat {truth.r_hat:.4f}",
-            "seed": seed,
+            "seed": asked.seed,
         },
         (
             Table(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ from validation.report import figures
 from validation.reproduce import decisions
 from validation.reproduce.classifiers import binary_classifier
 from validation.reproduce.decisions import Decided, above, below, surely
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.protocols import scores
 from validation.reproduce.wenzel2019.table1 import METHODS, binary, smaller
 
@@ -163,6 +164,18 @@ def decide(value: Traces) -> list[Decided]:
     return listed
 
 
+@dataclass(frozen=True, kw_only=True)
+class Fig2Options:
+    """Options of `fig2`."""
+
+    datasets: Sequence[str] = FIRST
+    m: int = 100
+    n_max: int = 10_000
+    n_run: int = 3
+    batch_size: int = 100
+    seed: int = 0
+
+
 @experiment(
     "wenzel2019",
     "fig2",
@@ -170,43 +183,34 @@ def decide(value: Traces) -> list[Decided]:
     "x-gpc is close to its end after a few steps, svgpc and epgpc one to two orders of magnitude later; curves of "
     "svgpc are noisier (section 5.2, Fig. 2 and 4 to 6)",
 )
-def fig2(
-    *,
-    datasets: Sequence[str] = FIRST,
-    m: int = 100,
-    n_max: int = 10_000,
-    n_run: int = 3,
-    batch_size: int = 100,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig2(asked: Fig2Options, say: Say) -> Outcome:
     """Folds of ten; hyper-parameters are learned along the way."""
-    arguments.integer(n_run, "n_run", at_least=1)
-    if n_run > 10:
-        raise ValueError(f"n_run: found {n_run}, expected at most the 10 folds of the paper")
+    arguments.integer(asked.n_run, "n_run", at_least=1)
+    if asked.n_run > 10:
+        raise ValueError(f"n_run: found {asked.n_run}, expected at most the 10 folds of the paper")
     value: dict[str, dict[str, list[Trace]]] = {}
     rows: list[tuple[object, ...]] = []
     pictures = []
     notes: list[str] = []
-    for name in datasets:
+    for name in asked.datasets:
         full = load(arguments.string(name, "datasets"))
         data, how = binary(full)
-        data = smaller(data, arguments.integer(n_max, "n_max", at_least=20), seed)
+        data = smaller(data, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
         notes += [how] if how else []
         if data.n < full.n:
             notes.append(f"{name}: {data.n} of {full.n} rows, below the paper's")
         value[name] = {method: [] for method in METHODS}
-        for k, split in zip(range(n_run), kfold(data, 10, seed), strict=False):
+        for k, split in zip(range(asked.n_run), kfold(data, 10, asked.seed), strict=False):
             X, X_test = standardise(data.X[split.train], data.X[split.test])
             for method in METHODS:
-                model = binary_classifier(method, n_inducing=m, batch_size=batch_size, seed=seed + k)
+                model = binary_classifier(method, n_inducing=asked.m, batch_size=asked.batch_size, seed=asked.seed + k)
                 one = trace(model, X, data.y[split.train], X_test, data.y[split.test])
                 value[name][method].append(one)
                 say(f"{name}, fold {k + 1}, {method}: near its end after {one.seconds[one.there]:.2f} s")
         for method, runs in value[name].items():
             after = np.mean([one.after(_FEW) for one in runs], axis=0)
             rows.append(
-                (name, method, data.n, n_run, *map(float, after), float(np.mean([t.error[-1] for t in runs])),
+                (name, method, data.n, asked.n_run, *map(float, after), float(np.mean([t.error[-1] for t in runs])),
                  float(np.mean([t.nll[-1] for t in runs])), _steps(value[name], method),
                  float(np.mean([t.seconds[t.there] for t in runs])), _per_step(value[name], method))
             )  # fmt: skip
@@ -222,14 +226,14 @@ def fig2(
             )  # fmt: skip
         pictures.append(Picture(f"{name}, first fold", METHODS, panels))
     said: tuple[Table, ...] = ()
-    if n_run > 1 and set(FIRST) < value.keys():
+    if asked.n_run > 1 and set(FIRST) < value.keys():
         said = (decisions.table(decide(value), "What section 5.2 says of the curves"),)
-    if n_run < 10:
-        notes.append(f"{n_run} folds of the paper's ten")
+    if asked.n_run < 10:
+        notes.append(f"{asked.n_run} folds of the paper's ten")
     notes.append("SUSY, the third set of Fig. 2, has no copy at hand")
     notes.append("all three in one language and on one core; the paper's are in Julia, TensorFlow and R")
     return Outcome(
-        {"inducing points": m, "mini-batch": batch_size, "folds": n_run, "seed": seed},
+        {"inducing points": asked.m, "mini-batch": asked.batch_size, "folds": asked.n_run, "seed": asked.seed},
         (
             Table(
                 "curves",

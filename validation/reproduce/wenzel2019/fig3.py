@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,9 +11,21 @@ from validation import arguments, datasets
 from validation.datasets.splits import standardise, train_test_split
 from validation.report import figures
 from validation.reproduce.classifiers import binary_classifier
-from validation.reproduce.experiment import Outcome, Picture, Table, experiment
+from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.protocols import inducing_point_study
 from validation.reproduce.wenzel2019.table1 import METHODS, binary, smaller
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fig3Options:
+    """Options of `fig3`."""
+
+    dataset: str = "shuttle"
+    methods: Sequence[str] = METHODS
+    m: Sequence[int] = (16, 32, 64, 128)
+    n_max: int = 20_000
+    batch_size: int = 100
+    seed: int = 0
 
 
 @experiment(
@@ -22,33 +35,24 @@ from validation.reproduce.wenzel2019.table1 import METHODS, binary, smaller
     "x-gpc converges fastest for every number of inducing points; 32 are enough for an almost optimal error on "
     "Shuttle, and svgpc becomes unstable below 128 (section 5.3, Fig. 3)",
 )
-def fig3(
-    *,
-    dataset: str = "shuttle",
-    methods: Sequence[str] = METHODS,
-    m: Sequence[int] = (16, 32, 64, 128),
-    n_max: int = 20_000,
-    batch_size: int = 100,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def fig3(asked: Fig3Options, say: Say) -> Outcome:
     """Training runs of each method and number of inducing points on one split, scored along the way."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
-    full = datasets.load(arguments.string(dataset, "dataset"))
+    full = datasets.load(arguments.string(asked.dataset, "dataset"))
     data, how = binary(full)
-    data = smaller(data, arguments.integer(n_max, "n_max", at_least=20), seed)
-    split = train_test_split(data, seed, test_size=0.1)
+    data = smaller(data, arguments.integer(asked.n_max, "n_max", at_least=20), asked.seed)
+    split = train_test_split(data, asked.seed, test_size=0.1)
     X, X_test = standardise(data.X[split.train], data.X[split.test])
     rows: list[tuple[object, ...]] = []
     pictures = []
-    for method in methods:
-        say(f"{dataset}, {method}")
+    for method in asked.methods:
+        say(f"{asked.dataset}, {method}")
         curves = inducing_point_study(
             lambda size, method=method: binary_classifier(  # type: ignore[misc]
-                method, n_inducing=size, batch_size=batch_size, seed=seed
+                method, n_inducing=size, batch_size=asked.batch_size, seed=asked.seed
             ),
-            m,
+            asked.m,
             X,
             data.y[split.train],
             X_test,
@@ -70,16 +74,16 @@ def fig3(
                 )
                 for field, title in (("error", "prediction error"), ("nll", "negative log-likelihood"))
             )
-        pictures.append(Picture(f"{method} on {dataset}", tuple(f"m = {size}" for size in m), panels))
+        pictures.append(Picture(f"{method} on {asked.dataset}", tuple(f"m = {size}" for size in asked.m), panels))
     notes = [how] if how else []
     if data.n < full.n:
         notes.append(f"{data.n} of {full.n} rows, fewer than the paper's")
     notes.append("one split; hyper-parameters are learned along the way from the training rows")
     return Outcome(
         {
-            "data": f"{dataset}: n = {split.train.size}, {split.test.size} test rows",
-            "mini-batch": batch_size,
-            "seed": seed,
+            "data": f"{asked.dataset}: n = {split.train.size}, {split.test.size} test rows",
+            "mini-batch": asked.batch_size,
+            "seed": asked.seed,
         },
         (Table("curves", ("method", "m", "seconds", "error", "nll"), tuple(rows), "Scores along the training runs"),),
         tuple(pictures),

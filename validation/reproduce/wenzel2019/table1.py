@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from validation import arguments
 from validation.datasets import load
 from validation.datasets.dataset import Dataset
 from validation.reproduce.classifiers import binary_classifier
-from validation.reproduce.experiment import Outcome, Table, experiment
+from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.protocols import Score, cross_validate
 from validation.reproduce.published import published
 
@@ -39,6 +40,20 @@ def smaller(data: Dataset, n_max: int, seed: int) -> Dataset:
     return data.rows(np.random.default_rng(seed).permutation(data.n)[:n_max])
 
 
+@dataclass(frozen=True, kw_only=True)
+class Table1Options:
+    """Options of `table1`."""
+
+    datasets: Sequence[str] = ("pima", "german20")
+    methods: Sequence[str] = METHODS
+    n_splits: int = _PAPER_SPLITS
+    n_run: int = 3
+    n_max: int = 50_000
+    m: int = 100
+    batch_size: int = 100
+    seed: int = 0
+
+
 @experiment(
     "wenzel2019",
     "table1",
@@ -46,46 +61,36 @@ def smaller(data: Dataset, n_max: int, seed: int) -> Dataset:
     "x-gpc is one to two orders of magnitude faster than svgpc and epgpc on most data sets, with similar errors and "
     "mostly better log-likelihoods (section 5.2, Table 1)",
 )
-def table1(
-    *,
-    datasets: Sequence[str] = ("pima", "german20"),
-    methods: Sequence[str] = METHODS,
-    n_splits: int = _PAPER_SPLITS,
-    n_run: int = 3,
-    n_max: int = 50_000,
-    m: int = 100,
-    batch_size: int = 100,
-    seed: int = 0,
-    say: Callable[[str], object] = lambda text: None,
-) -> Outcome:
+def table1(asked: Table1Options, say: Say) -> Outcome:
     """Each method on each data set, hyper-parameters learned from the training rows of each fold."""
-    for method in methods:
+    for method in asked.methods:
         arguments.choice(method, METHODS, "methods")
-    arguments.integer(n_max, "n_max", at_least=20)
+    arguments.integer(asked.n_max, "n_max", at_least=20)
     printed = {row["data"]: row for row in published("wenzel2019", "table1")["row"] if "data" in row}
     rows: list[tuple[object, ...]] = []
     notes: list[str] = []
-    for name in datasets:
+    for name in asked.datasets:
         full = load(name)
         data, how = binary(full)
-        data = smaller(data, n_max, seed)
+        data = smaller(data, asked.n_max, asked.seed)
         notes += [how] if how else []
-        for method in methods:
+        for method in asked.methods:
             say(f"{name}, {method}")
             result = cross_validate(
                 data,
                 lambda model_seed, method=method: binary_classifier(  # type: ignore[misc]
-                    method, n_inducing=m, batch_size=batch_size, seed=model_seed
+                    method, n_inducing=asked.m, batch_size=asked.batch_size, seed=model_seed
                 ),
-                n_splits=n_splits,
-                n_run=min(n_run, n_splits),
-                seed=seed,
+                n_splits=asked.n_splits,
+                n_run=min(asked.n_run, asked.n_splits),
+                seed=asked.seed,
                 say=say,
             )
-            rows += _rows(name, method, data, full, result, n_splits, printed.get(name))
-    if min(n_run, n_splits) < _PAPER_SPLITS:
+            rows += _rows(name, method, data, full, result, asked.n_splits, printed.get(name))
+    if min(asked.n_run, asked.n_splits) < _PAPER_SPLITS:
         notes.append(
-            f"{min(n_run, n_splits)} folds of {n_splits} were run, fewer than the {_PAPER_SPLITS} of the paper"
+            f"{min(asked.n_run, asked.n_splits)} folds of {asked.n_splits} were run, fewer than the {_PAPER_SPLITS} of "
+            "the paper"
         )
     notes.append("steps: ten passes, at least 1000; the paper stops by a window over held-out performance")
     notes.append("seconds are of this machine and of these programs; only their ratios can be set beside the paper's")
@@ -93,10 +98,10 @@ def table1(
                "parameters", "rows")  # fmt: skip
     return Outcome(
         {
-            "folds": f"{min(n_run, n_splits)} of {n_splits}",
-            "inducing points": m,
-            "mini-batch": batch_size,
-            "seed": seed,
+            "folds": f"{min(asked.n_run, asked.n_splits)} of {asked.n_splits}",
+            "inducing points": asked.m,
+            "mini-batch": asked.batch_size,
+            "seed": asked.seed,
         },
         (Table("table1", columns, tuple(rows), "Table 1: here and in the paper"),),
         (),
