@@ -161,7 +161,7 @@ def make_model(
     error = _scalar("epsilon", epsilon, positive=False)
     if error >= 1.0 or (error > 0.0 and likelihood != "threshold"):
         raise ValueError(f"epsilon: found {error:.6g}, expected [0, 1) for 'threshold' and 0 for other likelihoods")
-    if not isinstance(shared, bool):
+    if shared is not True and shared is not False:
         raise ValueError(f"shared: found {shown(shared)}, expected True or False")
     if prior.smoothness is not None:
         raise ValueError(f"smoothness: found {shown(prior.smoothness)}, expected None, the squared exponential")
