@@ -12,7 +12,7 @@ Also Williams and Barber (1998). No paper of the ledger prints it, so it stands 
 K may be singular and W zero: K⁻¹f is a, f = Ka, (K⁻¹ + W)⁻¹ is (I + KW)⁻¹K and (K + W⁻¹)⁻¹ is W(I + KW)⁻¹.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +27,7 @@ from reference.common.errors import NotPositiveDefiniteError
 from reference.common.kernels import squared_exponential
 from reference.common.logistic import log_sigmoid
 from reference.common.logistic_expectation import expect_log_sigmoid
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.common.probit import mills_slope, probit_probability
 
 Array = NDArray[np.float64]
@@ -251,15 +251,9 @@ def _checked(X: Any, y_sign: Any, hyper: Hyper, likelihood: Any) -> tuple[Array,
     return X, _check.labels(y_sign, len(X)), hyper
 
 
-@checked_options("laplace-binary")
+@takes("laplace-binary")
 def fit_laplace_binary(
-    X: Array,
-    y_sign: Array,
-    hyper: Hyper,
-    likelihood: str = "logit",
-    tolerance: float = 1e-10,
-    max_iterations: int = 100,
-    callback: Callable[[LaplaceState], None] | None = None,
+    X: Array, y_sign: Array, hyper: Hyper, likelihood: str = "logit", *, options: Options
 ) -> LaplaceFit:
     """Laplace's approximation: mode, covariance and log Z, hyper-parameters held.
 
@@ -269,9 +263,7 @@ def fit_laplace_binary(
     y_sign : (n,)             labels, -1 or +1
     hyper : Hyper             of the prior; Z None
     likelihood : str          "logit" or "probit"
-    tolerance : float         of the mode
-    max_iterations : int      Newton steps
-    callback : callable       given a LaplaceState after every step
+    options : Options         of "laplace-binary", or each by name; those of learning are not looked at
 
     Raises
     ------
@@ -279,7 +271,7 @@ def fit_laplace_binary(
     """
     X, y_sign, hyper = _checked(X, y_sign, hyper, likelihood)
     K = _prior_covariance(X, hyper)
-    mode = laplace_mode(K, y_sign, likelihood, tolerance, max_iterations, callback)
+    mode = laplace_mode(K, y_sign, likelihood, options.tolerance, options.max_iterations, options.callback)
     at = laplace_derivatives(mode.f, y_sign, likelihood)
     return LaplaceFit(
         mode.f,
@@ -320,14 +312,9 @@ def laplace_binary_gradients(fit: LaplaceFit, X: Array, y_sign: Array, likelihoo
     return each_parameter(derivative, X, X, fit.hyper, FIELDS)
 
 
+@takes("laplace-binary")
 def learn_laplace_binary(
-    X: Array,
-    y_sign: Array,
-    hyper: Hyper,
-    likelihood: str = "logit",
-    learn: Sequence[str] = ("variance", "lengthscales"),
-    tolerance: float = 1e-10,
-    max_iterations: int = 200,
+    X: Array, y_sign: Array, hyper: Hyper, likelihood: str = "logit", *, options: Options
 ) -> LearnedFit:
     """Hyper-parameters at the maximum of log Z, by L-BFGS-B in their logarithms, each mode from f = 0.
 
@@ -337,27 +324,26 @@ def learn_laplace_binary(
     y_sign : (n,)             labels, -1 or +1
     hyper : Hyper             where the search starts; Z None
     likelihood : str          "logit" or "probit"
-    learn : names             of "variance", "lengthscales", "noise"; at least one
-    tolerance : float         of each mode
-    max_iterations : int      iterations of the search
+    options : Options         of "laplace-binary", or each by name; learn: at least one; max_iterations and callback
+                              are not looked at
 
     Raises
     ------
     ValueError                naming the argument
     """
     X, y_sign, hyper = _checked(X, y_sign, hyper, likelihood)
-    learned = check_learn(learn, hyper)
+    learned = check_learn(options.learn, hyper)
     if not learned:
         raise ValueError("learn: found no names, expected at least one")
 
     def fitted(there: Hyper) -> LaplaceFit:
-        return fit_laplace_binary(X, y_sign, there, likelihood, tolerance)
+        return fit_laplace_binary(X, y_sign, there, likelihood, tolerance=options.tolerance)
 
     def objective(there: Hyper) -> tuple[float, dict[str, Any]]:
         fit = fitted(there)
         return fit.log_evidence, laplace_binary_gradients(fit, X, y_sign, likelihood)
 
-    end = maximise(objective, hyper, learned, _check.count(max_iterations, "max_iterations"))
+    end = maximise(objective, hyper, learned, options.learning_iterations)
     return LearnedFit(fitted(end.hyper), end.trace, end.residual, end.converged, end.iterations)
 
 

@@ -6,8 +6,8 @@ points of this package check what they are given against them before any work, w
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from functools import wraps
+from dataclasses import field, make_dataclass, replace
+from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from reference.common._forms import FORMS
@@ -238,6 +238,60 @@ METHODS: dict[str, dict[str, Option]] = {
     ),
 }
 # fmt: on
+
+
+class Options:
+    """What a run of a method is asked: a frozen value of `options_of`, one field an option, each checked."""
+
+    method: str = ""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"option: found {name!r}, expected one of {', '.join(self.declared())} ({self.method})")
+
+    def __post_init__(self) -> None:
+        for name, option in self.declared().items():
+            object.__setattr__(self, name, option.check(getattr(self, name)))
+
+    @classmethod
+    def declared(cls) -> dict[str, Option]:
+        """The options of the method, in the order in which `solve` lists them."""
+        return METHODS[cls.method]
+
+    @property
+    def in_parts(self) -> bool:
+        """Whether steps take mini-batches."""
+        return self.batches is not None or self.batch_size is not None
+
+
+@cache
+def options_of(method: str) -> Any:
+    """The class of the options of a method, a frozen dataclass with the defaults of its row of METHODS."""
+    fields = [(name, Any, field(default=option.default)) for name, option in METHODS[method].items()]
+    name = method.title().replace("-", "") + "Options"
+    return make_dataclass(name, fields, bases=(Options,), namespace={"method": method}, frozen=True, kw_only=True)
+
+
+def takes(method: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """An entry point of which the options of a method, one value, may be given by name; the class checks them.
+
+    Parameters
+    ----------
+    method : str    whose options, unless a value of another method's is given
+    """
+    row = METHODS[method]
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        @wraps(function)
+        def called(*args: Any, options: Options | None = None, **given: Any) -> R:
+            named = {name: given.pop(name) for name in list(given) if name in row}
+            if named and options is not None:
+                raise ValueError(f"options: found a value and {', '.join(named)}, expected one of the two")
+            return function(*args, options=options_of(method)(**named) if options is None else options, **given)
+
+        called.takes = method  # type: ignore[attr-defined]
+        return called
+
+    return decorate
 
 
 def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:

@@ -12,7 +12,7 @@ from reference.common._iteration import Arrival, change
 from reference.common._neighbours import Answer, moment_answers, rounding_doubt, slope_answers
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError, cholesky, factorise
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.common.probit import probit_probability
 from reference.izmailov2016 import _prior
 from reference.izmailov2016._prior import Inputs, Matrices, Prior
@@ -261,7 +261,7 @@ def _certain(method: str, given: Inputs, likelihood: str, tolerance: float, fit:
     return fit._replace(converged=not reason, reason=reason)
 
 
-def _check_common(method: str, likelihood: Any, callback: Any) -> None:
+def _check_common(method: str, likelihood: Any) -> None:
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"name: found {shown(method)}, expected one of {', '.join(METHODS)}")
     allowed = LIKELIHOODS if method in ("svi", "vi-taylor") else ("logit",)
@@ -269,24 +269,18 @@ def _check_common(method: str, likelihood: Any, callback: Any) -> None:
         raise ValueError(
             f"likelihood: found {shown(likelihood)}, expected {' or '.join(map(repr, allowed))} for {method}"
         )
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
 
 
-@checked_options("vi-jj")
+@takes("vi-jj")
 def fit_vi(
     name: str,
     X: Array,
     y_sign: Array,
     hyper: Prior,
     likelihood: str = "logit",
-    learn: Sequence[str] = (),
-    n_upd: int = 3,
-    n_fun: int = 5,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    callback: Callable[[Any], None] | None = None,
+    *,
     X_test: Array | None = None,
+    options: Options,
 ) -> VIFit:
     """A method of izmailov2016 on all data: its fixed point, after learning hyper-parameters if asked to.
 
@@ -306,15 +300,11 @@ def fit_vi(
                               points), jitter >= 0 (on K_ZZ; on K_XX if Z is None), Z (m, d) or None for the full GP,
                               kernel, smoothness
     likelihood : str          "logit"; "probit" for svi and vi-taylor
-    learn : names             of "variance", "lengthscales", "noise"
-    n_upd : int               rounds of the first stage in an iteration of algorithm 1, with learn or without
-    n_fun : int               evaluations of its second stage
-    tolerance : float         wanted relative distance to the fixed point; with learn also the relative change of the
-                              bound at which learning ends
-    max_iterations : int      iterations at which either loop gives up; `converged` is then False
-    callback : callable       called with an AlternationState or, while polishing, a VIState after every iteration
     X_test : (t, d)           points whose predictions belong to the answer: where rounding leaves more than 1e-8 of it
                               open, or 100 eps times the condition number, `converged` is False and `reason` says so
+    options : Options         of the method, or those of "vi-jj" by name. tolerance: wanted relative distance to the
+                              fixed point; with learn also the relative change of the bound at which learning ends.
+                              callback: called with an AlternationState or, while polishing, a VIState
 
     Returns
     -------
@@ -325,24 +315,22 @@ def fit_vi(
     ValueError                for bad input, by name
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
     """
-    _check_common(name, likelihood, callback)
+    _check_common(name, likelihood)
     given = _prior.checked(X, y_sign, hyper)
     if X_test is not None:
         X_test = _check.points(X_test, "X_test", given.X.shape[1], allow_empty=True)
-    names = _prior.check_learn(learn, given.hyper)
-    n_upd, n_fun = _check.count(n_upd, "n_upd"), _check.count(n_fun, "n_fun")
-    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
-    max_iterations = _check.count(max_iterations, "max_iterations")
+    names = _prior.check_learn(options.learn, given.hyper)
+    tolerance, max_iterations, callback = options.tolerance, options.max_iterations, options.callback
     stopping = tolerance, max_iterations
 
     def algorithm() -> Alternation:
         if name == "vi-jj-full":
             return vi_jj_full(*given, names, *stopping, callback if names else None)
         if name == "vi-jj-hybrid":
-            return vi_jj_hybrid(*given, names, n_upd, n_fun, *stopping, callback)
+            return vi_jj_hybrid(*given, names, options.n_upd, options.n_fun, *stopping, callback)
         if name == "vi-taylor":
-            return vi_taylor(*given, names, n_upd, n_fun, *stopping, callback, likelihood)
-        return vi_jj(*given, names, n_upd, n_fun, *stopping, callback)
+            return vi_taylor(*given, names, options.n_upd, options.n_fun, *stopping, callback, likelihood)
+        return vi_jj(*given, names, options.n_upd, options.n_fun, *stopping, callback)
 
     if not names and name == "svi":
         fit = _settle(name, given, likelihood, *stopping, callback)
@@ -375,21 +363,8 @@ def _later(callback: Callable[[VIState], None] | None, iterations: int) -> Calla
     return lambda state: callback(state._replace(iteration=iterations + state.iteration))
 
 
-@checked_options("svi")
-def fit_svi_batches(
-    X: Array,
-    y_sign: Array,
-    hyper: Prior,
-    likelihood: str = "logit",
-    batches: Sequence[Any] | None = None,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    rate: float = 1.0,
-    learn: Sequence[str] = (),
-    seed: int = 0,
-    trace: bool = False,
-    callback: Callable[[StepState], None] | None = None,
-) -> VIFit:
+@takes("svi")
+def fit_svi_batches(X: Array, y_sign: Array, hyper: Prior, likelihood: str = "logit", *, options: Options) -> VIFit:
     """svi by AdaDelta on mini-batches, from μ = 0, L = I; see `svi.svi_adadelta`.
 
     Parameters
@@ -398,40 +373,34 @@ def fit_svi_batches(
     y_sign : (n,)             labels, -1 or +1
     hyper : Prior             as in `fit_vi`
     likelihood : str          "logit" or "probit"
-    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
-    batch_size : int          at most n are taken
-    n_steps : int or None     steps; None: as many as batches, or 1000
-    rate : float              learning rate, > 0
-    learn : names             of "variance", "lengthscales", "noise"
-    seed : int                of the drawn mini-batches
-    trace : bool              whether the mini-batch's estimate of the bound is worked out after each step
-    callback : callable       called with a StepState after each step
+    options : Options         of "svi", or each by name; without batches batch_size (100) indices are drawn without
+                              replacement in each of n_steps (1000) steps. trace: the mini-batch's estimate of the
+                              bound after each step. callback: called with a StepState after each step
 
     Returns
     -------
     VIFit                     elbo from all data at the end; residual is the relative change in the last step;
-    converged is
-                              False, for there is no stopping rule
+                              converged is False, for there is no stopping rule
 
     Raises
     ------
     ValueError                for bad input, an empty or foreign mini-batch, divergence
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
     """
-    _check_common("svi", likelihood, callback)
+    _check_common("svi", likelihood)
     given = _prior.checked(X, y_sign, hyper)
-    names = _prior.check_learn(learn, given.hyper)
-    rate = _check.scalar(rate, "rate", zero_allowed=False)
-    plan = planned_batches(len(given.X), batches, batch_size, n_steps, seed, steps=1000)
+    names = _prior.check_learn(options.learn, given.hyper)
+    size = 100 if options.batch_size is None else options.batch_size
+    plan = planned_batches(len(given.X), options.batches, size, options.n_steps, options.seed, steps=1000)
     last: list[Any] = []
 
     def watch(state: StepState) -> None:
         last[:-1] = []
         last.append(state.parameters)
-        if callback is not None:
-            callback(state)
+        if options.callback is not None:
+            options.callback(state)
 
-    run = svi_adadelta(*given, plan, rate, names, likelihood, bool(trace), watch)
+    run = svi_adadelta(*given, plan, options.rate, names, likelihood, options.trace, watch)
     mu, L, learned = run.parameters
     Sigma = L @ L.T
     K = _prior.matrices(given.X, learned)
@@ -516,7 +485,7 @@ def gradients(
     ValueError                for bad input, a fit of another size
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
     """
-    _check_common(name, likelihood, None)
+    _check_common(name, likelihood)
     given = _prior.checked(X, y_sign, fit.hyper)
     X, y_sign, hyper = given
     K = _prior.matrices(X, hyper)

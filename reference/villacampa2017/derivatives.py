@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common.errors import factorise
+from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.gradients import prior_term_matrix
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.scalar import Projected
@@ -124,15 +125,7 @@ def total_pull(
 
 
 def tied_pull(
-    weights: Weights,
-    mean: Array,
-    cov: Array,
-    cavity_mean: Array,
-    cavity_cov: Array,
-    count: float,
-    upsilon: Array,
-    K_ZZ: Array,
-    exact: bool,
+    weights: Weights, law: Cavity, cavity: Cavity, count: float, upsilon: Array, K_ZZ: Array, exact: bool
 ) -> Pull:
     r"""One class of SEP of villacampa2017, the tied factor held.
 
@@ -142,15 +135,14 @@ def tied_pull(
     Parameters
     ----------
     weights : Weights         derivatives of Σ log Z_{i,k} in υᵀm\, υᵀV\υ and s, each (n,)
-    mean : (m,)               m
-    cov : (m, m)              V
-    cavity_mean : (m,)        m\
-    cavity_cov : (m, m)       V\
+    law : Cavity              m and V of q
+    cavity : Cavity           m\ and V\
     count : float             n
     upsilon : (n, m)          υ_i
     K_ZZ : (m, m)             prior covariance
     exact : bool              which of the two
     """
+    (mean, cov), (cavity_mean, cavity_cov) = law, cavity
     rows = upsilon @ cavity_cov
     by_upsilon = np.outer(weights.mean, cavity_mean) + 2.0 * weights.var[:, None] * rows
     by_K = -0.5 * prior_term_matrix(mean, cov, K_ZZ)

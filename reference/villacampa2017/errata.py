@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._classes import Prior
+from reference.common._training import State
 from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
-from reference.villacampa2017.fit import prior_matrices
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.posterior import Gaussians, Natural
 from reference.villacampa2017.tied import TiedEP
-from reference.villacampa2017.training import log_evidence_gradients
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -136,7 +136,7 @@ def sep_log_evidence_gradient_as_printed(
 
     Five data, three classes, three inducing points, at the fixed point, by central differences of log Z_q: in the first
     variance (10) gives -0.0582, log Z_q with the tied factor held has -0.0161, and log Z_q of fixed points found anew
-    +0.0040; in the second noise -0.0049, -0.0049 and +0.0136. The exact gradient of `training` is the one with the
+    +0.0040; in the second noise -0.0049, -0.0049 and +0.0136. The exact gradient of `tied` is the one with the
     factor held. That of fixed points would need the derivative of the tied factor itself.
 
     Parameters
@@ -154,5 +154,5 @@ def sep_log_evidence_gradient_as_printed(
     method = TiedEP(y, len(prior.Z), 1.0, count)
     K = prior_matrices(X, prior)
     tied = list(sites)
-    gradients = log_evidence_gradients(method, tied, method.posterior(tied, K), X, prior, K)
+    gradients = method.gradients(X, State(tied, method.posterior(tied, K), prior, K))
     return {} if gradients is None else gradients

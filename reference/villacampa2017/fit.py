@@ -1,86 +1,168 @@
-"""Section 2.2: hyper-parameters, what the prior says of the data, the loop to a fixed point of any method."""
+"""Sections 2.2, 2.3 and 4: the loops of EP and SEP, factors and hyper-parameters in turn, on all data or mini-batches.
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+Which equations a sweep has stands in the methods: `printed` for the form "printed", `methods` and `tied` for the form
+"projected".
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _sweeps
-from reference.common._classes import Prior
-from reference.common._sweeps import Run, Step, Sweeps
-from reference.common.kernels import squared_exponential
-from reference.villacampa2017.model import add_latent_noise, inducing_covariances, projection_vectors
-
-if TYPE_CHECKING:  # the methods need the matrices that are defined here
-    from reference.villacampa2017.methods import Method
+from reference.common._batches import ascending_batches
+from reference.common._classes import Prior, checked_input
+from reference.common._options import shown
+from reference.common._sweeps import Step
+from reference.common._training import (
+    Fit,
+    Method,
+    Record,
+    State,
+    Task,
+    begin,
+    by_search,
+    finish,
+    hyper_step,
+    settled,
+    with_defaults,
+)  # fmt: skip
+from reference.common.ledger import equation
+from reference.common.options import Options, takes
+from reference.villacampa2017.gradients import adaptive_learning_rate
+from reference.villacampa2017.methods import DatumEP, PairwiseEP
+from reference.villacampa2017.printed import PrintedEP, PrintedSEP, ep_form, sep_form
+from reference.villacampa2017.tied import TiedEP
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+Batch = NDArray[np.intp]
+
+SCHEMES = ("outer", "inner-approximate", "inner-exact")
 
 
-class Matrices(NamedTuple):
-    """What the prior says of the data."""
+class Move(NamedTuple):
+    """What comes before one step of the hyper-parameters, and which gradient it takes."""
 
-    K_ZZ: Array  # (C, m, m)
-    upsilon: Array  # (C, n, m)
-    cond_var: Array  # (C, n)
-    K_XZ: Array  # (C, n, m)
-    k_xx: Array  # (C, n)  noise included
-
-    def rows(self, batch: NDArray[np.intp]) -> "Matrices":
-        """The same of the data of a batch (b,)."""
-        return Matrices(self.K_ZZ, *(part[:, batch] for part in self[1:]))
+    until_converged: bool  # sweeps to a fixed point, from the present factors; else one
+    exact: bool  # the whole derivative of log Z_q; else formula (10)
 
 
-def prior_matrices(X: Array, prior: Prior) -> Matrices:
-    """K_ZZ, υ and s of villacampa2017 for all classes.
+@equation("villacampa2017", "u13-inner-outer-schemes")
+def training_schedule(scheme: str, n_steps: int) -> tuple[Move, ...]:
+    """What precedes each of n_steps steps of the hyper-parameters: section 2.3 and Figure 1 of villacampa2017.
+
+    Parameters
+    ----------
+    scheme : str              "outer": factors until convergence, then (10); "inner-approximate": one sweep, then (10);
+                              "inner-exact": one sweep, then the exact gradient
+    n_steps : int             steps of the hyper-parameters
+
+    Raises
+    ------
+    ValueError                for another scheme
+    """
+    if scheme not in SCHEMES:
+        raise ValueError(f"scheme: found {shown(scheme)}, expected one of {', '.join(SCHEMES)}")
+    return (Move(scheme == "outer", scheme == "inner-exact"),) * n_steps
+
+
+@equation("villacampa2017", "u17-minibatch-schedule")
+def minibatch_training_step(task: Task, state: State, batch: Batch, exact: bool) -> State:
+    """All factors of a mini-batch, then one step along (12), q rebuilt after each: 2.3.2 of villacampa2017.
+
+    Parameters
+    ----------
+    task : Task               EP or SEP, inputs, and the hyper-parameters that move; none: the factors alone
+    state : State             before
+    batch : (b,)              indices of the mini-batch, each once; all data are one too
+    exact : bool              the exact gradient in place of (12)
+
+    Raises
+    ------
+    NotPositiveDefiniteError  if the step leads where K_ZZ is singular
+    ValueError                if it leads out of the range of numbers
+    """
+    # fmt: off
+    step = task.method.step(state.sites, state.posterior, state.K, batch)                          # (25) to (53)
+    state = state.swept(step, task.method)                                                         # (25) to (27)
+    return hyper_step(task, state, batch, exact) if len(task.options.learn) else state             # (12)
+    # fmt: on
+
+
+def fit(task: Task, prior: Prior) -> Fit:
+    """A method of villacampa2017 from factors of one: to its fixed point, over mini-batches, or learning.
+
+    Parameters
+    ----------
+    task : Task               EP or SEP of the labels, inputs, options
+    prior : Prior             hyper-parameters, or where to start from
+    """
+    # fmt: off
+    options, record = task.options, Record(task)
+    state = begin(task, prior, adaptive_learning_rate)                                             # φ̃ = 1, q = p(f̄)
+    if len(options.learn) and options.optimizer == "lbfgs":
+        return by_search(task, state)                                                              # (9), (10)
+    if not options.in_parts and not len(options.learn):
+        run = settled(task, state, lambda step: record.tell(step, state.K))                        # (25) to (53)
+        return finish(task, state.swept(run, task.method), record.trace, run.converged, run.iterations)   # (9), (10)
+    plan = ascending_batches(len(task.X), options.batches, options.batch_size, options.n_steps, options.seed)
+    for move, batch in zip(training_schedule(options.scheme, len(plan)), plan, strict=True):       # 2.3, figure 1
+        old = state
+        if move.until_converged:
+            run = settled(task, state)                                                             # (25) to (53)
+            state = state.swept(run, task.method)
+            record.tell(run, state.K)
+            state = hyper_step(task, state, None, move.exact)                                      # (10)
+        else:
+            state = minibatch_training_step(task, state, batch, move.exact)                        # (25) to (53), (12)
+            record.tell(Step(state.sites, state.residual, state.n_improper - old.n_improper), old.K)
+    return finish(task, state, record.trace, False, len(plan))                                     # (9), (10)
+    # fmt: on
+
+
+@takes("ep")
+def fit_ep(X: Array, y: Labels, prior: Prior, *, shared: bool = False, options: Options) -> Fit:
+    """Expectation propagation of villacampa2017.
 
     Parameters
     ----------
     X : (n, d)                inputs
-    prior : Prior             hyper-parameters
+    y : (n,)                  labels, 0..C-1; a class may be absent
+    prior : Prior             hyper-parameters and inducing inputs, where to start from
+    shared : bool             one vector of hyper-parameters for all classes
+    options : Options         of "ep", or each by name
 
     Raises
     ------
+    ValueError                for bad input
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    K_ZZ = inducing_covariances(prior.Z, prior.variance, prior.lengthscales, prior.jitter)
-    K_XZ = np.stack(
-        [squared_exponential(X, prior.Z[k], prior.variance[k], prior.lengthscales[k]) for k in range(len(K_ZZ))]
-    )
-    upsilon = projection_vectors(K_XZ, K_ZZ)
-    k_xx = add_latent_noise(np.repeat(prior.variance[:, None], len(X), axis=1), prior.noise)
-    return Matrices(K_ZZ, upsilon, np.maximum(k_xx - np.sum(K_XZ * upsilon, axis=2), 0.0), K_XZ, k_xx)
+    X, y, prior = checked_input(X, y, prior)
+    form = ep_form(options.form, options.factors, len(X), len(prior.Z))
+    kind: Any = PrintedEP if form == "printed" else PairwiseEP if options.factors == "pairwise" else DatumEP
+    method: Method = kind(y, len(prior.Z), options.damping, options.schedule)
+    return fit(Task(method, X, with_defaults(options, prior, SCHEMES[1:]), shared), prior)._replace(form=form)
 
 
-def to_fixed_point(
-    method: "Method",
-    sites: Any,
-    K: Matrices,
-    tolerance: float,
-    max_iterations: int,
-    monitor: Callable[[Step], None] | None = None,
-) -> Run:
-    """Sweeps over all data until no factor wants to move: villacampa2017, 2.2.
+@takes("sep")
+def fit_sep(X: Array, y: Labels, prior: Prior, *, shared: bool = False, options: Options) -> Fit:
+    """Stochastic expectation propagation of villacampa2017: one tied factor, see `tied.TiedEP`.
 
     Parameters
     ----------
-    method : Method           how factors are refined
-    sites : object            where to start
-    K : Matrices              of the prior
-    tolerance : float         estimated distance of a factor from the fixed point at which it ends, unless a cavity was
-                              no distribution
-    max_iterations : int      sweeps after which it gives up, as it does if 300 do not halve the residual; `converged`
-                              is then False
-    monitor : callable        told the outcome of every sweep
+    X : (n, d)                inputs
+    y : (n,)                  labels, 0..C-1; a class may be absent
+    prior : Prior             hyper-parameters and inducing inputs, where to start from
+    shared : bool             one vector of hyper-parameters for all classes
+    options : Options         of "sep", or each by name
+
+    Raises
+    ------
+    ValueError                for bad input
+    NotPositiveDefiniteError  if one of K_ZZ is singular
     """
-    everything = np.arange(K.upsilon.shape[1])
-    return _sweeps.to_fixed_point(
-        lambda at, q: method.step(at, q, K, everything),
-        lambda at: method.posterior(at, K),
-        sites,
-        Sweeps(method.damping, tolerance),
-        max_iterations,
-        monitor,
-    )
+    X, y, prior = checked_input(X, y, prior)
+    form = sep_form(options.form, len(X), len(prior.Z))
+    method = (PrintedSEP if form == "printed" else TiedEP)(y, len(prior.Z), options.damping, options.count)
+    options = with_defaults(options, prior, SCHEMES[1:], tied=True)
+    return fit(Task(method, X, options, shared), prior)._replace(form=form)

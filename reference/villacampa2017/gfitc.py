@@ -6,26 +6,26 @@ of section 2.2: arrays (n, C), row i, column k, zero in the column of the label.
 each factor touches one latent value of two classes; `gfitc_printed` has section 2.2's equations as they stand.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _check
 from reference.common._classes import Prior, checked_input, class_gradients, fields_to_learn, search
 from reference.common._forms import chosen_form
 from reference.common._learning import FIELDS, Slope
 from reference.common._neighbours import condition
-from reference.common._options import shown
 from reference.common._sweeps import Step, Sweeps, to_fixed_point
+from reference.common._training import Seen, Value
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.villacampa2017.factors import Refined, damped_update
-from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.gfitc_printed import latent_matrices, printed_gfitc_gradients
-from reference.villacampa2017.methods import Value, standardised_change
+from reference.villacampa2017.hyper import prior_matrices
+from reference.villacampa2017.methods import standardised_change
 from reference.villacampa2017.posterior import (
     Coefficients,
     Gaussians,
@@ -40,18 +40,10 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-class State(NamedTuple):
-    """What a callback is told after a sweep."""
-
-    iteration: int
-    residual: float
-    n_improper: int  # in the whole run so far
-
-
 class GFITCFit(NamedTuple):
     """Where expectation propagation, and the search for hyper-parameters around it, ended."""
 
-    inducing: Gaussians  # (C, m) and (C, m, m), from the sites with the latent values integrated out
+    posterior: Gaussians  # of the inducing values, from the sites with the latent values integrated out
     latent_mean: Array  # (n, C)
     latent_var: Array  # (n, C)
     sites: Coefficients  # each (n, C)
@@ -314,35 +306,25 @@ class _Printed:
         return self.method.value(sites, self.posterior(sites), self.P)
 
 
-def _expectation_propagation(
-    X: Array,
-    y: Labels,
-    prior: Prior,
-    start: Coefficients,
-    damping: float,
-    tolerance: float,
-    max_iterations: int,
-    trace: bool,
-    callback: Callable[[State], None] | None,
-    form: str | None,
-) -> GFITCFit:
+def _expectation_propagation(X: Array, y: Labels, prior: Prior, start: Coefficients, options: Options) -> GFITCFit:
     """Parallel damped sweeps at fixed hyper-parameters."""
     K = prior_matrices(X, prior)
     K_XX = fitc_covariance(K.upsilon, K.cond_var, K.K_ZZ)
-    form = gfitc_form(form, K_XX)
-    method = (_Printed if form == "printed" else _Projected)(K_XX, y, damping)
+    form = gfitc_form(options.form, K_XX)
+    method = (_Printed if form == "printed" else _Projected)(K_XX, y, options.damping)
     values: list[float] = []
     count, improper = 0, 0
 
     def monitor(step: Step) -> None:
         nonlocal count, improper
         count, improper = count + 1, improper + step.n_improper
-        if trace and (value := method.value(step.sites).log_evidence) is not None:
+        if options.trace and (value := method.value(step.sites).log_evidence) is not None:
             values.append(value)
-        if callback is not None:
-            callback(State(count, step.residual, improper))
+        if options.callback is not None:
+            options.callback(Seen(count, step.residual, improper))
 
-    run = to_fixed_point(method.step, method.posterior, start, Sweeps(damping, tolerance), max_iterations, monitor)
+    sweeps = Sweeps(options.damping, options.tolerance)
+    run = to_fixed_point(method.step, method.posterior, start, sweeps, options.max_iterations, monitor)
     sites, q = run.sites, run.posterior
     log_evidence, log_norm = method.value(sites)
     delta, mu_tilde = site_sums(sites, y)
@@ -365,22 +347,8 @@ def _expectation_propagation(
 
 
 @equation("villacampa2017", "u20-gfitc")
-@checked_options("gfitc", learning_tolerance="learn_tolerance")
-def gfitc_baseline(
-    X: Array,
-    y: Labels,
-    prior: Prior,
-    damping: float = 0.5,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    learn: Sequence[str] = (),
-    shared: bool = False,
-    n_steps: int | None = None,
-    learning_tolerance: float = 1e-5,
-    trace: bool = False,
-    callback: Callable[[State], None] | None = None,
-    form: str | None = None,
-) -> GFITCFit:
+@takes("gfitc")
+def gfitc_baseline(X: Array, y: Labels, prior: Prior, *, shared: bool = False, options: Options) -> GFITCFit:
     """GFITC: EP over the exact factors with the FITC prior, converged before every step of L-BFGS: villacampa2017.
 
     Parameters
@@ -388,17 +356,9 @@ def gfitc_baseline(
     X : (n, d)                inputs
     y : (n,)                  labels, 0..C-1; a class may be absent
     prior : Prior             hyper-parameters and inducing inputs of all classes; the start where learned
-    damping : float           in (0, 1], how much of each move is made; sites start at zero
-    tolerance : float         estimated distance of a site from the fixed point at which EP ends
-    max_iterations : int      sweeps after which it gives up, as it does if 300 do not halve the residual
-    learn : names             of "variance", "lengthscales", "noise", "Z"
     shared : bool             one vector of hyper-parameters for all classes
-    n_steps : int             largest number of iterations of the search; None: 200
-    learning_tolerance : float    largest projected slope of a search that has converged
-    trace : bool              whether log Z is worked out after each sweep
-    callback : callable       told a State after every sweep
-    form : str or None        "printed": section 2.2's equations one by one; "projected": contracted; None: that of
-                              `gfitc_form`, and projected where hyper-parameters are learned
+    options : Options         of "gfitc", or each by name; form None: that of `gfitc_form`, and projected where
+                              hyper-parameters are learned; sites start at zero; n_steps None: 200
 
     Raises
     ------
@@ -406,41 +366,34 @@ def gfitc_baseline(
     NotPositiveDefiniteError  if one of K_ZZ is singular, or a search starts where EP does not converge
     """
     X, y, prior = checked_input(X, y, prior)
-    if _check.scalar(damping, "damping", zero_allowed=False) > 1.0:
-        raise ValueError(f"damping: found {shown(damping)}, expected a number in (0, 1]")
-    _check.scalar(tolerance, "tolerance", zero_allowed=False)
-    _check.count(max_iterations, "max_iterations")
-    steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
-    _check.scalar(learning_tolerance, "learning_tolerance", zero_allowed=False)
-    learned = fields_to_learn(learn, prior)
-    if n_steps is not None and not learned:
-        raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected fields to learn")
-    if learned and form is None:
-        form = "projected"
+    learned = fields_to_learn(options.learn, prior)
+    if options.n_steps is not None and not learned:
+        raise ValueError(f"n_steps: found {options.n_steps} without learn, expected fields to learn")
+    if learned and options.form is None:
+        options = replace(options, form="projected")  # type: ignore[type-var]
     last = Coefficients(*(np.zeros((len(X), len(prior.Z))) for _ in range(4)))
 
-    def run(there: Prior, values: bool) -> GFITCFit:
+    def run(there: Prior) -> GFITCFit:
         nonlocal last
-        fit = _expectation_propagation(X, y, there, last, damping, tolerance, max_iterations, values, callback, form)
+        fit = _expectation_propagation(X, y, there, last, options)
         last = fit.sites if fit.converged else last  # the search starts each time where it was before
         return fit
 
     def evidence(there: Prior) -> tuple[float, dict[str, Any]]:
-        fit = run(there, False)
+        fit = run(there)
         if fit.log_evidence is None or not fit.converged:
             raise NotPositiveDefiniteError(
                 f"gfitc: found a last change of {fit.residual:.3g} after {fit.iterations} sweeps, expected a distance "
-                f"from the fixed point of at most {tolerance:.3g}; lower damping"
+                f"from the fixed point of at most {options.tolerance:.3g}; lower damping"
             )
         return fit.log_evidence, gfitc_gradients(fit.sites, X, y, there, learned, fit.form)
 
     if not learned:
-        return run(prior, trace)
-    optimum = search(evidence, prior, learned, shared, steps, learning_tolerance)
-    fit = run(optimum.prior, False)
+        return run(prior)
+    options = replace(options, trace=False)  # type: ignore[type-var]
+    steps = 200 if options.n_steps is None else options.n_steps
+    top = search(evidence, prior, learned, shared, steps, options.learn_tolerance)
+    fit = run(top.prior)
     return fit._replace(
-        trace=optimum.trace,
-        residual=optimum.residual,
-        converged=optimum.converged and fit.converged,
-        iterations=optimum.iterations,
+        trace=top.trace, residual=top.residual, converged=top.converged and fit.converged, iterations=top.iterations
     )

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from reference.common._classes import Prior
 from reference.common._learning import FIELDS
-from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.gradients import Direction, ep_log_evidence_gradient, hyper_directions
+from reference.villacampa2017.hyper import Matrices
 from reference.villacampa2017.model import projection_vectors
 from reference.villacampa2017.posterior import Coefficients, Gaussians
 from reference.villacampa2017.printed import PrintedEP

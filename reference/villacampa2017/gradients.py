@@ -38,14 +38,6 @@ class Laws(NamedTuple):
     cond_var: Array  # (C, n)
 
 
-class AdamState(NamedTuple):
-    """What Adam remembers."""
-
-    first: Array  # running mean of gradients
-    second: Array  # running mean of squared gradients
-    steps: int
-
-
 @equation("villacampa2017", "64")
 def prior_term_matrix(inducing_mean: Array, inducing_cov: Array, K_ZZ: Array) -> Array:
     """M_k = K⁻¹ - K⁻¹VK⁻¹ - K⁻¹mmᵀK⁻¹, a matrix (m, m): (64) of villacampa2017.
@@ -326,23 +318,3 @@ def adaptive_learning_rate(gradient: Array, previous: Array, rates: Array) -> Ar
     rates : (h,)              rates of the iteration before
     """
     return np.where(np.sign(gradient) == np.sign(previous), 1.02, 0.5) * rates
-
-
-@equation("villacampa2017", "u29-adam")
-def adam_step(where: Array, gradient: Array, state: AdamState, learning_rate: float = 0.001) -> tuple[Array, AdamState]:
-    """Parameters (h,) after one step of Adam uphill, and what it remembers: section G of villacampa2017.
-
-    The constants are the defaults of Kingma and Ba (2015): 0.9, 0.999 and 1e-8.
-
-    Parameters
-    ----------
-    where : (h,)              parameters
-    gradient : (h,)           of what is maximised
-    state : AdamState         zero averages and no steps at first
-    learning_rate : float     step size
-    """
-    steps = state.steps + 1
-    first = 0.9 * state.first + 0.1 * gradient
-    second = 0.999 * state.second + 0.001 * gradient**2
-    step = (first / (1.0 - 0.9**steps)) / (np.sqrt(second / (1.0 - 0.999**steps)) + 1e-8)
-    return where + learning_rate * step, AdamState(first, second, steps)

@@ -1,11 +1,15 @@
 """EP with one factor a datum and other class, and EP with one a datum: what a loop over either needs."""
 
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._classes import Prior, class_gradients
+from reference.common._learning import FIELDS
 from reference.common._sweeps import Step
+from reference.common._training import State, Value
 from reference.villacampa2017.cavity import cavity
 from reference.villacampa2017.datum import (
     DatumSites,
@@ -19,6 +23,7 @@ from reference.villacampa2017.derivatives import (
     Weights,
     held_cavity_weights,
     held_pull,
+    kernel_slope,
     total_pull,
     total_weights,
 )
@@ -30,7 +35,8 @@ from reference.villacampa2017.factors import (
     damped_update,
     posterior_of,
 )
-from reference.villacampa2017.fit import Matrices
+from reference.villacampa2017.gradients import minibatch_scale
+from reference.villacampa2017.hyper import Matrices, prior_matrices
 from reference.villacampa2017.posterior import Coefficients, Gaussians, per_class
 from reference.villacampa2017.scalar import (
     Cavities,
@@ -49,35 +55,51 @@ Labels = NDArray[np.int64]
 Batch = NDArray[np.intp]
 
 
-class Value(NamedTuple):
-    """The estimate of the evidence, and what it is made of."""
+class OverPrior:
+    """What all methods do alike: the matrices of the prior, and derivatives by `pulls`."""
 
-    log_evidence: float | None  # none if a cavity is no distribution
-    log_norm: Array
+    def matrices(self, X: Array, prior: Prior) -> Matrices:
+        """K_ZZ, υ and s of a prior at the inputs X (n, d)."""
+        return prior_matrices(X, prior)
 
+    def traced(self, sites: Any, posterior: Gaussians, K: Matrices) -> float | None:
+        """log Z_q after a sweep, from sites, posterior and K; none if a cavity is no distribution."""
+        return self.value(sites, posterior, K).log_evidence
 
-class Method(Protocol):
-    """Sites are whatever the method keeps; q is always built from them and from the prior's matrices."""
+    def gradients(
+        self, X: Array, state: State, batch: Batch | None = None, exact: bool = False, learn: Sequence[str] = FIELDS
+    ) -> dict[str, Array] | None:
+        """The derivative of log Z_q, or (10), in every hyper-parameter; (12) of villacampa2017 for a mini-batch.
 
-    damping: float
+        Parameters
+        ----------
+        X : (n, d)                inputs
+        state : State             factors, q, prior and its matrices
+        batch : (b,) or None      data whose terms stand for all, n/b times; None: all data
+        exact : bool              the whole derivative with the factors' numbers held; False: formula (10)
+        learn : names             fields wanted
 
-    def start(self, K: Matrices) -> Any:
-        """Factors of one."""
-
-    def posterior(self, sites: Any, K: Matrices) -> Gaussians:
-        """q(f̄)."""
-
-    def step(self, sites: Any, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
-        """The factors of a batch refined and damped."""
+        Returns
+        -------
+        dict or None              fields with shapes as in the prior; None if a cavity is no distribution
+        """
+        weights = np.ones(len(X))
+        if batch is not None:
+            weights = np.zeros(len(X))
+            weights[batch] = minibatch_scale(len(X), len(batch))
+        pulls = self.pulls(state.sites, state.posterior, state.K, weights, exact)
+        if pulls is None:
+            return None
+        slopes = [kernel_slope(*each) for each in zip(pulls, state.K.upsilon, state.K.K_ZZ, strict=True)]
+        return class_gradients(slopes, X, state.prior, learn)
 
     def value(self, sites: Any, posterior: Gaussians, K: Matrices) -> Value:
-        """log Z_q of all data."""
-
-    def latents(self, sites: Any, posterior: Gaussians, K: Matrices) -> Projected:
-        """Moments of the latent values at the data, each (n, C)."""
+        """log Z_q of all data, from sites, posterior and K."""
+        raise NotImplementedError
 
     def pulls(self, sites: Any, posterior: Gaussians, K: Matrices, weights: Array, exact: bool) -> list[Pull] | None:
-        """Derivatives of log Z_q, data weighted; none if a cavity is no distribution."""
+        """Derivatives of log Z_q from sites, posterior and K, data weighted; none if a cavity is no distribution."""
+        raise NotImplementedError
 
 
 def standardised_change(d_c1: Array, d_c2: Array, projected: Projected) -> float:
@@ -122,7 +144,7 @@ class _Running:
         q.mean[k], q.cov[k] = cavity(q.mean[k], q.cov[k], self.upsilon[k, i], -d_c1, -d_c2)
 
 
-class PairwiseEP:
+class PairwiseEP(OverPrior):
     """(8) of villacampa2017, the form "projected": appendices C to F along υ, see `scalar`; `printed` has the other."""
 
     def __init__(self, y: Labels, n_classes: int, damping: float, schedule: str) -> None:
@@ -220,7 +242,7 @@ def _factorised_pulls(
     return results
 
 
-class DatumEP:
+class DatumEP(OverPrior):
     """One factor a datum, which touches all classes: (3) of villacampa2017 by quadrature."""
 
     def __init__(self, y: Labels, n_classes: int, damping: float, schedule: str) -> None:

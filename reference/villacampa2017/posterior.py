@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._gaussians import Gaussians
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2017.model import REMEDY, inducing_prior
@@ -31,13 +32,6 @@ class Coefficients(NamedTuple):
     c2_label: Array
     c1_other: Array
     c2_other: Array
-
-
-class Gaussians(NamedTuple):
-    """One Gaussian a class."""
-
-    mean: Array  # (C, m)
-    cov: Array  # (C, m, m)
 
 
 class Natural(NamedTuple):

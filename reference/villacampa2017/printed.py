@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common._classes import Prior
 from reference.common._forms import chosen_form
+from reference.common._learning import FIELDS
 from reference.common._options import shown
 from reference.common._sweeps import Step
+from reference.common._training import State, Value
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.evidence import ep_log_evidence, factor_log_scale
@@ -26,7 +27,6 @@ from reference.villacampa2017.factors import (
     parallel_ep_sweep,
     posterior_of,
 )
-from reference.villacampa2017.fit import Matrices
 from reference.villacampa2017.gradients import (
     Direction,
     Laws,
@@ -35,7 +35,8 @@ from reference.villacampa2017.gradients import (
     laws_of,
     minibatch_log_evidence_gradient,
 )
-from reference.villacampa2017.methods import PairwiseEP, Value
+from reference.villacampa2017.hyper import Matrices
+from reference.villacampa2017.methods import OverPrior, PairwiseEP
 from reference.villacampa2017.model import REMEDY, fitc_conditional, projection_vectors
 from reference.villacampa2017.posterior import (
     Coefficients,
@@ -90,15 +91,32 @@ def ep_form(form: str | None, factors: str, n: int, n_classes: int) -> str:
     return "projected"
 
 
-class _PrintedLatents:
-    """Latent values at the data, as both methods have them."""
+class _Printed(OverPrior):
+    """Latent values at the data and derivatives, as both methods have them."""
+
+    y: Labels
+
+    def laws(self, sites: Any, posterior: Gaussians, K: Matrices) -> Laws:
+        """What (10) is evaluated on, from sites, posterior and K; ValueError if a cavity is no distribution."""
+        raise NotImplementedError
+
+    def gradients(
+        self, X: Array, state: State, batch: Batch | None = None, exact: bool = False, learn: Sequence[str] = FIELDS
+    ) -> dict[str, Array] | None:
+        """(10) in every hyper-parameter ξ of learn, at a state over inputs X; of a mini-batch (12).
+
+        "exact", which no equation of villacampa2017 is, has the contracted form only.
+        """
+        if exact:
+            return super().gradients(X, state, batch, exact, learn)
+        return printed_gradients(self, X, state, batch, learn)
 
     def latents(self, sites: Any, posterior: Gaussians, K: Matrices) -> Projected:
         """Moments at the data, from posterior and K; sites are not looked at."""
         return Projected(*predictive_latent_distribution(posterior, K.k_xx, K.K_XZ, K.K_ZZ))  # (65) to (67)
 
 
-class PrintedEP(_PrintedLatents, PairwiseEP):
+class PrintedEP(_Printed, PairwiseEP):
     """EP of villacampa2017, one factor after another; arrays over factors are (n, C), zero in the labels' columns."""
 
     def step(self, sites: Coefficients, posterior: Gaussians, K: Matrices, batch: Batch) -> Step:
@@ -184,7 +202,7 @@ class PrintedEP(_PrintedLatents, PairwiseEP):
         return laws_of(sites, posterior, self.y, K.k_xx, K.K_XZ, K.K_ZZ)  # (29) to (32)
 
 
-class PrintedSEP(_PrintedLatents, TiedEP):
+class PrintedSEP(_Printed, TiedEP):
     """SEP of villacampa2017: its cavity in the place of EP's, and then one factor after another."""
 
     def matched(self, cavities: Gaussians, y: Labels, K: Matrices) -> tuple[Coefficients, Array]:
@@ -220,25 +238,15 @@ class PrintedSEP(_PrintedLatents, TiedEP):
 
 
 def printed_gradients(
-    method: PrintedEP | PrintedSEP,
-    sites: Any,
-    posterior: Gaussians,
-    X: Array,
-    prior: Prior,
-    K: Matrices,
-    batch: Batch | None,
-    learn: Sequence[str],
+    method: _Printed, X: Array, state: State, batch: Batch | None, learn: Sequence[str]
 ) -> dict[str, Array] | None:
     """(10) of villacampa2017 in every hyper-parameter ξ; of a mini-batch (12).
 
     Parameters
     ----------
     method : PrintedEP or PrintedSEP
-    sites : object            its factors
-    posterior : Gaussians     q(f̄)
     X : (n, d)                inputs
-    prior : Prior             hyper-parameters
-    K : Matrices              of the prior
+    state : State             factors, q, prior and its matrices
     batch : (b,) or None      data whose terms stand for all, n/b times; None: all data
     learn : names             fields wanted
 
@@ -247,13 +255,13 @@ def printed_gradients(
     dict or None              fields with shapes as in the prior; None if a cavity is no distribution
     """
     # fmt: off
+    y, prior, K, results = method.y, state.prior, state.K, {}
     try:
-        laws = method.laws(sites, posterior, K)                                                    # (29) to (32)
+        laws = method.laws(state.sites, state.posterior, K)                                        # (29) to (32)
     except NotPositiveDefiniteError:
         raise
     except ValueError:
         return None
-    y, results = method.y, {}
     directions = hyper_directions(X, prior.Z, prior.variance, prior.lengthscales, learn)
     for name, along in directions.items():
         xi = Direction(*(np.stack(parts) for parts in zip(*along, strict=True)))                   # every ξ of a field

@@ -4,13 +4,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._sweeps import Step
+from reference.common._training import Value
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.derivatives import Pull, Weights, tied_pull
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, gaussian_log_normaliser
-from reference.villacampa2017.fit import Matrices
-from reference.villacampa2017.methods import Value, at_labels, marginals
+from reference.villacampa2017.hyper import Matrices
+from reference.villacampa2017.methods import OverPrior, at_labels, marginals
 from reference.villacampa2017.model import REMEDY
 from reference.villacampa2017.posterior import Coefficients, Gaussians, Natural, natural_parameter_sum, per_class
 from reference.villacampa2017.scalar import Cavities, Projected, Tilted, projections, refined_pairs
@@ -42,7 +43,7 @@ def sep_refine_factors(cavities: Gaussians, y: Labels, upsilon: Array, cond_var:
     return refined_pairs(Cavities(*of_label, np.ones_like(of_label.mean)), other, y, cond_var)
 
 
-class TiedEP:
+class TiedEP(OverPrior):
     """SEP of villacampa2017: factors tied, one precision and one shift kept a class; the form "projected".
 
     A sweep replaces the part of the tied factor that its data stand for, r of it, by their refined factors:
@@ -128,10 +129,8 @@ class TiedEP:
         return [
             tied_pull(
                 Weights(mean[k], var[k], var[k]),
-                posterior.mean[k],
-                posterior.cov[k],
-                cavities.mean[k],
-                cavities.cov[k],
+                Cavity(posterior.mean[k], posterior.cov[k]),
+                Cavity(cavities.mean[k], cavities.cov[k]),
                 float(self.counts[k]),
                 K.upsilon[k],
                 K.K_ZZ[k],

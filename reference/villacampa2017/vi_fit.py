@@ -1,34 +1,28 @@
 """Section 3, baseline VI: the bound (15) maximised over q, hyper-parameters and inducing inputs, by (mini-)batches."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import count
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._ascent import Goal, ascend, step_length
 from reference.common._batches import ascending_batches
-from reference.common._classes import Prior, checked_input, every_row, fields_to_learn, first_row, row_gradients, search
+from reference.common._classes import Prior, checked_input, fields_to_learn, search
 from reference.common._forms import chosen_form
-from reference.common._learning import FIELDS, coordinates, log_slopes, moved
+from reference.common._gaussians import Gaussians, along, moments_of, natural_parameters
+from reference.common._learning import FIELDS
 from reference.common._neighbours import Answer, moment_answers, pushed, rounding_doubt, slope_answers
 from reference.common._options import shown
+from reference.common._steps import Learned
 from reference.common.ledger import equation
-from reference.common.options import checked_options
-from reference.villacampa2017.gradients import AdamState, adam_step
-from reference.villacampa2017.posterior import Gaussians
-from reference.villacampa2017.vi_ascent import (
-    Data,
-    VIFit,
-    VIState,
-    ascend,
-    gaussians_of,
-    natural_step,
-    naturals_of,
-    result,
-    step_size,
-)
-from reference.villacampa2017.vi_gradients import natural_target, vi_gradients
+from reference.common.options import Options, takes
+from reference.villacampa2017.hyper import Matrices, prior_matrices
+from reference.villacampa2017.vi import kl_to_prior, variational_elbo, vi_latent_marginal
+from reference.villacampa2017.vi_gradients import Bound, bound_of, expected_terms, latent_moments, vi_gradients
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -39,66 +33,126 @@ MARGINAL = 0.007
 _AGAIN = 200  # steps of an ascent that starts beside the maximum
 
 
-def _stochastic(
-    data: Data,
-    prior: Prior,
-    plan: Sequence[Batch],
-    rate: float,
-    learn: tuple[str, ...],
-    shared: bool,
-    learning_rate: float,
-    trace: bool,
-    callback: Callable[[VIState], None] | None,
-) -> VIFit:
+class VIState(NamedTuple):
+    """What a callback is told after a step."""
+
+    iteration: int
+    residual: float
+
+
+class VIFit(NamedTuple):
+    """Where the ascent, and the search for hyper-parameters around it, ended."""
+
+    posterior: Gaussians  # (C, m) and (C, m, m)
+    latent_mean: Array  # (n, C)
+    latent_var: Array  # (n, C)
+    probability: Array  # (n,) P_i of the labels
+    elbo: float  # of all data, every constant included
+    trace: Array  # bound of all data after each step where asked for; with learn in batch mode, of the search
+    residual: float  # whole natural-gradient step in the metric of q; of a search, slope left
+    converged: bool
+    iterations: int
+    prior: Prior  # as learned
+    reason: str = ""  # why a q with a small residual is not called converged
+    form: str = "projected"  # of the equations of the bound that ran
+
+
+class Data(NamedTuple):
+    """What does not change.
+
+    The form of the bound: "printed" has (15) to (17) datum by datum; "projected" contracts (16) and (17) along υ for
+    all data. The paper prints no derivatives of the bound: both forms take them from `vi_gradients`.
+    """
+
+    X: Array
+    y: Labels
+    epsilon: float
+    form: str = "projected"
+
+    def at(self, q: Gaussians, K: Matrices, rows: Batch | None = None) -> Bound:
+        """The bound of all data at q, or of a mini-batch that stands for all, given K of all data."""
+        expected = expected_terms(q, K, self.y, self.epsilon, np.arange(len(self.y)) if rows is None else rows)
+        if self.form == "printed" and rows is None:
+            value = variational_elbo(q, self.y, K.k_xx, K.K_XZ, K.K_ZZ, self.epsilon)  # (15) to (17)
+        else:
+            value = expected.value - kl_to_prior(q, K.K_ZZ)
+        return bound_of(value, expected, q, K, rows)
+
+    def marginals(self, q: Gaussians, K: Matrices) -> tuple[Array, Array]:
+        """Means and variances (n, C) of the latent values under q, given K."""
+        if self.form == "printed":
+            return vi_latent_marginal(q, K.k_xx, K.K_XZ, K.K_ZZ)  # (16), (17)
+        return latent_moments(q, K.upsilon, K.cond_var)
+
+
+def _result(data: Data, K: Matrices, prior: Prior, q: Gaussians, at: Bound) -> VIFit:
+    """What there is to say of q and the bound of all data there, before the way to it is known."""
+    moments = data.marginals(q, K)
+    return VIFit(q, *moments, at.probability, at.value, np.zeros(0), np.inf, False, 0, prior, form=data.form)
+
+
+def _ascend(data: Data, prior: Prior, start: Gaussians | None, options: Options) -> VIFit:
+    """The maximum of (15) over q at a held prior, from a start or from the prior."""
+    K, steps = prior_matrices(data.X, prior), count(1)
+
+    def told(value: float, residual: float) -> None:
+        step = next(steps)
+        if options.callback is not None:
+            options.callback(VIState(step, residual))
+
+    # the bound has more than one maximum: plain steps stay at the one that is uphill of the start
+    goal = Goal(options.tolerance, options.max_iterations, options.max_iterations, mixed_below=0.1)
+    top = ascend(lambda q: data.at(q, K), K.K_ZZ, start, goal, told)
+    return _result(data, K, prior, top.q, top.at)._replace(
+        trace=top.values, residual=top.residual, converged=top.converged, iterations=len(top.values)
+    )
+
+
+def _stochastic(data: Data, prior: Prior, plan: Sequence[Batch], learned: Learned, options: Options) -> VIFit:
     """A natural-gradient step of bounded length and, where asked for, a step of Adam on each mini-batch in turn.
 
     Far from the maximum (15) is convex in many means: whole steps, even steps halved until q exists, throw means far
     away, where the robust likelihood is flat and no slope leads back.
     """
-    K = data.matrices(prior)
+    K = prior_matrices(data.X, prior)
     q = Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ)
-    theta = naturals_of(q)
-    size = len(coordinates(cast(Any, first_row(prior, shared)), learn))
-    adam = AdamState(np.zeros(size), np.zeros(size), 0)
+    theta, rule = natural_parameters(q), learned.rule(prior, options.rate)
     values: list[float] = []
-    residual, iterations = np.inf, 0
-    for rows in plan:
-        target = natural_target(q, K, data.expected(q, K, rows), rows)
-        residual, _ = step_size(theta, target, q)
+    residual = np.inf
+    for t, rows in enumerate(plan):
+        direction = data.at(q, K, rows).direction
+        residual, _ = step_length(direction, q)
         # q moves by half of its own scale at most: a precision never loses more than half, and stays one
-        own = min(rate, 0.5 / residual) if residual > 0.0 else rate
-        theta = natural_step(theta, target, own)
-        q = gaussians_of(theta)
-        iterations += 1
-        if trace:
-            values.append(data.bound(q, K, data.expected(q, K)))
-        if learn:
-            slopes = row_gradients(vi_gradients(*data[:2], prior, q, data.epsilon, rows, learn), shared)
-            row = cast(Any, first_row(prior, shared))
-            where, adam = adam_step(coordinates(row, learn), log_slopes(row, learn, slopes), adam, learning_rate)
-            prior = every_row(cast(Prior, moved(row, learn, where)), prior)
-            K = data.matrices(prior)
-        if callback is not None:
-            callback(VIState(iterations, residual, own))
-    return result(data, K, prior, q)._replace(trace=np.array(values), residual=residual, iterations=iterations)
+        theta = along(theta, direction, min(options.nat_rate, 0.5 / residual) if residual > 0.0 else options.nat_rate)
+        q = moments_of(theta, "precision of q")
+        if options.trace:
+            values.append(data.at(q, K).value)
+        if learned.fields:
+            gradients = vi_gradients(*data[:2], prior, q, data.epsilon, rows, learned.fields)
+            prior, rule = learned.uphill(prior, gradients, rule)
+            K = prior_matrices(data.X, prior)
+        if options.callback is not None:
+            options.callback(VIState(t + 1, residual))
+    fit = _result(data, K, prior, q, data.at(q, K))
+    return fit._replace(trace=np.array(values), residual=residual, iterations=len(plan))
 
 
-def _certain(data: Data, fit: VIFit, tolerance: float) -> VIFit:
+def _certain(data: Data, fit: VIFit, options: Options) -> VIFit:
     """The fit, no longer called converged where its distance from the maximum, or rounding, leaves the answer open.
 
     The ascent is made again from a q beside the maximum, at neighbouring hyper-parameters.
     """
     if not fit.converged:
         return fit
-    prior = fit.prior
+    prior, again = fit.prior, replace(options, max_iterations=_AGAIN, callback=None)  # type: ignore[type-var]
     sd = np.sqrt(np.max(prior.variance + prior.noise))
 
     def answers(there: Prior) -> dict[str, Answer]:
         value = fit
         if there is not prior:
-            value = ascend(data, there, Gaussians(*pushed(*fit.posterior)), tolerance, _AGAIN, False, None)
+            value = _ascend(data, there, Gaussians(*pushed(*fit.posterior)), again)
             if not value.converged:
-                raise ValueError(f"residual: found {value.residual:.1e} again, expected at most {tolerance:.1e}")
+                raise ValueError(f"residual: found {value.residual:.1e} again, expected at most {again.tolerance:.1e}")
         answer = {"elbo": Answer(value.elbo, 1.0)} | moment_answers(
             sd,
             inducing_mean=value.posterior.mean,
@@ -110,37 +164,22 @@ def _certain(data: Data, fit: VIFit, tolerance: float) -> VIFit:
         slopes = vi_gradients(*data[:2], there, value.posterior, data.epsilon, None, FIELDS)
         return answer | slope_answers(slopes, prior, fit.elbo)
 
-    reason = rounding_doubt(answers, prior, list(data.matrices(prior).K_ZZ), beside=True, tolerance=tolerance)
+    reason = rounding_doubt(
+        answers, prior, list(prior_matrices(data.X, prior).K_ZZ), beside=True, tolerance=again.tolerance
+    )
     return fit._replace(converged=not reason, reason=reason)
 
 
 @equation("villacampa2017", "u21-vi-baseline")
-@checked_options("vi-robust", rate="nat_rate", learning_rate="rate", learning_tolerance="learn_tolerance")
+@takes("vi-robust")
 def vi_baseline(
-    X: Array,
-    y: Labels,
-    prior: Prior,
-    epsilon: float = 1e-3,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    batches: Sequence[Any] | None = None,
-    batch_size: int | None = None,
-    n_steps: int | None = None,
-    learn: Sequence[str] = (),
-    shared: bool = False,
-    optimizer: str | None = None,
-    rate: float = 0.1,
-    learning_rate: float = 0.001,
-    learning_tolerance: float = 1e-5,
-    seed: int = 0,
-    trace: bool = False,
-    callback: Callable[[VIState], None] | None = None,
-    form: str | None = None,
+    X: Array, y: Labels, prior: Prior, epsilon: float = 1e-3, *, shared: bool = False, options: Options
 ) -> VIFit:
     """VI: the bound (15) maximised over a Gaussian q for each class, and over the prior: section 3 of villacampa2017.
 
     On all data by natural gradients that may not lower the bound, and L-BFGS over the prior with q at its maximum each
-    time, which is the joint maximum; on mini-batches by a natural-gradient step and a step of Adam in turn.
+    time, which is the joint maximum; on mini-batches by a natural-gradient step, shortened where it would move q by
+    more than half of its own scale, and a step of Adam in turn.
 
     Parameters
     ----------
@@ -148,24 +187,10 @@ def vi_baseline(
     y : (n,)                  labels, 0..C-1; a class may be absent
     prior : Prior             hyper-parameters and inducing inputs of all classes; the start where learned
     epsilon : float           ε in (0, 1), probability of a label drawn at random
-    tolerance : float         residual at which the ascent ends
-    max_iterations : int      natural-gradient steps on all data after which it gives up
-    batches : index lists     one a step; steps are then of the size `rate` at most
-    batch_size : int          or: so many data drawn without replacement in each step
-    n_steps : int             number of steps (250, or as many as batches); with "lbfgs", iterations (200)
-    learn : names             of "variance", "lengthscales", "noise", "Z"
     shared : bool             one vector of hyper-parameters for all classes
-    optimizer : str           of what is learned, "lbfgs" or "adam", which without mini-batches takes all data in each
-                              step; None: "adam" where batches, batch_size or n_steps is given
-    rate : float              in (0, 1], of the natural-gradient steps on mini-batches; shortened where a step would
-                              move q by more than half of its own scale, `step_size`
-    learning_rate : float     Adam's
-    learning_tolerance : float    largest projected slope of a search that has converged
-    seed : int                of the drawn mini-batches
-    trace : bool              whether the bound of all data is worked out after each step
-    callback : callable       told a VIState after every step
-    form : str                "printed": the bound by (15) to (17), datum by datum; "projected": those contracted; None:
-                              "printed" for n C <= 60 marginals
+    options : Options         of "vi-robust", or each by name; n_steps None: 250, or as many as batches, with "lbfgs"
+                              iterations, 200; optimizer None: "adam" where batches, batch_size or n_steps is given;
+                              form None: "printed", the bound by (15) to (17) datum by datum, for n C up to some 80
 
     Raises
     ------
@@ -175,31 +200,23 @@ def vi_baseline(
     X, y, prior = checked_input(X, y, prior)
     if not 0.0 < _check.scalar(epsilon, "epsilon", zero_allowed=False) < 1.0:
         raise ValueError(f"epsilon: found {shown(epsilon)}, expected a probability in (0, 1)")
-    for name, value in (("tolerance", tolerance), ("learning_rate", learning_rate), ("rate", rate)):
-        _check.scalar(value, name, zero_allowed=False)
-    _check.scalar(learning_tolerance, "learning_tolerance", zero_allowed=False)
-    if rate > 1.0:
-        raise ValueError(f"rate: found {shown(rate)}, expected a number in (0, 1]")
-    _check.count(max_iterations, "max_iterations")
-    if optimizer not in (None, "lbfgs", "adam"):
-        raise ValueError(f"optimizer: found {shown(optimizer)}, expected lbfgs or adam")
-    in_parts = batches is not None or batch_size is not None
-    if optimizer == "lbfgs" and in_parts:
+    if options.optimizer == "lbfgs" and options.in_parts:
         raise ValueError("optimizer: found 'lbfgs' with mini-batches, expected 'adam'")
-    learned = fields_to_learn(learn, prior)
-    if n_steps is not None and not learned and not in_parts:
-        raise ValueError(f"n_steps: found {shown(n_steps)} without learn, expected mini-batches or fields to learn")
-    data = Data(X, y, float(epsilon), chosen_form(form, seconds=MARGINAL * len(X) * len(prior.Z)))
-    if in_parts or (learned and (optimizer == "adam" or (optimizer is None and n_steps is not None))):
-        plan = ascending_batches(len(X), batches, batch_size, n_steps, seed)
-        return _stochastic(data, prior, plan, rate, learned, shared, learning_rate, trace, callback)
-    ascent = tolerance, max_iterations
+    learned = fields_to_learn(options.learn, prior)
+    if options.n_steps is not None and not learned and not options.in_parts:
+        raise ValueError(f"n_steps: found {options.n_steps} without learn, expected mini-batches or fields to learn")
+    data = Data(X, y, float(epsilon), chosen_form(options.form, seconds=MARGINAL * len(X) * len(prior.Z)))
+    steps = options.optimizer == "adam" or (options.optimizer is None and options.n_steps is not None)
+    if options.in_parts or (learned and steps):
+        plan = ascending_batches(len(X), options.batches, options.batch_size, options.n_steps, options.seed)
+        return _stochastic(data, prior, plan, Learned(learned, shared), options)
     if not learned:
-        return _certain(data, ascend(data, prior, None, *ascent, trace, callback), tolerance)
+        fit = _certain(data, _ascend(data, prior, None, options), options)
+        return fit if options.trace else fit._replace(trace=np.zeros(0))
     last: list[Gaussians] = []  # where the search was before is near where it is now
 
     def fit_at(there: Prior) -> VIFit:
-        fit = ascend(data, there, last[0] if last else None, *ascent, False, callback)
+        fit = _ascend(data, there, last[0] if last else None, options)
         last[:] = [fit.posterior]
         return fit
 
@@ -207,12 +224,9 @@ def vi_baseline(
         fit = fit_at(there)
         return fit.elbo, vi_gradients(X, y, there, fit.posterior, data.epsilon, None, learned)
 
-    steps = 200 if n_steps is None else _check.count(n_steps, "n_steps")
-    optimum = search(evidence, prior, learned, shared, steps, learning_tolerance)
-    fit = _certain(data, fit_at(optimum.prior), tolerance)
+    most = 200 if options.n_steps is None else options.n_steps
+    top = search(evidence, prior, learned, shared, most, options.learn_tolerance)
+    fit = _certain(data, fit_at(top.prior), options)
     return fit._replace(
-        trace=optimum.trace,
-        residual=optimum.residual,
-        converged=optimum.converged and fit.converged,
-        iterations=optimum.iterations,
+        trace=top.trace, residual=top.residual, converged=top.converged and fit.converged, iterations=top.iterations
     )

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common._classes import Prior, class_gradients
+from reference.common._gaussians import Gaussians, Natural, along, natural_parameters
 from reference.common._largest import largest
 from reference.common._learning import FIELDS, Slope
 from reference.common.errors import factorise
-from reference.villacampa2017.fit import Matrices, prior_matrices
 from reference.villacampa2017.gradients import prior_term_gradient, prior_term_matrix
+from reference.villacampa2017.hyper import Matrices, prior_matrices
 from reference.villacampa2017.model import REMEDY
-from reference.villacampa2017.posterior import Gaussians, Natural
 from reference.villacampa2017.scalar import projections
 
 Array = NDArray[np.float64]
@@ -87,7 +87,7 @@ def expected_terms(posterior: Gaussians, K: Matrices, y: Labels, epsilon: float,
     return Expected(value, gap * result.by_mean, gap * result.by_var, result.value)
 
 
-def natural_target(posterior: Gaussians, K: Matrices, expected: Expected, rows: Batch) -> list[Natural]:
+def natural_target(posterior: Gaussians, K: Matrices, expected: Expected, rows: Batch) -> Natural:
     """η_prior + ∂F/∂μ of every class, F the data term, μ = (m, S + mmᵀ): where a whole natural-gradient step leads.
 
     Precision K⁻¹ - 2 Υ diag(∂F/∂ŝ) Υᵀ and shift Υ (∂F/∂m̂ - 2 ∂F/∂ŝ υᵀm); the precision need not be positive, for the
@@ -100,15 +100,40 @@ def natural_target(posterior: Gaussians, K: Matrices, expected: Expected, rows: 
     expected : Expected       data term at q, of the rows
     rows : (b,)               indices
     """
-    results = []
+    precision, shift = np.empty_like(K.K_ZZ), np.empty_like(posterior.mean)
     for k in range(len(K.K_ZZ)):
         upsilon, by_var = K.upsilon[k, rows], expected.by_var[:, k]
-        precision = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse - 2.0 * (upsilon.T * by_var) @ upsilon
-        p = upsilon @ posterior.mean[k]
-        results.append(
-            Natural(0.5 * (precision + precision.T), upsilon.T @ (expected.by_mean[:, k] - 2.0 * by_var * p))
-        )
-    return results
+        P = factorise(K.K_ZZ[k], "K_ZZ", REMEDY).inverse - 2.0 * (upsilon.T * by_var) @ upsilon
+        precision[k] = 0.5 * (P + P.T)
+        shift[k] = upsilon.T @ (expected.by_mean[:, k] - 2.0 * by_var * (upsilon @ posterior.mean[k]))
+    return Natural(precision, shift)
+
+
+class Bound(NamedTuple):
+    """(15) at q, and its derivatives in q."""
+
+    value: float
+    direction: Natural  # natural gradient: what would be added to η
+    by_mean: Array  # (C, m) derivative by m
+    by_cov: Array  # (C, m, m) derivative by S, all entries free
+    probability: Array  # (b,) P_i
+
+
+def bound_of(value: float, expected: Expected, posterior: Gaussians, K: Matrices, rows: Batch | None) -> Bound:
+    """(15) of villacampa2017 with its derivatives: of a change (dT, dt) of η, by m it is dt - dT m, by S it is -½ dT.
+
+    Parameters
+    ----------
+    value : float             the bound at q
+    expected : Expected       data term at q, of the rows
+    posterior : Gaussians     q(f̄)
+    K : Matrices              what the prior says of all data
+    rows : (b,) or None       indices; None: all data
+    """
+    rows = np.arange(K.upsilon.shape[1]) if rows is None else rows
+    direction = along(natural_target(posterior, K, expected, rows), natural_parameters(posterior), -1.0)
+    by_mean = direction.shift - np.einsum("kml,kl->km", direction.precision, posterior.mean)
+    return Bound(value, direction, by_mean, -0.5 * direction.precision, expected.probability)
 
 
 def vi_gradients(

@@ -6,11 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
+from reference.common._gaussians import Gaussians, natural_parameters
 from reference.common._options import shown
 from reference.common.errors import cholesky
-from reference.common.options import checked_options
+from reference.villacampa2020.hyper import Matrices
 from reference.villacampa2020.model import label_from_latents, robust_likelihood
-from reference.villacampa2020.posterior import SITES_REMEDY, Gaussians, natural_parameters, natural_prior
+from reference.villacampa2020.posterior import SITES_REMEDY, natural_prior
 from reference.villacampa2020.tied import tied_factor_parameters
 
 Array = NDArray[np.float64]
@@ -24,17 +25,8 @@ class Averages(NamedTuple):
     standard_error: float  # of the sum over data, to first order, as if the data had draws of their own
 
 
-@checked_options("bb-alpha")
 def monte_carlo_log_norms(
-    posterior: Gaussians,
-    y: Labels,
-    upsilon: Array,
-    cond_var: Array,
-    K_ZZ: Array,
-    epsilon: float,
-    alpha: float,
-    n_draws: int = 1000,
-    seed: int = 0,
+    posterior: Gaussians, y: Labels, K: Matrices, epsilon: float, alpha: float, n_draws: int = 1000, seed: int = 0
 ) -> Averages:
     """(1/α) log E_q[(p(y_i|f_i)/φ̃)^α] of every datum by draws: (11) of villacampa2020, the black-box way.
 
@@ -45,9 +37,7 @@ def monte_carlo_log_norms(
     ----------
     posterior : Gaussians     q(f̄)
     y : (n,)                  labels, 0..C-1
-    upsilon : (C, n, m)       υ_i^k
-    cond_var : (C, n)         s_i^k
-    K_ZZ : (C, m, m)          prior covariances
+    K : Matrices              of the prior and these data
     epsilon : float           ε in [0, 1)
     alpha : float             α in [0, 1]; 0 averages log p(y_i|f_i) - log φ̃
     n_draws : int             at least 2
@@ -65,10 +55,10 @@ def monte_carlo_log_norms(
     white, extra = rng.standard_normal((n_draws, C, m)), rng.standard_normal((n_draws, n, C))
     roots = np.stack([cholesky(V, "inducing_cov", SITES_REMEDY) for V in posterior.cov])
     values = posterior.mean + np.einsum("kij,rkj->rki", roots, white)
-    factor = tied_factor_parameters(natural_parameters(posterior), natural_prior(K_ZZ), n)
+    factor = tied_factor_parameters(natural_parameters(posterior), natural_prior(K.K_ZZ), n)
     log_factor = np.einsum("ki,rki->r", factor.shift, values)
     log_factor -= 0.5 * np.einsum("rki,kij,rkj->r", values, factor.precision, values)
-    latent = np.einsum("kim,rkm->rik", upsilon, values) + np.sqrt(cond_var.T) * extra
+    latent = np.einsum("kim,rkm->rik", K.upsilon, values) + np.sqrt(K.cond_var.T) * extra
     wins = label_from_latents(latent.reshape(-1, C)).reshape(n_draws, n) == y
     first = np.eye(C)[0]
     high, low = (robust_likelihood(first, label, epsilon) for label in (0, 1))  # (2) has two values

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._gaussians import Gaussians, Natural, along, moments_of, natural_parameters
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 from reference.villacampa2020.cavity import power_cavity
 from reference.villacampa2020.evidence import log_normaliser_of, site_log_normaliser
 from reference.villacampa2020.hyper import Matrices
 from reference.villacampa2020.pep import TiltedLaw, pep_include, pep_project
-from reference.villacampa2020.posterior import Gaussians, Natural, moments_of, natural_parameters, natural_prior
+from reference.villacampa2020.posterior import natural_prior
 from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
 from reference.villacampa2020.refinement import dlogz_dcov, dlogz_dmean
 from reference.villacampa2020.sparse import latent_marginal
@@ -23,7 +24,6 @@ from reference.villacampa2020.tied import (
     Basis,
     DataTerm,
     Moved,
-    along,
     apep_cavity,
     basis_of,
     data_term,
@@ -340,9 +340,7 @@ def energy(
     method: str,
     posterior: Gaussians,
     y: Labels,
-    upsilon: Array,
-    cond_var: Array,
-    K_ZZ: Array,
+    K: Matrices,
     epsilon: float,
     alpha: float,
     n: int | None = None,
@@ -363,9 +361,7 @@ def energy(
     method : str              "apep", "arpep" or "rpapep" of villacampa2020
     posterior : Gaussians     q(f̄)
     y : (b,)                  labels, 0..C-1
-    upsilon : (C, b, m)       υ_i^k
-    cond_var : (C, b)         s_i^k
-    K_ZZ : (C, m, m)          prior covariances
+    K : Matrices              of the prior and these data
     epsilon : float           ε in [0, 1), positive at α = 0
     alpha : float             α in [0, 1]
     n : int or None           N where the b data are a mini-batch, whose data term is weighted N/b; None: b
@@ -375,7 +371,7 @@ def energy(
     NotPositiveDefiniteError  if one of the matrices is no covariance, or a cavity no distribution
     """
     n = len(y) if n is None else n
-    basis = basis_of(posterior, K_ZZ)
+    basis = basis_of(posterior, K.K_ZZ)
     if method == "rpapep":
         share = 1.0 / (n + 1)
         left, length = 1.0 - alpha * share, alpha
@@ -390,11 +386,11 @@ def energy(
         left, at = 1.0 - length, towards_prior(basis, 1.0, length)
         value, by_mean, by_cov = _tied_value(basis, at, length), at.by_mean, at.by_cov
     cavity = law_in(basis, at)
-    data = data_term(cavity, y, upsilon, cond_var, epsilon, alpha, n / len(y))
+    data = data_term(cavity, y, K.upsilon, K.cond_var, epsilon, alpha, n / len(y))
     second = second_moments(law_in(basis, refined) if method == "rpapep" else cavity)
     parts = []
     for k, (A, inverse) in enumerate(zip(basis.A, basis.inverse, strict=True)):
-        gain = at.scale[k][:, None] * (A.T @ upsilon[k].T)  # A⁻¹ V\ Υ
+        gain = at.scale[k][:, None] * (A.T @ K.upsilon[k].T)  # A⁻¹ V\ Υ
         pull = gain @ data.d_mean[:, k]
         mixed = np.outer(at.beta[k] - basis.beta[k], pull)
         pull_cov = 2.0 * (gain * data.d_var[:, k]) @ gain.T + mixed + mixed.T

@@ -33,9 +33,10 @@ code, and so are the cavity below (A.27) and the last step of section 3.1.
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._gaussians import Gaussians, natural_parameters
 from reference.common.ledger import equation
 from reference.villacampa2020.evidence import gaussian_log_normaliser
-from reference.villacampa2020.posterior import Gaussians, Site, natural_parameters
+from reference.villacampa2020.posterior import Site
 
 Array = NDArray[np.float64]
 

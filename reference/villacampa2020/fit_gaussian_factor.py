@@ -7,14 +7,16 @@ one, R loses rank and the maximum is on the boundary.
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._ascent import FINITE, NOT_REACHED
 from reference.common._classes import Prior
+from reference.common._gaussians import Gaussians, Natural, moments_of
 from reference.common._search import Limits, maximise
 from reference.common.algebra import inverted
 from reference.common.errors import cholesky
 from reference.villacampa2020.energies import Energy
-from reference.villacampa2020.fit_energies import FINITE, NOT_REACHED, Data, EnergyFit
+from reference.villacampa2020.fit_energies import Data, EnergyFit
 from reference.villacampa2020.hyper import prior_matrices
-from reference.villacampa2020.posterior import REMEDY, Gaussians, Natural, moments_of
+from reference.villacampa2020.posterior import REMEDY
 
 Array = NDArray[np.float64]
 

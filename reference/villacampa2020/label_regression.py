@@ -5,52 +5,35 @@ latent value is that of its target, so that t_ik ~ N(υ_iᵀf̄_k, s_i^k). With 
 exact inference: each factor is its own approximation, C¹ = 1/s and C² = t/s, and q is the posterior.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _check
 from reference.common._classes import (
     Prior,
     checked_input,
     class_gradients,
-    every_row,
     fields_to_learn,
-    first_row,
-    row_gradients,
     search,
 )
-from reference.common._learning import FIELDS, Slope, coordinates, log_slopes, moved
+from reference.common._learning import FIELDS, Slope
 from reference.common._neighbours import neighbours
-from reference.common._options import shown
+from reference.common._steps import Learned
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.villacampa2020.gradients import adaptive_learning_rate
 from reference.villacampa2020.hyper import Matrices, prior_matrices
 from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
-from reference.villacampa2020.sparse import Marginal, fitc_covariance, latent_marginal
+from reference.villacampa2020.sparse import fitc_covariance, latent_marginal
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-OPTIMIZERS = ("lbfgs", "adaptive")
 _NOISE = "raise noise"
-
-
-class RegressionOptions(NamedTuple):
-    """Settings of the search for hyper-parameters."""
-
-    learn: Sequence[str] = ()
-    optimizer: str = "lbfgs"
-    rate: float = 0.01  # of "adaptive" in its first step
-    n_steps: int | None = None  # None: 200 iterations at most for "lbfgs", 250 steps for "adaptive"
-    learn_tolerance: float = 1e-5
-    gradients: bool = True
-    trace: bool = False
-    callback: Callable[["RegressionStep"], None] | None = None
 
 
 class RegressionStep(NamedTuple):
@@ -70,11 +53,12 @@ class RegressionFit(NamedTuple):
     """The posterior of the inducing values, and what is read off it."""
 
     posterior: Gaussians
-    coefficients: Coefficients  # each (n, C)
+    sites: Coefficients  # each (n, C)
     prior: Prior  # as learned
     log_evidence: float  # of the targets, every constant included
     gradients: dict[str, Array] | None  # fields with shapes as in the prior
-    latents: Marginal  # at the data, (n, C), noise included
+    latent_mean: Array  # at the data, (n, C)
+    latent_var: Array  # (n, C) noise included
     trace: Array  # log evidence before each step, or after each iteration of "lbfgs"; empty unless asked for
     residual: float  # of the search; else the relative error that rounding leaves, as far as it was looked for
     converged: bool
@@ -170,36 +154,10 @@ def _parts(K: Matrices) -> tuple[Array, Array, Array]:
     return K.upsilon, K.cond_var, K.K_ZZ
 
 
-def check_regression_options(options: RegressionOptions, prior: Prior) -> RegressionOptions:
-    """Options with the fields to learn in their order, villacampa2020.
-
-    Parameters
-    ----------
-    options : RegressionOptions   as given
-    prior : Prior                 where to start
-
-    Raises
-    ------
-    ValueError                naming the option
-    """
-    learn = fields_to_learn(options.learn, prior)
-    if not isinstance(options.optimizer, str) or options.optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer: found {shown(options.optimizer)}, expected one of {', '.join(OPTIMIZERS)}")
-    _check.scalar(options.learn_tolerance, "learn_tolerance", zero_allowed=False)
-    rate = _check.scalar(options.rate, "rate", zero_allowed=False)
-    if options.n_steps is not None:
-        _check.count(options.n_steps, "n_steps")
-        if not learn:
-            raise ValueError(f"n_steps: found {options.n_steps}, expected None without learn")
-    if options.callback is not None and not callable(options.callback):
-        raise ValueError(f"callback: found {shown(options.callback)}, expected a callable or None")
-    return options._replace(learn=learn, rate=rate)
-
-
 @equation("villacampa2020", "u46-label-regression")
-@checked_options("label-regression")
+@takes("label-regression")
 def label_regression_baseline(
-    X: Array, y: Labels, prior: Prior, shared: bool = False, options: RegressionOptions | None = None
+    X: Array, y: Labels, prior: Prior, *, shared: bool = False, options: Options
 ) -> RegressionFit:
     """Regression on labels with inducing inputs, and hyper-parameters by ascent: appendix C of villacampa2020.
 
@@ -211,7 +169,8 @@ def label_regression_baseline(
     y : (n,)                      labels, 0..C-1
     prior : Prior                 hyper-parameters and inducing inputs, where to start from
     shared : bool                 one vector of hyper-parameters for all classes
-    options : RegressionOptions   the rest; None: defaults
+    options : Options             of "label-regression", or each by name; n_steps None: 200 iterations at most for
+                                  "lbfgs", 250 steps for "adaptive"
 
     Raises
     ------
@@ -219,7 +178,10 @@ def label_regression_baseline(
     NotPositiveDefiniteError      if one of the covariances is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    chosen = check_regression_options(RegressionOptions() if options is None else options, prior)
+    learn = fields_to_learn(options.learn, prior)
+    if options.n_steps is not None and not learn:
+        raise ValueError(f"n_steps: found {options.n_steps}, expected None without learn")
+    chosen = replace(options, learn=learn)  # type: ignore[type-var]
     if not chosen.learn:
         fit = _fit(X, y, prior, np.zeros(0), (0.0, True, 0), chosen.gradients)
         rounding = regression_rounding(X, y, prior)
@@ -239,11 +201,12 @@ def label_regression_baseline(
     return _fit(X, y, optimum.prior, trace, (optimum.residual, certain, optimum.iterations), chosen.gradients)
 
 
-def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options: RegressionOptions) -> RegressionFit:
+def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options: Options) -> RegressionFit:
     """Steps of A.7: each coordinate has a rate, two per cent up while its slope keeps its sign, halved otherwise."""
     steps = 250 if options.n_steps is None else options.n_steps
     trace: list[float] = []
-    rates, previous = np.zeros(0), None
+    learned = Learned(options.learn, shared)
+    rule = learned.rule(prior, options.rate, adaptive_learning_rate)
     for step in range(steps):
         K = prior_matrices(X, prior)
         regression_coefficients(y, K.cond_var)
@@ -252,15 +215,7 @@ def _by_adaptive_steps(X: Array, y: Labels, prior: Prior, shared: bool, options:
         if options.callback is not None:
             options.callback(RegressionStep(step + 1, 0.0, 0))
         gradients = regression_gradients(y, X, prior, K, options.learn)
-        row: Any = first_row(prior, shared)
-        slope = log_slopes(row, options.learn, row_gradients(gradients, shared))
-        if previous is None:
-            rates = np.full(len(slope), options.rate)
-        else:
-            rates = adaptive_learning_rate(slope, previous, rates)
-        previous = slope
-        there = coordinates(row, options.learn) + rates * slope
-        prior = every_row(cast(Prior, moved(row, options.learn, there)), prior)
+        prior, rule = learned.uphill(prior, gradients, rule)
     return _fit(X, y, prior, np.array(trace), (0.0, False, steps), options.gradients)
 
 
@@ -317,4 +272,4 @@ def _fit(
     posterior = posterior_moments(*coefficients, K.upsilon, K.K_ZZ)
     slopes = regression_gradients(y, X, prior, K) if gradients else None
     latents = latent_marginal(posterior, K.upsilon, K.cond_var)
-    return RegressionFit(posterior, coefficients, prior, regression_log_evidence(y, K), slopes, latents, trace, *end)
+    return RegressionFit(posterior, coefficients, prior, regression_log_evidence(y, K), slopes, *latents, trace, *end)

@@ -11,13 +11,12 @@ from numpy.typing import NDArray
 from scipy.linalg import block_diag, solve_triangular
 from scipy.special import log_softmax, softmax
 
-from reference.common import _check
 from reference.common._classes import Prior, checked_input
 from reference.common._neighbours import Answer, moment_answers, rounding_doubt
 from reference.common._product import softmax_probabilities
 from reference.common.errors import cholesky
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.villacampa2020.hyper import Matrices, cross_covariances, inducing_covariances, prior_matrices
 from reference.villacampa2020.posterior import Gaussians
 from reference.villacampa2020.sparse import fitc_covariance, projection_vectors
@@ -176,10 +175,8 @@ def laplace_log_evidence(mode: Mode, K: Array, y: Labels) -> float:
 
 
 @equation("villacampa2020", "u47-laplace")
-@checked_options("laplace-sparse")
-def laplace_baseline(
-    X: Array, y: Labels, prior: Prior, tolerance: float = 1e-10, max_iterations: int = 100
-) -> LaplaceFit:
+@takes("laplace-sparse")
+def laplace_baseline(X: Array, y: Labels, prior: Prior, *, options: Options) -> LaplaceFit:
     """Laplace's method with softmax likelihood and inducing inputs, hyper-parameters given: appendix C.
 
     q(f) = N(f̂, (K⁻¹ + W)⁻¹). The inducing values follow by conditioning on f: means K_ZX ∇ and covariances
@@ -190,8 +187,7 @@ def laplace_baseline(
     X : (n, d)                inputs
     y : (n,)                  labels, 0..C-1
     prior : Prior             hyper-parameters and inducing inputs of all classes, villacampa2020
-    tolerance : float         of the mode, see `laplace_mode`
-    max_iterations : int      Newton steps
+    options : Options         of "laplace-sparse", or each by name; those of the prediction are not looked at
 
     Raises
     ------
@@ -199,8 +195,7 @@ def laplace_baseline(
     NotPositiveDefiniteError  if one of K_ZZ is singular
     """
     X, y, prior = checked_input(X, y, prior)
-    _check.scalar(tolerance, "tolerance", zero_allowed=False)
-    _check.count(max_iterations, "max_iterations")
+    tolerance, max_iterations = options.tolerance, options.max_iterations
     fit = _at_the_mode(X, y, prior, tolerance, max_iterations)
     if not fit.mode.converged:
         return fit
@@ -244,7 +239,6 @@ def _at_the_mode(X: Array, y: Labels, prior: Prior, tolerance: float, max_iterat
     )
 
 
-@checked_options("laplace-sparse", nodes="prediction_nodes")
 def predict_laplace(
     fit: LaplaceFit, X: Array, X_test: Array, prior: Prior, nodes: int | None = None
 ) -> LaplacePrediction:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._gaussians import Gaussians, Natural
 from reference.common.errors import factorise
 from reference.common.ledger import equation
 
@@ -28,20 +29,6 @@ class Coefficients(NamedTuple):
 
     c1: Array  # (n, C) C¹_{i,k}
     c2: Array  # (n, C) C²_{i,k}
-
-
-class Gaussians(NamedTuple):
-    """One Gaussian a class."""
-
-    mean: Array  # (C, m)
-    cov: Array  # (C, m, m)
-
-
-class Natural(NamedTuple):
-    """Precision, and precision times mean, of one Gaussian a class."""
-
-    precision: Array  # (C, m, m)
-    shift: Array  # (C, m)
 
 
 @equation("villacampa2020", "A.1")
@@ -175,37 +162,6 @@ def natural_parameter_sum(prior: Natural, sites: Sequence[Natural]) -> Natural:
         precision += site.precision
         shift += site.shift
     return Natural(precision, shift)
-
-
-def natural_parameters(laws: Gaussians) -> Natural:
-    """Natural parameters of Gaussians given by moments, villacampa2020.
-
-    Parameters
-    ----------
-    laws : Gaussians          means (C, m) and covariances (C, m, m)
-
-    Raises
-    ------
-    NotPositiveDefiniteError  if one of the covariances is none
-    """
-    precision = np.stack([factorise(V, "cov", SITES_REMEDY).inverse for V in laws.cov])
-    return Natural(precision, np.einsum("kml,kl->km", precision, laws.mean))
-
-
-def moments_of(theta: Natural, name: str = "precision") -> Gaussians:
-    """Moments of Gaussians given by natural parameters, villacampa2020.
-
-    Parameters
-    ----------
-    theta : Natural           precisions (C, m, m) and shifts (C, m)
-    name : str                what a precision is called in an error
-
-    Raises
-    ------
-    NotPositiveDefiniteError  if one of the precisions is none
-    """
-    cov = np.stack([factorise(0.5 * (P + P.T), name, SITES_REMEDY).inverse for P in theta.precision])
-    return Gaussians(np.einsum("kml,kl->km", cov, theta.shift), cov)
 
 
 def natural_prior(K_ZZ: Array) -> Natural:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reference.common._gaussians import Gaussians, Natural
 from reference.common.algebra import eigenvectors, inverted, solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.villacampa2020.posterior import REMEDY, Gaussians, Natural
+from reference.villacampa2020.posterior import REMEDY
 from reference.villacampa2020.power_likelihood import scaled_log_expected_powers
 from reference.villacampa2020.sparse import latent_marginal
 
@@ -92,18 +93,6 @@ def rpapep_cavity(theta: Natural, n: int, alpha: float) -> Natural:
     """
     left = 1.0 - alpha / (n + 1)
     return Natural(left * theta.precision, left * theta.shift)
-
-
-def along(theta: Natural, direction: Natural, length: float) -> Natural:
-    """θ + length direction, villacampa2020.
-
-    Parameters
-    ----------
-    theta : Natural           θ
-    direction : Natural       δ
-    length : float            t
-    """
-    return Natural(theta.precision + length * direction.precision, theta.shift + length * direction.shift)
 
 
 def basis_of(posterior: Gaussians, K_ZZ: Array) -> Basis:

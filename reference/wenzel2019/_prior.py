@@ -11,6 +11,7 @@ from reference.common._learning import FIELDS, Hyper, check_hyper, each_paramete
 from reference.common.errors import NotPositiveDefiniteError, factorise
 from reference.wenzel2019.model import kernel_se_ard_noise
 from reference.wenzel2019.prediction import LatentPrediction, predict_latent
+from reference.wenzel2019.updates import Gaussian
 
 Array = NDArray[np.float64]
 
@@ -81,8 +82,7 @@ def gradients(
     X: Array,
     hyper: Hyper,
     K: Matrices,
-    mu: Array,
-    Sigma: Array,
+    q: Gaussian,
     weights: Weights,
     prior_part: Array | None = None,
     batch: NDArray[np.intp] | None = None,
@@ -102,7 +102,7 @@ def gradients(
     weights are those of the batch (all data if None), scaled as the caller wants them. prior_part is
     K_mm⁻¹ - K_mm⁻¹ΣK_mm⁻¹ - αα' for a caller who has it without the cancellation where q(u) is close to p(u).
     """
-    rows = slice(None) if batch is None else batch
+    (mu, Sigma), rows = q, slice(None) if batch is None else batch
     kappa = K.upsilon[rows]
     alpha = K.K_ZZ_inv @ mu  # α = K_mm⁻¹μ
     if prior_part is None:

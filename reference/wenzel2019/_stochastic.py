@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _check
 from reference.common._batches import check_batch, planned_batches
 from reference.common._learning import LARGEST, Hyper, check_learn, coordinates, log_slopes, moved
 from reference.common._options import shown
 from reference.common.errors import NotPositiveDefiniteError
+from reference.common.options import Options
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.experiments import AdamState, adam_step, converged_parameters, parameter_change
 from reference.wenzel2019.rates import RateMemory, adaptive_learning_rate, decaying_rate, start_adaptive_rate
@@ -58,87 +58,32 @@ class SVIState(NamedTuple):
     hyper: Hyper
 
 
-class Options(NamedTuple):
-    """Checked settings of a run."""
+class Plan(NamedTuple):
+    """What a run asks for, beyond its options."""
 
     batches: Sequence[Batch]
-    init_batches: Sequence[Batch]
-    rate: Any
+    init_batches: Sequence[Batch]  # that start the adaptive rate
     learn: tuple[str, ...]
-    learning_rate: float
-    window: int
     stop: float | None
-    trace: bool
-    callback: Callable[[SVIState], None] | None
 
 
-def check_rate(rate: Any) -> Any:
-    """ "adaptive", a number in (0, 1], or ("decay", initial_rate, delay, decay) that starts at 1 or below."""
-    if isinstance(rate, str) and rate == "adaptive":
-        return rate
-    if isinstance(rate, tuple | list) and len(rate) == 4 and rate[0] == "decay":
-        initial, delay, decay = (
-            _check.scalar(part, "rate", zero_allowed=zero)
-            for part, zero in zip(rate[1:], (False, True, True), strict=True)
-        )
-        if decaying_rate(1, initial, delay, decay) > 1.0:
-            raise ValueError(f"rate: found {shown(rate)}, which starts above 1, expected rates in (0, 1]")
-        return ("decay", initial, delay, decay)
-    if isinstance(rate, str | tuple | list | bool):
-        raise ValueError(  # noqa: TRY004
-            f"rate: found {shown(rate)}, expected 'adaptive', a number in (0, 1], or ('decay', rho0, tau, kappa)"
-        )
-    number = _check.scalar(rate, "rate", zero_allowed=False)
-    if number > 1.0:
-        raise ValueError(f"rate: found {number:.6g}, expected a number in (0, 1]")
-    return number
-
-
-def plan_batches(
-    n: int, batches: Any, batch_size: Any, n_steps: Any, init_batches: Any, seed: Any
-) -> tuple[Sequence[Batch], Sequence[Batch]]:
+def plan_batches(n: int, options: Options) -> tuple[Sequence[Batch], Sequence[Batch]]:
     """The mini-batches of each step, and those that start the adaptive rate: the first ten unless given."""
-    plan = planned_batches(n, batches, batch_size, n_steps, seed, steps=1000)
-    if init_batches is not None:
-        first = [check_batch(batch, n, f"init_batches[{t}]") for t, batch in enumerate(init_batches)]
-        if not first:
-            raise ValueError("init_batches: found an empty list, expected at least one mini-batch")
-        return plan, first
+    size = 100 if options.batch_size is None else options.batch_size
+    plan = planned_batches(n, options.batches, size, options.n_steps, options.seed, steps=1000)
+    if getattr(options, "init_batches", None) is not None:
+        return plan, [check_batch(batch, n, f"init_batches[{t}]") for t, batch in enumerate(options.init_batches)]
     return plan, plan[:10]
 
 
-def check_options(
-    given: _prior.Inputs,
-    batches: Any,
-    batch_size: Any,
-    n_steps: Any,
-    init_batches: Any,
-    rate: Any,
-    learn: Any,
-    learning_rate: Any,
-    seed: Any,
-    window: Any,
-    stop: Any,
-    trace: bool,
-    callback: Any,
-) -> Options:
-    """All settings checked; the stopping rule is on by default only where the batches are drawn here."""
-    if isinstance(stop, str):
-        if stop != "default":
-            raise ValueError(f"stop: found {shown(stop)}, expected a number > 0 or None")
-        stop = 1e-4 if batches is None else None
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
-    return Options(
-        *plan_batches(len(given.X), batches, batch_size, n_steps, init_batches, seed),
-        check_rate(rate),
-        check_learn(learn, given.hyper),
-        _check.scalar(learning_rate, "learning_rate", zero_allowed=False),
-        _check.count(window, "window"),
-        None if stop is None else _check.scalar(stop, "stop", zero_allowed=False),
-        bool(trace),
-        callback,
-    )
+def planned(given: _prior.Inputs, options: Options) -> Plan:
+    """The stopping rule is on by default only where the batches are drawn here; a decaying rate starts at 1 at most."""
+    stop = options.stop
+    if stop == "default":
+        stop = 1e-4 if options.batches is None else None
+    if isinstance(options.rate, tuple) and decaying_rate(1, *options.rate[1:]) > 1.0:
+        raise ValueError(f"rate: found {shown(options.rate)}, which starts above 1, expected rates in (0, 1]")
+    return Plan(*plan_batches(len(given.X), options), check_learn(options.learn, given.hyper), stop)
 
 
 class Adam:
@@ -169,6 +114,7 @@ class Adam:
 
 def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
     """Local, global and, where asked for, hyper-parameter steps in turn, one round a mini-batch."""
+    plan = planned(given, options)
     X, y_sign, hyper = given
     K = _prior.matrices(X, hyper)
     eta = Natural(np.zeros(len(K.K_ZZ)), -0.5 * K.K_ZZ_inv)
@@ -179,13 +125,13 @@ def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
 
     memory: RateMemory | None = None
     if options.rate == "adaptive":
-        memory = start_adaptive_rate(np.array([_one_vector(noisy_gradient(batch)) for batch in options.init_batches]))
-    adam = Adam(hyper, options.learn, options.learning_rate)
+        memory = start_adaptive_rate(np.array([_one_vector(noisy_gradient(batch)) for batch in plan.init_batches]))
+    adam = Adam(hyper, plan.learn, options.learning_rate)
     trace: list[float] = []
     rates: list[float] = []
     changes: list[float] = []
     check = converged_parameters([], options.window)
-    for batch in options.batches:
+    for batch in plan.batches:
         gradient = noisy_gradient(batch)
         if memory is not None:
             rate, memory = adaptive_learning_rate(_one_vector(gradient), memory)
@@ -201,10 +147,10 @@ def run(method: Method, given: _prior.Inputs, options: Options) -> SVIFit:
         q = new
         if options.trace:
             trace.append(method.bound(*q, batch, y_sign, K.K_ZZ, K.upsilon, K.cond_var))
-        if options.learn:
-            gradients = method.kernel_gradients(X, y_sign, hyper, *q, batch, options.learn)
+        if plan.learn:
+            gradients = method.kernel_gradients(X, y_sign, hyper, *q, batch, plan.learn)
             hyper, K = adam.ascend(X, hyper, gradients)
-        check = converged_parameters(changes, options.window, options.stop or 0.0)
+        check = converged_parameters(changes, options.window, plan.stop or 0.0)
         if options.callback is not None:
             observed = trace[-1] if trace else None
             options.callback(SVIState(len(rates), observed, rate, check.change, *q, hyper))

@@ -259,4 +259,4 @@ def epgpc_gradients(
     weights = _prior.Weights(scale * (b - a * (kappa @ mean)), -0.5 * scale * a, scale * by_cond)
     # of all sites, whatever the batch
     prior_part = _prior.prior_part_of_sites(K, V, site_precision, site_shift - site_precision * (K.upsilon @ mean))
-    return _prior.gradients(X, hyper, K, mean, V, weights, prior_part, batch, learn)
+    return _prior.gradients(X, hyper, K, Gaussian(mean, V), weights, prior_part, batch, learn)

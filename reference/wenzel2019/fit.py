@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper
-from reference.common._options import shown
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._certain import certain
 from reference.wenzel2019.augmentation import pg_mean
 from reference.wenzel2019.bound import evidence_bound_chain, xgpc_bound
 from reference.wenzel2019.prediction import predict_probability
 from reference.wenzel2019.updates import (
+    Gaussian,
     from_natural,
     gradient_mu,
     gradient_sigma,
@@ -91,7 +91,7 @@ class XGPCGradients(NamedTuple):
     Z: Array | None  # (m, d)
 
 
-@checked_options("x-gpc")
+@takes("x-gpc")
 def fit_xgpc(
     X: Array,
     y_sign: Array,
@@ -100,9 +100,8 @@ def fit_xgpc(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    callback: Callable[[XGPCState], None] | None = None,
+    *,
+    options: Options,
 ) -> XGPCFit:
     """Coordinate ascent of the bound (10) of wenzel2019 in c, (11), and in μ and Σ, A.4 and (18).
 
@@ -119,9 +118,8 @@ def fit_xgpc(
     noise : float             >= 0, added to the prior variance of each latent value at data and test points
     jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None); nothing else ever is
     Z : (m, d) or None        inducing inputs; None is the full GP: u = f, K_mm = k + (noise + jitter) I, κ = I, K̃ = 0
-    tolerance : float         wanted relative distance to the fixed point
-    max_iterations : int      sweeps after which the loop gives up; `converged` is then False
-    callback : callable       called with an XGPCState after every sweep
+    options : Options         of "x-gpc", or each by name; those of learning are not looked at; callback: called with an
+                              XGPCState after every sweep
 
     Returns
     -------
@@ -148,10 +146,7 @@ def fit_xgpc(
     where labels cancel, the digits of μ that are left are those of rounding.
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
-    max_iterations = _check.count(max_iterations, "max_iterations")
-    if callback is not None and not callable(callback):
-        raise ValueError(f"callback: found {shown(callback)}, expected a callable or None")
+    tolerance, max_iterations = options.tolerance, options.max_iterations
 
     def again(there: _prior.Inputs) -> XGPCFit:
         return ascend(there, tolerance, max_iterations)
@@ -159,7 +154,7 @@ def fit_xgpc(
     def slopes(fit: XGPCFit, hyper: Hyper) -> dict[str, Any]:
         return bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
 
-    fit = ascend(given, tolerance, max_iterations, callback)
+    fit = ascend(given, tolerance, max_iterations, options.callback)
     return certain(fit, given, tolerance, again, slopes, ("c", "theta"))
 
 
@@ -317,5 +312,5 @@ def bound_gradients(
         raise ValueError(f"fit: found theta of shape {theta.shape}, expected {given.y_sign.shape}")
     weights = _prior.Weights(0.5 * given.y_sign - theta * (K.upsilon @ mu), -0.5 * theta, -0.5 * theta)
     prior_part = _prior.prior_part_of_sites(K, Sigma, theta, weights.mean)
-    gradients = _prior.gradients(given.X, given.hyper, K, mu, Sigma, weights, prior_part)
+    gradients = _prior.gradients(given.X, given.hyper, K, Gaussian(mu, Sigma), weights, prior_part)
     return XGPCGradients(gradients["variance"], gradients["lengthscales"], gradients["noise"], gradients.get("Z"))

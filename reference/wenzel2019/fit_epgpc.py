@@ -1,15 +1,14 @@
 """Section 5, baseline epgpc: the loops, in batches of all data and of some, and the search for hyper-parameters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _check
 from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._certain import certain
 from reference.wenzel2019._stochastic import Adam, Batch, plan_batches
@@ -121,14 +120,7 @@ def _propagate(
     return _finished(given, K, sites, trace, arrival.residual, converged, n_improper, len(trace))
 
 
-def _check_damping(damping: Any) -> float:
-    damping = _check.scalar(damping, "damping", zero_allowed=False)
-    if damping > 1.0:
-        raise ValueError(f"damping: found {damping:.6g}, expected a number in [1e-8, 1]")
-    return damping
-
-
-@checked_options("epgpc")
+@takes("epgpc")
 def fit_epgpc(
     X: Array,
     y_sign: Array,
@@ -137,11 +129,8 @@ def fit_epgpc(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    damping: float = 1.0,
-    learn: Sequence[str] = (),
-    callback: Callable[[EPState], None] | None = None,
+    *,
+    options: Options,
 ) -> EPGPCFit:
     """Parallel expectation propagation to its fixed point, and log Z's maximum in the hyper-parameters to learn.
 
@@ -156,11 +145,8 @@ def fit_epgpc(
     noise : float             >= 0, added to the prior variance of each latent value at data and test points
     jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
     Z : (m, d) or None        inducing inputs; None is the full GP
-    tolerance : float         wanted relative distance of the sites to the fixed point
-    max_iterations : int      sweeps after which the loop gives up; `converged` is then False
-    damping : float           in [1e-8, 1]: how much of each move is made; 1 is undamped
-    learn : names             of "variance", "lengthscales", "noise", "Z", by L-BFGS-B with EP converged each time
-    callback : callable       called with an EPState after every sweep, not while hyper-parameters are searched
+    options : Options         of "epgpc", or each by name; learn: by L-BFGS-B with EP converged each time; callback:
+                              called with an EPState after every sweep, not while hyper-parameters are searched
 
     Returns
     -------
@@ -172,16 +158,14 @@ def fit_epgpc(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
-    max_iterations = _check.count(max_iterations, "max_iterations")
-    damping = _check_damping(damping)
-    learned = check_learn(learn, given.hyper)
+    tolerance, max_iterations, damping = options.tolerance, options.max_iterations, options.damping
+    learned = check_learn(options.learn, given.hyper)
     everything = np.arange(len(given.X))
 
     def answer(hyper: Hyper) -> EPGPCFit:
         """EP at its fixed point, and whether rounding leaves it open."""
         held = given._replace(hyper=hyper)
-        fit = _propagate(held, tolerance, max_iterations, damping, None, callback)
+        fit = _propagate(held, tolerance, max_iterations, damping, None, options.callback)
         start = Sites(fit.site_precision, fit.site_shift)
 
         def again(there: _prior.Inputs) -> EPGPCFit:
@@ -212,7 +196,7 @@ def fit_epgpc(
     )
 
 
-@checked_options("epgpc")
+@takes("epgpc")
 def fit_epgpc_batches(
     X: Array,
     y_sign: Array,
@@ -221,16 +205,8 @@ def fit_epgpc_batches(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    batches: Sequence[Any] | None = None,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    damping: float = 1.0,
-    learn: Sequence[str] = (),
-    learning_rate: float = 0.01,
-    seed: int = 0,
-    parallel: bool = True,
-    trace: bool = False,
-    callback: Callable[[EPState], None] | None = None,
+    *,
+    options: Options,
 ) -> EPGPCFit:
     """Expectation propagation that refreshes the sites of one mini-batch a step, hyper-parameters by Adam.
 
@@ -248,16 +224,8 @@ def fit_epgpc_batches(
     noise : float             >= 0
     jitter : float            >= 0
     Z : (m, d) or None        inducing inputs; None is the full GP
-    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
-    batch_size : int          at most n are taken
-    n_steps : int or None     steps; None: as many as batches, or 1000
-    damping : float           in [1e-8, 1]
-    learn : names             of "variance", "lengthscales", "noise", "Z"
-    learning_rate : float     Adam's
-    seed : int                of the drawn mini-batches
-    parallel : bool           whether the sites of a mini-batch are all refreshed from one q(u)
-    trace : bool              whether the mini-batch's estimate of log Z is worked out after each step, before Adam's
-    callback : callable       called with an EPState after every step
+    options : Options         of "epgpc", or each by name; n_steps None: as many as batches, or 1000; trace: the
+                              mini-batch's estimate of log Z after each step, before Adam's
 
     Returns
     -------
@@ -269,30 +237,28 @@ def fit_epgpc_batches(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    damping = _check_damping(damping)
-    learned = check_learn(learn, given.hyper)
-    learning_rate = _check.scalar(learning_rate, "learning_rate", zero_allowed=False)
-    plan, _ = plan_batches(len(given.X), batches, batch_size, n_steps, None, seed)
+    learned = check_learn(options.learn, given.hyper)
+    plan, _ = plan_batches(len(given.X), options)
     K = _prior.matrices(given.X, given.hyper)
     sites = Sites(np.zeros(len(given.X)), np.zeros(len(given.X)))
-    adam = Adam(given.hyper, learned, learning_rate)
+    adam = Adam(given.hyper, learned, options.learning_rate)
     values: list[float] = []
     n_improper, steps, residual = 0, 0, 0.0
     for batch in plan:
         before = sites
-        for rows in [batch] if parallel else batch[:, None]:
+        for rows in [batch] if options.parallel else batch[:, None]:
             q = ep_posterior(*sites, K.upsilon, K.K_ZZ_inv)
-            sites, skipped = _refreshed(q, sites, rows, given.y_sign, K, damping)
+            sites, skipped = _refreshed(q, sites, rows, given.y_sign, K, options.damping)
             n_improper += skipped
         steps += 1
         residual = max(change(new, old) for new, old in zip(sites, before, strict=True))
         once = np.unique(batch)
-        if trace:
+        if options.trace:
             values.append(ep_log_evidence(*sites, given.y_sign, K.K_ZZ, K.upsilon, K.cond_var, once))
         if learned:
             gradients = epgpc_gradients(given.X, given.y_sign, given.hyper, *sites, once, learned)
             hyper, K = adam.ascend(given.X, given.hyper, gradients)
             given = given._replace(hyper=hyper)
-        if callback is not None:
-            callback(EPState(steps, values[-1] if values else None, residual, sites, given.hyper))
+        if options.callback is not None:
+            options.callback(EPState(steps, values[-1] if values else None, residual, sites, given.hyper))
     return _finished(given, K, sites, values, residual, False, n_improper, steps)

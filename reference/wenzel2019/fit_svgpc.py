@@ -1,6 +1,5 @@
 """Section 5, baseline svgpc: the ascents, in batches of all data and of some, and the search for hyper-parameters."""
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,11 +8,11 @@ from numpy.typing import NDArray
 from reference.common import _check
 from reference.common._iteration import Arrival, change
 from reference.common._learning import Hyper, check_learn, maximise
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.common.probit import probit_probability
 from reference.wenzel2019 import _prior
 from reference.wenzel2019._certain import certain
-from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
+from reference.wenzel2019._stochastic import Method, SVIFit, run
 from reference.wenzel2019.svgpc import svgpc_bound, svgpc_gradients, svgpc_gradients_at_maximum, svgpc_natural_gradient
 from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_step, to_natural
 
@@ -92,7 +91,7 @@ def _ascend(given: _prior.Inputs, tolerance: float, max_iterations: int, start: 
     return SVGPCFit(*q, *moments, elbo, np.array(trace), arrival.residual, converged, len(trace), hyper)
 
 
-@checked_options("svgpc")
+@takes("svgpc")
 def fit_svgpc(
     X: Array,
     y_sign: Array,
@@ -101,9 +100,8 @@ def fit_svgpc(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    learn: Sequence[str] = (),
+    *,
+    options: Options,
 ) -> SVGPCFit:
     """The maximum of the probit bound in q(u), and in the hyper-parameters to learn.
 
@@ -119,9 +117,7 @@ def fit_svgpc(
     noise : float             >= 0, added to the prior variance of each latent value at data and test points
     jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
     Z : (m, d) or None        inducing inputs; None is the full GP
-    tolerance : float         wanted relative distance to the fixed point
-    max_iterations : int      steps after which the ascent gives up; `converged` is then False
-    learn : names             of "variance", "lengthscales", "noise", "Z"
+    options : Options         of "svgpc", or each by name; those of mini-batches are not looked at
 
     Returns
     -------
@@ -133,9 +129,8 @@ def fit_svgpc(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    tolerance = _check.scalar(tolerance, "tolerance", zero_allowed=False)
-    max_iterations = _check.count(max_iterations, "max_iterations")
-    learned = check_learn(learn, given.hyper)
+    tolerance, max_iterations = options.tolerance, options.max_iterations
+    learned = check_learn(options.learn, given.hyper)
     everything = np.arange(len(given.X))
 
     def answer(hyper: Hyper) -> SVGPCFit:
@@ -173,7 +168,7 @@ def fit_svgpc(
     )
 
 
-@checked_options("svgpc")
+@takes("svgpc")
 def fit_svgpc_svi(
     X: Array,
     y_sign: Array,
@@ -182,18 +177,8 @@ def fit_svgpc_svi(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    batches: Sequence[Any] | None = None,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    init_batches: Sequence[Any] | None = None,
-    rate: Any = 0.1,
-    learn: Sequence[str] = (),
-    learning_rate: float = 0.01,
-    seed: int = 0,
-    window: int = 5,
-    stop: float | str | None = "default",
-    trace: bool = False,
-    callback: Callable[[SVIState], None] | None = None,
+    *,
+    options: Options,
 ) -> SVIFit:
     """Stochastic natural gradients of the probit bound, hyper-parameters by Adam; see `fit_xgpc_svi`.
 
@@ -206,19 +191,9 @@ def fit_svgpc_svi(
     noise : float             >= 0
     jitter : float            >= 0
     Z : (m, d) or None        inducing inputs; None is the full GP
-    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
-    batch_size : int          at most n are taken
-    n_steps : int or None     steps; None: as many as batches, or 1000
-    init_batches : lists      mini-batches that start the adaptive rate, without stepping; None: the first ten
-    rate : "adaptive", float in [1e-8, 1], or ("decay", rho0, tau, kappa)
-    learn : names             of "variance", "lengthscales", "noise", "Z"
-    learning_rate : float     Adam's
-    seed : int                of the drawn mini-batches
-    window : int              steps over which the change of μ and Σ is averaged
-    stop : float or None      average change below which the ascent ends; None never; by default 1e-4 where mini-batches
-                              are drawn here and None where they are given
-    trace : bool              whether the mini-batch's estimate of the bound is worked out after each step
-    callback : callable       called with an SVIState after every step
+    options : Options         of "svgpc", or each by name; n_steps None: as many as batches, or 1000; init_batches None:
+                              the first ten; stop, the average change over a window of steps below which the ascent
+                              ends, "default": 1e-4 where mini-batches are drawn here, None where they are given
 
     Returns
     -------
@@ -230,14 +205,11 @@ def fit_svgpc_svi(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    batching = batches, batch_size, n_steps, init_batches
-    options = check_options(given, *batching, rate, learn, learning_rate, seed, window, stop, trace, callback)
     return run(Method(svgpc_natural_gradient, svgpc_bound, svgpc_gradients), given, options)
 
 
 def predict_probit(
-    inducing_mean: Array,
-    inducing_cov: Array,
+    q: Gaussian,
     X: Array,
     X_test: Array,
     variance: float,
@@ -250,8 +222,7 @@ def predict_probit(
 
     Parameters
     ----------
-    inducing_mean : (m,)      of q(u); of the latent values at X if Z is None
-    inducing_cov : (m, m)     of q(u)
+    q : Gaussian              mean (m,) and covariance (m, m) of u, the latent values at X if Z is None
     X : (n, d)                training inputs
     X_test : (t, d)           test inputs; t = 0 gives empty arrays
     variance : float          prior variance, > 0
@@ -271,7 +242,7 @@ def predict_probit(
     """
     X = _check.points(X, "X")
     given = _prior.checked(X, np.ones(len(X)), variance, lengthscales, noise, jitter, Z)
-    latent = _prior.predict(inducing_mean, inducing_cov, given.X, X_test, given.hyper)
+    latent = _prior.predict(*q, given.X, X_test, given.hyper)
     columns = probit_probability(latent.latent_mean, latent.latent_var)
     mass = np.sum(columns, axis=1)
     return ProbitPrediction(latent.latent_mean, latent.latent_var, columns / mass[:, None], mass)

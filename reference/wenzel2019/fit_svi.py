@@ -1,17 +1,15 @@
 """Section 4.3: the loops that alternate local, global and hyper-parameter steps; stochastic, and in batches of all."""
 
-from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from reference.common import _check
 from reference.common._learning import Hyper, check_learn, maximise
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.wenzel2019 import _prior
-from reference.wenzel2019._stochastic import Method, SVIFit, SVIState, check_options, run
+from reference.wenzel2019._stochastic import Method, SVIFit, run
 from reference.wenzel2019.fit import XGPCFit, ascend, bound_gradients
 from reference.wenzel2019.svi import batch_bound, batch_bound_gradients, svi_gradient
 
@@ -30,7 +28,7 @@ class LearnedFit(NamedTuple):
 
 
 @equation("wenzel2019", "u4.3-svi")
-@checked_options("x-gpc-svi")
+@takes("x-gpc-svi")
 def fit_xgpc_svi(
     X: Array,
     y_sign: Array,
@@ -39,18 +37,8 @@ def fit_xgpc_svi(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    batches: Sequence[Any] | None = None,
-    batch_size: int = 100,
-    n_steps: int | None = None,
-    init_batches: Sequence[Any] | None = None,
-    rate: Any = "adaptive",
-    learn: Sequence[str] = (),
-    learning_rate: float = 0.01,
-    seed: int = 0,
-    window: int = 5,
-    stop: float | str | None = "default",
-    trace: bool = False,
-    callback: Callable[[SVIState], None] | None = None,
+    *,
+    options: Options,
 ) -> SVIFit:
     """Stochastic variational inference: wenzel2019, section 4.3.
 
@@ -67,19 +55,9 @@ def fit_xgpc_svi(
     noise : float             >= 0, added to the prior variance of each latent value at data and test points
     jitter : float            >= 0, added to the diagonal of K_ZZ (of K_XX if Z is None)
     Z : (m, d) or None        inducing inputs; None is the full GP
-    batches : lists of ints   the mini-batch of each step; None draws batch_size indices without replacement each step
-    batch_size : int          at most n are taken
-    n_steps : int or None     steps; None: as many as batches, or 1000
-    init_batches : lists      mini-batches that start the adaptive rate, without stepping; None: the first ten
-    rate : "adaptive", float in [1e-8, 1], or ("decay", rho0, tau, kappa) for rho0 (t + tau)^(-kappa)
-    learn : names             of "variance", "lengthscales", "noise", "Z"
-    learning_rate : float     Adam's
-    seed : int                of the drawn mini-batches
-    window : int              steps over which the change of μ and Σ is averaged
-    stop : float or None      average change below which the ascent ends; None never; by default 1e-4 where mini-batches
-                              are drawn here and None where they are given
-    trace : bool              whether the mini-batch's estimate of the bound is worked out after each step
-    callback : callable       called with an SVIState after every step
+    options : Options         of "x-gpc-svi", or each by name; n_steps None: as many as batches, or 1000; init_batches
+                              None: the first ten; stop, the average change over a window of steps below which it
+                              ends, "default": 1e-4 where mini-batches are drawn here, None where they are given
 
     Returns
     -------
@@ -91,13 +69,11 @@ def fit_xgpc_svi(
     NotPositiveDefiniteError  if K_ZZ (K_XX) is singular at the start
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    batching = batches, batch_size, n_steps, init_batches
-    options = check_options(given, *batching, rate, learn, learning_rate, seed, window, stop, trace, callback)
     return run(Method(svi_gradient, batch_bound, batch_bound_gradients), given, options)
 
 
 @equation("wenzel2019", "u4.3-hyper")
-@checked_options("x-gpc")
+@takes("x-gpc")
 def optimise_hyperparameters(
     X: Array,
     y_sign: Array,
@@ -106,9 +82,8 @@ def optimise_hyperparameters(
     noise: float,
     jitter: float,
     Z: Array | None = None,
-    learn: Sequence[str] = ("variance", "lengthscales"),
-    tolerance: float = 1e-10,
-    max_iterations: int = 200,
+    *,
+    options: Options,
 ) -> LearnedFit:
     """Maximise the fitted bound L(h) in the hyper-parameters: wenzel2019, section 4.3, "Optimization of the ...".
 
@@ -124,9 +99,7 @@ def optimise_hyperparameters(
     noise : float             where the search starts, >= 0; > 0 if it is learned
     jitter : float            >= 0, held
     Z : (m, d) or None        inducing inputs, where the search starts; None is the full GP
-    learn : names             of "variance", "lengthscales", "noise", "Z"; at least one
-    tolerance : float         of the coordinate ascent
-    max_iterations : int      iterations of the search
+    options : Options         of "x-gpc", or each by name; learn: at least one; max_iterations is not looked at
 
     Returns
     -------
@@ -143,19 +116,18 @@ def optimise_hyperparameters(
     switches an input off.
     """
     given = _prior.checked(X, y_sign, variance, lengthscales, noise, jitter, Z)
-    learned = check_learn(learn, given.hyper)
+    learned = check_learn(options.learn, given.hyper)
     if not learned:
         raise ValueError("learn: found no names, expected at least one")
-    max_iterations = _check.count(max_iterations, "max_iterations")
 
     def fitted(hyper: Hyper) -> XGPCFit:
-        return ascend(given._replace(hyper=hyper), tolerance, 10_000)
+        return ascend(given._replace(hyper=hyper), options.tolerance, 10_000)
 
     def objective(hyper: Hyper) -> tuple[float, dict[str, Any]]:
         fit = fitted(hyper)
         return fit.elbo, bound_gradients(fit, given.X, given.y_sign, *hyper)._asdict()
 
-    optimum = maximise(objective, given.hyper, learned, max_iterations)
+    optimum = maximise(objective, given.hyper, learned, options.learning_iterations)
     return LearnedFit(
         optimum.hyper, fitted(optimum.hyper), optimum.trace, optimum.residual, optimum.converged, optimum.iterations
     )

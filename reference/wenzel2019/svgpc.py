@@ -15,7 +15,7 @@ from reference.common.probit import expect_log_phi
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.bound import kl_inducing
 from reference.wenzel2019.svi import DataTerms, scaled
-from reference.wenzel2019.updates import Natural, from_natural, natural_from_euclidean
+from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_from_euclidean
 
 Array = NDArray[np.float64]
 
@@ -149,7 +149,7 @@ def svgpc_gradients(
     K = _prior.matrices(X, hyper)
     terms = probit_data_terms(inducing_mean, inducing_cov, y_sign[batch], K.upsilon[batch], K.cond_var[batch])
     weights = scaled(terms.weights, len(y_sign) / len(batch))
-    return _prior.gradients(X, hyper, K, inducing_mean, inducing_cov, weights, batch=batch, fields=learn)
+    return _prior.gradients(X, hyper, K, Gaussian(inducing_mean, inducing_cov), weights, batch=batch, fields=learn)
 
 
 def svgpc_gradients_at_maximum(
@@ -178,4 +178,4 @@ def svgpc_gradients_at_maximum(
     K = _prior.matrices(X, hyper)
     weights = probit_data_terms(inducing_mean, inducing_cov, y_sign, K.upsilon, K.cond_var).weights
     prior_part = _prior.prior_part_of_sites(K, inducing_cov, -2.0 * weights.spread, weights.mean)
-    return _prior.gradients(X, hyper, K, inducing_mean, inducing_cov, weights, prior_part)
+    return _prior.gradients(X, hyper, K, Gaussian(inducing_mean, inducing_cov), weights, prior_part)

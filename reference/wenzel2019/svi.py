@@ -11,7 +11,7 @@ from reference.common.ledger import equation
 from reference.wenzel2019 import _prior
 from reference.wenzel2019.augmentation import pg_mean
 from reference.wenzel2019.bound import expected_loglik, kl_inducing, kl_polya_gamma
-from reference.wenzel2019.updates import Natural, from_natural, natural_gradient_minibatch, update_local
+from reference.wenzel2019.updates import Gaussian, Natural, from_natural, natural_gradient_minibatch, update_local
 
 Array = NDArray[np.float64]
 
@@ -156,4 +156,4 @@ def batch_bound_gradients(
     K = _prior.matrices(X, hyper)
     terms = data_terms(inducing_mean, inducing_cov, y_sign[batch], K.upsilon[batch], K.cond_var[batch])
     weights = scaled(terms.weights, len(y_sign) / len(batch))
-    return _prior.gradients(X, hyper, K, inducing_mean, inducing_cov, weights, batch=batch, fields=learn)
+    return _prior.gradients(X, hyper, K, Gaussian(inducing_mean, inducing_cov), weights, batch=batch, fields=learn)

@@ -84,9 +84,8 @@ def test_the_fit_functions_are_doors():
             if isinstance(adapter(witness, method), Adapter):  # its options are checked where they are made
                 continue
             assert any(name.startswith(f"fast.methods.{module}.fit") for name in names), method
-    # samplers of `gibbs` are handed a value, which is checked where it is made
+    # samplers of `gibbs` and fits of `reference` are handed a value, which is checked where it is made
     wanted = {"gibbs.evidence.bridge.log_evidence_full", "gibbs.models.ensemble.sample_ensemble"}
-    wanted |= {"reference.wenzel2019.fit.fit_xgpc", "reference.villacampa2017.training.fit_ep"}
     assert wanted <= names
 
 

@@ -39,6 +39,11 @@ def in_code(package: str) -> dict[str, dict[str, str]]:
             defaults = {key: repr(value) for key, value in _defaults(function) if isinstance(value, _PLAIN)}
             if defaults:
                 table[f"{module.__name__}:{name}"] = defaults
+        if getattr(vars(module).get("options_of"), "__module__", "") == module.__name__:  # classes made from a table
+            for method, row in module.METHODS.items():
+                values = {name: option.default for name, option in row.items()}
+                defaults = {name: repr(value) for name, value in values.items() if isinstance(value, _PLAIN)}
+                table[f"{module.__name__}:options of {method}"] = defaults
     return table
 
 

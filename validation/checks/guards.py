@@ -7,6 +7,7 @@ that they lead nowhere: it has to be the first of 1, 1/2, 1/4, ... of the whole 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import count
 from typing import Any
 from unittest import mock
 
@@ -372,66 +373,42 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from reference.villacampa2017 import vi_ascent
-    from reference.villacampa2017.fit import Prior
+    from reference.common import _ascent
+    from reference.common._classes import Prior
+    from reference.common._gaussians import Gaussians
+    from reference.villacampa2017 import hyper, vi_fit
     from reference.villacampa2020 import fit_energies
     from reference.villacampa2020.hyper import prior_matrices
-    from reference.villacampa2020.posterior import Gaussians
 
     asked = tiny("threshold errors")
     assert asked.Z is not None
     prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
-
-    class Bound(vi_ascent.Data):
-        """Trials of the first step are said to lower the bound, some times."""
-
-        times, calls = 0, 0
-
-        def bound(self, *arguments: Any) -> float:
-            Bound.calls += 1
-            value = super().bound(*arguments)
-            return value - 1e3 if 1 < Bound.calls <= 1 + Bound.times else value
-
-    def ascended(times: int, most: int) -> tuple[Any, list[float]]:
-        Bound.times, Bound.calls = times, 0
-        rates: list[float] = []
-        data = Bound(asked.X, asked.y, 0.05)
-        return vi_ascent.ascend(
-            data, prior, None, 1e-9, most, True, lambda state: rates.append(state.rate)
-        ), rates  # fmt: skip
-
-    K = prior_matrices(asked.X, prior)
+    own, K = hyper.prior_matrices(asked.X, prior), prior_matrices(asked.X, prior)
     start = Gaussians(np.zeros((3, 4)), K.K_ZZ)
-    (whole, _), (part, rates) = ascended(0, 1), ascended(_TIMES, 2)
-    yield flaws(rates != [_SHARE, 2.0 * _SHARE], f"rates {rates}: an eighth, then twice that", "reference", "rates")
-    part = ascended(_TIMES, 1)[0]
-    yield _eighth("the bound, natural parameters of q", "reference", _naturals(part.posterior),
-                  _between(start, whole.posterior))  # fmt: skip
-    stuck, rates = ascended(10**6, 9)
-    yield flaws(bool(stuck.converged or stuck.iterations or rates or stuck.trace.size), "no length leads up: no step",
-                 "reference", "ends")  # fmt: skip
+    bound = vi_fit.Data(asked.X, asked.y, 0.05)
 
-    class Energy(fit_energies.Data):
-        """The same of the energy."""
+    def energy(method: str) -> Any:
+        data = fit_energies.Data(asked.X, asked.y, method, 0.05, 0.7)
+        return lambda q: data.at(q, K)
 
-        times, calls = 0, 0
-
-        def at(self, *arguments: Any) -> Any:
-            Energy.calls += 1
-            value = super().at(*arguments)
-            return value._replace(value=value.value - 1e3) if 1 < Energy.calls <= 1 + Energy.times else value
-
-    def stepped(times: int, most: int, method: str) -> tuple[Any, list[float]]:
-        Energy.times, Energy.calls = times, 0
+    def stepped(objective: Any, times: int, most: int) -> tuple[Any, list[float]]:
+        """Steps of which the first trials are said to lower the objective, some times."""
         values: list[float] = []
-        data = Energy(asked.X, asked.y, method, 0.05, 0.7)
-        q, _ = fit_energies._mixed_steps(data, K, start, 1e-9, most, lambda value, residual: values.append(value))
-        return q, values
+        calls = count()
 
-    for method in ("apep", "bb-alpha"):
-        (whole, _), (part, seen) = stepped(0, 1, method), stepped(_TIMES, 1, method)
+        def falling(q: Any) -> Any:
+            at = objective(q)
+            return at._replace(value=at.value - 1e3) if 1 <= next(calls) <= times else at
+
+        told = lambda value, residual: values.append(value)  # noqa: E731
+        return _ascent.mixed_steps(falling, K.K_ZZ, start, _ascent.Goal(1e-9, most), told)[0], values
+
+    for method, objective in (
+        ("vi-robust", lambda q: bound.at(q, own)), ("apep", energy("apep")), ("bb-alpha", energy("bb-alpha")),
+    ):  # fmt: skip
+        (whole, _), (part, seen) = stepped(objective, 0, 1), stepped(objective, _TIMES, 1)
         yield _eighth(f"{method}, natural parameters of q", "reference", _naturals(part), _between(start, whole))
-        stuck, none = stepped(10**6, 9, method)
+        stuck, none = stepped(objective, 10**6, 9)
         yield flaws(len(seen) != 1 or bool(none) or stuck is not start, f"{method}: no length leads up: no step",
                      "reference", "ends")  # fmt: skip
 

@@ -50,7 +50,8 @@ class _Pairwise(NamedTuple):
 
 
 def _pairwise() -> _Pairwise:
-    from reference.villacampa2017.fit import Prior, prior_matrices
+    from reference.common._classes import Prior
+    from reference.villacampa2017.hyper import prior_matrices
 
     problem = _twins("threshold")
     assert problem.Z is not None

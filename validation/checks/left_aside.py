@@ -493,8 +493,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from reference.villacampa2017.fit import Prior, prior_matrices
+    from reference.common._classes import Prior
     from reference.villacampa2020.black_box import monte_carlo_log_norms
+    from reference.villacampa2020.hyper import prior_matrices
     from reference.villacampa2020.posterior import Gaussians
 
     asked = tiny("threshold")
@@ -503,9 +504,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     q = Gaussians(0.3 * np.ones((3, 4)) * np.arange(3)[:, None], 0.7 * K.K_ZZ)
     n, draws = asked.n, 40
     for epsilon, alpha, count in ((0.1, 0.7, draws), (0.1, 0.0, draws), (0.0, 0.7, 2)):
-        averages = monte_carlo_log_norms(
-            q, asked.y, K.upsilon, K.cond_var, K.K_ZZ, epsilon=epsilon, alpha=alpha, n_draws=count, seed=3
-        )  # fmt: skip
+        averages = monte_carlo_log_norms(q, asked.y, K, epsilon=epsilon, alpha=alpha, n_draws=count, seed=3)
         rng = np.random.default_rng(3)
         white, extra = rng.standard_normal((count, 3, 4)), rng.standard_normal((count, n, 3))
         ratios = np.empty((count, n))

@@ -92,18 +92,17 @@ def _register(method: str, *kinds: str, **options: Any) -> None:
         problems=(NO_PROBLEM,),
     )
     def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+        from reference.common import _training
         from reference.izmailov2016 import fit
-        from reference.villacampa2017 import training
-        from reference.villacampa2020 import fit_pep, laplace_sparse
+        from reference.villacampa2020 import laplace_sparse
         from reference.wenzel2019 import _certain
 
         special = {
-            "pep": fit_pep,
             "laplace-sparse": laplace_sparse,
             **dict.fromkeys(PREDICTING, fit),
             **dict.fromkeys(BINARY, _certain),
         }
-        module = special.get(method, training)
+        module = special.get(method, _training)
         for kind in kinds:
             yield from _compared(context, method, kind, module, {"tolerance": 1e-10, **options})
 
@@ -125,8 +124,8 @@ for _method, _link in BINARY.items():
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from reference.common._classes import Prior
     from reference.common.errors import NotPositiveDefiniteError
-    from reference.villacampa2017.fit import Prior
     from reference.villacampa2020 import label_regression
 
     asked = tiny("threshold errors")

@@ -19,7 +19,7 @@ from fast.core import values
 from fast.methods import ep as fast_ep
 from fast.methods import sep as fast_sep
 from reference.common._classes import Prior
-from reference.villacampa2017.training import fit_ep, fit_sep
+from reference.villacampa2017.fit import fit_ep, fit_sep
 from validation.checks import bound, identity
 from validation.checks.apart import apart, fields, gradients_apart, unconverged
 from validation.checks.core import Compared, Context, Outcome, check
@@ -378,7 +378,7 @@ def one_factor(context: Context, problem: Problem) -> Iterable[Outcome]:
     }
     for count in ("all", "per-class"):
         tied = {
-            "reference": fit_sep(X, y, prior, count),
+            "reference": fit_sep(X, y, prior, count=count),
             "fast": fast_sep.fit(data, own, fast_sep.SEPOptions(count=count)),
         }
         for left, right in (("reference", "fast"), ("fast", "reference")):

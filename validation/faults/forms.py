@@ -100,14 +100,14 @@ FAULTS: tuple[Fault, ...] = (
         "vi-robust",
         "printed-marginals",
         "(17) as printed has half of its size in the answer",
-        "vi_ascent:vi_latent_marginal",
+        "vi_fit:vi_latent_marginal",
         _halved_variance,
     ),
     _robust(
         "vi-robust",
         "projected-marginals",
         "the contracted marginals forget what the inducing values leave open",
-        "vi_ascent:latent_moments",
+        "vi_fit:latent_moments",
         _nothing_open,
     ),
     _fault(

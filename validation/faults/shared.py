@@ -251,7 +251,7 @@ def _predictions() -> Iterable[Fault]:
             there = (*there, ("reference.villacampa2017.methods:marginals", _output("var", change=np.sqrt)))
         if method in _ENERGIES:
             adapters = "=validation.implementations.{}:{}"
-            place = adapters.format("reference.villacampa2020_energies", "latent_marginal")
+            place = adapters.format("reference.inducing", "latent_marginal")
             there = (*there, (place, _output(1, change=np.sqrt)))
             place = adapters.format("fast.inducing", "data_moments")
             here = (*here, (place, _output("var", change=np.sqrt)))

@@ -238,6 +238,8 @@ def _fast_doors() -> Iterator[Door]:
 
 def _flat(function: Callable[..., Any], method: str) -> Callable[..., Any]:
     """The same function of the fields of its values: data, prior and options."""
+    if hasattr(function, "takes"):
+        return _by_name(function)
     if "data" not in inspect.signature(function).parameters:
         return function
     values = importlib.import_module("fast.core.values")
@@ -259,6 +261,21 @@ def _flat(function: Callable[..., Any], method: str) -> Callable[..., Any]:
     return flat
 
 
+def _by_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    """An entry point of `reference` with the options that it takes as parameters of its own."""
+
+    def flat(**given: Any) -> Any:
+        return function(**given)
+
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "options"]
+    row = options_of("reference", function.takes)  # type: ignore[attr-defined]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    fields = [inspect.Parameter(name, keyword, default=option.default) for name, option in row.items()]
+    flat.__signature__ = inspect.Signature([*parameters, *fields])  # type: ignore[attr-defined]
+    flat.__module__, flat.__name__ = function.__module__, function.__name__
+    return flat
+
+
 def _reference_doors() -> Iterator[Door]:
     def of(place: str) -> Any:
         return importlib.import_module(f"reference.{place}")
@@ -267,9 +284,9 @@ def _reference_doors() -> Iterator[Door]:
     yield _fit_door(of("wenzel2019.fit_svi").fit_xgpc_svi, "x-gpc-svi")
     yield _fit_door(of("wenzel2019.fit_svgpc").fit_svgpc, "svgpc")
     yield _fit_door(of("wenzel2019.fit_epgpc").fit_epgpc, "epgpc")
-    yield _fit_door(of("villacampa2017.gfitc").gfitc_baseline, "gfitc", of("villacampa2017.fit").Prior)
-    yield _fit_door(of("villacampa2017.vi_fit").vi_baseline, "vi-robust", of("villacampa2017.fit").Prior, epsilon=0.01)
-    yield _fit_door(of("villacampa2017.training").fit_ep, "ep", of("villacampa2017.fit").Prior)
+    yield _fit_door(of("villacampa2017.gfitc").gfitc_baseline, "gfitc", of("common._classes").Prior)
+    yield _fit_door(of("villacampa2017.vi_fit").vi_baseline, "vi-robust", of("common._classes").Prior, epsilon=0.01)
+    yield _fit_door(of("villacampa2017.fit").fit_ep, "ep", of("common._classes").Prior)
     yield _fit_door(
         of("villacampa2020.laplace_sparse").laplace_baseline, "laplace-sparse", of("villacampa2020.hyper").Prior
     )

@@ -87,10 +87,10 @@ def test_the_answer_is_the_mode_of_the_posterior_and_its_second_order_integral(d
 def test_gradients_are_differences_with_the_mode_found_anew(data, link):
     X, y = data
     h = hyper()
-    got = laplace_binary_gradients(fit_laplace_binary(X, y, h, link, 1e-13), X, y, link)
+    got = laplace_binary_gradients(fit_laplace_binary(X, y, h, link, tolerance=1e-13), X, y, link)
 
     def value(**changed):
-        return fit_laplace_binary(X, y, h._replace(**changed), link, 1e-13).log_evidence
+        return fit_laplace_binary(X, y, h._replace(**changed), link, tolerance=1e-13).log_evidence
 
     # steps of 1e-4 leave 1e-8 times third derivatives of order one
     for name in ("variance", "noise"):
@@ -144,7 +144,7 @@ def test_equal_rows_need_no_jitter(data):
 
 def test_a_search_ends_where_the_gradient_vanishes(data):
     X, y = data
-    end = learn_laplace_binary(X, y, hyper(), "logit", ("variance", "noise"))
+    end = learn_laplace_binary(X, y, hyper(), "logit", learn=("variance", "noise"))
     slopes = laplace_binary_gradients(end.fit, X, y, "logit")
     assert end.converged
     inside = {name: getattr(end.fit.hyper, name) * slopes[name] for name in ("variance", "noise")}
@@ -171,7 +171,7 @@ def test_what_it_cannot_take_is_refused_by_name(data):
 def test_one_step_says_that_it_did_not_arrive_and_tells_its_callback(data):
     X, y = data
     told = []
-    fit = fit_laplace_binary(X, y, hyper(), "logit", 1e-10, 1, told.append)
+    fit = fit_laplace_binary(X, y, hyper(), "logit", max_iterations=1, callback=told.append)
     assert not fit.converged
     assert (fit.iterations, fit.trace.size) == (1, 2)
     assert [state.iteration for state in told] == [1]

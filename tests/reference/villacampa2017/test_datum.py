@@ -9,9 +9,8 @@ from scipy.stats import norm
 
 from reference.common._classes import Prior
 from reference.villacampa2017.datum import datum_tilted, tilted_of_data
+from reference.villacampa2017.fit import fit_ep
 from reference.villacampa2017.scalar import Cavities
-from reference.villacampa2017.settings import Options
-from reference.villacampa2017.training import fit_ep
 
 NEAR = {"rtol": 0, "atol": 1e-8}  # both runs end within 1e-10 of the fixed point, in standardised coordinates
 
@@ -123,7 +122,7 @@ def test_two_classes_make_both_kinds_of_factor_the_same(model, prior):
     s = model
     two = Prior(*(part[:2] for part in prior))
     y = np.minimum(s.y, 1)
-    pair, datum = (fit_ep(s.X, y, two, factors) for factors in ("pairwise", "datum"))
+    pair, datum = (fit_ep(s.X, y, two, factors=factors) for factors in ("pairwise", "datum"))
     np.testing.assert_allclose(datum.posterior.mean, pair.posterior.mean, **NEAR)
     np.testing.assert_allclose(datum.posterior.cov, pair.posterior.cov, **NEAR)
     assert datum.log_evidence == pytest.approx(pair.log_evidence, rel=0, abs=1e-8)
@@ -137,7 +136,7 @@ def test_two_classes_make_both_kinds_of_factor_the_same(model, prior):
 
 def test_one_datum_has_the_probability_as_evidence_and_tilted_latents(model, prior):
     s = model
-    fit = fit_ep(s.X[:1], s.y[:1], prior, "datum")
+    fit = fit_ep(s.X[:1], s.y[:1], prior, factors="datum")
     var = s.variance + s.noise
     assert fit.log_evidence == pytest.approx(np.log(largest(np.zeros(3), var, 0)), rel=0, abs=1e-10)
     # E[f_0 | 0 is the largest], and of f_1, by two-dimensional truth: the density of f_0 given the label
@@ -158,8 +157,8 @@ def test_one_datum_has_the_probability_as_evidence_and_tilted_latents(model, pri
 @pytest.mark.parametrize("factors", ["pairwise", "datum"])
 def test_the_order_of_updates_leaves_the_fixed_point(model, prior, factors):
     s = model
-    fit = fit_ep(s.X, s.y, prior, factors)
-    turn = fit_ep(s.X, s.y, prior, factors, "sequential", damping=0.9)
+    fit = fit_ep(s.X, s.y, prior, factors=factors)
+    turn = fit_ep(s.X, s.y, prior, factors=factors, schedule="sequential", damping=0.9)
     assert fit.converged
     assert turn.converged
     assert turn.iterations < fit.iterations
@@ -167,8 +166,8 @@ def test_the_order_of_updates_leaves_the_fixed_point(model, prior, factors):
     np.testing.assert_allclose(turn.posterior.cov, fit.posterior.cov, **NEAR)
     assert turn.log_evidence == pytest.approx(fit.log_evidence, rel=0, abs=1e-8)
     # one sweep of one datum is parallel in "datum"; with two of them the second sees the first
-    one = fit_ep(s.X, s.y, prior, factors, "sequential", options=Options(batches=[[0, 3]]))
-    both = fit_ep(s.X, s.y, prior, factors, options=Options(batches=[[0], [3]]))
+    one = fit_ep(s.X, s.y, prior, factors=factors, schedule="sequential", batches=[[0, 3]])
+    both = fit_ep(s.X, s.y, prior, factors=factors, batches=[[0], [3]])
     apart = np.max(np.abs(one.posterior.mean - both.posterior.mean))
     assert apart < 1e-12 if factors == "datum" else apart > 1e-6
 
@@ -176,7 +175,7 @@ def test_the_order_of_updates_leaves_the_fixed_point(model, prior, factors):
 def test_a_batch_refreshes_its_own_data_alone(model, prior):
     s = model
     for factors in ("pairwise", "datum"):
-        fit = fit_ep(s.X, s.y, prior, factors, options=Options(batches=[[1, 4, 1]]))
+        fit = fit_ep(s.X, s.y, prior, factors=factors, batches=[[1, 4, 1]])
         touched = np.any(fit.sites[0] != 0.0, axis=1)
         np.testing.assert_array_equal(touched, [False, True, False, False, True])
         assert not fit.converged

@@ -8,10 +8,9 @@ from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.errata import update_c2_other_as_printed
 from reference.villacampa2017.evidence import factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors
-from reference.villacampa2017.fit import prior_matrices
+from reference.villacampa2017.fit import fit_ep, fit_sep
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.sep import factor_counts
-from reference.villacampa2017.settings import Options
-from reference.villacampa2017.training import fit_ep, fit_sep
 
 NEAR = {"rtol": 0, "atol": 1e-8}  # both runs end within 1e-10 of the fixed point, in standardised coordinates
 
@@ -50,7 +49,7 @@ def test_damping_and_mini_batches_leave_the_fixed_point(model, prior):
     order = [[0, 1], [2, 4], [3], [1, 1, 4]] * 40
     for other in (
         fit_ep(s.X, s.y, prior, damping=0.9),
-        fit_ep(s.X, s.y, prior, damping=0.8, options=Options(batches=order)),
+        fit_ep(s.X, s.y, prior, damping=0.8, batches=order),
     ):
         np.testing.assert_allclose(other.posterior.mean, fit.posterior.mean, **NEAR)
         np.testing.assert_allclose(other.posterior.cov, fit.posterior.cov, **NEAR)
@@ -74,7 +73,7 @@ def test_a_permutation_of_data_and_of_classes_permutes_the_answer(model, prior):
 def test_one_factor_makes_both_methods_the_same(model, prior, count):
     s = model
     two = Prior(*(part[:2] for part in prior))
-    ep, sep = fit_ep(s.X[:1], s.y[1:2], two), fit_sep(s.X[:1], s.y[1:2], two, count)
+    ep, sep = fit_ep(s.X[:1], s.y[1:2], two), fit_sep(s.X[:1], s.y[1:2], two, count=count)
     np.testing.assert_array_equal(factor_counts(s.y[1:2], 2, count), 1.0)
     np.testing.assert_allclose(sep.posterior.mean, ep.posterior.mean, **NEAR)
     np.testing.assert_allclose(sep.posterior.cov, ep.posterior.cov, **NEAR)
@@ -86,13 +85,13 @@ def test_one_factor_makes_both_methods_the_same(model, prior, count):
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_the_tied_version_has_one_fixed_point_and_one_batch_of_all_data_is_a_sweep(model, prior, count):
     s = model
-    fit, other = fit_sep(s.X, s.y, prior, count), fit_sep(s.X, s.y, prior, count, damping=0.9)
+    fit, other = fit_sep(s.X, s.y, prior, count=count), fit_sep(s.X, s.y, prior, count=count, damping=0.9)
     assert fit.converged
     assert other.converged
     np.testing.assert_allclose(other.posterior.mean, fit.posterior.mean, **NEAR)
     assert other.log_evidence == pytest.approx(fit.log_evidence, rel=0, abs=1e-8)
-    two = fit_sep(s.X, s.y, prior, count, options=Options(max_iterations=2))
-    whole = fit_sep(s.X, s.y, prior, count, options=Options(batches=[range(s.n)] * 2))
+    two = fit_sep(s.X, s.y, prior, count=count, max_iterations=2)
+    whole = fit_sep(s.X, s.y, prior, count=count, batches=[range(s.n)] * 2)
     for a, b in zip(two.sites, whole.sites, strict=True):
         np.testing.assert_array_equal(a.precision, b.precision)
         np.testing.assert_array_equal(a.shift, b.shift)
@@ -112,7 +111,7 @@ def test_an_absent_class_is_answered(model, prior):
     fit = fit_ep(model.X, np.minimum(model.y, 1), prior)
     assert fit.converged
     assert np.all(np.isfinite(fit.posterior.mean))
-    sep = fit_sep(model.X, np.minimum(model.y, 1), prior, "per-class")
+    sep = fit_sep(model.X, np.minimum(model.y, 1), prior, count="per-class")
     assert sep.converged
 
 
@@ -122,10 +121,10 @@ def test_bad_input_is_refused_by_name(model, prior):
         ("y: ", {"y": s.y + 1}),
         ("damping", {"damping": 0.0}),
         ("damping", {"damping": 1.5}),
-        ("tolerance", {"options": Options(tolerance=0.0)}),
-        ("max_iterations", {"options": Options(max_iterations=0)}),
-        ("batches", {"options": Options(batches=[])}),
-        (r"batches\[0\]", {"options": Options(batches=[[7]])}),
+        ("tolerance", {"tolerance": 0.0}),
+        ("max_iterations", {"max_iterations": 0}),
+        ("batches", {"batches": []}),
+        (r"batches\[0\]", {"batches": [[7]]}),
         ("variance", {"prior": prior._replace(variance=-prior.variance)}),
         ("lengthscales", {"prior": prior._replace(lengthscales=np.ones((3, 1)))}),
         ("Z: ", {"prior": prior._replace(Z=np.ones((3, 3, 1)))}),
@@ -133,7 +132,7 @@ def test_bad_input_is_refused_by_name(model, prior):
         with pytest.raises(ValueError, match=match):
             fit_ep(**({"X": s.X, "y": s.y, "prior": prior} | changes))
     with pytest.raises(ValueError, match="count"):
-        fit_sep(s.X, s.y, prior, "some")
+        fit_sep(s.X, s.y, prior, count="some")
     same = prior._replace(Z=np.ones_like(s.Z), jitter=np.zeros(3))
     with pytest.raises(NotPositiveDefiniteError, match=r"K_ZZ.*jitter"):
         fit_ep(s.X, s.y, same)

@@ -9,8 +9,8 @@ from reference.common._classes import Prior
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, factor_log_scale_rank_one
 from reference.villacampa2017.factors import ep_refine_factors, parallel_ep_sweep
-from reference.villacampa2017.fit import prior_matrices
 from reference.villacampa2017.gfitc import fitc_covariance, gfitc_baseline, gfitc_gradients, latent_posterior
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.posterior import Coefficients, Gaussians
 from reference.villacampa2017.prediction import predict, predictive_distribution
 
@@ -45,8 +45,8 @@ def test_with_two_classes_gfitc_is_the_scalable_method():
     wanted = ep_log_evidence_from_moments(q, K.K_ZZ, scales)
     # both stop at a residual of 1e-10 or below, the evidence is flat there
     assert got.log_evidence == pytest.approx(wanted, rel=1e-11, abs=0)
-    np.testing.assert_allclose(got.inducing.mean, q.mean, rtol=1e-8, atol=1e-9)
-    np.testing.assert_allclose(got.inducing.cov, q.cov, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(got.posterior.mean, q.mean, rtol=1e-8, atol=1e-9)
+    np.testing.assert_allclose(got.posterior.cov, q.cov, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(got.log_norm, log_norm, rtol=1e-8, atol=1e-10)
     T = X[:3] + 0.1
     prediction = predict(got.inducing, T, prior)
@@ -169,7 +169,9 @@ def test_the_gradient_is_that_of_the_evidence_of_ep_run_again():
             for side in (1e-5, -1e-5):
                 moved = value.copy()
                 moved[at] += side
-                ends.append(gfitc_baseline(X, y, prior._replace(**{name: moved}), 0.8, 1e-12).log_evidence)
+                ends.append(
+                    gfitc_baseline(X, y, prior._replace(**{name: moved}), damping=0.8, tolerance=1e-12).log_evidence
+                )
             # differences of 1e-5: truncation 1e-10, rounding of log Z 1e-15/1e-5
             assert gradients[name][at] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6, abs=1e-8), (name, at)
 
@@ -177,7 +179,7 @@ def test_the_gradient_is_that_of_the_evidence_of_ep_run_again():
 def test_learning_leaves_no_slope_and_shared_classes_stay_alike():
     X, y, prior = problem(n=7, C=3, m=2, d=1)  # with two classes both would have the same slopes
     same = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior))
-    fit = gfitc_baseline(X, y, same, 0.8, learn=("lengthscales", "noise"), shared=True, learning_tolerance=1e-4)
+    fit = gfitc_baseline(X, y, same, damping=0.8, learn=("lengthscales", "noise"), shared=True, learn_tolerance=1e-4)
     assert fit.converged
     assert np.all(np.diff(fit.trace) >= -1e-9)  # the line search accepts no fall beyond rounding
     assert fit.log_evidence > gfitc_baseline(X, y, same).log_evidence

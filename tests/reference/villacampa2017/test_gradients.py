@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
+from reference.common._steps import AdamState, adam_step
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.evidence import ep_log_evidence_from_moments, factor_log_scale_rank_one
 from reference.villacampa2017.factors import pairwise_log_normaliser
 from reference.villacampa2017.gradients import (
-    AdamState,
-    adam_step,
     adaptive_learning_rate,
     cyclic_trace,
     direct_dlogz_dhyper,

@@ -7,7 +7,7 @@ from scipy.stats import multivariate_normal, norm
 from bivariate import bivariate_normal_cdf
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.factors import posterior_of
-from reference.villacampa2017.fit import Matrices
+from reference.villacampa2017.hyper import Matrices
 from reference.villacampa2017.posterior import Coefficients, Natural
 from reference.villacampa2017.prediction import (
     predictive_class_probability,

@@ -5,17 +5,17 @@ import pytest
 
 from reference.common._classes import Prior
 from reference.common._forms import DIGITS, SECONDS
+from reference.common._training import State
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2017.cavity import Cavity
 from reference.villacampa2017.factors import ep_refine_factors, moment_mismatch, posterior_of
-from reference.villacampa2017.fit import prior_matrices
+from reference.villacampa2017.fit import fit_ep, fit_sep
 from reference.villacampa2017.gfitc import gfitc_form
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.methods import PairwiseEP, standardised_change
 from reference.villacampa2017.posterior import Coefficients
-from reference.villacampa2017.printed import FACTOR, PrintedEP, ep_form, printed_gradients, sep_form
+from reference.villacampa2017.printed import FACTOR, PrintedEP, ep_form, sep_form
 from reference.villacampa2017.scalar import Projected, refine_projected
-from reference.villacampa2017.settings import Options
-from reference.villacampa2017.training import fit_ep, fit_sep
 from reference.villacampa2017.vi_fit import vi_baseline
 
 ALL = ("variance", "lengthscales", "noise", "Z")
@@ -48,7 +48,7 @@ def same_fits(a, b, rtol):
 def test_both_forms_of_ep_have_one_fixed_point(model, prior, more):
     s = model
     prior = Prior(*(np.repeat(part[:1], s.C, axis=0) for part in prior)) if more.get("shared") else prior
-    a, b = (fit_ep(s.X, s.y, prior, options=Options(form=form), **more) for form in ("printed", "projected"))
+    a, b = (fit_ep(s.X, s.y, prior, form=form, **more) for form in ("printed", "projected"))
     assert (a.form, b.form) == ("printed", "projected")
     assert a.converged
     assert b.converged
@@ -58,7 +58,7 @@ def test_both_forms_of_ep_have_one_fixed_point(model, prior, more):
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_both_forms_of_sep_have_one_fixed_point(model, prior, count):
     s = model
-    a, b = (fit_sep(s.X, s.y, prior, count, options=Options(form=form)) for form in ("printed", "projected"))
+    a, b = (fit_sep(s.X, s.y, prior, count=count, form=form) for form in ("printed", "projected"))
     assert (a.form, b.form) == ("printed", "projected")
     same_fits(a, b, 2e-9)
 
@@ -69,8 +69,7 @@ def test_steps_of_learning_on_mini_batches_are_the_same_in_both_forms(model, pri
     s = model
     scheme = "inner-exact" if rule == "exact" else None
     a, b = (
-        fit(s.X, s.y, prior, options=Options(form=form, gradient_rule=rule, scheme=scheme, **STEPS))
-        for form in ("printed", "projected")
+        fit(s.X, s.y, prior, form=form, gradient_rule=rule, scheme=scheme, **STEPS) for form in ("printed", "projected")
     )
     assert np.max(np.abs(a.prior.Z - prior.Z)) > 0.05  # it moved
     same_fits(a, b, 1e-10)  # three steps, each accurate to rounding times the condition of K_ZZ, below 1e3
@@ -142,17 +141,17 @@ def test_the_rule_of_size_counts_factors(model, prior):
     assert gfitc_form("printed", P) == "printed"
     assert ep_form(None, "datum", 1, 2) == ep_form("projected", "datum", 1, 2) == "projected"
     s = model  # ten factors
-    assert fit_ep(s.X, s.y, prior, options=Options(max_iterations=1)).form == "printed"
-    assert fit_ep(s.X, s.y, prior, "datum", options=Options(max_iterations=1)).form == "projected"
+    assert fit_ep(s.X, s.y, prior, max_iterations=1).form == "printed"
+    assert fit_ep(s.X, s.y, prior, factors="datum", max_iterations=1).form == "projected"
 
 
 def test_other_forms_are_refused(model, prior):
     s = model
     for fit in (fit_ep, fit_sep):
         with pytest.raises(ValueError, match="form: found 'literal', expected one of printed, projected"):
-            fit(s.X, s.y, prior, options=Options(form="literal"))
+            fit(s.X, s.y, prior, form="literal")
     with pytest.raises(ValueError, match="form: found 'printed' with factors = 'datum', expected None or 'projected'"):
-        fit_ep(s.X, s.y, prior, "datum", options=Options(form="printed"))
+        fit_ep(s.X, s.y, prior, factors="datum", form="printed")
 
 
 def test_an_improper_cavity_leaves_no_evidence_and_no_gradient_as_printed(model, prior):
@@ -163,8 +162,8 @@ def test_an_improper_cavity_leaves_no_evidence_and_no_gradient_as_printed(model,
     K = prior_matrices(s.X, prior)
     q = method.posterior(zero, K)  # the factors are not in q
     assert method.value(wide, q, K).log_evidence is None
-    assert printed_gradients(method, wide, q, s.X, prior, K, None, ALL) is None
+    assert method.gradients(s.X, State(wide, q, prior, K), None, False, ALL) is None
     in_turn = PrintedEP(s.y, s.C, 0.5, "sequential")
     assert in_turn.step(wide, q, K, np.array([0])).n_improper >= 1
     with pytest.raises(NotPositiveDefiniteError, match="K_ZZ"):
-        printed_gradients(method, zero, q, s.X, prior, K._replace(K_ZZ=0.0 * K.K_ZZ), None, ALL)
+        method.gradients(s.X, State(zero, q, prior, K._replace(K_ZZ=0.0 * K.K_ZZ)), None, False, ALL)

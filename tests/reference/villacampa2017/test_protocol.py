@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reference.villacampa2017.complexity import complexity_table
-from reference.villacampa2017.fit import prior_matrices
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.methods import PairwiseEP
 from reference.villacampa2017.protocol import batch_optimiser_choice, initialise_hyperparameters, toy_training_settings
 from reference.villacampa2017.tied import TiedEP

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 from reference.common._classes import Prior
+from reference.common._steps import Rule
+from reference.common._training import State, Task, to_fixed_point
+from reference.common.options import options_of
 from reference.villacampa2017.cavity import Cavity, cavity
 from reference.villacampa2017.errata import sep_log_evidence_gradient_as_printed
 from reference.villacampa2017.factors import (
@@ -14,9 +17,8 @@ from reference.villacampa2017.factors import (
     update_c2_label,
     update_c2_other,
 )
-from reference.villacampa2017.fit import prior_matrices, to_fixed_point
+from reference.villacampa2017.fit import fit_ep, fit_sep, minibatch_training_step, training_schedule
 from reference.villacampa2017.gradients import (
-    AdamState,
     direct_dlogz_dhyper,
     ep_log_evidence_gradient,
     hyper_directions,
@@ -25,19 +27,10 @@ from reference.villacampa2017.gradients import (
     prior_term_gradient,
     prior_term_matrix,
 )
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.methods import DatumEP, PairwiseEP
 from reference.villacampa2017.posterior import Coefficients
-from reference.villacampa2017.settings import Options
 from reference.villacampa2017.tied import TiedEP
-from reference.villacampa2017.training import (
-    Ascent,
-    State,
-    fit_ep,
-    fit_sep,
-    log_evidence_gradients,
-    minibatch_training_step,
-    training_schedule,
-)
 from validation.ledger.numbers import told_apart
 
 FIELDS = ("variance", "lengthscales", "noise", "Z")
@@ -79,8 +72,8 @@ def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior,
     s, method = model, METHODS[kind](model)
     K, run = started(method, s, prior, 2)  # far from convergence
     assert not run.converged
-    exact = log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=True)
-    rule = log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K)
+    exact = method.gradients(s.X, State(run.sites, run.posterior, prior, K), exact=True)
+    rule = method.gradients(s.X, State(run.sites, run.posterior, prior, K))
 
     def held(there):
         K = prior_matrices(s.X, there)
@@ -92,8 +85,7 @@ def test_the_exact_gradient_is_that_of_log_z_with_the_factors_held(model, prior,
     assert np.max(np.abs(other - wanted)) > 1e-4  # (10) needs convergence
     # terms of the data scale with a mini-batch, the prior's do not: the mean over all single data is the whole
     single = [
-        log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, np.array([i]), exact=True)
-        for i in range(s.n)
+        method.gradients(s.X, State(run.sites, run.posterior, prior, K), np.array([i]), exact=True) for i in range(s.n)
     ]
     for field in FIELDS:
         mean = np.mean([value[field] for value in single], axis=0)
@@ -105,9 +97,7 @@ def test_at_a_fixed_point_of_ep_both_gradients_are_that_of_the_evidence(model, p
     s, method = model, METHODS[kind](model)
     K, run = started(method, s, prior, 500)
     assert run.converged
-    results = [
-        log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=exact) for exact in (False, True)
-    ]
+    results = [method.gradients(s.X, State(run.sites, run.posterior, prior, K), exact=exact) for exact in (False, True)]
     for field in FIELDS:
         np.testing.assert_allclose(results[0][field], results[1][field], rtol=0, atol=1e-9)
 
@@ -128,7 +118,7 @@ def test_all_derivatives_at_once_are_those_of_the_printed_formulas_one_by_one(mo
     K = prior_matrices(s.X, prior)
     q = method.posterior(sites, K)
     batch = np.array([0, 2, 3])
-    got = log_evidence_gradients(method, sites, q, s.X, prior, K, batch)
+    got = method.gradients(s.X, State(sites, q, prior, K), batch)
     laws = laws_of(sites, q, s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     for field, directions in hyper_directions(s.X, s.Z, s.variance, s.lengthscales).items():
         wanted = [minibatch_log_evidence_gradient(laws, s.y, s.K_ZZ, direction, batch) for direction in directions]
@@ -165,7 +155,7 @@ def test_the_gradient_that_sep_takes_over_is_not_that_of_its_log_z(model, prior)
     K, run = started(method, s, prior, 500)
     assert run.converged
     printed = sep_log_evidence_gradient_as_printed(run.sites, s.X, s.y, prior)
-    exact = log_evidence_gradients(method, run.sites, run.posterior, s.X, prior, K, exact=True)
+    exact = method.gradients(s.X, State(run.sites, run.posterior, prior, K), exact=True)
 
     def value(there, again):
         K = prior_matrices(s.X, there)
@@ -238,10 +228,10 @@ def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior
     method = PairwiseEP(s.y, s.C, 0.6, "parallel")
     sites = Coefficients(s.c1_label, s.c2_label, s.c1_other, s.c2_other)
     K = prior_matrices(s.X, prior)
-    ascent = Ascent(False, 0.01, np.zeros(0), None, AdamState(np.zeros(6), np.zeros(6), 0))
-    state = State(sites, prior, K, method.posterior(sites, K), ascent, np.inf, 0)
+    state = State(sites, method.posterior(sites, K), prior, K, Rule.start(6, 0.01))
+    task = Task(method, s.X, options_of("ep")(learn=("variance", "noise")), False)
     batch = np.array([1, 4])
-    got = minibatch_training_step(method, s.X, state, batch, False, ("variance", "noise"), False)
+    got = minibatch_training_step(task, state, batch, False)
     target = ep_refine_factors(sites, posterior_of(sites, s.y, s.upsilon, s.K_ZZ), s.y, s.k_xx, s.K_XZ, s.K_ZZ)
     new = Coefficients(*(part.copy() for part in sites))
     for part, wanted in zip(new, target.coefficients, strict=True):
@@ -259,7 +249,7 @@ def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior
         np.testing.assert_allclose(getattr(got.prior, field), wanted, rtol=1e-6, atol=0)
         begun = 0.1 * np.array(slopes) * getattr(prior, field)
         where = slice(0, 3) if field == "variance" else slice(3, 6)
-        np.testing.assert_allclose(got.ascent.adam.first[where], begun, rtol=1e-8, atol=1e-12)
+        np.testing.assert_allclose(got.rule.adam.first[where], begun, rtol=1e-8, atol=1e-12)
     np.testing.assert_array_equal(got.prior.lengthscales, prior.lengthscales)
     after = prior_matrices(s.X, got.prior)
     np.testing.assert_allclose(got.K.cond_var, after.cond_var, rtol=1e-12, atol=0)
@@ -270,15 +260,16 @@ def test_a_training_step_refines_the_batch_and_then_moves_the_prior(model, prior
 
 def test_adaptive_steps_are_those_of_the_rule(model, prior):
     s = model
-    options = Options(learn=("noise", "variance"), optimizer="adaptive", n_steps=3, rate=0.05, scheme="inner-exact")
-    fit = fit_ep(s.X, s.y, prior, options=options)
+    fit = fit_ep(
+        s.X, s.y, prior, learn=("noise", "variance"), optimizer="adaptive", n_steps=3, rate=0.05, scheme="inner-exact"
+    )
     method = PairwiseEP(s.y, s.C, 0.5, "parallel")
     there, sites, rates, before = prior, None, np.full(6, 0.05), None
     for _ in range(3):
         K = prior_matrices(s.X, there)
         sites = method.start(K) if sites is None else sites
         sites = method.step(sites, method.posterior(sites, K), K, np.arange(s.n)).sites
-        gradients = log_evidence_gradients(method, sites, method.posterior(sites, K), s.X, there, K, exact=True)
+        gradients = method.gradients(s.X, State(sites, method.posterior(sites, K), there, K), exact=True)
         slope = np.concatenate([gradients["variance"] * there.variance, gradients["noise"] * there.noise])
         if before is not None:
             rates = rates * np.where(np.sign(slope) == np.sign(before), 1.02, 0.5)
@@ -291,12 +282,12 @@ def test_adaptive_steps_are_those_of_the_rule(model, prior):
 
 def test_outer_steps_meet_a_fixed_point_each_time(model, prior):
     s = model
-    options = Options(learn="lengthscales", optimizer="adam", rate=0.05, n_steps=3, scheme="outer", trace=True)
-    fit = fit_ep(s.X, s.y, prior, options=options)
+    options = {"learn": "lengthscales", "optimizer": "adam", "rate": 0.05, "scheme": "outer", "trace": True}
+    fit = fit_ep(s.X, s.y, prior, n_steps=3, **options)
     there, traced = prior, []
     for steps in (1, 2):
         traced.append(fit_ep(s.X, s.y, there).log_evidence)
-        there = fit_ep(s.X, s.y, prior, options=options._replace(n_steps=steps)).prior
+        there = fit_ep(s.X, s.y, prior, n_steps=steps, **options).prior
     traced.append(fit_ep(s.X, s.y, there).log_evidence)
     np.testing.assert_allclose(fit.trace, traced, rtol=0, atol=1e-8)
     assert np.all(np.diff(fit.trace) > 0.0)
@@ -307,8 +298,7 @@ def test_the_search_ends_where_the_evidence_has_no_slope(model, prior):
     s = model
     for shared in (False, True):
         start = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior)) if shared else prior
-        options = Options(learn=("noise", "lengthscales"))
-        fit = fit_ep(s.X, s.y, start, damping=0.9, shared=shared, options=options)
+        fit = fit_ep(s.X, s.y, start, damping=0.9, shared=shared, learn=("noise", "lengthscales"))
         assert fit.converged
         assert fit.log_evidence > fit_ep(s.X, s.y, start).log_evidence
         for field in ("noise", "lengthscales"):
@@ -323,19 +313,19 @@ def test_the_search_ends_where_the_evidence_has_no_slope(model, prior):
 @pytest.mark.parametrize("count", ["all", "per-class"])
 def test_sep_learns_from_drawn_mini_batches(model, prior, count):
     s = model
-    options = Options(learn=("variance", "Z"), batch_size=2, n_steps=6, seed=3, rate=0.02, trace=True)
+    options = {"count": count, "learn": ("variance", "Z"), "rate": 0.02, "trace": True}
     told = []
-    drawn = fit_sep(s.X, s.y, prior, count, options=options._replace(callback=told.append))
+    drawn = fit_sep(s.X, s.y, prior, batch_size=2, n_steps=6, seed=3, callback=told.append, **options)
     rng = np.random.default_rng(3)
     listed = [rng.choice(s.n, 2, replace=False) for _ in range(6)]
-    again = fit_sep(s.X, s.y, prior, count, options=options._replace(batches=listed, batch_size=None, n_steps=None))
+    again = fit_sep(s.X, s.y, prior, batches=listed, **options)
     np.testing.assert_array_equal(again.prior.Z, drawn.prior.Z)
     np.testing.assert_array_equal(again.trace, drawn.trace)
     assert len(drawn.trace) == 6
     assert [state.iteration for state in told] == [1, 2, 3, 4, 5, 6]
     assert np.max(np.abs(np.log(drawn.prior.variance / prior.variance))) > 0.01
     # the trace is of all data, before the prior moves: the first of it has the prior of the start
-    first = fit_sep(s.X, s.y, prior, count, options=Options(batches=listed[:1]))
+    first = fit_sep(s.X, s.y, prior, count=count, batches=listed[:1])
     assert drawn.trace[0] == pytest.approx(first.log_evidence, rel=0, abs=1e-10)
 
 
@@ -352,7 +342,7 @@ def test_an_improper_cavity_leaves_no_evidence_and_no_gradient(model, prior):
         assert step.n_improper == 1
         assert step.sites[0][0, 1] == 1e6
         assert method.value(wide, q, K).log_evidence is None
-        assert log_evidence_gradients(method, wide, q, s.X, prior, K) is None
+        assert method.gradients(s.X, State(wide, q, prior, K)) is None
 
 
 def test_options_that_do_not_go_together_are_refused_by_name(model, prior):
@@ -373,12 +363,12 @@ def test_options_that_do_not_go_together_are_refused_by_name(model, prior):
         ("learn_tolerance", {"learn_tolerance": 0.0}),
     ):
         with pytest.raises(ValueError, match=name):
-            fit_ep(s.X, s.y, prior, options=Options(**given))
+            fit_ep(s.X, s.y, prior, **given)
     with pytest.raises(ValueError, match="noise"):
-        fit_ep(s.X, s.y, prior._replace(noise=np.zeros(3)), options=Options(learn="noise"))
+        fit_ep(s.X, s.y, prior._replace(noise=np.zeros(3)), learn="noise")
     with pytest.raises(ValueError, match="optimizer"):
-        fit_sep(s.X, s.y, prior, options=Options(learn="Z", optimizer="lbfgs"))
+        fit_sep(s.X, s.y, prior, learn="Z", optimizer="lbfgs")
     with pytest.raises(ValueError, match="factors"):
-        fit_ep(s.X, s.y, prior, "triples")
+        fit_ep(s.X, s.y, prior, factors="triples")
     with pytest.raises(ValueError, match="schedule"):
         fit_ep(s.X, s.y, prior, schedule="random")

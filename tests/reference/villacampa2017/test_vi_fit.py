@@ -5,13 +5,13 @@ import pytest
 from scipy.stats import norm
 
 from bivariate import bivariate_normal_cdf
+from reference.common._ascent import step_length
 from reference.common._classes import Prior
+from reference.common._gaussians import Gaussians, Natural, along, moments_of, natural_parameters
 from reference.common._largest import log_largest
-from reference.villacampa2017.fit import prior_matrices
-from reference.villacampa2017.posterior import Gaussians
+from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.prediction import predict
 from reference.villacampa2017.vi import variational_elbo, vi_latent_marginal
-from reference.villacampa2017.vi_ascent import gaussians_of, natural_step, naturals_of, step_size
 from reference.villacampa2017.vi_fit import vi_baseline
 from reference.villacampa2017.vi_gradients import expected_terms, label_probability, natural_target, vi_gradients
 
@@ -67,9 +67,7 @@ def test_the_natural_gradient_is_the_slope_in_expectation_parameters():
     X, y, prior = problem(n=5, C=3)
     K, q, rows = prior_matrices(X, prior), law(3, 2), np.arange(5)
     target = natural_target(q, K, expected_terms(q, K, y, EPSILON, rows), rows)
-    present = naturals_of(q)
-    whole = natural_step(present, target, 1.0)
-    np.testing.assert_array_equal(whole[0].shift, present[0].shift + (target[0].shift - present[0].shift))
+    present = natural_parameters(q)
 
     def at(k, mu_1, mu_2):
         mean, cov = q.mean.copy(), q.cov.copy()
@@ -79,8 +77,8 @@ def test_the_natural_gradient_is_the_slope_in_expectation_parameters():
     h = 1e-5
     for k in range(3):
         mu_1, mu_2 = q.mean[k], q.cov[k] + np.outer(q.mean[k], q.mean[k])
-        by_shift = target[k].shift - present[k].shift
-        by_precision = -0.5 * (target[k].precision - present[k].precision)
+        by_shift = target.shift[k] - present.shift[k]
+        by_precision = -0.5 * (target.precision[k] - present.precision[k])
         for a in range(2):
             e = h * np.eye(2)[a]
             wanted = (at(k, mu_1 + e, mu_2) - at(k, mu_1 - e, mu_2)) / (2 * h)
@@ -95,14 +93,11 @@ def test_the_natural_gradient_is_the_slope_in_expectation_parameters():
 
 def test_the_length_of_a_step_is_that_of_the_divergence():
     q = law(2, 3)
-    present = naturals_of(q)
     rng = np.random.default_rng(3)
-    change = rng.normal(size=(2, 3, 3))
-    other = [
-        type(p)(p.precision + 1e-4 * (c + c.T), p.shift + 1e-4 * c[0]) for p, c in zip(present, change, strict=True)
-    ]
-    _, length = step_size(present, other, q)
-    moved = gaussians_of(other)
+    change = 1e-4 * rng.normal(size=(2, 3, 3))
+    direction = Natural(change + change.transpose(0, 2, 1), change[:, 0])
+    _, length = step_length(direction, q)
+    moved = moments_of(along(natural_parameters(q), direction, 1.0))
     divergence = 0.0
     for m, S, m_0, S_0 in zip(*moved, *q, strict=True):
         inverse = np.linalg.inv(S_0)
@@ -234,7 +229,7 @@ def test_a_mini_batch_gradient_is_that_of_its_own_estimate_and_batches_average_t
 def test_a_step_on_a_mini_batch_by_hand():
     X, y, prior = problem(n=6)
     K, rows = prior_matrices(X, prior), [4, 1, 1]  # an index twice counts once
-    fit = vi_baseline(X, y, prior, EPSILON, batches=[rows], rate=0.2, trace=True)
+    fit = vi_baseline(X, y, prior, EPSILON, batches=[rows], nat_rate=0.2, trace=True)
     marginal = vi_latent_marginal(
         Gaussians(np.zeros((2, 2)), K.K_ZZ),
         np.repeat((prior.variance + prior.noise)[:, None], 6, axis=1),
@@ -263,7 +258,7 @@ def test_a_step_on_a_mini_batch_by_hand():
 
 def test_fixed_small_steps_on_all_data_reach_the_same_maximum():
     X, y, prior = problem()
-    slow = vi_baseline(X, y, prior, EPSILON, batches=[range(6)] * 150, rate=0.3)
+    slow = vi_baseline(X, y, prior, EPSILON, batches=[range(6)] * 150, nat_rate=0.3)
     fast = vi_baseline(X, y, prior, EPSILON)
     assert slow.elbo == pytest.approx(fast.elbo, rel=1e-10, abs=0)
 
@@ -271,7 +266,7 @@ def test_fixed_small_steps_on_all_data_reach_the_same_maximum():
 def test_the_first_step_of_adam_moves_each_coordinate_by_its_rate():
     X, y, prior = problem()
     learn = ("lengthscales", "Z")
-    fit = vi_baseline(X, y, prior, EPSILON, batches=[[0, 3, 5]], learn=learn, learning_rate=0.01)
+    fit = vi_baseline(X, y, prior, EPSILON, batches=[[0, 3, 5]], learn=learn, rate=0.01)
     slopes = vi_gradients(X, y, prior, fit.posterior, EPSILON, np.array([0, 3, 5]))
     g = slopes["lengthscales"] * prior.lengthscales  # in the logarithm
     # unbiased averages of one gradient are itself and its square: g/(|g| + 1e-8)
@@ -286,7 +281,7 @@ def test_the_first_step_of_adam_moves_each_coordinate_by_its_rate():
 def test_learning_ends_where_neither_q_nor_prior_leads_up():
     X, y, prior = problem(n=8)
     same = Prior(*(np.broadcast_to(part[:1], part.shape).copy() for part in prior))
-    fit = vi_baseline(X, y, same, EPSILON, learn=("variance", "lengthscales"), shared=True, learning_tolerance=1e-4)
+    fit = vi_baseline(X, y, same, EPSILON, learn=("variance", "lengthscales"), shared=True, learn_tolerance=1e-4)
     assert fit.converged
     assert fit.elbo > vi_baseline(X, y, same, EPSILON).elbo
     for name in ("variance", "lengthscales"):
@@ -320,9 +315,9 @@ def test_mini_batches_are_drawn_by_the_seed_and_all_data_is_one():
     [
         ({"epsilon": 0.0}, "epsilon"),
         ({"epsilon": 1.0}, "epsilon"),
+        ({"nat_rate": 0.0}, "nat_rate"),
+        ({"nat_rate": 1.5}, "nat_rate"),
         ({"rate": 0.0}, "rate"),
-        ({"rate": 1.5}, "rate"),
-        ({"learning_rate": 0.0}, "learning_rate"),
         ({"tolerance": -1.0}, "tolerance"),
         ({"max_iterations": 0}, "max_iterations"),
         ({"optimizer": "sgd"}, "optimizer"),

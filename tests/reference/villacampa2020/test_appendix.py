@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
+from reference.common._gaussians import moments_of, natural_parameters
 from reference.common.errors import NotPositiveDefiniteError
 from reference.villacampa2020.cavity import power_cavity, power_cavity_covariance, power_cavity_mean
 from reference.villacampa2020.errata_appendix import (
@@ -34,8 +35,6 @@ from reference.villacampa2020.posterior import (
     factor_linear,
     factor_precision,
     inducing_prior,
-    moments_of,
-    natural_parameters,
     posterior_approximation,
     posterior_moments,
 )

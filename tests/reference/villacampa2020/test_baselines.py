@@ -10,7 +10,6 @@ from scipy.stats import multivariate_normal, norm
 from reference.common._classes import Prior
 from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.label_regression import (
-    RegressionOptions,
     label_regression_baseline,
     regression_log_evidence,
 )
@@ -64,8 +63,8 @@ def test_regression_on_labels_is_conditioning(model, prior):
         np.testing.assert_allclose(fit.posterior.mean[k], mean, rtol=1e-9, atol=1e-11)
         np.testing.assert_allclose(fit.posterior.cov[k], covariance, rtol=1e-8, atol=1e-11)
         A = s.upsilon[k]
-        np.testing.assert_allclose(fit.latents.mean[:, k], A @ mean, rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(fit.latents.var[:, k], s.cond_var[k] + np.diag(A @ covariance @ A.T), rtol=1e-9)
+        np.testing.assert_allclose(fit.latent_mean[:, k], A @ mean, rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(fit.latent_var[:, k], s.cond_var[k] + np.diag(A @ covariance @ A.T), rtol=1e-9)
         total += multivariate_normal.logpdf(t, np.zeros(s.n), cov[np.ix_(observed, observed)])
     assert fit.log_evidence == pytest.approx(total, rel=1e-11, abs=0)
 
@@ -94,8 +93,8 @@ def test_expectation_propagation_on_targets_is_exact_regression(model, prior):
         centre = left * (p / v - s.c2[i, k])
         mean, var = tilted_moments(centre, left, target, s.cond_var[k, i])
         # the quadrature's 1e-12, multiplied by what the division cancels
-        assert fit.coefficients.c1[i, k] == pytest.approx(1.0 / var - 1.0 / left, rel=1e-8, abs=0)
-        assert fit.coefficients.c2[i, k] == pytest.approx(mean / var - centre / left, rel=1e-8, abs=1e-9)
+        assert fit.sites.c1[i, k] == pytest.approx(1.0 / var - 1.0 / left, rel=1e-8, abs=0)
+        assert fit.sites.c2[i, k] == pytest.approx(mean / var - centre / left, rel=1e-8, abs=1e-9)
 
 
 @pytest.mark.verifies("villacampa2020", "u46-label-regression", route="finite differences")
@@ -118,9 +117,7 @@ def test_slopes_of_the_regression_evidence(model, prior):
 def test_hyper_parameters_of_the_regression_climb(model, prior):
     s, learn = model, ("variance", "lengthscales", "noise")
     start = label_regression_baseline(s.X, s.y, prior).log_evidence
-    slow = label_regression_baseline(
-        s.X, s.y, prior, False, RegressionOptions(learn, "adaptive", n_steps=3, trace=True)
-    )
+    slow = label_regression_baseline(s.X, s.y, prior, learn=learn, optimizer="adaptive", n_steps=3, trace=True)
     assert slow.trace[0] == start
     assert len(slow.trace) == 3
     assert slow.iterations == 3
@@ -134,10 +131,9 @@ def test_hyper_parameters_of_the_regression_climb(model, prior):
     assert slow.trace[2] == pytest.approx(label_regression_baseline(s.X, s.y, there).log_evidence, rel=1e-12, abs=0)
     assert np.all(np.diff(slow.trace) > 0.0)
     heard = []
-    options = RegressionOptions("noise", "adaptive", n_steps=2, callback=heard.append)
-    label_regression_baseline(s.X, s.y, prior, False, options)
+    label_regression_baseline(s.X, s.y, prior, learn="noise", optimizer="adaptive", n_steps=2, callback=heard.append)
     assert [one.iteration for one in heard] == [1, 2]
-    best = label_regression_baseline(s.X, s.y, prior, False, RegressionOptions("noise", trace=True))
+    best = label_regression_baseline(s.X, s.y, prior, learn="noise", trace=True)
     assert best.converged
     assert best.log_evidence > start
     assert best.trace[-1] == pytest.approx(best.log_evidence, rel=1e-9)
@@ -147,7 +143,7 @@ def test_hyper_parameters_of_the_regression_climb(model, prior):
 def test_shared_hyper_parameters_stay_shared(model):
     s = model
     alike = Prior(np.full(3, 2.0), np.full((3, 2), 0.9), np.full(3, 0.1), np.full(3, 1e-2), np.tile(s.Z[:1], (3, 1, 1)))
-    fit = label_regression_baseline(s.X, s.y, alike, True, RegressionOptions(("noise", "Z"), "adaptive", n_steps=2))
+    fit = label_regression_baseline(s.X, s.y, alike, True, learn=("noise", "Z"), optimizer="adaptive", n_steps=2)
     for part in fit.prior:
         np.testing.assert_array_equal(part, np.broadcast_to(part[:1], part.shape))
     assert not np.array_equal(fit.prior.Z, alike.Z)
@@ -167,7 +163,7 @@ def test_shared_hyper_parameters_stay_shared(model):
 )
 def test_regression_refuses_by_name(model, prior, name, options):
     with pytest.raises(ValueError, match=rf"^{name}: found"):
-        label_regression_baseline(model.X, model.y, prior, False, RegressionOptions(**options))
+        label_regression_baseline(model.X, model.y, prior, **options)
 
 
 def test_a_target_without_noise_is_refused(model):

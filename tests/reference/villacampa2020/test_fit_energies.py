@@ -3,19 +3,18 @@
 import numpy as np
 import pytest
 
+from reference.common._ascent import FINITE, step_length, unbounded
 from reference.common._classes import Prior
+from reference.common._gaussians import Gaussians, Natural, moments_of, natural_parameters
 from reference.villacampa2020.energies import apep_objective, energy
 from reference.villacampa2020.fit_energies import (
-    FINITE,
     Data,
-    direction_length,
     energy_gradients,
     fit_energy,
-    unbounded,
 )
 from reference.villacampa2020.fit_gaussian_factor import fit_gaussian_factor
 from reference.villacampa2020.hyper import prior_matrices
-from reference.villacampa2020.posterior import Gaussians, Natural, moments_of, natural_parameters, natural_prior
+from reference.villacampa2020.posterior import natural_prior
 from reference.villacampa2020.power_likelihood import log_expected_power
 from reference.villacampa2020.tied import METHODS, apep_cavity, rpapep_cavity, second_moments
 
@@ -42,7 +41,7 @@ def tilted_moments(cavity, i, s, alpha):
 @pytest.mark.parametrize(("method", "alpha"), [("apep", 0.4), ("apep", 1.0), ("rpapep", 0.4)])
 def test_at_the_optimum_q_has_the_average_moments_of_all_tilted_laws(model, prior, method, alpha):
     s = model
-    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha)
+    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=alpha)
     assert fit.converged
     assert fit.optimum == FINITE
     theta, p = natural_parameters(fit.posterior), natural_prior(s.K_ZZ)
@@ -64,8 +63,7 @@ def test_at_the_optimum_q_has_the_average_moments_of_all_tilted_laws(model, prio
 @pytest.mark.parametrize("method", METHODS)
 def test_the_optimum_is_above_its_neighbours_and_at_alpha_zero_it_is_that_of_the_bound(model, prior, rng, method):
     s = model
-    data = s.y, s.upsilon, s.cond_var, s.K_ZZ
-    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, 0.5)
+    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=0.5)
     for _ in range(4):
         turn = 0.01 * rng.normal(size=s.cov.shape)
         near = np.eye(s.m) + turn
@@ -73,8 +71,8 @@ def test_the_optimum_is_above_its_neighbours_and_at_alpha_zero_it_is_that_of_the
             fit.posterior.mean + 0.01 * rng.normal(size=s.mean.shape),
             near @ fit.posterior.cov @ np.transpose(near, (0, 2, 1)),
         )
-        assert energy(method, q, *data, s.epsilon, 0.5).value < fit.value
-    zero, other = (fit_energy(s.X, s.y, prior, name, s.epsilon, 0.0) for name in (method, "arpep"))
+        assert energy(method, q, s.y, prior_matrices(s.X, prior), s.epsilon, 0.5).value < fit.value
+    zero, other = (fit_energy(s.X, s.y, prior, name, s.epsilon, alpha=0.0) for name in (method, "arpep"))
     # residuals of 1e-10
     np.testing.assert_allclose(zero.posterior.mean, other.posterior.mean, rtol=1e-7, atol=1e-9)
     assert zero.value == pytest.approx(other.value, rel=1e-11)
@@ -116,7 +114,7 @@ def test_mini_batches_average_to_all_data_and_adam_first_moves_every_coordinate_
     assert np.mean([part.value for part in parts]) == pytest.approx(whole.value, rel=1e-12)
     np.testing.assert_allclose(np.mean([part.by_cov for part in parts], axis=0), whole.by_cov, rtol=1e-9, atol=1e-12)
     rate = 1e-3
-    fit = fit_energy(s.X, s.y, prior, "apep", s.epsilon, 0.5, batches=[[3, 1, 3]], learn="variance", learning_rate=rate)
+    fit = fit_energy(s.X, s.y, prior, "apep", s.epsilon, alpha=0.5, batches=[[3, 1, 3]], learn="variance", rate=rate)
     assert not fit.converged
     start = Gaussians(np.zeros(s.mean.shape), s.K_ZZ)
     at = data.at(start, K, np.array([1, 3]))
@@ -131,7 +129,7 @@ def test_mini_batches_average_to_all_data_and_adam_first_moves_every_coordinate_
         assert new[1, 0] - roots[k, 1, 0] == pytest.approx(rate * np.sign(by_root[k, 1, 0]), rel=1e-5)
     slopes = energy_gradients(s.X, prior, at, start, np.array([1, 3]), ("variance",))["variance"]
     np.testing.assert_allclose(np.log(fit.prior.variance / prior.variance), rate * np.sign(slopes), rtol=1e-5, atol=0)
-    more = fit_energy(s.X, s.y, prior, "apep", s.epsilon, 0.5, batch_size=2, n_steps=30, learning_rate=0.05, trace=True)
+    more = fit_energy(s.X, s.y, prior, "apep", s.epsilon, alpha=0.5, batch_size=2, n_steps=30, rate=0.05, trace=True)
     assert more.trace.shape == (30,)
     assert more.value > more.trace[0] + 0.5
 
@@ -144,8 +142,8 @@ def test_a_rate_that_is_too_large_ends_diverged_at_the_last_energy_that_was_a_nu
 ):
     s = model
     posterior = fit_energy(
-        s.X, s.y, prior, method, 0.05, 0.5, optimizer="adam", learn="variance", n_steps=60, batch_size=batch_size,
-        learning_rate=rate,
+        s.X, s.y, prior, method, 0.05, alpha=0.5, optimizer="adam", learn="variance", n_steps=60, batch_size=batch_size,
+        rate=rate,
     )  # fmt: skip
     assert not posterior.converged
     assert np.isfinite(posterior.value)
@@ -159,15 +157,15 @@ def test_a_rate_that_is_too_large_ends_diverged_at_the_last_energy_that_was_a_nu
 def test_learning_on_all_data_ends_where_the_total_derivative_vanishes(model, prior):
     s = model
     same = Prior(*(np.repeat(part[:1], 3, axis=0) for part in prior))
-    learning = {"learn": "lengthscales", "shared": True, "learning_tolerance": 1e-4}
-    fit = fit_energy(s.X, s.y, same, "arpep", s.epsilon, 0.5, **learning)
+    learning = {"learn": "lengthscales", "shared": True, "learn_tolerance": 1e-4}
+    fit = fit_energy(s.X, s.y, same, "arpep", s.epsilon, alpha=0.5, **learning)
     assert fit.converged
-    assert fit.value > fit_energy(s.X, s.y, same, "arpep", s.epsilon, 0.5).value + 0.1
+    assert fit.value > fit_energy(s.X, s.y, same, "arpep", s.epsilon, alpha=0.5).value + 0.1
     assert 0.5 < fit.prior.lengthscales[0, 0] < 2.0  # inside; the other input tells nothing and its scale goes up
     h = 1e-2
     up, down = (
         fit_energy(
-            s.X, s.y, fit.prior._replace(lengthscales=fit.prior.lengthscales * [c, 1.0]), "arpep", s.epsilon, 0.5
+            s.X, s.y, fit.prior._replace(lengthscales=fit.prior.lengthscales * [c, 1.0]), "arpep", s.epsilon, alpha=0.5
         )
         for c in (np.exp(h), np.exp(-h))
     )
@@ -180,15 +178,15 @@ def test_the_refined_prior_widens_q_without_data_and_has_no_optimum_at_one(model
     s = model
     away = prior._replace(Z=prior.Z + 100.0)  # inducing values that no datum sees
     alpha = 0.6
-    fit = fit_energy(s.X, s.y, away, "rpapep", s.epsilon, alpha)
+    fit = fit_energy(s.X, s.y, away, "rpapep", s.epsilon, alpha=alpha)
     left = 1.0 - alpha / (s.n + 1)
     K = prior_matrices(s.X, away).K_ZZ
     # the maximum of -½ [(1 - 1/α) log λ + (1/α) log(left λ + α)] over the precision λ in units of the prior's
     np.testing.assert_allclose(fit.posterior.cov, left / (1.0 - alpha) * K, rtol=1e-8, atol=1e-10)
     for method in ("apep", "arpep"):
-        q = fit_energy(s.X, s.y, away, method, s.epsilon, alpha).posterior
+        q = fit_energy(s.X, s.y, away, method, s.epsilon, alpha=alpha).posterior
         np.testing.assert_allclose(q.cov, K, rtol=1e-8, atol=1e-10)
-    gone = fit_energy(s.X, s.y, away, "rpapep", s.epsilon, 1.0)
+    gone = fit_energy(s.X, s.y, away, "rpapep", s.epsilon, alpha=1.0)
     assert gone.optimum.startswith("none: the variance of class")
     assert not gone.converged
     assert (
@@ -202,7 +200,7 @@ def test_a_gaussian_tied_factor_is_nowhere_wider_than_the_prior(model, prior):
     X = s.X.copy()
     X[1], X[3] = X[0] + 0.01, X[2] + 0.01  # neighbours that contradict one another: some sites are negative
     data = Data(X, s.y, "apep", 0.3, 0.5)
-    bounded, free = fit_gaussian_factor(data, prior), fit_energy(X, s.y, prior, "apep", 0.3, 0.5)
+    bounded, free = fit_gaussian_factor(data, prior), fit_energy(X, s.y, prior, "apep", 0.3, alpha=0.5)
     assert bounded.converged
     roots = np.linalg.cholesky(s.K_ZZ)
 
@@ -221,7 +219,7 @@ def test_a_gaussian_tied_factor_is_nowhere_wider_than_the_prior(model, prior):
 def test_the_residual_is_a_length_in_the_metric_of_q():
     q = Gaussians(np.array([[1.0]]), np.array([[[4.0]]]))
     direction = Natural(np.array([[[0.5]]]), np.array([[0.8]]))
-    residual, length = direction_length(direction, q)
+    residual, length = step_length(direction, q)
     assert residual == pytest.approx(2.0, rel=1e-14)  # √(4·½·4·½)
     assert length == pytest.approx(np.sqrt(2.0 + 0.36), rel=1e-14)  # r = 0.3, rᵀVr = 0.36
 
@@ -244,7 +242,7 @@ def test_the_residual_is_a_length_in_the_metric_of_q():
         ("n_steps", {"batches": [[0]], "n_steps": 2}),
         ("n_steps", {"n_steps": 2}),
         ("learn", {"learn": ("jitter",)}),
-        ("learning_rate", {"learning_rate": 0.0}),
+        ("rate", {"rate": 0.0}),
     ],
 )
 def test_bad_input_is_refused_by_name(model, prior, name, options):
@@ -255,7 +253,7 @@ def test_bad_input_is_refused_by_name(model, prior, name, options):
 
 def test_one_datum_at_alpha_one_leaves_nothing_to_fit(model, prior):
     with pytest.raises(ValueError, match=r"^alpha: found 1 with one datum"):
-        fit_energy(model.X[:1], model.y[:1], prior, "apep", model.epsilon, 1.0)
+        fit_energy(model.X[:1], model.y[:1], prior, "apep", model.epsilon, alpha=1.0)
 
 
 def test_apep_with_any_tied_factor_is_not_table_one_which_has_no_free_gaussian():
@@ -263,7 +261,7 @@ def test_apep_with_any_tied_factor_is_not_table_one_which_has_no_free_gaussian()
     rng = np.random.default_rng(12)
     X, y, one = rng.normal(size=(8, 2)), rng.integers(0, 3, 8), np.ones(3)
     prior = Prior(4.0 * one, np.tile([0.9, 1.2], (3, 1)), 0.01 * one, 1e-4 * one, np.stack([X[:4]] * 3))
-    free = fit_energy(X, y, prior, "apep", 0.0, 0.5)
+    free = fit_energy(X, y, prior, "apep", 0.0, alpha=0.5)
     proper = fit_gaussian_factor(Data(X, y, "apep", 0.0, 0.5), prior)
     assert (free.optimum, proper.optimum) == (FINITE, FINITE)
     ratios = [np.diagonal(a, axis1=1, axis2=2) for a in (free.posterior.cov, proper.posterior.cov)]

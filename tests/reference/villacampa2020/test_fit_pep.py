@@ -5,24 +5,16 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from reference.common._classes import Prior
+from reference.common._gaussians import Gaussians
+from reference.common._steps import Rule
+from reference.common._training import State, Task, to_fixed_point
 from reference.common.errors import NotPositiveDefiniteError
+from reference.common.options import options_of
 from reference.villacampa2020 import fit_pep as module
-from reference.villacampa2020.fit_pep import (
-    Ascent,
-    Options,
-    State,
-    Task,
-    damped_sweep,
-    fit_pep,
-    log_evidence_gradients,
-    log_evidence_of,
-    to_fixed_point,
-    training_step,
-)
-from reference.villacampa2020.gradients import AdamState
+from reference.villacampa2020.fit_pep import PEP, fit_pep, training_step
 from reference.villacampa2020.hyper import prior_matrices
 from reference.villacampa2020.pep import parallel_pep_sweep
-from reference.villacampa2020.posterior import Coefficients, Gaussians, posterior_moments
+from reference.villacampa2020.posterior import Coefficients, posterior_moments
 
 CASES = [(0.0, 1.0), (0.07, 0.6), (0.07, 1e-8), (0.07, 0.0)]
 
@@ -38,15 +30,15 @@ def zero(s):
 
 
 def fixed_point(s, prior, epsilon, alpha):
-    K, task = prior_matrices(s.X, prior), Task(s.y, epsilon, alpha, 0.9)
-    run = to_fixed_point(zero(s), K, task, 1e-12, 400)
+    K, task = prior_matrices(s.X, prior), PEP(s.y, epsilon, alpha, 0.9)
+    run = to_fixed_point(task, zero(s), K, 1e-12, 400)
     return K, task, run
 
 
 def test_a_sweep_along_upsilon_is_the_sweep_with_matrices(model, prior):
     s = model
     K, at = prior_matrices(s.X, prior), Coefficients(s.c1, s.c2)
-    got = damped_sweep(at, posterior_moments(*at, K.upsilon, K.K_ZZ), K, Task(s.y, s.epsilon, s.alpha, 0.4))
+    got = PEP(s.y, s.epsilon, s.alpha, 0.4).step(at, posterior_moments(*at, K.upsilon, K.K_ZZ), K)
     wanted, q, _ = parallel_pep_sweep(at, s.y, K, s.epsilon, s.alpha, 0.4)
     np.testing.assert_allclose(got.sites, wanted, rtol=1e-9, atol=1e-12)  # the same formulae in another order
     np.testing.assert_allclose(got.posterior.mean, q.mean, rtol=1e-8, atol=1e-11)
@@ -57,7 +49,7 @@ def test_one_datum_and_no_power_is_exact():
     X, Z = np.array([[0.3]]), np.array([[[0.0], [1.0]], [[0.5], [-1.0]]])
     prior = Prior(np.array([2.0, 0.7]), np.ones((2, 1)), np.array([0.1, 0.3]), np.zeros(2), Z)
     for epsilon in (0.0, 0.2):
-        fit = fit_pep(X, np.array([1]), prior, epsilon, 1.0)
+        fit = fit_pep(X, np.array([1]), prior, epsilon, alpha=1.0)
         assert fit.converged
         # both prior means are zero: a probability of one half
         assert fit.log_evidence == pytest.approx(np.log((1 - epsilon) * 0.5 + epsilon / 2), rel=1e-9, abs=0)
@@ -70,7 +62,7 @@ def test_log_evidence_is_stationary_in_the_sites_at_a_fixed_point(model, prior, 
     assert run.converged
 
     def value(coefficients):
-        return log_evidence_of(coefficients, posterior_moments(*coefficients, K.upsilon, K.K_ZZ), K, task)[0]
+        return task.value(coefficients, posterior_moments(*coefficients, K.upsilon, K.K_ZZ), K).log_evidence
 
     h = 1e-4
     for part in range(2):
@@ -92,29 +84,30 @@ def test_log_evidence_is_stationary_in_the_sites_at_a_fixed_point(model, prior, 
 def test_gradients_are_those_of_the_log_evidence_found_anew(model, prior, epsilon, alpha):
     s, h = model, 1e-4
     K, task, run = fixed_point(s, prior, epsilon, alpha)
-    got = [log_evidence_gradients(run.sites, run.posterior, s.X, prior, K, task, rule) for rule in ("28", "exact")]
+    state = State(run.sites, run.posterior, prior, K)
+    got = [task.gradients(s.X, state, exact=exact) for exact in (False, True)]
     for name, place in (("variance", 1), ("lengthscales", (2, 0)), ("noise", 0), ("Z", (1, 0, 1))):
         values = []
         for sign in (1.0, -1.0):
             moved = np.array(getattr(prior, name))
             moved[place] += sign * h
             there = fixed_point(s, prior._replace(**{name: moved}), epsilon, alpha)
-            values.append(log_evidence_of(there[2].sites, there[2].posterior, there[0], task)[0])
+            values.append(task.value(there[2].sites, there[2].posterior, there[0]).log_evidence)
         for gradients in got:  # central differences: h² times third derivatives
             assert gradients[name][place] == pytest.approx((values[0] - values[1]) / (2 * h), rel=1e-5, abs=1e-6)
 
 
 def test_away_from_a_fixed_point_the_exact_rule_holds_the_numbers(model, prior):
     s, h = model, 1e-5
-    at, task = Coefficients(s.c1, s.c2), Task(s.y, s.epsilon, s.alpha, 0.5)
+    at, task = Coefficients(s.c1, s.c2), PEP(s.y, s.epsilon, s.alpha, 0.5)
 
     def value(there):
         K = prior_matrices(s.X, there)
-        return log_evidence_of(at, posterior_moments(*at, K.upsilon, K.K_ZZ), K, task)[0]
+        return task.value(at, posterior_moments(*at, K.upsilon, K.K_ZZ), K).log_evidence
 
     K = prior_matrices(s.X, prior)
     q = posterior_moments(*at, K.upsilon, K.K_ZZ)
-    exact, held = (log_evidence_gradients(at, q, s.X, prior, K, task, rule) for rule in ("exact", "28"))
+    exact, held = (task.gradients(s.X, State(at, q, prior, K), exact=exact) for exact in (True, False))
     for name, place in (("variance", 1), ("lengthscales", (2, 0)), ("noise", 0), ("Z", (1, 0, 1))):
         ends = []
         for sign in (1.0, -1.0):
@@ -124,7 +117,7 @@ def test_away_from_a_fixed_point_the_exact_rule_holds_the_numbers(model, prior):
         assert exact[name][place] == pytest.approx((ends[0] - ends[1]) / (2 * h), rel=1e-6, abs=1e-8)
     assert np.max(np.abs(exact["Z"] - held["Z"])) > 1e-2
     # mini-batches that cover the data once: their terms, n/b times, average to the whole
-    parts = [log_evidence_gradients(at, q, s.X, prior, K, task, "28", np.array([i])) for i in range(s.n)]
+    parts = [task.gradients(s.X, State(at, q, prior, K), np.array([i])) for i in range(s.n)]
     for name, whole in held.items():
         np.testing.assert_allclose(np.mean([p[name] for p in parts], axis=0), whole, rtol=1e-9, atol=1e-10)
 
@@ -148,26 +141,25 @@ def test_a_vanishing_power_is_the_variational_bound(model, prior):
         P = np.sum(norm.pdf(steps) * below) * (steps[1] - steps[0])
         bound += P * np.log(1 - epsilon + epsilon / s.C) + (1 - P) * np.log(epsilon / s.C)
     for alpha, close in ((0.0, 1e-10), (1e-300, 1e-10), (1e-9, 1e-7)):
-        got, _ = log_evidence_of(at, q, K, Task(s.y, epsilon, alpha, 0.5))
+        got, _ = PEP(s.y, epsilon, alpha, 0.5).value(at, q, K)
         assert got == pytest.approx(bound, rel=0, abs=close)  # the slope in α is of order ten
 
 
 @pytest.mark.verifies("villacampa2020", "u20-joint-optimisation", route="sweep, numerical gradient and Adam by hand")
 def test_a_training_step_is_a_sweep_and_a_step_uphill(model, prior):
     s, h, rate = model, 1e-5, 0.02
-    task, rows = Task(s.y, s.epsilon, s.alpha, 0.4), np.arange(s.n)
+    task, rows = PEP(s.y, s.epsilon, s.alpha, 0.4), np.arange(s.n)
     K, at = prior_matrices(s.X, prior), Coefficients(s.c1, s.c2)
     q = posterior_moments(*at, K.upsilon, K.K_ZZ)
-    memory = Ascent(False, rate, np.full(2 * s.C, rate), None, AdamState(np.zeros(2 * s.C), np.zeros(2 * s.C), 0))
-    state = State(at, prior, K, q, memory, np.inf, 0)
+    state = State(at, q, prior, K, Rule.start(2 * s.C, rate))
     learn = ("variance", "noise")
-    got = training_step(state, s.X, task, rows, "exact", learn, False)
+    got = training_step(Task(task, s.X, options_of("pep")(learn=learn, gradient_rule="exact"), False), state, rows)
     sites = parallel_pep_sweep(at, s.y, K, s.epsilon, s.alpha, 0.4).coefficients
-    np.testing.assert_allclose(got.coefficients, sites, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(got.sites, sites, rtol=1e-9, atol=1e-12)
 
     def value(variance, noise):
         there = prior_matrices(s.X, prior._replace(variance=np.exp(variance), noise=np.exp(noise)))
-        return log_evidence_of(sites, posterior_moments(*sites, there.upsilon, there.K_ZZ), there, task)[0]
+        return task.value(sites, posterior_moments(*sites, there.upsilon, there.K_ZZ), there).log_evidence
 
     where = [np.log(prior.variance), np.log(prior.noise)]
     for field, name in enumerate(learn):
@@ -181,34 +173,34 @@ def test_a_training_step_is_a_sweep_and_a_step_uphill(model, prior):
             step = np.log(getattr(got.prior, name)[k]) - where[field][k]
             assert step == pytest.approx(rate * slope / (abs(slope) + 1e-8), rel=1e-6, abs=0)
             # Adam's memory after its first step
-            assert got.ascent.adam.first[field * s.C + k] == pytest.approx(0.1 * slope, rel=1e-5, abs=1e-8)
-            assert got.ascent.adam.second[field * s.C + k] == pytest.approx(1e-3 * slope**2, rel=1e-4, abs=1e-10)
+            assert got.rule.adam.first[field * s.C + k] == pytest.approx(0.1 * slope, rel=1e-5, abs=1e-8)
+            assert got.rule.adam.second[field * s.C + k] == pytest.approx(1e-3 * slope**2, rel=1e-4, abs=1e-10)
     K_new = prior_matrices(s.X, got.prior)
     np.testing.assert_allclose(got.K.cond_var, K_new.cond_var, rtol=1e-12)
     np.testing.assert_allclose(got.posterior.mean, posterior_moments(*sites, K_new.upsilon, K_new.K_ZZ).mean, rtol=1e-9)
     # without fields to learn only the factors of the batch move
-    got = training_step(state, s.X, task, np.array([2]), "28", (), False)
+    got = training_step(Task(task, s.X, options_of("pep")(), False), state, np.array([2]))
     assert got.prior is prior
-    np.testing.assert_array_equal(got.coefficients.c1[[0, 1, 3, 4]], at.c1[[0, 1, 3, 4]])
-    assert np.max(np.abs(got.coefficients.c1[2] - at.c1[2])) > 1e-3
+    np.testing.assert_array_equal(got.sites.c1[[0, 1, 3, 4]], at.c1[[0, 1, 3, 4]])
+    assert np.max(np.abs(got.sites.c1[2] - at.c1[2])) > 1e-3
 
 
 @pytest.mark.slow
 def test_learning_raises_the_log_evidence(model, prior):
     s = model
-    start = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=Options(gradients=False)).log_evidence
-    posterior = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=Options(learn=("variance",), n_steps=4, optimizer="lbfgs"))
+    start = fit_pep(s.X, s.y, prior, 0.07, alpha=0.5, gradients=False).log_evidence
+    posterior = fit_pep(s.X, s.y, prior, 0.07, alpha=0.5, learn=("variance",), n_steps=4, optimizer="lbfgs")
     assert posterior.log_evidence > start + 1e-3
     for settings in ({"optimizer": "adaptive"}, {"optimizer": "adam", "rate": 0.05}, {"batches": [[0, 1], [2, 3, 4]]},
                      {"batch_size": 3}, {"scheme": "outer", "optimizer": "adaptive"}):  # fmt: skip
         steps = 2
-        options = Options(1e-6, learn=("variance", "lengthscales"), n_steps=steps, trace=True, **settings)
-        got = fit_pep(s.X, s.y, prior, 0.07, 0.5, options=options)
+        options = {"tolerance": 1e-6, "learn": ("variance", "lengthscales"), "n_steps": steps, "trace": True}
+        got = fit_pep(s.X, s.y, prior, 0.07, alpha=0.5, **options, **settings)
         assert len(got.trace) == got.iterations == steps
         assert not got.converged
         assert not np.array_equal(got.prior.variance, prior.variance)
-    shared = fit_pep(s.X, s.y, Prior(*(np.repeat(part[:1], 3, axis=0) for part in prior)), 0.07, 0.5, shared=True,
-                     options=Options(learn=("noise",), n_steps=2))  # fmt: skip
+    shared = fit_pep(s.X, s.y, Prior(*(np.repeat(part[:1], 3, axis=0) for part in prior)), 0.07, alpha=0.5, shared=True,
+                     learn=("noise",), n_steps=2)  # fmt: skip
     assert np.ptp(shared.prior.noise) == 0.0
 
 
@@ -220,26 +212,26 @@ def test_impossible_cavities_and_steps_are_counted(model, prior):
     at = zero(s)
     at.c1[0], at.c1[1] = 3.0 / size, -2.0 / size  # q is a distribution, the first datum's cavity is none
     q = posterior_moments(*at, K.upsilon, K.K_ZZ)
-    task = Task(s.y, 0.0, 1.0, 0.5)
-    got = damped_sweep(at, q, K, task)
+    task = PEP(s.y, 0.0, 1.0, 0.5)
+    got = task.step(at, q, K)
     assert got.n_improper == 1
     np.testing.assert_array_equal(got.sites.c1[0], at.c1[0])
-    assert log_evidence_of(at, q, K, task)[0] is None
-    assert log_evidence_gradients(at, q, s.X, prior, K, task) is None
+    assert task.value(at, q, K).log_evidence is None
+    assert task.gradients(s.X, State(at, q, prior, K)) is None
 
 
 def test_a_sweep_without_an_evidence_leaves_no_entry_in_the_trace(model, prior, monkeypatch):
     s, asked = model, []
 
-    def now_and_then(*given):
+    def now_and_then(*given, value=PEP.value):
         asked.append(given)
-        value, log_norm = log_evidence_of(*given)
-        return (None if len(asked) == 2 else value), log_norm
+        whole = value(*given)
+        return whole._replace(log_evidence=None) if len(asked) == 2 else whole
 
-    options = Options(max_iterations=4, trace=True, form="projected")
-    whole = fit_pep(s.X, s.y, prior, 0.07, 0.6, options=options)
-    monkeypatch.setattr(module, "log_evidence_of", now_and_then)
-    got = fit_pep(s.X, s.y, prior, 0.07, 0.6, options=options)
+    options = {"alpha": 0.6, "max_iterations": 4, "trace": True, "form": "projected"}
+    whole = fit_pep(s.X, s.y, prior, 0.07, **options)
+    monkeypatch.setattr(PEP, "value", now_and_then)
+    got = fit_pep(s.X, s.y, prior, 0.07, **options)
     np.testing.assert_array_equal(got.trace, np.delete(whole.trace, 1))
 
 
@@ -250,13 +242,13 @@ def test_a_step_out_of_the_distributions_is_halved(model, prior, monkeypatch):
     size = np.array([[K.upsilon[k, i] @ K.K_ZZ[k] @ K.upsilon[k, i] for k in range(s.C)] for i in range(s.n)])
     far = Coefficients(np.where(np.arange(s.n)[:, None] == 0, -3.0 / size, 0.0), np.zeros((s.n, s.C)))
     monkeypatch.setattr(module, "proposals", lambda *_: far)
-    got = damped_sweep(at, q, K, Task(s.y, 0.1, 0.5, 1.0))
+    got = PEP(s.y, 0.1, 0.5, 1.0).step(at, q, K)
     assert got.n_improper == 2  # whole and half leave no distribution, a quarter does
     np.testing.assert_allclose(got.sites.c1, 0.25 * far.c1, rtol=1e-14)
     endless = Coefficients(1e30 * far.c1, far.c2)
     monkeypatch.setattr(module, "proposals", lambda *_: endless)
     with pytest.raises(NotPositiveDefiniteError, match="posterior precision"):
-        damped_sweep(at, q, K, Task(s.y, 0.1, 0.5, 1.0))
+        PEP(s.y, 0.1, 0.5, 1.0).step(at, q, K)
 
 
 @pytest.mark.parametrize(
@@ -283,14 +275,12 @@ def test_a_step_out_of_the_distributions_is_halved(model, prior, monkeypatch):
 )
 def test_bad_settings_are_refused_by_name(model, prior, name, settings, options):
     with pytest.raises(ValueError, match=name):
-        fit_pep(model.X, model.y, prior, **settings, options=Options(**options))
+        fit_pep(model.X, model.y, prior, **settings, **options)
 
 
 def test_a_run_that_is_cut_short_says_so(model, prior):
     visited = []
-    got = fit_pep(
-        model.X, model.y, prior, 0.07, 0.5, options=Options(max_iterations=3, trace=True, callback=visited.append)
-    )
+    got = fit_pep(model.X, model.y, prior, 0.07, alpha=0.5, max_iterations=3, trace=True, callback=visited.append)
     assert not got.converged
     assert len(got.trace) == got.iterations == 3
     assert [s.iteration for s in visited] == [1, 2, 3]
@@ -302,7 +292,7 @@ def test_probabilities_follow_the_posterior_of_brute_force():
     """m = n inducing points at the data: EP's means are near those of the exact posterior on a grid, n = 1, C = 2."""
     X, y = np.array([[0.0]]), np.array([0])
     prior = Prior(np.array([1.5, 0.8]), np.ones((2, 1)), np.zeros(2), np.zeros(2), np.zeros((2, 1, 1)))
-    fit = fit_pep(X, y, prior, 0.1, 1.0)
+    fit = fit_pep(X, y, prior, 0.1, alpha=1.0)
     axis = np.linspace(-9.0, 9.0, 1201)
     f = np.stack(np.meshgrid(axis, axis, indexing="ij"), axis=-1)
     p = multivariate_normal.pdf(f, np.zeros(2), np.diag(prior.variance))

@@ -6,7 +6,7 @@ import pytest
 from reference.common._classes import Prior
 from reference.common._forms import DIGITS, SECONDS
 from reference.villacampa2020.fit_energies import fit_energy
-from reference.villacampa2020.fit_pep import Options, fit_pep
+from reference.villacampa2020.fit_pep import fit_pep
 from reference.villacampa2020.forms import UNIT, form_of
 
 CLOSE = {"rtol": 1e-9, "atol": 1e-10}  # both stop within 1e-10 of one fixed point
@@ -40,10 +40,10 @@ def test_a_form_that_is_none_is_refused(model, prior):
     with pytest.raises(ValueError, match="form: found 'dense', expected one of printed, projected"):
         fit_energy(s.X, s.y, prior, "apep", s.epsilon, form="dense")
     with pytest.raises(ValueError, match="form: found 'dense', expected one of printed, projected"):
-        fit_pep(s.X, s.y, prior, s.epsilon, options=Options(form="dense"))
+        fit_pep(s.X, s.y, prior, s.epsilon, form="dense")
     with pytest.raises(ValueError, match="form: found 'printed' with alpha 0, expected 'projected'"):
-        fit_pep(s.X, s.y, prior, s.epsilon, 0.0, options=Options(form="printed"))
-    assert fit_pep(s.X, s.y, prior, s.epsilon, 0.0).form == "projected"
+        fit_pep(s.X, s.y, prior, s.epsilon, alpha=0.0, form="printed")
+    assert fit_pep(s.X, s.y, prior, s.epsilon, alpha=0.0).form == "projected"
 
 
 @pytest.mark.parametrize("alpha", [0.6, pytest.param(1.0, marks=pytest.mark.slow)])
@@ -56,8 +56,7 @@ def test_a_form_that_is_none_is_refused(model, prior):
 def test_both_forms_of_pep_go_the_same_way(model, prior, alpha, options):
     s = model
     one, other = (
-        fit_pep(s.X, s.y, prior, s.epsilon, alpha, options=Options(form=form, **options))
-        for form in ("printed", "projected")
+        fit_pep(s.X, s.y, prior, s.epsilon, alpha=alpha, form=form, **options) for form in ("printed", "projected")
     )
     assert (one.form, other.form) == ("printed", "projected")
     assert (one.iterations, one.converged, one.n_improper) == (other.iterations, other.converged, other.n_improper)
@@ -77,7 +76,7 @@ def test_both_forms_of_an_energy_go_the_same_way(model, prior, method, options):
     s = model
     alpha = 0.25 if method == "rpapep" else s.alpha
     one, other = (
-        fit_energy(s.X, s.y, prior, method, s.epsilon, alpha, form=form, trace=True, learning_rate=0.02, **options)
+        fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=alpha, form=form, trace=True, rate=0.02, **options)
         for form in ("printed", "projected")
     )
     assert (one.form, other.form) == ("printed", "projected")

@@ -5,6 +5,8 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import multivariate_normal, norm
 
+from reference.common._gaussians import natural_parameters
+from reference.common._steps import AdamState, adam_step
 from reference.villacampa2020.errata_appendix import (
     cavity_as_printed,
     pep_log_evidence_from_moments_as_printed,
@@ -21,9 +23,7 @@ from reference.villacampa2020.evidence import (
     site_log_normaliser_rank_one,
 )
 from reference.villacampa2020.gradients import (
-    AdamState,
     Direction,
-    adam_step,
     adaptive_learning_rate,
     cyclic_trace,
     pep_log_evidence_gradient,
@@ -37,7 +37,6 @@ from reference.villacampa2020.posterior import (
     Gaussians,
     Natural,
     natural_parameter_sum,
-    natural_parameters,
     natural_prior,
 )
 from reference.villacampa2020.power_likelihood import log_expected_power

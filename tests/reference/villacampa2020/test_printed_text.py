@@ -6,7 +6,9 @@ The solvers work with scalars along υ (`projected`) and with a basis of q and p
 import numpy as np
 import pytest
 
+from reference.common._ascent import FINITE
 from reference.common._classes import Prior
+from reference.common._gaussians import moments_of, natural_parameters
 from reference.villacampa2020.cavity import power_cavity, power_cavity_covariance, power_cavity_mean
 from reference.villacampa2020.energies import (
     apep_objective,
@@ -22,17 +24,15 @@ from reference.villacampa2020.evidence import (
     site_log_normaliser_from_moments,
     site_log_normaliser_rank_one,
 )
-from reference.villacampa2020.fit_energies import FINITE, fit_energy
-from reference.villacampa2020.fit_pep import Options, fit_pep
+from reference.villacampa2020.fit_energies import fit_energy
+from reference.villacampa2020.fit_pep import fit_pep
 from reference.villacampa2020.pep import parallel_pep_sweep, pep_log_evidence
 from reference.villacampa2020.posterior import (
     Gaussians,
     Natural,
     factor_linear,
     factor_precision,
-    moments_of,
     natural_parameter_sum,
-    natural_parameters,
     natural_prior,
     posterior_moments,
 )
@@ -71,9 +71,9 @@ def prior(model):
 )  # fmt: skip
 def test_the_printed_refinement_moves_no_site_of_the_solver_and_its_evidence_is_the_solvers(model, prior):
     s, alpha = model, model.alpha
-    fit = fit_pep(s.X, s.y, prior, s.epsilon, alpha, options=Options(gradients=False, form="projected"))
+    fit = fit_pep(s.X, s.y, prior, s.epsilon, alpha=alpha, gradients=False, form="projected")
     assert fit.converged
-    (c1, c2), q = fit.coefficients, fit.posterior
+    (c1, c2), q = fit.sites, fit.posterior
     sites = [
         Natural(np.stack([factor_precision(c1[i, k], s.upsilon[k, i]) for k in range(s.C)]),
                 np.stack([factor_linear(c2[i, k], s.upsilon[k, i]) for k in range(s.C)])) for i in range(s.n)
@@ -114,11 +114,11 @@ def test_the_printed_refinement_moves_no_site_of_the_solver_and_its_evidence_is_
         log_norms[1, i] = site_log_normaliser_from_moments(log_tilted[i], cavity, q)
     # the misprints would move the sites
     assert np.all(np.max(np.abs(moved), axis=0) > 1e-2)
-    same = parallel_pep_sweep(fit.coefficients, s.y, s.matrices, s.epsilon, alpha, 1.0).coefficients
+    same = parallel_pep_sweep(fit.sites, s.y, s.matrices, s.epsilon, alpha, 1.0).coefficients
     np.testing.assert_allclose(same.c1, c1, **CLOSE)
     np.testing.assert_allclose(same.c2, c2, **CLOSE)
-    rank_one = site_log_normaliser_rank_one(log_tilted, fit.coefficients, q, s.upsilon, alpha)
-    whole = pep_log_evidence(fit.coefficients, q, s.y, s.matrices, s.epsilon, alpha)
+    rank_one = site_log_normaliser_rank_one(log_tilted, fit.sites, q, s.upsilon, alpha)
+    whole = pep_log_evidence(fit.sites, q, s.y, s.matrices, s.epsilon, alpha)
     assert whole == pytest.approx(fit.log_evidence, rel=1e-9, abs=0)
     for each in (*log_norms, rank_one):
         estimate = pep_log_evidence_from_moments(q, s.K_ZZ, each, alpha)
@@ -152,7 +152,7 @@ ROUTE = "the solver's value and no slope at its optimum"
 def test_printed_energies_are_the_solvers_and_have_no_slope_at_its_optimum(model, prior, rng, method):
     s = model
     s.alpha = 0.25 if method == "rpapep" else s.alpha  # above that its variances grow far beyond the prior's
-    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, s.alpha, form="projected")
+    fit = fit_energy(s.X, s.y, prior, method, s.epsilon, alpha=s.alpha, form="projected")
     assert (fit.converged, fit.optimum) == (True, FINITE)
     q, h = fit.posterior, 1e-4
     assert printed_energy(s, method, q) == pytest.approx(fit.value, rel=1e-9, abs=0)

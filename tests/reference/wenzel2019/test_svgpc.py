@@ -15,6 +15,7 @@ from reference.wenzel2019.svgpc import (
     svgpc_gradients_at_maximum,
     svgpc_natural_gradient,
 )
+from reference.wenzel2019.updates import Gaussian
 
 LENGTHSCALES = np.array([0.9, 1.6])
 PRIOR = (2.0, LENGTHSCALES, 0.2, 1e-3)
@@ -146,7 +147,7 @@ def test_inducing_points_at_the_data_are_the_full_process(rng):
     assert sparse.elbo == pytest.approx(full.elbo, rel=1e-9, abs=0)  # a condition below 1e4, both within 1e-10
     np.testing.assert_allclose(sparse.latent_var, full.latent_var, rtol=1e-8, atol=0)
     a, b = (
-        predict_probit(f.inducing_mean, f.inducing_cov, X, X[:3] + 0.1, *prior, Z=Z)
+        predict_probit(Gaussian(f.inducing_mean, f.inducing_cov), X, X[:3] + 0.1, *prior, Z=Z)
         for f, Z in ((full, None), (sparse, X))
     )
     np.testing.assert_allclose(a.probability, b.probability, rtol=0, atol=1e-9)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reference.villacampa2017 import training
+from reference.common import _training
 from validation.checks import counted
 from validation.checks.core import Context
 
@@ -22,7 +22,7 @@ def test_healthy_sums_are_right():
     ],
 )
 def test_a_run_that_counts_or_ends_otherwise_is_seen(monkeypatch, where, spoilt):
-    healthy = training.to_fixed_point
-    monkeypatch.setattr(training, "to_fixed_point", lambda *asked: spoilt(healthy(*asked)))
+    healthy = _training.to_fixed_point
+    monkeypatch.setattr(_training, "to_fixed_point", lambda *asked: spoilt(healthy(*asked)))
     way = next(way for way in counted.WAYS if way.where == where)
     assert [each.why for each in counted.counted(Context(), way._replace(runs=way.runs[:1])) if each.observed]

@@ -2,7 +2,8 @@
 
 import pytest
 
-from reference.villacampa2017 import training
+from reference.common import _training
+from reference.villacampa2017 import methods
 from reference.villacampa2020 import fit_pep, laplace_sparse
 
 
@@ -11,7 +12,7 @@ def test_healthy_witnesses_pass(reds, method):
     assert reds("neighbours", f"identity/{method}/neighbours") == []
 
 
-@pytest.mark.parametrize(("method", "module"), [("ep", training), ("pep", fit_pep)], ids=["ep", "pep"])
+@pytest.mark.parametrize(("method", "module"), [("ep", methods), ("pep", fit_pep)], ids=["ep", "pep"])
 def test_matrices_of_another_prior_are_seen(reds, monkeypatch, method, module):
     known = []
 
@@ -24,9 +25,7 @@ def test_matrices_of_another_prior_are_seen(reds, monkeypatch, method, module):
 
 
 @pytest.mark.parametrize(
-    ("method", "module"),
-    [("sep", training), ("pep", fit_pep), ("laplace-sparse", laplace_sparse)],
-    ids=["sep", "pep", "laplace-sparse"],
+    ("method", "module"), [("sep", _training), ("pep", _training), ("laplace-sparse", laplace_sparse)]
 )
 def test_an_answer_of_other_moments_is_seen(reds, monkeypatch, method, module):
     def doubled(size, real=module.moment_answers, **moments):
