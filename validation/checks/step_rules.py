@@ -165,26 +165,32 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from reference.villacampa2017 import vi_ascent
-    from reference.villacampa2017.fit import Prior
-
-    class Flat(vi_ascent.Data):
-        """A bound that does not tell."""
-
-        def bound(self, *_: Any) -> float:
-            return -3.0
+    from reference.common import _ascent
+    from reference.common._classes import Prior
+    from reference.common._gaussians import Gaussians
+    from reference.villacampa2017 import hyper, vi_fit
 
     asked = tiny("threshold errors")
     assert asked.Z is not None
     prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    K, bound = hyper.prior_matrices(asked.X, prior), vi_fit.Data(asked.X, asked.y, 0.05)
     sizes = [(0.5, 1.0), (0.5, 2.0), (1e-4, 1.0), (1e-4, 2.0), (1e-4, 1.0), *((1e-4, 3.0 + k) for k in range(8))]
     wanted = [1.0, 1.0, 1.0, 0.5, 0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, *[0.0078125] * 3]
     rates: list[float] = []
+    told: list[float] = []
+    # the length is looked at once before all steps, before each whether it is the end, and after each
+    looks = _Script([sizes[0], *(look for size in [*sizes[1:], sizes[-1]] for look in ((1.0, 0.0), size))])
     with (
-        mock.patch.object(vi_ascent, "step_size", _Script(sizes)),
-        mock.patch.object(vi_ascent.Mixing, "propose", return_value=None),
-        mock.patch.object(vi_ascent, "natural_step", _rates(vi_ascent.natural_step, rates)),
+        mock.patch.object(_ascent, "step_length", looks),
+        mock.patch.object(_ascent.Mixing, "propose", return_value=None),
+        mock.patch.object(_ascent, "along", _rates(_ascent.along, rates)),
     ):
-        end = vi_ascent.ascend(Flat(asked.X, asked.y, 0.05), prior, None, 1e-300, len(sizes), True, None)
+        _ascent.mixed_steps(
+            lambda q: bound.at(q, K)._replace(value=-3.0),  # a bound that does not tell
+            K.K_ZZ,
+            Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ),
+            _ascent.Goal(1e-300, len(sizes)),
+            lambda value, residual: told.append(residual),
+        )
     yield _near(rates, wanted, "moves that grow from a residual of 1e-3 on", "reference")
-    yield _near([end.iterations, len(end.trace), end.converged], [len(sizes), len(sizes), 0], "its end", "reference")
+    yield _near(told, [residual for residual, _ in [*sizes[1:], sizes[-1]]], "what is told", "reference")

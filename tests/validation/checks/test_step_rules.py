@@ -14,7 +14,7 @@ _MODULES = {
     _SITES: "fast.solve.site_iteration",
     _SVI: "reference.izmailov2016.fit",
     _SVGPC: "reference.wenzel2019.fit_svgpc",
-    _ROBUST: "reference.villacampa2017.vi_ascent",
+    _ROBUST: "reference.common._ascent",
 }
 _PLANTED = (
     (_SITES, "max(0.7 * rate, min(rate, _SMALLEST_SHORTENED))", "max(0.7, min(rate, _SMALLEST_SHORTENED))"),
@@ -32,7 +32,7 @@ _PLANTED = (
     (_SVGPC, "> changes[-2] > _ROUNDED", "> changes[-2]"),
     (_ROBUST, "residual < _NEAR and length > before", "length > before"),
     (_ROBUST, "max(0.5 * ceiling, _LEAST_CEILING)", "0.5 * ceiling"),
-    (_ROBUST, "rate = min(rate, ceiling)", "pass"),
+    (_ROBUST, "rate = min(ceiling, 2.0 * rate)", "rate = 2.0 * rate"),
 )
 
 
