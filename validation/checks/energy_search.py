@@ -11,11 +11,13 @@ import itertools
 from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
+from validation.checks.learning import tiny
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
@@ -179,3 +181,145 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         wrong = not np.array_equal(end, bowl.visited[0]) or len(bowl.formed) != 1
         wrong = wrong or np.abs(ratios - 0.25).max() > 1e-6 or not 4e-9 < lengths[-1] < 4e-8
         yield flaws(wrong, f"{why}: quartered to 1e-8 and given up, one Hessian, {lengths}", "fast", "searches")
+
+
+# -- steps of a run ------------------------------------------------------------------------------------------------
+
+
+def _run(alpha: float, epsilon: float, sweeps: int) -> Any:
+    """A run of apep after so many steps."""
+    from fast.core.values import Data, Prior
+    from fast.methods import apep
+
+    asked = tiny("threshold")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    options = apep.EnergyOptions(alpha=alpha, epsilon=epsilon, max_iterations=sweeps)
+    return apep.fit(Data(asked.X, asked.y, asked.n_classes), prior, options).run
+
+
+@check(
+    "identity/apep/last_steps",
+    paper="villacampa2020",
+    question="Does Newton's method end a run near its optimum, and a chain of less steep energies lead to a steep one?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.sparse_classes import alpha_runs
+
+    run = _run(0.5, 0.05, 200)
+    best, height = run.q, run.here.value
+    q = type(best).of(best.precision * (1.0 + 1e-5), best.shift * (1.0 - 1e-5))
+    run._set(q)
+    before = run.here.change.residual
+    wrong = run._accept_root(None) or any(run._accept_root(run._stepped(run.here.change, rho)) for rho in (-1.0, 0.3))
+    yield flaws(
+        wrong or run.q is not q, "no law, one farther away, one less than half as near: no move", "fast", "moves"
+    )
+    there = run._newton()
+    wrong = not run._accept_root(there) or run.q is not there or run.here.value < height - 1e-9
+    yield flaws(wrong, "a root of the direction is moved to", "fast", "moves")
+    # of errors of 1e-5 a quadratic leaves their squares, the equations to 1e-4, the differences of 1e-4 their squares
+    yield Compared(run.here.change.residual / before, 1e-3, f"the direction, {before:.1e} before", "fast", "Newton's",
+                   "share that is left")  # fmt: skip
+
+    steep = _run(1e-3, 0.0, 1)
+    steep._set(type(steep.q).prior(*steep.q.shift.shape))
+    low, size = steep.here.value, steep.here.change.residual
+    with mock.patch.object(alpha_runs, "_RUNG", 8):  # steps on each energy: enough to see that they lead the way
+        found = [steep._come_by_way(), steep._come_by_way()]
+    yield flaws(found != [True, False], f"by energies ten and a hundred times as steep, once a start: {found}", "fast",
+                "answers")  # fmt: skip
+    gain, left = steep.here.value - low, steep.here.change.residual
+    wrong = not gain > 0.1 or not left < 0.1 * size
+    yield flaws(wrong, f"{gain:.3g} nat nearer, a direction of {left:.3g}, {size:.3g} before", "fast", "ways")
+    for alpha, epsilon in ((0.5, 0.0), (1e-3, 0.05)):  # a label costs at most 2, or log 60
+        other = _run(alpha, epsilon, 1)
+        at = other.q
+        went = other._come_by_way() or other.q is not at
+        yield flaws(went, f"alpha {alpha:g}, epsilon {epsilon:g} is not steep", "fast", "ways")
+
+
+@check(
+    "identity/apep/order_of_steps",
+    paper="villacampa2020",
+    question="Does a step try what was mixed, Newton's where it is near, shorter ones, and searches when due?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.ending import ending
+    from fast.sparse_classes import alpha_runs
+
+    class Told(alpha_runs.EnergyRun):
+        """Says what it tries; moves to what is named in `takes`."""
+
+        takes: tuple[str, ...] = ()
+        residual = 0.5
+        above: str | None = None
+
+        def __init__(self) -> None:
+            self.tried: list[Any] = []
+            self.rho, self.steps, self.stalled, self.unbounded = 0.5, 0, False, None
+            self._mixing = SimpleNamespace(clear=lambda: self.tried.append("clear"))  # type: ignore[assignment]
+            self.q = self._point = None  # type: ignore[assignment,method-assign]
+
+        @property
+        def here(self) -> Any:
+            return SimpleNamespace(change=SimpleNamespace(residual=self.residual))
+
+        def _look(self) -> None:
+            self.unbounded = self.above
+
+        def _mixed(self) -> Any:
+            return "mixed"
+
+        def _newton(self) -> Any:
+            return "newton"
+
+        def _stepped(self, change: Any, rho: float) -> Any:
+            return f"{rho:g}"
+
+        def _accept(self, q: Any) -> bool:
+            self.tried.append(q)
+            return q in self.takes
+
+        def _accept_root(self, q: Any) -> bool:
+            self.tried.append(q)
+            return q in self.takes
+
+        def _come_by_way(self) -> bool:
+            self.tried.append("way")
+            return "way" in self.takes
+
+    def tried(**state: Any) -> tuple[list[Any], float, bool, float]:
+        run = Told()
+        for name, value in state.items():
+            setattr(run, name, value)
+        with mock.patch.object(alpha_runs, "optimise", return_value="search"):
+            swept = run.refresh()
+        return run.tried, run.rho, run.stalled, swept.residual
+
+    lengths = [f"{0.5 * 0.5**k:g}" for k in range(60)]
+    rows = [
+        ({"takes": ("mixed",)}, (["mixed"], 0.5, False, 0.5)),
+        ({"takes": ("0.5",)}, (["mixed", "clear", "0.5"], 1.0, False, 0.5)),
+        ({"takes": ("0.125",)}, (["mixed", "clear", "0.5", "0.25", "0.125"], 0.25, False, 0.5)),
+        ({"takes": ("1",), "rho": 1.0}, (["mixed", "clear", "1"], 1.0, False, 0.5)),
+        ({"takes": ("newton",), "residual": 9e-5}, (["mixed", "clear", "newton"], 0.5, False, 9e-5)),
+        ({"takes": ("0.5",), "residual": 9e-5}, (["mixed", "clear", "newton", "0.5"], 1.0, False, 9e-5)),
+        ({"takes": ("0.5",), "residual": 2e-4}, (["mixed", "clear", "0.5"], 1.0, False, 2e-4)),
+        ({}, (["mixed", "clear", *lengths, "way"], 0.5, True, 0.5)),
+        ({"takes": ("way",)}, (["mixed", "clear", *lengths, "way"], 0.5, False, 0.5)),
+        ({"residual": 9e-6}, (["mixed", "clear", "newton", *lengths], 0.5, True, 9e-6)),
+        ({"stalled": True}, ([], 0.5, True, 0.5)),
+        ({"above": "far away"}, ([], 0.5, False, np.inf)),
+        ({"takes": ("way", "mixed"), "steps": 39}, (["clear", "way"], 0.5, False, 0.5)),
+        ({"takes": ("search", "mixed"), "steps": 79}, (["clear", "way", "search"], 0.5, False, 0.5)),
+        ({"takes": ("mixed",), "steps": 1279}, (["clear", "way", "search", "mixed"], 0.5, False, 0.5)),
+        ({"takes": ("mixed",), "steps": 40}, (["mixed"], 0.5, False, 0.5)),
+        ({"takes": ("mixed",), "steps": 39, "residual": 9e-6}, (["mixed"], 0.5, False, 9e-6)),
+    ]  # fmt: skip
+    wrong = [f"{state}: {found}" for state, wanted in rows if (found := tried(**state)) != wanted]
+    with ending(None, worth=1.0):
+        if (found := tried(takes=("mixed",), steps=39)) != (["mixed"], 0.5, False, 0.5):
+            wrong.append(f"for predictions alone: {found}")
+    yield flaws(len(wrong), "; ".join(wrong) or f"{len(rows) + 1} states of a run", "fast", "orders")

@@ -35,3 +35,26 @@ def test_the_healthy_search_passes(reds, asked):
 @pytest.mark.parametrize(("asked", "old", "new"), others_slow(_PLANTED, lambda asked, old, new: asked == _STEPS))
 def test_a_planted_mistake_is_seen(reds, asked, old, new):
     assert reds("energy_search", asked, ("fast.sparse_classes.alpha_search", old, new))
+
+
+_LAST, _ORDER = "identity/apep/last_steps", "identity/apep/order_of_steps"
+_STEPS_OF_RUNS = (
+    (_LAST, "0.5 * here.change.residual", "2.0 * here.change.residual"),
+    (_LAST, "/ (2.0 * h)", "/ h"),
+    (_LAST, "10.0 * steep", "1e9 * steep"),
+    (_LAST, "self._start = None\n", "pass\n"),
+    (_ORDER, "if self.stalled:", "if not self.stalled:"),
+    (_ORDER, "< _NEWTON_BELOW and", "> _NEWTON_BELOW and"),
+    (_ORDER, "min(1.0, 2.0 * rho)", "2.0 * rho"),
+    (_ORDER, "rho < _SHORTEST and not (far and", "rho < _SHORTEST and not ("),
+    (_ORDER, "and not predicts()", ""),
+    (_ORDER, "(40, 80, 160, 320, 640, 1280)", "(40, 80, 160, 320, 640)"),
+    (_ORDER, "_HALVINGS = 60", "_HALVINGS = 59"),
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "old", "new"), others_slow(_STEPS_OF_RUNS, lambda asked, old, new: asked == _ORDER and "rho" in old)
+)
+def test_a_mistake_in_the_order_of_steps_is_seen(reds, asked, old, new):
+    assert reds("energy_search", asked, ("fast.sparse_classes.alpha_runs", old, new), ("fast.methods.apep",))
