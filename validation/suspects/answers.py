@@ -27,6 +27,8 @@ EXACT, NAMED, FITTED = 0, 1, 2
 
 _ALL_ORDERS = 5  # classes up to which every order of them is tried
 _LEAST = 3  # entries from which on a fitted constant, or an order of rows, says something
+# of rules that programs have
+_NODES = (3, 5, 7, 10, 11, 15, 16, 20, 21, 25, 30, 31, 32, 40, 50, 60, 64, 80, 99, 100, 101, 128)
 _SHOWN = 5  # rows of an order that are told
 
 
@@ -287,6 +289,11 @@ def _probabilities(problem: Problem, trusted: Arrays) -> Iterator[Candidate]:
         ),
         "twice the variance in the integral": (2.0 * var, "take twice the latent variance"),
     }  # fmt: skip
+    if problem.likelihood == "logit":
+        for count in _NODES:
+            told = f"are the integral by Gauss-Hermite quadrature of {count} nodes"
+            by_rule = {"probabilities": _logistic(mean, var, count)}
+            yield Candidate("few nodes", f"probabilities of suspected {told}", by_rule, NAMED)
     for word, told, value in _links(problem, mean, var):
         yield Candidate(word, f"probabilities of suspected {told}", {"probabilities": value})
     own = _own_link(problem)
@@ -358,8 +365,8 @@ def _probit(mean: NDArray[np.float64], var: NDArray[np.float64]) -> NDArray[np.f
     return _two(ndtr(mean[:, 0] / np.sqrt(1.0 + var[:, 0])))
 
 
-def _logistic(mean: NDArray[np.float64], var: NDArray[np.float64]) -> NDArray[np.float64]:
-    nodes, weights = roots_hermitenorm(100)
+def _logistic(mean: NDArray[np.float64], var: NDArray[np.float64], count: int = 100) -> NDArray[np.float64]:
+    nodes, weights = roots_hermitenorm(count)
     f = mean[:, :1] + np.sqrt(var[:, :1]) * nodes
     return _two(expit(f) @ weights / weights.sum())
 

@@ -108,6 +108,8 @@ def _lengthscales(p: Problem) -> Iterator[Change]:
         ("lengthscales left out", "lengthscales are left out: exp(-r^2/2)", np.ones_like(scales)),
         ("one lengthscale", "one lengthscale, the first, is used for all inputs",
          np.broadcast_to(scales[:, :1], scales.shape)),
+        ("one lengthscale", "one lengthscale, their mean, is used for all inputs",
+         np.broadcast_to(scales.mean(axis=1, keepdims=True), scales.shape)),
         ("lengthscales reversed", "lengthscales are in the reverse order of the inputs", scales[:, ::-1]),
     ):  # fmt: skip
         yield Change(name, text, _with(p, lengthscales=changed))
@@ -123,7 +125,7 @@ def _jitter(p: Problem) -> Iterator[Change]:
                      _with(p, noise=p.noise + p.jitter))  # fmt: skip
         yield Change("jitter twice", "the jitter is added twice", _with(p, jitter=2.0 * p.jitter))
     matrix = "K_XX" if p.Z is None else "K_ZZ"
-    for size in (1e-6, 1e-4, 1e-3, 1e-5):
+    for size in (1e-6, 1e-4, 1e-3, 1e-5, 1e-2):
         yield Change("jitter of its own", f"a jitter of {size:g} that the problem does not have is added to {matrix}",
                      _with(p, jitter=p.jitter + size))  # fmt: skip
 

@@ -86,6 +86,17 @@ def test_probabilities_by_another_integral_are_suspected(name, word, change):
     assert (first.name, first.explains) == (word, ("probabilities",))
 
 
+@pytest.mark.parametrize("count", [5, 20, 32])
+def test_a_quadrature_of_few_nodes_is_suspected_with_their_number(count):
+    right = solve("fast", "laplace-binary", posed("toy-steep"))
+    x, w = np.polynomial.hermite.hermgauss(count)
+    f = right.test_latent_mean + np.sqrt(2.0 * right.test_latent_cov[:, 0]) * x
+    p = expit(f) @ w / np.sqrt(np.pi)
+    wrong = replace(right, implementation="mine", probabilities=np.stack([1.0 - p, p], axis=1))
+    assert suspects(wrong, right).ranked[0].text.endswith(f"quadrature of {count} nodes")
+    assert not suspects(replace(wrong, probabilities=0.99 * right.probabilities + 0.005), right).ranked
+
+
 def _average(mean, var):
     """The logistic function's mean, by adaptive quadrature."""
 
