@@ -298,7 +298,7 @@ def test_no_suspect_is_named_where_the_mistake_is_none_of_them(one_answer_each):
         for control, plant in CONTROLS.items():
             actual = suspects(plant(method), fair, seconds=300.0).ranked
             named += [(method, control, s.name, s.explains) for s in actual]
-    # 64 programs, each with some ninety suspects
+    # 64 programs, each with more than a hundred suspects
     assert len(named) <= 1, named
 
 
