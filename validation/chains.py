@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from gibbs.core.options import METHODS
+from gibbs.core.options import LEARNT, METHODS
 from gibbs.evidence.result import LogEvidence, Workers
 from validation import arguments
 from validation.compare import LEVEL, QUANTITIES
@@ -46,8 +46,8 @@ PARTICLES: Mapping[str, str] = {
     "gibbs-threshold": "evidence",
     "mh-softmax": "softmax",
 }
-# a file of a run would be one of several groups; parameters that are sampled make another problem of each group
-REFUSED = ("checkpoint", "callback", "learn")
+# a file of a run would be one of several groups
+REFUSED = ("checkpoint", "callback")
 
 
 class Group(NamedTuple):
@@ -85,7 +85,7 @@ def solve_groups(
     Parameters
     ----------
     method : str          a sampler of `gibbs`
-    problem : Problem     the question, its parameters held
+    problem : Problem     the question
     engine : Engine       `validation.jobs.run.engine`: processes, or a cluster
     groups : int          runs; n_chains (n_draws of exact-probit) is a multiple of it
     store : Store         where groups and islands are kept (`kept_in`); None: nowhere
@@ -102,7 +102,8 @@ def solve_groups(
     for name in REFUSED:
         if options.get(name) not in (None, (), []):
             raise ValueError(f"{name}: found {shown(options[name])} with groups, expected it with one run alone")
-    defaults = {name: option.default for name, option in METHODS[method].items()}
+    sampled = len(options.get("learn") or ()) > 0
+    defaults = {name: option.default for name, option in (LEARNT if sampled else METHODS[method]).items()}
     name = SHARED[method]
     whole = arguments.integer(options.get(name, defaults[name]), name, at_least=groups)
     if whole % groups:
@@ -211,9 +212,12 @@ def pooled(
     local: dict[str, Any] = {f"log_evidence_{name}": np.array(pair) for name, pair in routes.items() if name}
     if "log_joint" in first.local:
         local["log_joint"] = np.concatenate([run.local["log_joint"] for run in runs])
+    sampled = first.settings.get("learn", ())
+    for name in sampled:
+        local |= _parameter(name, runs)
     verdict = _verdict(runs, int(given.get("n_chains", 0)))
     return Solution(
-        problem=first.problem,
+        problem=first.problem.replace(**{name: np.exp(local[f"log_{name}_mean"]) for name in sampled}),
         implementation="gibbs",
         method=first.method,
         log_evidence=None if best is None else routes[best][0],
@@ -245,6 +249,27 @@ def _covariance_of_means(name: str, mean: NDArray[np.float64]) -> NDArray[np.flo
     away = mean - mean.mean(axis=0)
     # inducing values vary together, (L, m, m); latent values only over the latent functions, (n, L, L)
     return np.asarray(np.einsum("g...i,g...j->...ij", away, away) / len(mean))
+
+
+def _parameter(name: str, runs: Sequence[Solution]) -> dict[str, NDArray[np.float64]]:
+    """Draws and moments of a parameter that was sampled: chains of all runs, averages, the variance of the whole."""
+
+    def of(entry: str) -> NDArray[np.float64]:
+        return np.stack([run.local[entry] for run in runs])
+
+    def error(entry: str) -> NDArray[np.float64]:
+        return np.asarray(np.sqrt(np.square(of(entry)).sum(axis=0)) / len(runs))
+
+    log_mean = of(f"log_{name}_mean")
+    return {
+        f"{name}_draws": np.concatenate([run.local[f"{name}_draws"] for run in runs]),
+        f"{name}_mean": of(f"{name}_mean").mean(axis=0),
+        f"{name}_se": error(f"{name}_se"),
+        f"log_{name}_mean": log_mean.mean(axis=0),
+        f"log_{name}_mean_se": error(f"log_{name}_mean_se"),
+        f"log_{name}_var": of(f"log_{name}_var").mean(axis=0) + log_mean.var(axis=0),
+        f"log_{name}_var_se": error(f"log_{name}_var_se"),
+    }
 
 
 def _routes(runs: Sequence[Solution]) -> tuple[dict[str, tuple[float, float]], dict[str, bool]]:
@@ -294,13 +319,22 @@ def _verdict(runs: Sequence[Solution], n_chains: int) -> _Verdict:
 
 
 def _between(runs: Sequence[Solution]) -> float:
-    """The largest R-hat between runs over the latent values: sqrt(1 + variance of means / mean variance)."""
+    """The largest R-hat between runs over latent values and logarithms of sampled parameters.
+
+    sqrt(1 + variance of means / mean variance)
+    """
     if len(runs) < 2:
         return 1.0
-    means = np.stack([run.latent_mean for run in runs if run.latent_mean is not None])
-    spread = np.stack([run.latent_var for run in runs if run.latent_var is not None]).mean(axis=0)
-    ratio = means.var(axis=0, ddof=1) / np.maximum(spread, np.finfo(float).tiny)
-    return float(np.sqrt(1.0 + ratio.max()))
+    pairs = [([run.latent_mean for run in runs], [run.latent_var for run in runs])] + [
+        ([run.local[f"log_{name}_mean"] for run in runs], [run.local[f"log_{name}_var"] for run in runs])
+        for name in runs[0].settings.get("learn", ())
+    ]
+    largest = 0.0
+    for means, spreads in pairs:
+        between = np.stack([mean for mean in means if mean is not None]).var(axis=0, ddof=1)
+        within = np.stack([spread for spread in spreads if spread is not None]).mean(axis=0)
+        largest = max(largest, float((between / np.maximum(within, np.finfo(float).tiny)).max()))
+    return float(np.sqrt(1.0 + largest))
 
 
 def _common(runs: Sequence[Solution]) -> dict[str, Any]:

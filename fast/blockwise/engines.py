@@ -11,6 +11,7 @@ that is behind makes up for those it missed: q of a sweep and the sites before a
 from __future__ import annotations
 
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Protocol
@@ -18,6 +19,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from fast.blockwise.places import Place, here
+from fast.blockwise.places import here as mine
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.tree import Plan, Sums, add, over, parts, plan
 from fast.core.types import IntArray
@@ -101,6 +104,7 @@ class Workers:
         workers = sorted(client.nthreads())
         if not workers:
             raise ClusterLostError(f"client: found no worker at {client.scheduler.address}, expected at least one")
+        _alike(client)
         depth = max(0, ((n_parts or len(workers)) - 1).bit_length())
         self.plan: Plan = plan(0, len(rows.leaves), depth)
         self.parts = list(parts(self.plan))
@@ -219,6 +223,24 @@ class Workers:
 
         result: Sums = root(self.plan, 0)[0].result()
         return result
+
+
+def _alike(client: Any) -> None:
+    """Refuse workers with other code; warn of other versions and kernels, with which digits depend on who computes."""
+    own = mine()
+    for worker, answer in sorted(client.run(here, on_error="return").items()):
+        if not isinstance(answer, Place):
+            raise ClusterLostError(
+                f"worker {worker}: found {type(answer).__name__}: {answer}, expected gpc-triad as here"
+            )
+        differences = "; ".join(answer.differences(own))
+        if answer.code != own.code:
+            raise ClusterLostError(f"worker {worker}: found {differences} here, expected the same code")
+        if differences:
+            warnings.warn(
+                f"worker {worker}: found {differences} here, expected the same; digits depend on who computes",
+                stacklevel=4,
+            )
 
 
 def _on_cluster(client: Any, rows: Rows) -> list[tuple[int, int, Any, Any]]:

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 from gibbs.evidence.result import LogEvidence
-from validation import chains, problems, solve
+from validation import Problem, chains, problems, solve
 from validation.jobs.run import Processes
 
 LENGTHS = {"n_chains": 8, "n_draws": 200, "n_warmup": 100}
@@ -77,6 +77,45 @@ def test_a_pool_is_the_average_of_its_runs():
     assert (result.settings["n_chains"], result.settings["groups"]) == (8, 2)
 
 
+@pytest.fixture(scope="module")
+def learnt():
+    """Two groups of chains over the variance too, and the whole of them."""
+    rng = np.random.default_rng(5)
+    problem = Problem(
+        name="small", X=rng.normal(size=(6, 2)), y=np.array([0, 1, 1, 0, 1, 1]), n_classes=2, likelihood="logit",
+        variance=3.0, lengthscales=1.0, noise=0.2, jitter=1e-4, hyperprior={"variance": ("log-normal", 0.5, 0.9)},
+    )  # fmt: skip
+    asked = {"learn": ("variance",), "n_draws": 24, "n_warmup": 8}
+    whole = chains.solve_groups("gibbs-logit", problem, Processes(1), groups=2, n_chains=8, seed=7, **asked)
+    seeds = np.random.SeedSequence([7, 2]).generate_state(2, dtype=np.uint32)
+    return whole, [solve("gibbs", "gibbs-logit", problem, seed=int(seed), n_chains=4, **asked) for seed in seeds]
+
+
+def test_parameters_that_are_sampled_are_pooled_with_their_chains(learnt):
+    whole, (a, b) = learnt
+    draws = whole.local["variance_draws"]
+    np.testing.assert_array_equal(draws, np.concatenate([a.local["variance_draws"], b.local["variance_draws"]]))
+    # groups of equal length: moments of all draws together, whose sums are taken in another order
+    np.testing.assert_allclose(whole.local["variance_mean"], [draws.mean()], rtol=1e-12)
+    np.testing.assert_allclose(whole.local["log_variance_mean"], [np.log(draws).mean()], rtol=0, atol=1e-12)
+    second = [run.local["log_variance_var"] + run.local["log_variance_mean"] ** 2 for run in (a, b)]
+    expected = 0.5 * sum(second) - whole.local["log_variance_mean"] ** 2
+    np.testing.assert_allclose(whole.local["log_variance_var"], expected, rtol=1e-12)
+    errors = [run.local["variance_se"] for run in (a, b)]
+    np.testing.assert_allclose(whole.local["variance_se"], 0.5 * np.hypot(*errors), rtol=1e-14)
+    np.testing.assert_array_equal(whole.problem.variance, np.exp(whole.local["log_variance_mean"]))
+    assert whole.settings["learn"] == ["variance"]
+    assert whole.log_evidence is None
+
+
+def test_runs_whose_parameters_ended_elsewhere_are_no_truth(learnt):
+    _, (a, b) = learnt
+    local = {**b.local, "log_variance_mean": a.local["log_variance_mean"] + 5.0}
+    result = chains.pooled([a, replace(b, local=local)], {}, {"n_chains": 8}, [], 1.0)
+    assert result.r_hat > 1.3
+    assert not result.converged
+
+
 def test_covariances_of_inducing_values_and_of_classes_get_the_covariance_of_the_means():
     rng = np.random.default_rng(0)
     for name, shape in (("latent_mean", (5, 3)), ("inducing_mean", (2, 4))):
@@ -138,7 +177,7 @@ def test_independent_draws_are_split_by_number():
         ("ensemble-logit", {}, "method: found 'ensemble-logit', expected one of"),
         ("x-gpc", {}, "method: found 'x-gpc'"),
         ("gibbs-logit", {"n_chains": 7}, "n_chains: found 7, expected a multiple of 4 groups"),
-        ("gibbs-logit", {"learn": ["variance"]}, "learn: found .* with groups"),
+        ("gibbs-logit", {"learn": ["variance"], "evidence": "none"}, r"option: found 'evidence'.*with learn"),
         ("gibbs-logit", {"checkpoint": "a.npz"}, "checkpoint: found 'a.npz' with groups"),
         ("gibbs-logit", {"groups": 0}, "groups: found 0"),
         ("exact-probit", {"n_draws": 3}, "n_draws: found 3"),

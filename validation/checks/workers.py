@@ -75,6 +75,10 @@ class _Cluster:
         """Chunks, computed."""
         return [_Task(part.compute()) for part in lazy]
 
+    def run(self, function: Callable[[], Any], *, on_error: str) -> dict[str, Any]:
+        """What each worker says of itself."""
+        return {name: function() for name in self.names}
+
     def gather(self, tasks: list[_Task]) -> list[Any]:
         """What tasks gave."""
         return [task.result() for task in tasks]

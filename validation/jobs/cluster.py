@@ -225,6 +225,8 @@ def started(count: int, *, processes: bool = True) -> Iterator[Any]:
         "distributed.scheduler.allowed-failures": DEATHS - 1,
         # work stays beside its data, and messages can be counted
         "distributed.scheduler.work-stealing": False,
+        # a hundred looks a second at what each thread does, for pictures that nobody sees here
+        "distributed.worker.profile.enabled": False,
         # a worker that is short of memory is the machine's affair: pausing and ending it would look like a fault
         "distributed.worker.memory.terminate": False,
         "distributed.worker.memory.pause": False,

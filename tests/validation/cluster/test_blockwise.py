@@ -6,7 +6,7 @@ import signal
 import numpy as np
 import pytest
 
-from fast.blockwise import engines, multiclass, quadratic, sep, taylor
+from fast.blockwise import engines, multiclass, places, quadratic, sep, taylor
 from fast.blockwise.batches import batches_from
 from fast.blockwise.quadratic import BlockwiseOptions
 from fast.blockwise.rows import rows_of
@@ -151,6 +151,22 @@ def test_a_bad_row_on_a_worker_is_named_by_its_number_among_all(case, clients):
     X[1234, 0] = np.nan
     with pytest.raises(ValueError, match="X: found a value that is not finite in row 1234, expected finite numbers"):
         quadratic.fit("x-gpc", rows_of(X, y, leaf=128), prior, OPTIONS, client=clients(2))
+
+
+def test_a_worker_with_another_kernel_is_named(case, clients, monkeypatch):
+    X, y, prior = case
+    monkeypatch.setattr(engines, "mine", lambda: places.here()._replace(kernel="openblas Prescott", numpy="1.0"))
+    with pytest.warns(
+        UserWarning, match=r"worker .*: found numpy .* against 1\.0; kernel .* Prescott here, expected the"
+    ):
+        quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=clients(1))
+
+
+def test_a_worker_with_other_code_is_refused_by_name(case, clients, monkeypatch):
+    X, y, prior = case
+    monkeypatch.setattr(engines, "mine", lambda: places.here()._replace(code="f00"))
+    with pytest.raises(engines.ClusterLostError, match="worker .*: found code .* against f00 here, expected the same"):
+        quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=clients(1))
 
 
 def test_a_client_without_workers_is_an_error(case):
