@@ -165,7 +165,7 @@ def test_a_worker_with_another_kernel_is_named(case, clients, monkeypatch):
 def test_a_worker_with_other_code_is_refused_by_name(case, clients, monkeypatch):
     X, y, prior = case
     monkeypatch.setattr(engines, "mine", lambda: places.here()._replace(code="f00"))
-    with pytest.raises(engines.ClusterLostError, match="worker .*: found code .* against f00 here, expected the same"):
+    with pytest.raises(engines.ClusterLostError, match=r"worker .*: found code .* against f00 here, expected the same"):
         quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=clients(1))
 
 
