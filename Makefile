@@ -15,7 +15,7 @@ THREADS := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest test-browser lint docs docs-serve \
+.PHONY: help verify verify-full self-test fuzz test test-all test-kernels test-rounding test-oldest test-newest test-browser test-cluster lint docs docs-serve \
 	bench audit dist lock clean
 
 help:
@@ -61,6 +61,11 @@ test: $(VENV)/dev.stamp
 
 test-all: $(VENV)/dev.stamp
 	$(THREADS) $(BIN)/python -m pytest -n 2 --dist worksteal -q
+
+# Faults in earnest on a cluster of two worker processes, and its bench on few rows; make test-all kills thirty times each.
+KILLS ?= 4
+test-cluster: $(VENV)/dev.stamp
+	TRIAD_KILLS=$(KILLS) $(THREADS) $(BIN)/python -m pytest -q -m slow tests/validation/cluster
 
 # Which kernels, e.g. on a CPU without AVX-512: make test-kernels KERNELS="Haswell Nehalem"
 KERNELS ?= Haswell SkylakeX Sandybridge Nehalem Prescott

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-from gibbs.core.options import LEARNT, METHODS
+from gibbs.core.options import METHODS, LearntOptions
 from gibbs.evidence.result import LogEvidence, Workers
 from validation import arguments
 from validation.compare import LEVEL, QUANTITIES
@@ -103,7 +103,8 @@ def solve_groups(
         if options.get(name) not in (None, (), []):
             raise ValueError(f"{name}: found {shown(options[name])} with groups, expected it with one run alone")
     sampled = len(options.get("learn") or ()) > 0
-    defaults = {name: option.default for name, option in (LEARNT if sampled else METHODS[method]).items()}
+    row = LearntOptions.declared() if sampled else METHODS[method]
+    defaults = {name: option.default for name, option in row.items()}
     name = SHARED[method]
     whole = arguments.integer(options.get(name, defaults[name]), name, at_least=groups)
     if whole % groups:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -95,3 +96,33 @@ def killing():
             killer.join()
 
     return of
+
+
+SCHEDULER = """
+import sys
+from distributed import LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False, protocol="tcp://",
+                      silence_logs=50) as c:
+        print(c.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def scheduler_process():
+    """(process, address) of a scheduler with one worker, to be killed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCHEDULER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="session")
+def kills_wanted():
+    """Deaths of workers until a test is content; each costs the start of a process."""
+    return int(os.environ.get("TRIAD_KILLS", "30"))

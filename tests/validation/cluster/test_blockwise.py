@@ -73,6 +73,27 @@ def test_sites_and_energies_have_the_same_bits_too(classes, clients, method):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("method", ["x-gpc", "ep"])
+def test_a_scheduler_that_dies_under_sweeps_is_said(case, classes, scheduler_process, method):
+    process, address = scheduler_process
+
+    def kill(*_):
+        process.kill()
+
+    with distributed.Client(address, set_as_default=False) as client:
+        if method == "x-gpc":
+            X, y, prior = case
+            options = BlockwiseOptions(1e-300, 50, kill)
+            with pytest.raises(engines.ClusterLostError, match="a scheduler that answers"):
+                quadratic.fit("x-gpc", rows_of(X, y, leaf=128), prior, options, client=client)
+        else:
+            X, y, prior = classes
+            options = multiclass.METHODS["ep"].options(max_iterations=50, tolerance=1e-300, callback=kill)
+            with pytest.raises(engines.ClusterLostError, match="a scheduler that answers"):
+                multiclass.fit("ep", rows_of(X, y, leaf=50), 3, prior, options, client=client)
+
+
+@pytest.mark.slow
 def test_sites_of_a_worker_that_died_are_made_again_from_what_sweeps_brought(classes):
     X, y, prior = classes
     rows = rows_of(X, y, leaf=50)
@@ -182,7 +203,7 @@ def test_a_client_without_workers_is_an_error(case):
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(killing):
+def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(killing, kills_wanted):
     rng = np.random.default_rng(20261123)
     X = rng.standard_normal((60_000, 2))
     y = (rng.random(60_000) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(np.int64)
@@ -191,12 +212,12 @@ def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(killing):
     options = BlockwiseOptions(1e-300, 20)
     here = bits(quadratic.fit("x-gpc", rows, prior, options))
     with connected("local", jobs=2) as who, killing(who.client, 2, 7) as killer:
-        while killer.kills < 30:
+        while killer.kills < kills_wanted:
             assert bits(quadratic.fit("x-gpc", rows, prior, options, client=who.client)) == here
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_leave_every_site(killing):
+def test_workers_killed_at_random_moments_leave_every_site(killing, kills_wanted):
     rng = np.random.default_rng(20261123)
     X = rng.standard_normal((6_000, 2))
     y = np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]) + 0.3 * rng.standard_normal((6_000, 3)), axis=1)
@@ -204,7 +225,7 @@ def test_workers_killed_at_random_moments_leave_every_site(killing):
     rows = rows_of(X, y, leaf=512)
     here = in_parts("ep", rows, prior, sweeps=20)
     with connected("local", jobs=2) as who, killing(who.client, 2, 8) as killer:
-        while killer.kills < 30:
+        while killer.kills < kills_wanted:
             there = in_parts("ep", rows, prior, who.client, sweeps=20)
             assert there.log_evidence == here.log_evidence
             assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()

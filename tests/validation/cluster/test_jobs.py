@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -199,10 +198,10 @@ def test_verdicts_are_the_same_on_a_cluster(engines, tmp_path):
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_lose_nothing(killing):
+def test_workers_killed_at_random_moments_lose_nothing(killing, kills_wanted):
     expected = values(run(work("draw"), draws(40), Processes(1)))
     with connected("local", jobs=2) as who, killing(who.client, 2, 20261123) as killer:
-        while killer.kills < 30:
+        while killer.kills < kills_wanted:
             result = values(run(work("draw"), draws(40, seconds=0.3), who))
             assert result.keys() == expected.keys()
             assert all(np.array_equal(result[name], expected[name]) for name in expected)
@@ -216,37 +215,19 @@ def test_a_job_that_kills_three_workers_is_reported():
     assert [results[k].value for k in (0, 2, 3)] == [0, 2, 3]
 
 
-SCHEDULER = """
-import sys
-from distributed import LocalCluster
-if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False, protocol="tcp://",
-                      silence_logs=50) as c:
-        print(c.scheduler_address, flush=True)
-        sys.stdin.read()
-"""
-
-
 @pytest.mark.slow
-def test_a_scheduler_that_dies_is_said_and_the_run_goes_on_from_there(tmp_path):
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCHEDULER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
+def test_a_scheduler_that_dies_is_said_and_the_run_goes_on_from_there(tmp_path, scheduler_process):
+    process, address = scheduler_process
     store = Store(tmp_path, "draws", ())
-    try:
-        address = process.stdout.readline().strip()
 
-        def until_it_is_lost():
-            with engine(address) as who:
-                for count, _ in enumerate(run(work("draw"), draws(12, seconds=0.2), who, store=store)):
-                    if count == 2:
-                        process.kill()
+    def until_it_is_lost():
+        with engine(address) as who:
+            for count, _ in enumerate(run(work("draw"), draws(12, seconds=0.2), who, store=store)):
+                if count == 2:
+                    process.kill()
 
-        with pytest.raises(ClusterError, match="found the scheduler lost"):
-            until_it_is_lost()
-    finally:
-        process.kill()
-        process.communicate()
+    with pytest.raises(ClusterError, match="found the scheduler lost"):
+        until_it_is_lost()
     again = list(run(work("draw"), draws(12, seconds=0.2), Processes(1), store=store))
     assert sum(done.stored for done in again) >= 3
     assert len(again) == 12
