@@ -11,6 +11,7 @@ that is behind makes up for those it missed: q of a sweep and the sites before a
 from __future__ import annotations
 
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,6 +38,7 @@ class Visit(NamedTuple):
 
 
 _ATTEMPTS = 30  # at one sweep, while workers die under it
+_MOMENT = 0.1  # seconds
 
 
 class Spread(Protocol):
@@ -174,6 +176,7 @@ class Workers:
         from concurrent.futures import CancelledError
 
         from distributed import KilledWorker
+        from distributed.comm import CommClosedError
 
         why: BaseException | None = None
         for _ in range(_ATTEMPTS):
@@ -185,10 +188,13 @@ class Workers:
                 why = error
                 try:
                     self._make_up()
-                except (CancelledError, KilledWorker):
+                except (CancelledError, CommClosedError, KilledWorker):
                     continue
             except CancelledError as error:  # what was scattered died with its worker
                 why = error
+            except CommClosedError as error:  # the scheduler has gone, which the client learns in a moment
+                why = error
+                time.sleep(_MOMENT)
             except KilledWorker as error:
                 why = error
                 self._hold()
@@ -385,13 +391,21 @@ def streamed(rows: Rows, answer: Callable[[Leaf], Any], client: Any = None) -> I
         ((first, size, X, y),) = _on_cluster(client, Rows((leaf,), leaf.size, rows.d))
         flying.append((first, client.submit(_answer, answer, first, size, X, y, pure=False)))
         if len(flying) >= ahead:
-            yield _received(flying.pop(0))
+            yield _received(flying.pop(0), client)
     for entry in flying:
-        yield _received(entry)
+        yield _received(entry, client)
 
 
-def _received(entry: tuple[int, Any]) -> tuple[int, Any]:
-    return entry[0], entry[1].result()
+def _received(entry: tuple[int, Any], client: Any) -> tuple[int, Any]:
+    from concurrent.futures import CancelledError
+
+    try:
+        return entry[0], entry[1].result()
+    except CancelledError as error:
+        raise ClusterLostError(
+            f"client: found the answer to row {entry[0]} and those after lost (client {client.status}), "
+            "expected a scheduler that answers"
+        ) from error
 
 
 def _answer(answer: Callable[[Leaf], Any], first: int, size: int, X: Any, y: Any) -> Any:

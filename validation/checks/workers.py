@@ -30,6 +30,10 @@ class _KilledError(Exception):
     """What a scheduler says of a task whose workers died."""
 
 
+class _ClosedError(Exception):
+    """What a client says of a scheduler that hangs up."""
+
+
 class _Fine(Exception):  # noqa: N818 - no error: its place in a list of them
     """Nothing happens this time."""
 
@@ -166,7 +170,11 @@ def _fit(rows: Any, client: Any = None, heard: list[Any] | None = None) -> Any:
 
 @contextmanager
 def _distributed() -> Iterator[None]:
-    with mock.patch.dict("sys.modules", {"distributed": SimpleNamespace(KilledWorker=_KilledError)}):
+    modules: Any = {
+        "distributed": SimpleNamespace(KilledWorker=_KilledError),
+        "distributed.comm": SimpleNamespace(CommClosedError=_ClosedError),
+    }
+    with mock.patch.dict("sys.modules", modules):
         yield
 
 
