@@ -235,6 +235,8 @@ def _alike(client: Any) -> None:
     """Refuse workers with other code; warn of other versions and kernels, with which digits depend on who computes."""
     own = mine()
     for worker, answer in sorted(client.run(here, on_error="return").items()):
+        if isinstance(answer, OSError):  # it has died meanwhile
+            continue
         if not isinstance(answer, Place):
             raise ClusterLostError(
                 f"worker {worker}: found {type(answer).__name__}: {answer}, expected gpc-triad as here"
@@ -267,7 +269,8 @@ class _Held:
     """On a worker: a part's leaves, each looked at, and how many visits changed what they keep."""
 
     def __init__(self, looks: list[Any]) -> None:
-        self.looks, self.count, self.last = looks, 0, None
+        self.looks, self.count = looks, 0
+        self.last: Sums | None = None
         self.lock = threading.Lock()  # a sweep that was begun again may still be under way
 
     def __getstate__(self) -> dict[str, Any]:

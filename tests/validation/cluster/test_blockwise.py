@@ -183,6 +183,15 @@ def test_a_worker_with_another_kernel_is_named(case, clients, monkeypatch):
         quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=clients(1))
 
 
+def test_a_worker_that_dies_while_it_is_asked_is_no_other_worker(clients, monkeypatch):
+    answers = {"tcp://gone": OSError("closed"), "tcp://here": places.here()}
+    monkeypatch.setattr(clients(1), "run", lambda function, on_error: answers)
+    engines._alike(clients(1))
+    answers["tcp://here"] = ModuleNotFoundError("No module named 'fast'")
+    with pytest.raises(engines.ClusterLostError, match="worker tcp://here: found ModuleNotFoundError: No module named"):
+        engines._alike(clients(1))
+
+
 def test_a_worker_with_other_code_is_refused_by_name(case, clients, monkeypatch):
     X, y, prior = case
     monkeypatch.setattr(engines, "mine", lambda: places.here()._replace(code="f00"))
