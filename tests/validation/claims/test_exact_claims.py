@@ -11,9 +11,9 @@ from validation.claims import inventory
 
 CLAIMS = {claim.address: claim for claims in inventory.load().values() for claim in claims}
 BY_CHECK = {
-    address: re.fullmatch(r"triad verify --check (\S+)", claim.command)[1]
+    address: match[1]
     for address, claim in CLAIMS.items()
-    if claim.command.startswith("triad verify --check ")
+    if (match := re.fullmatch(r"triad verify (?:--full )?--check (\S+)", claim.command))
 }
 
 
@@ -21,6 +21,12 @@ def test_what_decides_a_claim_is_a_check_of_the_judge():
     known = core.registered()
     assert BY_CHECK
     assert {address: name for address, name in BY_CHECK.items() if name not in known} == {}
+
+
+def test_a_check_that_a_full_run_alone_asks_is_named_with_a_full_run():
+    known = core.registered()
+    for address, name in BY_CHECK.items():
+        assert ("--full" in CLAIMS[address].command) == (not known[name].problems), address
 
 
 def test_every_statement_that_the_judge_puts_to_numbers_is_a_decided_claim_of_its_paper():
@@ -44,6 +50,6 @@ def test_a_statement_is_registered_by_the_module_that_a_process_of_its_own_impor
 def test_a_statement_holds(name):
     from validation.checks import runner, selection
 
-    run = runner.run(selection.select(check=[name]), jobs=1)
+    run = runner.run(selection.select(check=[name], full=True), jobs=1)
     assert [(result.verdict, result.observed) for result in run.results if result.failed] == []
     assert any(result.verdict == "PASS" for result in run.results)
