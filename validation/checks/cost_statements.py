@@ -359,23 +359,30 @@ def _(context: Context) -> Iterable[Outcome]:
 # -- memory --------------------------------------------------------------------------------------------------------
 
 
-def _held(method: str, n: int, m: int, C: int, **options: Any) -> float:
+def _held(method: str, n: int, m: int, C: int) -> float:
     """Bytes that an answer of `fast` holds after two steps on mini-batches, but for a label a row."""
-    from importlib import import_module
-
+    from fast.methods import apep, ep, pep, sep
     from validation.implementations.fast.inducing import given
 
-    module = import_module(f"fast.methods.{method}")
-    chosen = getattr(module, {"ep": "EPOptions", "sep": "SEPOptions", "pep": "PEPOptions"}[method])
-    settings = chosen(batch_size=20, n_steps=2, seed=0, learn=("variance",), optimizer="adam", rate=0.01,
-                      evaluate=False, **options)  # fmt: skip
+    steps: dict[str, Any] = {"batch_size": 20, "n_steps": 2, "seed": 0, "learn": ("variance",), "rate": 0.01,
+                             "optimizer": "adam", "evaluate": False}  # fmt: skip
+    powers = {"alpha": 0.5, "epsilon": 0.01}
+    fit: Callable[[Any, Any], Any]
+    if method in ("ep", "sep"):
+        fit = partial(ep.fit, options=ep.EPOptions(**steps)) if method == "ep" else partial(
+            sep.fit, options=sep.SEPOptions(**steps)
+        )  # fmt: skip
+    elif method == "pep":
+        fit = partial(pep.fit, options=pep.PEPOptions(**steps, **powers))
+    else:
+        fit = partial(apep.fit, options=apep.EnergyOptions(energy=method, **steps, **powers))
     data, prior = given(_problem(n, m, C))
-    module.fit(data, prior, settings)  # what is imported or kept the first time is no part of it
+    fit(data, prior)  # what is imported or kept the first time is no part of it
     tracing = tracemalloc.is_tracing()
     if not tracing:
         tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    answer = module.fit(data, prior, settings)
+    answer = fit(data, prior)
     after = tracemalloc.get_traced_memory()[0]
     del answer
     if not tracing:
@@ -398,12 +405,39 @@ def _(context: Context) -> Iterable[Outcome]:
                        "bytes held")  # fmt: skip
 
 
+def _of_rows(method: str, limit: float = 0.01) -> Compared:
+    growth = abs(_held(method, 4000, 40, 3) / _held(method, 500, 40, 3) - 1.0)
+    return Compared(growth, limit, f"{method}: eight times the rows, a label each left out", "paper", "bytes held")
+
+
+def _of_classes_and_points(method: str) -> Iterable[Outcome]:
+    by_class = _order_between(_held(method, 500, 80, 3), _held(method, 500, 80, 6), 2.0)
+    yield Compared(abs(by_class - 1.0), 0.1, f"{method}: order {by_class:.3f} in C", "paper", "bytes held")
+    by_points = _order_between(_held(method, 500, 160, 3), _held(method, 500, 320, 3), 2.0)
+    yield Compared(abs(by_points - 2.0), 0.15, f"{method}: order {by_points:.3f} in M", "paper", "bytes held")
+
+
 @says_at_length("villacampa2017", "sep", "cost-sep-memory", "Does SEP hold C M² numbers, whatever N is?")
 def _(context: Context) -> Iterable[Outcome]:
-    base = _held("sep", 500, 80, 3)
-    growth = abs(_held("sep", 4000, 80, 3) / base - 1.0)
-    yield Compared(growth, 0.01, "eight times the rows, a label each left out", "paper", "bytes held")
-    by_class = _order_between(base, _held("sep", 500, 80, 6), 2.0)
-    yield Compared(abs(by_class - 1.0), 0.1, f"order {by_class:.3f} in C", "paper", "bytes held")
-    by_points = _order_between(base, _held("sep", 500, 160, 3), 2.0)
-    yield Compared(abs(by_points - 2.0), 0.15, f"order {by_points:.3f} in M", "paper", "bytes held")
+    yield _of_rows("sep")
+    yield from _of_classes_and_points("sep")
+
+
+@says_at_length("villacampa2020", "apep", "cost-sep-memory", "Do tied factors take C M² numbers, whatever N is?")
+def _(context: Context) -> Iterable[Outcome]:
+    yield _of_rows("apep")
+    yield from _of_classes_and_points("apep")
+
+
+@says_at_length("villacampa2020", "apep", "cost-memory-independent", "Holds no rival of PEP more for more data?")
+def _(context: Context) -> Iterable[Outcome]:
+    for energy in ("apep", "arpep", "rpapep"):
+        yield _of_rows(energy)
+
+
+@says_at_length("villacampa2020", "pep", "cost-pep-memory", "Does PEP hold factors for every datum, and no rival?")
+def _(context: Context) -> Iterable[Outcome]:
+    slope = _order_between(_held("pep", 1000, 10, 3), _held("pep", 4000, 10, 3), 4.0)
+    yield Compared(abs(slope - 1.0), 0.15, f"pep: order {slope:.3f} in N", "paper", "bytes held")
+    for energy in ("apep", "arpep", "rpapep"):
+        yield _of_rows(energy)

@@ -36,3 +36,19 @@ def test_a_program_of_another_order_is_seen(name, monkeypatch):
     monkeypatch.setattr(cost_statements, "operations", lambda run, **options: 0.0)
     outcomes = [one for one in core.registered()[name].function(None, None) if isinstance(one, Compared)]
     assert any(not one.observed <= one.limit for one in outcomes)
+
+
+HELD = {
+    "print/ep/says_cost_ep_memory": lambda n, m, C: n * m**2 * C,
+    "print/sep/says_cost_sep_memory": lambda n, m, C: n + m**2 * C,
+    "print/apep/says_cost_sep_memory": lambda n, m, C: m**2 * C**2,
+    "print/apep/says_cost_memory_independent": lambda n, m, C: n * m * C,
+    "print/pep/says_cost_pep_memory": lambda n, m, C: m**2 * C,
+}
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_an_answer_that_holds_more_or_less_is_seen(name, monkeypatch):
+    monkeypatch.setattr(cost_statements, "_held", lambda method, n, m, C: float(HELD[name](n, m, C)))
+    outcomes = [one for one in core.registered()[name].function(None, None) if isinstance(one, Compared)]
+    assert any(not one.observed <= one.limit for one in outcomes)
