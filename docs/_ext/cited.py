@@ -6,6 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 
+# what stands between backquotes in prose: every second part of a split
+CODE = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`(?!\w)")
 _NUMBER = re.compile(r"\((?P<id>(?:[A-Z]\.)?\d+)\)")
 # a citation ends with its sentence, at a semicolon and at an empty line
 _END = re.compile(r"\n\s*\n|;|\.\s")

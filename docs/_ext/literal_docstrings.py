@@ -11,12 +11,11 @@ import posixpath
 import re
 from typing import Any
 
-from cited import Addresses, addresses, cited
+from cited import CODE, Addresses, addresses, cited
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxRole
 
-_CODE = re.compile(r"`([^`\s](?:[^`\n]*[^`\s])?)`(?!\w)")
 _SPECIAL = re.compile(r"([\\*`_|])")
 # The fields of a NamedTuple have docstrings of its own making, which say nothing.
 _ALIAS = re.compile(r"Alias for field number \d+")
@@ -53,7 +52,7 @@ def linked(text: str, known: Addresses, *, prose: bool = False) -> str:
 
 
 def _shown(text: str, *, prose: bool) -> str:
-    parts = _CODE.split(text) if prose else [text]  # every second one stood between backquotes
+    parts = CODE.split(text) if prose else [text]  # every second one stood between backquotes
     return "".join(
         f"\\ ``{part}``\\ " if place % 2 else _SPECIAL.sub(r"\\\1", part) for place, part in enumerate(parts)
     )

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import ClassVar
 
-from cited import addresses, cited
+from cited import CODE, addresses, cited
 from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -41,10 +41,15 @@ class Modules(SphinxDirective):
 
 
 def _linked(text: str) -> nodes.inline:
-    """Text with its citations of equations as links; the map stands beside the folder of the atlas."""
+    """Text with its citations of equations as links and `code` as code; the map stands beside the folder of the atlas."""
     made = nodes.inline()
     for piece, address in cited(text, addresses()):
-        made += nodes.reference("", piece, refuri=f"atlas/{address}", internal=True) if address else nodes.Text(piece)
+        if address:
+            made += nodes.reference("", piece, refuri=f"atlas/{address}", internal=True)
+        else:
+            made += [
+                nodes.literal(text=part) if i % 2 else nodes.Text(part) for i, part in enumerate(CODE.split(piece))
+            ]
     return made
 
 
