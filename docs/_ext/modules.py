@@ -41,7 +41,7 @@ class Modules(SphinxDirective):
 
 
 def _linked(text: str) -> nodes.inline:
-    """Text with its citations of equations as links and `code` as code; the map stands beside the folder of the atlas."""
+    """Text with citations of equations as links and `code` as code; the map stands beside the folder of the atlas."""
     made = nodes.inline()
     for piece, address in cited(text, addresses()):
         if address:
