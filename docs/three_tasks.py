@@ -43,7 +43,7 @@ def find_a_misprint() -> tuple[float, str]:
         page.get_by_role("link", name="Audit an equation").click()
         page.locator("tr", has_text="villacampa2020").get_by_role("link", name="(A.20)").click()
         card = page.locator("article#A\\.20")
-        expect(card.locator("figure.printed .differs").first).to_be_visible()
+        expect(card.locator("figure.printed .differs").first).to_be_visible(timeout=30_000)
         expect(card.locator("figure.corrected math")).to_be_visible()
         state = card.locator(".state").inner_text()
         told = card.locator(".note").last.inner_text()

@@ -6,6 +6,7 @@ import pytest
 
 # `is_visible` and `count` tell of this very moment, which after a click may still be the page before: `expect` waits.
 expect = pytest.importorskip("playwright.sync_api", reason="the extra `browser` is not installed").expect
+expect.set_options(timeout=30_000)  # a page of a megabyte on a busy machine
 
 pytestmark = pytest.mark.slow  # a browser for each width and scheme: `make test-browser`
 
@@ -72,7 +73,7 @@ def test_the_atlas_of_all_papers_is_searched_in_one_place(page, docs):
     found = page.locator(".found li:visible")
     expect(found).to_have_count(0)  # folded until something is looked for
     page.locator(".atlas-tools input").fill("villacampa2020 power cavity")
-    assert 0 < found.count() < 10
+    assert 0 < found.count() < 30  # of five hundred
     page.locator(".atlas-tools select").select_option("corrected")
     page.locator(".atlas-tools input").fill("villacampa2020 (a.20)")
     expect(found).to_have_count(1)
