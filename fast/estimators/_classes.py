@@ -152,7 +152,9 @@ class ClassesClassifier(GPClassifier):
         return self._by_ep and isinstance(self.learn, str) and self.learn == "auto" and not self._on_batches(n)
 
     def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
-        return parameters_by_ep(self, X, codes, start, rng) if self._asks_ep(X.shape[0]) else start
+        if not self._asks_ep(X.shape[0]):
+            return start
+        return parameters_by_ep(self, X, codes, start, rng, shared=self.shared)
 
     def _learned(self, X: Any) -> tuple[str, ...]:
         return () if self._asks_ep(X.shape[0]) else self._named(X)

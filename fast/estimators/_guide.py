@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fast.core.hyperprior import LINKS
 from fast.core.types import IntArray
 
 if TYPE_CHECKING:
@@ -19,23 +20,25 @@ if TYPE_CHECKING:
 ROWS = 400  # rows that EP looks at: parameters are known from these as far as predictions tell
 
 
-def parameters_by_ep(asking: GPClassifier, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
+def parameters_by_ep(
+    asking: GPClassifier, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, *, shared: bool
+) -> Start:
     """The start with the parameters that EP learns from it, on all rows or on a sample with every class in it.
 
     Parameters
     ----------
-    asking           who asks: its settings of the prior are those of EP
+    asking           who asks: its prior of what is learned is that of EP
     X (n, d), codes (n,)    rows and their classes
     start            where EP starts; Z stays as it is
     rng              of the sample and of EP
+    shared           one kernel for all classes, or one for each
     """
     from fast.estimators.villacampa2017 import EPClassifier  # it is one of those that this module serves
 
-    settings = {name: value for name, value in asking.get_params(deep=False).items() if name in _SHARED}
     seed = int(rng.randint(np.iinfo(np.int32).max))
     ep = EPClassifier(
         variance=start.variance, lengthscales=start.lengthscales, noise=start.noise, jitter=start.jitter,
-        training="batch", random_state=seed, verbose=asking.verbose, **settings,
+        training="batch", random_state=seed, verbose=asking.verbose, prior=asking.prior, shared=shared,
     )  # fmt: skip
     rows = sample(codes, ROWS, rng)
     if rows.size == codes.size:
@@ -44,7 +47,22 @@ def parameters_by_ep(asking: GPClassifier, X: Any, codes: IntArray, start: Start
     return start._replace(variance=ep.variance_, lengthscales=ep.lengthscales_, noise=ep.noise_)
 
 
-_SHARED = ("shared", "prior")
+def probit_parameters_by_ep(
+    asking: GPClassifier, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState
+) -> Start:
+    """The same for a multinomial probit with one kernel, which is the threshold model with the noise 1.
+
+    Only the ratio of variance and noise counts there: EP starts at the usual noise of its model and learns both.
+
+    Parameters
+    ----------
+    asking, X, codes, start, rng    as for `parameters_by_ep`; the noise of the start, beside the link, stays
+    """
+    usual = LINKS["threshold"]
+    begin = start._replace(variance=usual * start.variance, noise=usual)
+    found = parameters_by_ep(asking, X, codes, begin, rng, shared=True)
+    variance = np.asarray(found.variance)[0] / np.asarray(found.noise)[0]
+    return start._replace(variance=float(variance), lengthscales=found.lengthscales[0])
 
 
 def sample(codes: IntArray, size: int, rng: np.random.RandomState) -> IntArray:

@@ -16,6 +16,7 @@ from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.estimators._guide import probit_parameters_by_ep
 from fast.full_classes.learning import ClassSearch, search
 from fast.full_classes.prior import prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
@@ -206,8 +207,25 @@ class LaplaceClassifier(_MulticlassClassifier):
 
 class VBProbitClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by factorised variational Bayes, multinomial probit: riihimaki2013, section 4.3.
+
+    The bound is the less tight the larger the variance, and prefers one at which nearly nothing is learned: with
+    learn="auto" the parameters are those that EP finds for the same model, on 400 rows at most. Parameters that are
+    named are learned by the bound.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
     _module, _evidence = vb_probit, "elbo"
+
+    def _asks_ep(self) -> bool:
+        """Whether EP finds the parameters, which are then held."""
+        return self.hyperparameters == "map" and isinstance(self.learn, str) and self.learn == "auto"
+
+    def _guided(self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState) -> Start:
+        return probit_parameters_by_ep(self, X, codes, start, rng) if self._asks_ep() else start
+
+    def _learned(self, X: Any) -> tuple[str, ...]:
+        return () if self._asks_ep() else super()._learned(X)
+
+    def _counted(self) -> tuple[str, ...]:
+        return self._auto if self._asks_ep() else super()._counted()
 
     def _warm(self, posterior: Any) -> Any:
         return posterior.posterior.weights

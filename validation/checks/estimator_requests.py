@@ -24,7 +24,9 @@ from validation.checks.estimator_settings import ENTRIES, Data, Entry, differenc
 Array = NDArray[Any]
 LARGEST_SEED = 2**31 - 1
 LARGEST_BATCH = 2000  # rows up to which training="auto" is in batch
-BY_EP = ("sep", "vi-robust", "pep", "apep", "arpep", "rpapep")  # learn="auto" in batch: parameters are those of EP
+# learn="auto" in batch: parameters are those of EP, of the probit its ratio of variance and noise
+BY_EP = ("sep", "vi-robust", "pep", "apep", "arpep", "rpapep", "vb-probit")
+EP_NOISE = 0.1  # at which EP starts for a probit, whose own is 1
 EP_ROWS = 400  # rows that EP learns them from, at most
 
 
@@ -70,7 +72,10 @@ def request(
         raise ValueError(f"by_ep: found {by_ep}, expected parameters where EP is asked for them, and only there")
     learn = () if held else _learned(entry, settings, X)
     noise = 1e-3 if settings["noise"] == 0.0 and "noise" in learn else settings["noise"]
-    start = (*(by_ep or (settings["variance"], lengthscales, noise)), settings["jitter"])
+    found = by_ep
+    if by_ep is not None and entry.family == "full":
+        found = by_ep[0][0] / by_ep[2][0], by_ep[1][0], noise
+    start = (*(found or (settings["variance"], lengthscales, noise)), settings["jitter"])
     module, function, options = _REQUESTS[entry.family](entry, settings, learn, X.shape[0])
     if "learn" in options:
         hyperprior = asked_hyperprior(entry, settings["prior"], lengthscales, X)
@@ -86,7 +91,8 @@ def request(
 def asks_ep(entry: Entry, settings: Mapping[str, Any], n: int) -> bool:
     """Whether a classifier holds parameters that EP learns for it: those of its model, in batch, if none are named."""
     unnamed = isinstance(settings["learn"], str) and settings["learn"] == "auto"
-    return entry.method in BY_EP and unnamed and not _stochastic(settings, n)
+    batch = settings["hyperparameters"] == "map" if entry.family == "full" else not _stochastic(settings, n)
+    return entry.method in BY_EP and unnamed and batch
 
 
 def learned_by_ep(entry: Entry, given: Mapping[str, Any], X: Any) -> tuple[Array, Array, Array] | None:
@@ -94,7 +100,7 @@ def learned_by_ep(entry: Entry, given: Mapping[str, Any], X: Any) -> tuple[Array
     settings, d = {**entry.defaults, **given}, X.shape[1]
     if not asks_ep(entry, settings, len(X)):
         return None
-    rows = np.zeros(entry.n_classes) if settings["shared"] else np.arange(entry.n_classes)
+    rows = np.zeros(entry.n_classes) if settings.get("shared", True) else np.arange(entry.n_classes)
     return 2.0 + rows, 0.3 + rows[:, None] + 0.1 * np.arange(d), 0.01 + 0.02 * rows
 
 
@@ -232,6 +238,9 @@ def requests_differ(entry: Entry, given: Mapping[str, Any], problem: Data) -> fl
         arguments, options = asked_of(entry.cls(**given), problem.X, problem.labels, owner, function)
     if len(questions) != (by_ep is not None):
         return float("inf")
+    if entry.family == "full":
+        of_ep = {"variance": EP_NOISE * settings["variance"], "noise": EP_NOISE, "shared": True}
+        settings = {**settings, **of_ep, "inducing_points": None}
     asked_ep = max((_questions_differ(one, settings, problem) for one in questions), default=0.0)
     if entry.family == "full":
         prior = arguments[0]

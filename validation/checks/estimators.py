@@ -335,7 +335,8 @@ def _borders(entry: Entry) -> list[tuple[int, dict[str, Any]]]:
         ways = [(120, {}), (119, {}), (40, {"shared": True}), (39, {"shared": True})]
         results += [(n, {"training": "minibatch"} | more) for n, more in ways] if entry.steps else ways
     if entry.method in BY_EP:
-        results += [(EP_ROWS, {}), (EP_ROWS + 1, {}), (EP_ROWS + 1, {"shared": True, "noise": 0.0})]
+        results += [(EP_ROWS, {}), (EP_ROWS + 1, {})]
+        results += [(EP_ROWS + 1, {"shared": True, "noise": 0.0})] if entry.family == "classes" else []
     if entry.family in ("two", "adadelta"):
         results += [(n, {"training": "minibatch"} if entry.steps else {}) for n in (39, 40)]
     return results

@@ -14,6 +14,7 @@ from fast.estimators import (
     RobustVIClassifier,
     RPAPEPClassifier,
     SEPClassifier,
+    VBProbitClassifier,
 )
 from fast.estimators import _guide as guide
 
@@ -46,6 +47,21 @@ def test_named_parameters_are_learned_by_the_method_itself_and_given_ones_held(c
     assert (own.noise_ != 0.1).any()
     held = cls(n_inducing=6, learn=(), max_iter=3, random_state=0).fit(X, y)
     assert (held.noise_ == 0.1).all()
+
+
+def test_the_probit_has_the_ratio_of_variance_and_noise_that_ep_finds(iris):
+    X, y = (part[::2] for part in iris)
+    model = VBProbitClassifier(random_state=0).fit(X, y)
+    ep = EPClassifier(variance=0.1, shared=True, training="batch").fit(X, y)  # the ratio is the start, 1
+    # the same search from the same start, every row an inducing point: no rounding in between
+    assert model.variance_ == ep.variance_[0] / ep.noise_[0]
+    assert model.noise_ == 0.0
+    np.testing.assert_array_equal(model.lengthscales_, ep.lengthscales_[0])
+    assert model.converged_
+    own = VBProbitClassifier(learn=("variance", "lengthscales")).fit(X, y)
+    # its bound prefers a variance at which it is tight
+    assert own.variance_ < 0.5 * model.variance_
+    assert own.log_evidence_ > model.log_evidence_
 
 
 def test_many_rows_are_sampled_and_points_stay_those_of_all_rows(monkeypatch):

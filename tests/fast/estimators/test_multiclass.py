@@ -29,7 +29,7 @@ def iris():
     return X[::3], y[::3]
 
 
-@parametrize_with_checks([VBProbitClassifier()])
+@parametrize_with_checks([VBProbitClassifier(learn=("variance", "lengthscales"))])
 def test_scikit_learn_has_nothing_to_object(estimator, check):
     check(estimator)
 
@@ -37,7 +37,7 @@ def test_scikit_learn_has_nothing_to_object(estimator, check):
 @pytest.mark.slow
 @parametrize_with_checks(
     [cls(hyperparameters="fixed") for cls in MODULES]
-    + [NestedEPClassifier(), NestedIEPClassifier(), LaplaceClassifier()]
+    + [NestedEPClassifier(), NestedIEPClassifier(), LaplaceClassifier(), VBProbitClassifier()]
 )
 def test_scikit_learn_has_nothing_to_object_to_the_others(estimator, check):
     check(estimator)
