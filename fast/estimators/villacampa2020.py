@@ -64,12 +64,18 @@ class ARPEPClassifier(_EnergyClassifier):
     _energy: ClassVar[str] = "arpep"
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RPAPEPClassifier(_EnergyClassifier):
     __doc__ = f"""GP classification by reparameterised approximate power EP: rpapep of villacampa2020.
-    At alpha = 1 its energy may have no finite maximum; `stop_reason_` says so.
+    At alpha = 1 its energy may have no finite maximum; `stop_reason_` says so. It is near an estimate of log p(y) where
+    alpha is small: at alpha = 1/2 its maximum is often above 0, and q there is surer than labels allow, although it
+    passes better ones on its way. The default is near the limit alpha = 0, where all energies are one bound.
 
     Its optima are far from the prior and flat, and q takes many steps to them: with learn="auto" it goes there once, at
     the parameters that EP found, until eight steps would not change predictions. Parameters that are named are learned
     by its own energy, which takes many times as long.
     {_PARAMETERS.format(evidence="energy of all rows")}"""
     _energy: ClassVar[str] = "rpapep"
+
+    alpha: float = 0.05
+    epsilon: float = 1e-2

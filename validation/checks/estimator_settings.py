@@ -90,7 +90,10 @@ ENTRIES = (
     Entry("pep", "villacampa2020", "PEPClassifier", "classes", 3, ("pep",), _ALPHA),
     Entry("apep", "villacampa2020", "APEPClassifier", "classes", 3, ("apep",), _ALPHA, {"energy": "apep"}),
     Entry("arpep", "villacampa2020", "ARPEPClassifier", "classes", 3, ("apep",), _ALPHA, {"energy": "arpep"}),
-    Entry("rpapep", "villacampa2020", "RPAPEPClassifier", "classes", 3, ("apep",), _ALPHA, {"energy": "rpapep"}),
+    Entry(
+        "rpapep", "villacampa2020", "RPAPEPClassifier", "classes", 3, ("apep",),
+        {**_ALPHA, "alpha": 0.05, "epsilon": 1e-2}, {"energy": "rpapep"},
+    ),
     Entry("nested-ep", "riihimaki2013", "NestedEPClassifier", "full", 3, ("nested_ep",), _FULL),
     Entry("nested-iep", "riihimaki2013", "NestedIEPClassifier", "full", 3, ("nested_iep",), _FULL),
     Entry("laplace", "riihimaki2013", "LaplaceClassifier", "full", 3, ("laplace",), _FULL),

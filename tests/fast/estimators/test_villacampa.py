@@ -34,11 +34,11 @@ METHODS = {
     EPClassifier: (ep, {"damping": 0.5, "optimizer": "lbfgs"}),
     SEPClassifier: (sep, {"damping": 0.5}),
     GFITCClassifier: (gfitc, {"damping": 0.5}),
-    RobustVIClassifier: (vi_robust, {"epsilon": 1e-3}),
+    RobustVIClassifier: (vi_robust, {"epsilon": 1e-2}),
     PEPClassifier: (pep, {"epsilon": 1e-3, "alpha": 0.5}),
     APEPClassifier: (apep, {"epsilon": 1e-3, "alpha": 0.5, "energy": "apep"}),
     ARPEPClassifier: (apep, {"epsilon": 1e-3, "alpha": 0.5, "energy": "arpep"}),
-    RPAPEPClassifier: (apep, {"epsilon": 1e-3, "alpha": 0.5, "energy": "rpapep"}),
+    RPAPEPClassifier: (apep, {"epsilon": 1e-2, "alpha": 0.05, "energy": "rpapep"}),
 }
 
 
