@@ -29,6 +29,7 @@ from fast.ledger import equation
 
 _FLOOR = 1e-200  # of a site precision: below it the site says nothing, and its root can still be divided by
 _TILE = 256
+_MIRRORED = 64  # rows of a strip that `_mirror` copies: few enough that its two triangles cost nothing
 _CELLS = 2**22  # numbers in the rows of all classes that are solved for at a time
 
 
@@ -52,10 +53,10 @@ class Coupled(NamedTuple):
 
 
 def _mirror(matrix: FloatArray) -> None:
-    """Copy the lower triangle of a square matrix to its upper one, tile by tile."""
+    """Copy the lower triangle of a square matrix to its upper one, strip by strip."""
     n = matrix.shape[0]
-    for start in range(0, n, _TILE):
-        stop = min(start + _TILE, n)
+    for start in range(0, n, _MIRRORED):
+        stop = min(start + _MIRRORED, n)
         tile = matrix[start:stop, start:stop]
         tile[:] = np.tril(tile) + np.tril(tile, -1).T
         for below in range(stop, n, _TILE):

@@ -228,8 +228,10 @@ class ClassDistribution:
         view    data
         """
         mean, var = np.empty(view.cond_var.shape), np.empty(view.cond_var.shape)
+        work = np.empty(view.rows[0].shape)  # of all classes, one after the other
         for k in range(len(self.factor)):
-            halved = self.halves(view, k)
+            work[:] = view.rows[k if len(view.rows) > 1 else 0]
+            halved = solve_rows(self.factor[k], work)
             mean[:, k] = halved @ self.half_shift[k]
             var[:, k] = squared_norms(halved)
         return ScalarMoments(mean, var)
@@ -260,18 +262,19 @@ def add_projected(
     view                       data
     delta, mu_tilde : (b, C)   of any sign
     """
+    scaled = np.empty(view.rows[0].shape)  # of all classes, one after the other
     for k in range(precision.shape[0]):
         rows, weight = view.rows[k if len(view.rows) > 1 else 0], delta[:, k]
         shift[k] += rows.T @ mu_tilde[:, k]
         # of one sign: an array and its transpose, of which BLAS computes one triangle
         if (weight >= 0.0).all():
-            scaled = rows * np.sqrt(weight)[:, None]
+            np.multiply(rows, np.sqrt(weight)[:, None], out=scaled)
             precision[k] += scaled.T @ scaled
         elif (weight <= 0.0).all():
-            scaled = rows * np.sqrt(-weight)[:, None]
+            np.multiply(rows, np.sqrt(-weight)[:, None], out=scaled)
             precision[k] -= scaled.T @ scaled
         else:
-            added = rows.T @ (rows * weight[:, None])
+            added = rows.T @ np.multiply(rows, weight[:, None], out=scaled)
             precision[k] += 0.5 * (added + added.T)
 
 
