@@ -20,7 +20,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import _count, _in_reach, _numbers
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Particles
-from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
+from gibbs.evidence.result import LogEvidence, Part, Workers, _of_annealed, _worked_apart
 
 Array = NDArray[np.float64]
 DEFAULTS = Particles()
@@ -253,35 +253,10 @@ def estimate(
     own (see `gibbs.evidence.result`); None: side by side, all from rng. options: as in `log_evidence`, but
     n_steps are those of the schedule.
     """
-    size, n_islands, target_error = options.n_particles, options.n_islands, options.target_error
-    for rounds in range(1, options.max_rounds + 1):
-        log_z, fraction = _islands(rng, common, workers, (n_islands, size))
-        relative = np.exp(log_z - log_z.max())
-        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
-        apart = float(log_z.std(ddof=1))
-        # the delta method needs islands within about half a nat of each other
-        trusted = error <= target_error and apart <= 0.5
-        if trusted or rounds == options.max_rounds:
-            break
-        # the error falls with the root of the particle count; a factor of at most 8 at a time
-        size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
-    value = float(logsumexp(log_z) - np.log(n_islands))
-    # leave one island out: the bias of the log of an average, by the jackknife
-    left_out = np.array([logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)])
-    return LogEvidence(
-        value=value,
-        standard_error=error,
-        mean_log=float(log_z.mean()),
-        bias=float((n_islands - 1) * (left_out.mean() - value)),
-        trusted=trusted,
-        detail={
-            "island_spread": apart,
-            "n_powers": float(len(common.ladder) - 1),
-            "rounds": float(rounds),
-            "n_particles": float(size * n_islands),
-            "ess_fraction": fraction,
-        },
-    )
+    return _of_annealed(
+        lambda size: _islands(rng, common, workers, (options.n_islands, size)), options, len(common.ladder),
+        "ess_fraction",
+    )  # fmt: skip
 
 
 def _checked(name: str, value: ArrayLike, shape: tuple[int, ...] | None) -> Array:

@@ -21,7 +21,7 @@ from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _count, _labels, _reachable, _scalar
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Islands
-from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
+from gibbs.evidence.result import LogEvidence, Part, Workers, _errors, _of_islands, _worked_apart
 
 Labels = NDArray[np.int64]
 DEFAULTS = Islands(n_particles=2000, max_rounds=4)
@@ -186,9 +186,7 @@ def estimate(
     while True:
         rounds += 1
         log_z = _islands(rng, common, workers, (n_islands, size))
-        relative = np.exp(log_z - log_z.max())
-        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
-        apart = float(log_z.std(ddof=1))
+        error, apart = _errors(log_z)
         # the delta method needs islands within about half a nat of each other
         trusted = error <= target_error and apart <= 0.5
         if trusted or rounds == options.max_rounds:
@@ -198,21 +196,15 @@ def estimate(
         if size >= largest or needed > _HOPELESS * largest:
             break
         size = min(int(np.clip(np.ceil(needed), 2 * size, 8 * size)), largest)
-    value = float(logsumexp(log_z) - np.log(n_islands))
-    left_out = [float(logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1)) for k in range(n_islands)]
-    return LogEvidence(
-        value=value,
-        standard_error=error,
-        mean_log=float(log_z.mean()),
-        bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # jackknife
-        trusted=trusted,
-        detail={
+    return _of_islands(
+        log_z, trusted,
+        {
             "island_spread": apart,
             "rounds": float(rounds),
             "n_particles": float(size * n_islands),
             "needed_particles": float(size * n_islands * max(1.0, error / target_error, 2.0 * apart) ** 2),
         },
-    )
+    )  # fmt: skip
 
 
 @checked_options()

@@ -21,7 +21,7 @@ from gibbs.core.errors import _count, _labels, _reachable
 from gibbs.core.linalg import cholesky
 from gibbs.core.options import Particles
 from gibbs.evidence.annealed import _next_power, _systematic
-from gibbs.evidence.result import LogEvidence, Part, Workers, _worked_apart
+from gibbs.evidence.result import LogEvidence, Part, Workers, _of_annealed, _worked_apart
 
 Array = NDArray[np.float64]
 DEFAULTS = Particles(n_steps=1)
@@ -235,34 +235,10 @@ def estimate(
     `gibbs.evidence.result`); None: side by side, all from rng. options: as in `log_evidence`, but n_steps are those of
     the schedule.
     """
-    size, n_islands, target_error = options.n_particles, options.n_islands, options.target_error
-    for rounds in range(1, options.max_rounds + 1):
-        log_z, acceptance = _islands(rng, common, workers, (n_islands, size))
-        relative = np.exp(log_z - log_z.max())
-        error = float(relative.std(ddof=1) / np.sqrt(n_islands) / relative.mean())
-        apart = float(log_z.std(ddof=1))
-        # the delta method needs islands within about half a nat of each other
-        trusted = error <= target_error and apart <= 0.5 and acceptance >= 0.3
-        if trusted or rounds == options.max_rounds:
-            break
-        # the error falls with the root of the particle count; a factor of at most 8 at a time
-        size *= int(np.clip(np.ceil(1.3 * (error / target_error) ** 2), 2, 8))
-    value = float(logsumexp(log_z) - np.log(n_islands))
-    left_out = [logsumexp(np.delete(log_z, k)) - np.log(n_islands - 1) for k in range(n_islands)]
-    return LogEvidence(
-        value=value,
-        standard_error=error,
-        mean_log=float(log_z.mean()),
-        bias=float((n_islands - 1) * (np.mean(left_out) - value)),  # the jackknife's
-        trusted=bool(trusted),
-        detail={
-            "island_spread": apart,
-            "n_powers": float(len(common.ladder) - 1),
-            "rounds": float(rounds),
-            "n_particles": float(size * n_islands),
-            "acceptance": acceptance,
-        },
-    )
+    return _of_annealed(
+        lambda size: _islands(rng, common, workers, (options.n_islands, size)), options, len(common.ladder),
+        "acceptance", least=0.3,
+    )  # fmt: skip
 
 
 def _model(cov: ArrayLike, y: ArrayLike) -> _Model:

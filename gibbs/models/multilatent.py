@@ -15,9 +15,9 @@ from scipy.linalg import solve_triangular
 from scipy.special import ndtr
 
 from gibbs.chains.chain import Measures, Plan, Record, Run, State, Storage, counts, run
-from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, least_ess, long_enough, slowest_time
-from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.chains.diagnostics import Convergence, chain_movement, convergence, least_ess
 from gibbs.chains.starts import start_factors
+from gibbs.chains.summary import Averages, _run_fields, _with_errors
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _array, _count, _in_range, _inputs, _labels, _reachable
 from gibbs.core.generators import Generators, spawn_streams
@@ -421,64 +421,28 @@ def _diagonal(var: Array) -> Array:
 def _summary(model: Model, finished: Run, n_chains: int, thin: int) -> MultiLatentChains:
     kept, laws = finished.kept, model.conditionals
     auxiliary = kept["auxiliary"]
-    sweeps, keep_every = finished.n_draws * thin, finished.keep_every
-    trust = {name: convergence(values, thin * keep_every) for name, values in _columns(laws, kept).items()}
-    assert finished.batches is not None
-    batches: Batches = finished.batches.joined(
-        batches_per_chain(n_chains, finished.n_draws, slowest_time(trust) / thin)
-    )
-
-    def mean(name: str) -> Estimate:
-        return batch_average(batches.means(name), batches.widths)
-
-    def cov(name: str, conditional: Array) -> Estimate:
-        return batch_covariance(
-            batches.means(f"{name}_mean"), batches.means(f"{name}_second"), conditional, batches.widths
-        )
-
-    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
-    latent_cov = cov("latent", _diagonal(model.latent(auxiliary[:, :1])[1]))
-    test_cov = cov("test", _diagonal(laws.test_var))
+    trust = {name: convergence(values, thin * finished.keep_every) for name, values in _columns(laws, kept).items()}
+    averages = Averages.of(finished, trust, n_chains, thin)
+    mean, cov = averages.mean, averages.cov
     inducing = inducing_cov = None
     if laws.inducing_cov is not None:
         inducing, inducing_cov = mean("inducing_mean"), cov("inducing", laws.inducing_cov)
-    error = mean("error") if "error" in batches.sums else None
-    movement = chain_movement(auxiliary)
-    settled = bool(movement.min() > 0.0)
-    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
     return MultiLatentChains(
-        latent_mean=latent.mean,
-        latent_mean_se=latent.se,
-        latent_cov=latent_cov.mean,
-        latent_cov_se=latent_cov.se,
-        inducing_mean=None if inducing is None else inducing.mean,
-        inducing_mean_se=None if inducing is None else inducing.se,
-        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
-        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
-        test_latent_mean=test.mean,
-        test_latent_mean_se=test.se,
-        test_latent_cov=test_cov.mean,
-        test_latent_cov_se=test_cov.se,
-        probabilities=probability.mean,
-        probabilities_se=probability.se,
+        **_with_errors(
+            latent_mean=mean("latent_mean"),
+            latent_cov=cov("latent", _diagonal(model.latent(auxiliary[:, :1])[1])),
+            inducing_mean=inducing,
+            inducing_cov=inducing_cov,
+            test_latent_mean=mean("test_mean"),
+            test_latent_cov=cov("test", _diagonal(laws.test_var)),
+            probabilities=mean("probability"),
+            error_probability=mean("error") if "error" in averages.batches.sums else None,
+        ),
+        **_run_fields(finished, trust, chain_movement(auxiliary), n_chains, thin),
         probability_mass=mean("mass").mean,
         quadrature_error=QUADRATURE_ERROR,
-        error_probability=None if error is None else error.mean,
-        error_probability_se=None if error is None else error.se,
-        convergence=trust,
-        movement=movement,
-        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
         latent_draws=np.moveaxis(kept.get("latent", auxiliary), 2, 3),
         auxiliary_draws=np.moveaxis(auxiliary, 2, 3),
         log_joint=kept["log_joint"],
         events_per_sweep=float(finished.totals["events"].mean() / finished.n_draws),
-        n_sweeps=finished.n_sweeps,
-        seconds=finished.seconds,
-        sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
-        settled=settled,
-        n_draws=finished.n_draws,
-        n_warmup=finished.n_warmup,
-        keep_every=keep_every,
-        warmed_up=finished.warmed_up,
-        target_reached=finished.target_reached,
     )

@@ -13,12 +13,11 @@ from gibbs.chains.diagnostics import (
     chain_movement,
     convergence,
     least_ess,
-    long_enough,
-    slowest_time,
     variance_influence,
 )
-from gibbs.chains.moments import Batches, Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.chains.moments import Estimate, batch_covariance
 from gibbs.chains.starts import start_factors
+from gibbs.chains.summary import Averages, _run_fields, _with_errors
 from gibbs.core.checks import shown
 from gibbs.core.errors import Array, _inputs, _labels, _lengthscales, _scalar
 from gibbs.core.generators import Generators, spawn_streams
@@ -333,65 +332,40 @@ def _columns(kept: State) -> State:
     return columns
 
 
-def _variance(batches: Batches, name: str) -> Estimate:
+def _variance(averages: Averages, name: str) -> Estimate:
     """E[Var(f | ω)] + Var(E[f | ω]): within each batch the law of total variance, between them the influence terms."""
+    batches = averages.batches
     means = batches.means(f"{name}_mean")
     within = batches.means(f"{name}_var") + (batches.means(f"{name}_second") - np.square(means))
-    return batch_average(variance_influence(means, within), batches.widths)
+    return averages.average(variance_influence(means, within))
 
 
 def _summary(model: _Full | _Fitc, finished: Run, n_chains: int, thin: int) -> LogitChains:
     kept = finished.kept
-    sweeps, keep_every = finished.n_draws * thin, finished.keep_every
-    trust = {name: convergence(draws, thin * keep_every) for name, draws in _columns(kept).items()}
-    assert finished.batches is not None
-    batches = finished.batches.joined(batches_per_chain(n_chains, finished.n_draws, slowest_time(trust) / thin))
-
-    def mean(name: str) -> Estimate:
-        return batch_average(batches.means(name), batches.widths)
-
+    trust = {name: convergence(draws, thin * finished.keep_every) for name, draws in _columns(kept).items()}
+    averages = Averages.of(finished, trust, n_chains, thin)
+    batches = averages.batches
     inducing = inducing_cov = None
     if isinstance(model, _Fitc):
         factor = model.factor
         means = batches.means("white_mean") @ factor.T  # E[u | ω, y]
         second, cond = (factor @ batches.means(f"white_{name}") @ factor.T for name in ("second", "cov"))
-        inducing = batch_average(means, batches.widths)
+        inducing = averages.average(means)
         inducing_cov = batch_covariance(means, second, cond, batches.widths)
-    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
-    latent_var, test_var = _variance(batches, "latent"), _variance(batches, "test")
-    movement = chain_movement(kept["latent"])
-    settled = bool(movement.min() > 0.0)
-    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
     return LogitChains(
-        latent_mean=latent.mean,
-        latent_mean_se=latent.se,
-        latent_var=latent_var.mean,
-        latent_var_se=latent_var.se,
-        inducing_mean=None if inducing is None else inducing.mean,
-        inducing_mean_se=None if inducing is None else inducing.se,
-        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
-        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
-        test_latent_mean=test.mean,
-        test_latent_mean_se=test.se,
-        test_latent_var=test_var.mean,
-        test_latent_var_se=test_var.se,
-        probabilities=probability.mean,
-        probabilities_se=probability.se,
+        **_with_errors(
+            latent_mean=averages.mean("latent_mean"),
+            latent_var=_variance(averages, "latent"),
+            inducing_mean=inducing,
+            inducing_cov=inducing_cov,
+            test_latent_mean=averages.mean("test_mean"),
+            test_latent_var=_variance(averages, "test"),
+            probabilities=averages.mean("probability"),
+        ),
+        **_run_fields(finished, trust, chain_movement(kept["latent"]), n_chains, thin),
         quadrature_error=QUADRATURE_ERROR,
-        convergence=trust,
-        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
         latent_draws=kept["latent"],
         omega_draws=kept["omega"],
         inducing_draws=kept.get("inducing"),
         log_joint=kept["log_joint"],
-        n_sweeps=finished.n_sweeps,
-        seconds=finished.seconds,
-        sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
-        movement=movement,
-        settled=settled,
-        n_draws=finished.n_draws,
-        n_warmup=finished.n_warmup,
-        keep_every=keep_every,
-        warmed_up=finished.warmed_up,
-        target_reached=finished.target_reached,
     )

@@ -20,8 +20,8 @@ from gibbs.chains.chain import (
     counts,
     run,
 )
-from gibbs.chains.diagnostics import Convergence, convergence, least_ess, long_enough, slowest_time
-from gibbs.chains.moments import Estimate, batch_average, batch_covariance, batches_per_chain
+from gibbs.chains.diagnostics import Convergence, convergence, least_ess
+from gibbs.chains.summary import Averages, _run_fields, _with_errors
 from gibbs.core.errors import Array, _count
 from gibbs.core.generators import Generators, spawn_generators
 from gibbs.core.linalg import cholesky
@@ -300,20 +300,9 @@ def sample(data: Data, prior: Prior, options: SoftmaxOptions) -> SoftmaxChains:
 def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> SoftmaxChains:
     kept, laws, law, n_draws = finished.kept, model.laws, model.law, finished.n_draws
     C = len(laws.cov)
-    sweeps, keep_every = n_draws * thin, finished.keep_every
-    trust = {name: convergence(values, thin * keep_every) for name, values in model.columns(kept).items()}
-    assert finished.batches is not None
-    batches = finished.batches.joined(batches_per_chain(n_chains, n_draws, slowest_time(trust) / thin))
-
-    def mean(name: str) -> Estimate:
-        return batch_average(batches.means(name), batches.widths)
-
-    def cov(name: str, conditional: Array) -> Estimate:
-        return batch_covariance(
-            batches.means(f"{name}_mean"), batches.means(f"{name}_second"), conditional, batches.widths
-        )
-
-    latent, test, probability = mean("latent_mean"), mean("test_mean"), mean("probability")
+    trust = {name: convergence(values, thin * finished.keep_every) for name, values in model.columns(kept).items()}
+    averages = Averages.of(finished, trust, n_chains, thin)
+    mean, cov = averages.mean, averages.cov
     # what the shift adds given the differences: the same for all pairs of classes at the data
     latent_cov = cov("latent", np.broadcast_to(np.diagonal(law.cov)[:, None, None], (len(law.cov), C, C)))
     spread = np.einsum("atn,nm,btm->tab", laws.test_gain, law.cov, laws.test_gain, optimize=True)
@@ -334,41 +323,23 @@ def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> Softma
         for move in steps
         if steps[move] <= 10.0 * _LEAST_STEP or acceptance[move].min() < 0.1 * TARGET_ACCEPTANCE[move]
     )
-    settled = bool(movement.min() > 0.0) and not collapsed
-    trusted = long_enough(trust, sweeps) and all(q.gate() for q in trust.values())
     return SoftmaxChains(
-        latent_mean=latent.mean,
-        latent_mean_se=latent.se,
-        latent_cov=latent_cov.mean,
-        latent_cov_se=latent_cov.se,
-        inducing_mean=None if inducing is None else inducing.mean,
-        inducing_mean_se=None if inducing is None else inducing.se,
-        inducing_cov=None if inducing_cov is None else inducing_cov.mean,
-        inducing_cov_se=None if inducing_cov is None else inducing_cov.se,
-        test_latent_mean=test.mean,
-        test_latent_mean_se=test.se,
-        test_latent_cov=test_cov.mean,
-        test_latent_cov_se=test_cov.se,
-        probabilities=probability.mean,
-        probabilities_se=probability.se,
+        **_with_errors(
+            latent_mean=mean("latent_mean"),
+            latent_cov=latent_cov,
+            inducing_mean=inducing,
+            inducing_cov=inducing_cov,
+            test_latent_mean=mean("test_mean"),
+            test_latent_cov=test_cov,
+            probabilities=mean("probability"),
+        ),
+        **_run_fields(finished, trust, movement, n_chains, thin, sound=not collapsed),
         probability_mass=mean("mass").mean,
         quadrature_error=QUADRATURE_ERROR,
-        convergence=trust,
-        movement=movement,
         acceptance=acceptance,
         step_size=steps,
         collapsed=collapsed,
-        gate=n_chains >= 4 and settled and trusted and finished.warmed_up and finished.target_reached,
-        settled=settled,
         latent_draws=np.moveaxis(kept["latent"], 2, 3),
         log_joint=kept["log_joint"],
         n_kicks=n_kicks_of(steps["flow"]) if "flow" in model.moves else 0,
-        n_sweeps=finished.n_sweeps,
-        seconds=finished.seconds,
-        sweeps_per_second=finished.n_sweeps / max(finished.seconds, 1e-9),
-        n_draws=n_draws,
-        n_warmup=finished.n_warmup,
-        keep_every=keep_every,
-        target_reached=finished.target_reached,
-        warmed_up=finished.warmed_up,
     )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.support.chains import sample_probit, sample_threshold
+from gibbs_samplers import sample_probit, sample_threshold
 from validation import Problem, solve
 from validation.implementations.gibbs.evidence import probit_routes
 

@@ -230,7 +230,7 @@ FAULTS = (
         "gibbs-logit",
         "error-over-n",
         "errors of averages fall with the number of batches in place of its root",
-        ("gibbs.chains.moments:batch_average", "gibbs.models.sampling:batch_average"),
+        ("gibbs.chains.moments:batch_average", "gibbs.chains.summary:batch_average"),
         _one_over_n,
         ("exactness/gibbs-logit/average_errors", "exactness/gibbs-logit/errors_of_series"),
     ),

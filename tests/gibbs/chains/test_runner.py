@@ -17,7 +17,7 @@ from gibbs.chains.chain import Measures, Plan, Record, Storage, run
 from gibbs.chains.diagnostics import convergence, least_ess
 from gibbs.core.generators import spawn_streams
 from gibbs.models.export import to_inference_data
-from tests.support.chains import sample_fitc, sample_full, sample_probit, sample_threshold
+from gibbs_samplers import sample_fitc, sample_full, sample_probit, sample_threshold
 
 X = np.random.default_rng(0).normal(size=(6, 2))
 Y = np.array([0, 1, 2, 0, 1, 2])
@@ -146,7 +146,7 @@ def test_a_run_with_every_comfort_resumes_bit_by_bit(tmp_path, sample):
 SCRIPT = """
 import sys
 import numpy as np
-from tests.support.chains import sample_full
+from gibbs_samplers import sample_full
 X = np.random.default_rng(0).normal(size=(6, 2))
 signs = np.array([1.0, -1.0, 1.0, 1.0, -1.0, -1.0])
 got = sample_full(X, signs, 9.0, [1.0, 1.5], 0.1, 1e-6, n_chains=4, n_draws=600, n_warmup="auto", max_warmup=400,
@@ -157,7 +157,8 @@ np.savez(sys.argv[2], draws=got.latent_draws, var=got.latent_var, se=got.latent_
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 def test_a_killed_process_goes_on_from_its_file_bit_by_bit(tmp_path):
-    env = os.environ | {"PYTHONPATH": str(Path(gibbs.__file__).parents[1])}
+    root = Path(gibbs.__file__).parents[1]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (root, root / "tests" / "support")))}
 
     def start(name):
         return subprocess.Popen([sys.executable, "-c", SCRIPT, str(tmp_path / f"{name}.npz"),

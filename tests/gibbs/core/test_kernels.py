@@ -7,7 +7,7 @@ from scipy.linalg import block_diag
 from scipy.stats import multivariate_normal
 
 from gibbs.core.kernels import covariance, matern, squared_exponential
-from tests.support.chains import (
+from gibbs_samplers import (
     check,
     exact_evidence,
     fitc_white,

@@ -7,7 +7,7 @@ from scipy.special import expit
 from gibbs.core.kernels import squared_exponential
 from gibbs.core.options import Particles
 from gibbs.evidence import annealed, bridge, chib
-from tests.support.chains import full_covariance, sample_fitc, sample_full
+from gibbs_samplers import full_covariance, sample_fitc, sample_full
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Y3 = np.array([1.0, -1.0, -1.0])

@@ -8,8 +8,8 @@ import pytest
 
 from gibbs.core.kernels import squared_exponential
 from gibbs.evidence import fitted, sequential, softmax_annealed, softmax_bridge
-from tests.support.chains import check, sample_probit, sample_threshold
-from tests.support.chains import exact_evidence as tilted
+from gibbs_samplers import check, sample_probit, sample_threshold
+from gibbs_samplers import exact_evidence as tilted
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Z2 = np.array([[0.2, 0.1], [1.0, 0.6]])

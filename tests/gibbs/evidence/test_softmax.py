@@ -7,7 +7,7 @@ from scipy.special import log_softmax
 from gibbs.core.kernels import squared_exponential
 from gibbs.core.options import Particles
 from gibbs.evidence import softmax_annealed, softmax_bridge
-from tests.support.chains import sample_softmax
+from gibbs_samplers import sample_softmax
 
 X2 = np.array([[0.0, 0.2], [0.7, -0.5]])
 SCALES = np.array([1.0, 1.5])

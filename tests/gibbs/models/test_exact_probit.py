@@ -7,8 +7,8 @@ from scipy.stats import multivariate_normal
 
 from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.models.exact_probit import QUADRATURE_ERROR
-from tests.support.chains import exact_evidence as log_evidence
-from tests.support.chains import sample_exact
+from gibbs_samplers import exact_evidence as log_evidence
+from gibbs_samplers import sample_exact
 
 X4 = np.array([[-0.7, 0.2], [0.4, -0.5], [1.5, 1.0], [0.1, 0.9]])
 X_TEST = np.array([[0.3, 0.1], [-1.2, 0.4], [0.4, -0.5]])

@@ -14,8 +14,8 @@ from gibbs.core.linalg import factor
 from gibbs.models import hyper_models
 from gibbs.models.hyper import conditional_moments
 from gibbs.models.hyper_covariance import covariance, make_design
-from tests.support.chains import make_model
-from tests.support.chains import sample_hyper as sample
+from gibbs_samplers import make_model
+from gibbs_samplers import sample_hyper as sample
 
 X3 = np.array([[-1.0], [0.2], [0.7]])
 X_TEST = np.array([[0.4]])

@@ -14,7 +14,7 @@ from scipy.stats import t as student
 from gibbs.core.hyperpriors import LogDensity
 from gibbs.models import hyper_models
 from gibbs.models.hyper_models import HyperModel
-from tests.support.chains import make_model
+from gibbs_samplers import make_model
 
 X = np.sort(np.random.default_rng(4).uniform(-2.0, 2.0, (14, 1)), axis=0)
 Z = np.array([[-1.6], [-0.5], [0.4], [1.5]])

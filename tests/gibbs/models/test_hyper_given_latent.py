@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import lognorm, multivariate_normal
 from scipy.stats import t as student
 
-from tests.support.chains import make_model
+from gibbs_samplers import make_model
 
 X = np.random.default_rng(5).uniform(-2.0, 2.0, (6, 2))
 Y = np.array([0, 1, 2, 0, 1, 2])

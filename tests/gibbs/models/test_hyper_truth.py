@@ -9,7 +9,7 @@ from scipy.special import expit, log_softmax, ndtr, ndtri
 from scipy.stats import multivariate_normal, norm, qmc
 
 from gibbs.models.hyper_models import HyperModel
-from tests.support.chains import sample_hyper as sample
+from gibbs_samplers import sample_hyper as sample
 
 PRIOR = {"lengthscales": ("log-normal", 1.2, 1.0)}
 VARIANCE, NOISE, JITTER = 9.0, 0.3, 1e-3

@@ -21,9 +21,9 @@ from gibbs.models.multinomial_probit import (
     sweep,
 )
 from gibbs.moves.region import bounce_move, inside, swap_to_label
+from gibbs_samplers import sample_probit as sample
+from gibbs_samplers import sample_threshold
 from in_every_run import others_slow
-from tests.support.chains import sample_probit as sample
-from tests.support.chains import sample_threshold
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 X_TEST = np.array([[0.3, 0.0], [2.5, -1.0]])

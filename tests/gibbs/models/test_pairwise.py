@@ -10,7 +10,7 @@ from gibbs.draws.truncated_normal import log_probability, tilt
 from gibbs.evidence import pairwise as bridge
 from gibbs.evidence import sequential
 from gibbs.models import pairwise
-from tests.support.chains import prepare_pairwise, sample_exact, sample_pairwise
+from gibbs_samplers import prepare_pairwise, sample_exact, sample_pairwise
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Y3 = np.array([0, 2, 1])

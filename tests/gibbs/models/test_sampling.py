@@ -9,8 +9,8 @@ from gibbs.chains.diagnostics import standard_error
 from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.core.kernels import squared_exponential
 from gibbs.models.quadrature import logistic_normal_mean
+from gibbs_samplers import fitc_white, full_covariance, sample_fitc, sample_full
 from in_every_run import others_slow
-from tests.support.chains import fitc_white, full_covariance, sample_fitc, sample_full
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 Y3 = np.array([1.0, -1.0, 1.0])

@@ -19,8 +19,8 @@ from gibbs.moves.softmax import (
     shift_law,
     to_white,
 )
+from gibbs_samplers import sample_softmax
 from in_every_run import others_slow
-from tests.support.chains import sample_softmax
 
 X2 = np.array([[0.0, 0.2], [0.7, -0.5]])
 X_TEST = np.array([[0.3, 0.0], [2.5, -1.0]])

@@ -10,8 +10,8 @@ from gibbs.core.kernels import squared_exponential
 from gibbs.models.multilatent import argmax_probability
 from gibbs.models.threshold import draw_components, draw_indicator, error_probability, log_likelihood
 from gibbs.moves.region import bounce_move, inside, log_step, swap_to_label
+from gibbs_samplers import sample_threshold as sample
 from in_every_run import others_slow
-from tests.support.chains import sample_threshold as sample
 
 X3 = np.array([[0.0, 0.2], [0.7, -0.5], [1.1, 1.0]])
 X_TEST = np.array([[0.3, 0.0], [2.5, -1.0]])

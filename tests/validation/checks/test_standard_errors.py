@@ -91,11 +91,11 @@ def test_averages_are_what_the_draws_say(entry):
 
 
 def test_an_average_that_forgets_the_spread_of_means_is_seen(monkeypatch):
-    from gibbs.models import multilatent
+    from gibbs.chains import summary
 
-    right = multilatent.batch_covariance
+    right = summary.batch_covariance
     monkeypatch.setattr(
-        multilatent, "batch_covariance", lambda means, second, cond, widths: right(means, 0.0 * second, cond, widths)
+        summary, "batch_covariance", lambda means, second, cond, widths: right(means, 0.0 * second, cond, widths)
     )
     result = dict(differences(ENTRIES[3]))
     assert result["latent_cov"] > 1e-3

@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 from sklearn.metrics import log_loss, zero_one_loss
 
+from gibbs_samplers import sample_threshold
 from reference.common._classes import Prior
-from tests.support.chains import sample_threshold
 from validation import Problem, solve
 from validation.datasets.dataset import Dataset
 from validation.reproduce.published import published
