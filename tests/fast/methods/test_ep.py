@@ -9,39 +9,17 @@ from fast.core.errors import NotPositiveDefiniteError
 from fast.methods import ep
 from fast.sparse_classes.ep import ImproperCavityError, damped, ep_log_evidence, prior_cotangent
 from fast.sparse_classes.projections import ClassDistribution
+from sparse_models import dense as _dense
+from sparse_models import problem as sparse_problem
+from sparse_models import with_every_class
 from values_given import fitted
 
 C, M, D, N = 3, 4, 2, 9
 
 
-def _problem(seed=0, n=N, n_classes=C, shared=False, noise=0.15, jitter=1e-4):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, D))
-    y = rng.integers(0, n_classes, n)
-    y[:n_classes] = np.arange(n_classes)
-    values = {
-        "variance": rng.uniform(1.0, 3.0, n_classes),
-        "lengthscales": rng.uniform(0.8, 1.6, (n_classes, D)),
-        "noise": rng.uniform(0.8, 1.2, n_classes) * noise,
-        "Z": rng.standard_normal((n_classes, M, D)),
-    }
-    if shared:
-        values = {name: np.repeat(value[:1], n_classes, axis=0) for name, value in values.items()}
-    return {"X": X, "y": y, "n_classes": n_classes, **values, "jitter": np.full(n_classes, jitter), "shared": shared}
-
-
-def _dense(p):
-    """K, upsilon (C, n, m), s (n, C) by explicit inverses."""
-
-    def kernel(a, b, k):
-        return p["variance"][k] * np.exp(-0.5 * (((a[:, None] - b[None]) / p["lengthscales"][k]) ** 2).sum(axis=2))
-
-    classes = range(p["n_classes"])
-    K = np.array([kernel(p["Z"][k], p["Z"][k], k) + p["jitter"][k] * np.eye(p["Z"].shape[1]) for k in classes])
-    cross = np.array([kernel(p["X"], p["Z"][k], k) for k in classes])
-    upsilon = cross @ np.linalg.inv(K)
-    s = (p["variance"] + p["noise"])[:, None] - (cross * upsilon).sum(axis=2)
-    return K, upsilon, s.T
+def _problem(seed=0, n=N, noise=0.15, jitter=1e-4, **changed):
+    bounds = {"variance": (1.0, 3.0), "lengthscales": (0.8, 1.6), "noise": (0.8 * noise, 1.2 * noise)}
+    return with_every_class(sparse_problem(seed, n=n, m=M, jitter=jitter, **bounds, **changed))
 
 
 def _posterior(K, upsilon, y, sites):

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from fast.methods import label_regression
+from sparse_models import kernels
 from values_given import fitted
 
 C, M, D, N = 3, 3, 2, 9
@@ -26,14 +27,7 @@ def problem(seed=0, n=N, n_classes=C, shared=False, **changed):
 
 def dense(p, X=None):
     """K, upsilon (C, n, m), s (C, n) by explicit inverses."""
-    X = p["X"] if X is None else X
-
-    def kernel(a, b, k):
-        return p["variance"][k] * np.exp(-0.5 * (((a[:, None] - b[None]) / p["lengthscales"][k]) ** 2).sum(axis=2))
-
-    classes = range(p["n_classes"])
-    K = np.array([kernel(p["Z"][k], p["Z"][k], k) + p["jitter"] * np.eye(M) for k in classes])
-    cross = np.array([kernel(X, p["Z"][k], k) for k in classes])
+    K, cross = kernels(p, X)
     upsilon = cross @ np.linalg.inv(K)
     return K, upsilon, (p["variance"] + p["noise"])[:, None] - (cross * upsilon).sum(axis=2)
 

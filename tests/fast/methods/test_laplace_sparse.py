@@ -6,6 +6,7 @@ from scipy.special import log_softmax, softmax
 
 from fast.methods import laplace, laplace_sparse
 from fast.sparse_classes.softmax_inducing import InducingLatents, condition_inducing, effective_sites
+from sparse_models import kernels as dense
 from values_given import classes, fitted
 
 C, M, D, N = 3, 3, 2, 8
@@ -23,17 +24,6 @@ def problem(seed=0, n=N, shared=False, **changed):
         values = {name: np.repeat(value[:1], C, axis=0) for name, value in values.items()}
     given = {"X": rng.standard_normal((n, D)), "y": rng.integers(0, C, n), "n_classes": C, **values}
     return given | {"jitter": 1e-3, "shared": shared} | changed
-
-
-def dense(p, X=None):
-    """K_ZZ and k(X, Z) of each class; blocks of Q + diag(s) at the data."""
-    X = p["X"] if X is None else X
-
-    def kernel(a, b, k):
-        return p["variance"][k] * np.exp(-0.5 * (((a[:, None] - b[None]) / p["lengthscales"][k]) ** 2).sum(axis=2))
-
-    K = np.array([kernel(p["Z"][k], p["Z"][k], k) + p["jitter"] * np.eye(p["Z"].shape[1]) for k in range(C)])
-    return K, np.array([kernel(X, p["Z"][k], k) for k in range(C)])
 
 
 def fitc(p):

@@ -1,67 +1,24 @@
 """Power EP on one factor a datum: tilted moments on grids, (A.26) by matrices, finite differences, robust runs."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from numpy.polynomial.legendre import leggauss
 from scipy.stats import norm
 
+import sparse_models
 from fast.core.results import ScalarMoments
 from fast.methods import apep, ep, pep
 from fast.sparse_classes.pairwise_factors import Side, site_integral
 from fast.sparse_classes.power_factors import PowerDatum, power_sites
+from sparse_models import dense, log_normaliser, log_power
 from values_given import fitted
 
 C, M, D, N = 3, 2, 2, 5
 EPSILON = 0.1
-_NODES, _WEIGHTS = leggauss(120)
 
 
-def problem(seed=0, n=N, n_classes=C, m=M, shared=False, **changed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, D))
-    y = rng.integers(0, n_classes, n)
-    values = {
-        "variance": rng.uniform(1.0, 2.0, n_classes),
-        "lengthscales": rng.uniform(0.8, 1.4, (n_classes, D)),
-        "noise": rng.uniform(0.1, 0.2, n_classes),
-        "Z": rng.standard_normal((n_classes, m, D)),
-    }
-    if shared:
-        values = {name: np.repeat(value[:1], n_classes, axis=0) for name, value in values.items()}
-    given = {"X": X, "y": y, "n_classes": n_classes, **values, "jitter": 1e-3, "epsilon": EPSILON, "shared": shared}
-    return given | changed
-
-
-def dense(p):
-    """K, upsilon (C, n, m), s (n, C) by explicit inverses."""
-
-    def kernel(a, b, k):
-        return p["variance"][k] * np.exp(-0.5 * (((a[:, None] - b[None]) / p["lengthscales"][k]) ** 2).sum(axis=2))
-
-    classes = range(p["n_classes"])
-    K = np.array([kernel(p["Z"][k], p["Z"][k], k) + p["jitter"] * np.eye(p["Z"].shape[1]) for k in classes])
-    cross = np.array([kernel(p["X"], p["Z"][k], k) for k in classes])
-    upsilon = cross @ np.linalg.inv(K)
-    return K, upsilon, ((p["variance"] + p["noise"])[:, None] - (cross * upsilon).sum(axis=2)).T
-
-
-def log_power(mean, var, y, alpha, epsilon):
-    """log E[p(y|f)^alpha]/alpha of one datum, the label's latent value integrated by Gauss-Legendre nodes."""
-    sd = np.sqrt(var)
-    t = mean[y] + 9.0 * sd[y] * _NODES
-    others = [k for k in range(mean.size) if k != y]
-    inside = np.prod([norm.cdf((t - mean[k]) / sd[k]) for k in others], axis=0)
-    P = 9.0 * sd[y] * np.sum(_WEIGHTS * norm.pdf(t, mean[y], sd[y]) * inside)
-    low, high = np.log(epsilon / mean.size) if epsilon else -np.inf, np.log(1.0 - epsilon + epsilon / mean.size)
-    if alpha == 0.0:
-        return low + (high - low) * P
-    return np.log(np.exp(alpha * low) * (1.0 - P) + np.exp(alpha * high) * P) / alpha
-
-
-def G(precision, shift):
-    """log normaliser of Gaussians, less its constant, summed over the classes: (A.25)."""
-    solved = np.linalg.solve(precision, shift[..., None])[..., 0]
-    return 0.5 * float(np.sum(shift * solved) - np.linalg.slogdet(precision)[1].sum())
+problem = partial(sparse_models.problem, n=N, m=M, epsilon=EPSILON)
 
 
 def site_matrices(p, c1, c2):
@@ -75,7 +32,7 @@ def dense_log_z(p, sites, alpha):
     K, upsilon, s = dense(p)
     T_p, (T_i, t_i) = np.linalg.inv(K), sites
     T, t = T_p + T_i.sum(axis=0), t_i.sum(axis=0)
-    value = G(T, t) - G(T_p, np.zeros_like(t))
+    value = log_normaliser(T, t) - log_normaliser(T_p, np.zeros_like(t))
     for i in range(p["X"].shape[0]):
         T_c, t_c = T - alpha * T_i[i], t - alpha * t_i[i]
         V = np.linalg.inv(T_c)
@@ -84,7 +41,7 @@ def dense_log_z(p, sites, alpha):
         v = np.einsum("km,kmp,kp->k", upsilon[:, i], V, upsilon[:, i])
         value += log_power(e, s[i] + v, p["y"][i], alpha, p["epsilon"])
         if alpha:
-            value += (G(T_c, t_c) - G(T, t)) / alpha
+            value += (log_normaliser(T_c, t_c) - log_normaliser(T, t)) / alpha
         else:  # minus the derivative of G along the site: expected sufficient statistics of q
             value -= np.einsum("km,km->", t_i[i], m)
             value += 0.5 * np.einsum("kij,kij->", T_i[i], V + m[:, :, None] * m[:, None, :])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,24 +20,12 @@ from fast.sparse_classes.data import ClassData
 from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import ClassDistribution, add_projected
 from fast.sparse_classes.robust_variational import RobustRun
+from sparse_models import assert_gradients_are_differences, ordered
 from values_given import fitted
 
 
 def problem(C: int, n: int = 15, m: int = 4, epsilon: float = 0.02, seed: int = 5) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    X = rng.normal(size=(n, 2))
-    y = np.digitize(X[:, 0] + 0.3 * rng.normal(size=n), np.linspace(-1.0, 1.0, C + 1)[1:-1])
-    return {
-        "X": X,
-        "y": y.astype(np.int64),
-        "n_classes": C,
-        "variance": rng.uniform(1.0, 3.0, C),
-        "lengthscales": rng.uniform(0.7, 1.5, (C, 2)),
-        "noise": rng.uniform(0.1, 0.5, C),
-        "jitter": np.full(C, 1e-6),
-        "Z": rng.normal(size=(C, m, 2)),
-        "epsilon": epsilon,
-    }
+    return ordered(C, n, m, seed, blur=0.3) | {"epsilon": epsilon}
 
 
 def target(
@@ -165,21 +154,7 @@ def test_steps_never_lower_the_bound_and_end_where_it_is_flat() -> None:
 
 @pytest.mark.parametrize("shared", [False, True])
 def test_gradients_are_differences_of_the_converged_bound(shared: bool) -> None:
-    given = problem(3, n=12, m=3)
-    if shared:
-        for name in ("variance", "lengthscales", "noise", "Z"):
-            given[name] = np.repeat(given[name][:1], 3, axis=0)
-    slopes = vi_robust.gradients(fitted(vi_robust, **given, shared=shared))
-    h = 1e-4
-    for name, at in (("variance", (1,)), ("lengthscales", (2, 0)), ("noise", (0,)), ("Z", (1, 2, 1))):
-        values = []
-        for sign in (1.0, -1.0):
-            moved = dict(given)
-            moved[name] = given[name].copy()
-            moved[name][(slice(None), *at[1:]) if shared else at] += sign * h
-            values.append(fitted(vi_robust, **moved, shared=shared).log_evidence)
-        # h^2 of truncation; the bound is stationary in q
-        np.testing.assert_allclose((values[0] - values[1]) / (2 * h), getattr(slopes, name)[at], rtol=1e-5, atol=1e-7)
+    assert_gradients_are_differences(partial(fitted, vi_robust), vi_robust.gradients, problem(3, n=12, m=3), shared)
 
 
 @pytest.mark.parametrize(("nat_rate", "bounded"), [(0.01, False), (0.25, True)])

@@ -1,11 +1,13 @@
 """Energies of villacampa2020 over a free q: definitions in dense algebra, quadrature on grids, finite differences."""
 
+from functools import partial
+
 import numpy as np
 import pytest
-from numpy.polynomial.legendre import leggauss
 from scipy.optimize import minimize
 from scipy.stats import norm
 
+import sparse_models
 from fast.core.results import ScalarMoments
 from fast.likelihood.power import powered_labels
 from fast.methods import apep, bb_alpha
@@ -26,60 +28,15 @@ from fast.sparse_classes.inference import inducing_classes
 from fast.sparse_classes.projections import ClassDistribution
 from fast.sparse_classes.training import ClassTraining, Settings, settings_of, train
 from in_every_run import others_slow
+from sparse_models import dense, log_normaliser, log_power
 from values_given import classes, fitted
 
 C, M, D, N = 3, 3, 2, 7
 EPSILON = 0.1
 KINDS = ("apep", "arpep", "rpapep")
-_NODES, _WEIGHTS = leggauss(120)
 
 
-def problem(seed=0, n=N, n_classes=C, m=M, shared=False, **changed):
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n, D))
-    y = rng.integers(0, n_classes, n)
-    values = {
-        "variance": rng.uniform(1.0, 2.0, n_classes),
-        "lengthscales": rng.uniform(0.8, 1.4, (n_classes, D)),
-        "noise": rng.uniform(0.1, 0.2, n_classes),
-        "Z": rng.standard_normal((n_classes, m, D)),
-    }
-    if shared:
-        values = {name: np.repeat(value[:1], n_classes, axis=0) for name, value in values.items()}
-    given = {"X": X, "y": y, "n_classes": n_classes, **values, "jitter": 1e-3, "epsilon": EPSILON, "shared": shared}
-    return given | changed
-
-
-def dense(p):
-    """K, upsilon (C, n, m), s (n, C) by explicit inverses."""
-
-    def kernel(a, b, k):
-        return p["variance"][k] * np.exp(-0.5 * (((a[:, None] - b[None]) / p["lengthscales"][k]) ** 2).sum(axis=2))
-
-    classes = range(p["n_classes"])
-    K = np.array([kernel(p["Z"][k], p["Z"][k], k) + p["jitter"] * np.eye(p["Z"].shape[1]) for k in classes])
-    cross = np.array([kernel(p["X"], p["Z"][k], k) for k in classes])
-    upsilon = cross @ np.linalg.inv(K)
-    return K, upsilon, ((p["variance"] + p["noise"])[:, None] - (cross * upsilon).sum(axis=2)).T
-
-
-def log_power(mean, var, y, alpha, epsilon):
-    """log E[p(y|f)^alpha]/alpha of one datum, the label's latent value integrated by Gauss-Legendre nodes."""
-    sd = np.sqrt(var)
-    t = mean[y] + 9.0 * sd[y] * _NODES
-    others = [k for k in range(mean.size) if k != y]
-    inside = np.prod([norm.cdf((t - mean[k]) / sd[k]) for k in others], axis=0)
-    P = 9.0 * sd[y] * np.sum(_WEIGHTS * norm.pdf(t, mean[y], sd[y]) * inside)
-    low, high = np.log(epsilon / mean.size) if epsilon else -np.inf, np.log(1.0 - epsilon + epsilon / mean.size)
-    if alpha == 0.0:
-        return low + (high - low) * P
-    return np.log(np.exp(alpha * low) * (1.0 - P) + np.exp(alpha * high) * P) / alpha
-
-
-def G(precision, shift):
-    """log normaliser of Gaussians, less its constant, summed over the classes: (A.25)."""
-    solved = np.linalg.solve(precision, shift[..., None])[..., 0]
-    return 0.5 * float(np.sum(shift * solved) - np.linalg.slogdet(precision)[1].sum())
+problem = partial(sparse_models.problem, n=N, m=M, epsilon=EPSILON)
 
 
 def dense_energy(kind, p, mean, cov, alpha, rows=None):
@@ -96,12 +53,16 @@ def dense_energy(kind, p, mean, cov, alpha, rows=None):
         T_c, t_c = T, t
     elif kind == "apep":
         T_c, t_c = (1.0 - alpha / n) * T + (alpha / n) * T_p, (1.0 - alpha / n) * t
-        own = G(T, t) - G(T_p, zero) + (n / alpha) * (G(T_c, t_c) - G(T, t))
+        own = (
+            log_normaliser(T, t)
+            - log_normaliser(T_p, zero)
+            + (n / alpha) * (log_normaliser(T_c, t_c) - log_normaliser(T, t))
+        )
     else:
         left = 1.0 - alpha / (n + 1)
         T_c, t_c = left * T, left * t
-        observed = G(T_c + alpha * T_p, t_c) - alpha * G(T_p, zero) - G(T, t)
-        own = G(T, t) + observed / alpha + (n / alpha) * (G(T_c, t_c) - G(T, t))
+        observed = log_normaliser(T_c + alpha * T_p, t_c) - alpha * log_normaliser(T_p, zero) - log_normaliser(T, t)
+        own = log_normaliser(T, t) + observed / alpha + (n / alpha) * (log_normaliser(T_c, t_c) - log_normaliser(T, t))
     V = np.linalg.inv(T_c)
     m_c = (V @ t_c[:, :, None])[:, :, 0]
     total = 0.0
@@ -362,7 +323,7 @@ def test_the_black_box_energy_is_the_printed_one():
     T, K = 1.0 / posterior.inducing_cov[:, 0, 0], dense(p)[0][:, 0, 0]
     t = T * posterior.inducing_mean[:, 0]
     # phi~ without a normaliser: exp of (theta_post - theta_prior)'T(u) / N
-    prior, own = (G(np.array(P)[:, None, None], w[:, None]) for P, w in ((1.0 / K, 0.0 * t), (T, t)))
+    prior, own = (log_normaliser(np.array(P)[:, None, None], w[:, None]) for P, w in ((1.0 / K, 0.0 * t), (T, t)))
     constant = own - prior  # log q - log p = (theta_post - theta_prior)'T(u) - constant, 2 pi cancels
     tied = (log_q - log_p + constant) / n
     logs = [np.log(cell * np.sum(np.exp(log_q - alpha * tied) * powered(i, alpha))) for i in range(n)]
@@ -395,7 +356,7 @@ def test_the_monte_carlo_energy_uses_the_stated_draws(alpha):
         each = np.log(np.mean(likelihood**alpha * np.exp(-alpha / N * tied[:, None]), axis=0)) / alpha
     else:
         each = np.mean(np.log(likelihood) - tied[:, None] / N, axis=0)
-    own = G(np.linalg.inv(K), np.zeros((C, M))) - G(np.linalg.inv(cov), t)
+    own = log_normaliser(np.linalg.inv(K), np.zeros((C, M))) - log_normaliser(np.linalg.inv(cov), t)
     # inverses of K cost twelve of sixteen digits at most
     np.testing.assert_allclose(result.energy, own - each.sum(), rtol=1e-9, atol=0.0)
     assert result.zero_expectations == 0
