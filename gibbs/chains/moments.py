@@ -145,8 +145,8 @@ def batch_average(terms: Array, widths: Array) -> Estimate:
     r, b = terms.shape[:2]
     w = widths.reshape(1, -1, *(1,) * (terms.ndim - 2)) / (r * widths.sum())
     mean = (w * terms).sum(axis=(0, 1))
-    spread = (np.square(w * (terms - mean))).sum(axis=(0, 1))
-    se = np.sqrt(spread * (r * b / max(r * b - 1, 1))) * widening(r * b)
+    squares = (np.square(w * (terms - mean))).sum(axis=(0, 1))
+    se = np.sqrt(squares * (r * b / max(r * b - 1, 1))) * widening(r * b)
     return Estimate(mean, se)
 
 

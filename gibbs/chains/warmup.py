@@ -31,9 +31,9 @@ def _split_r_hat(means: Array, variances: Array, length: int) -> Array:
 def _drift_t(first: Array, second: Array) -> Array:
     """Student's t of the change from window to window: first, second (r, ...) are means of each chain in each."""
     change = second - first
-    spread = change.std(axis=0, ddof=1) / np.sqrt(change.shape[0])
-    still = spread == 0.0
-    return np.where(still, np.where(change.mean(axis=0) == 0.0, 0.0, np.inf), change.mean(axis=0) / (spread + still))
+    error = change.std(axis=0, ddof=1) / np.sqrt(change.shape[0])
+    still = error == 0.0
+    return np.where(still, np.where(change.mean(axis=0) == 0.0, 0.0, np.inf), change.mean(axis=0) / (error + still))
 
 
 class Watch:

@@ -33,7 +33,7 @@ class LogDensity(NamedTuple):
     gradient: Array
 
 
-class Law(NamedTuple):
+class Hyperprior(NamedTuple):
     """The prior of one parameter."""
 
     family: str
@@ -65,42 +65,42 @@ def log_normal(log_value: ArrayLike, df: float, scale: float) -> LogDensity:
     return LogDensity(-0.5 * white * white - 0.5 * math.log(2.0 * math.pi) - math.log(df), -white / df)
 
 
-def log_density(log_value: ArrayLike, law: Law) -> LogDensity:
-    """log p(w) of w = log x under a law, with d/dw.
+def log_density(log_value: ArrayLike, hyperprior: Hyperprior) -> LogDensity:
+    """log p(w) of w = log x under a hyperprior, with d/dw.
 
-    log_value w: any shape; law: a Law. On √x the density is taken at w/2 and the Jacobian is ½.
+    log_value w: any shape; hyperprior: a Hyperprior. On √x the density is taken at w/2 and the Jacobian is ½.
     """
-    base = half_student_t if law.family == "half-student-t" else log_normal
-    if not law.root:
-        return base(log_value, law.df, law.scale)
-    result = base(0.5 * np.asarray(log_value, dtype=np.float64), law.df, law.scale)
+    base = half_student_t if hyperprior.family == "half-student-t" else log_normal
+    if not hyperprior.root:
+        return base(log_value, hyperprior.df, hyperprior.scale)
+    result = base(0.5 * np.asarray(log_value, dtype=np.float64), hyperprior.df, hyperprior.scale)
     return LogDensity(result.value - math.log(2.0), 0.5 * result.gradient)
 
 
-def joint_log_density(log_hyper: Array, laws: Sequence[Law]) -> LogDensity:
-    """Sum over the last axis of log_hyper (..., p), one of the laws for each column; gradient (..., p)."""
-    parts = [log_density(log_hyper[..., j], law) for j, law in enumerate(laws)]
+def joint_log_density(log_hyper: Array, hyperpriors: Sequence[Hyperprior]) -> LogDensity:
+    """Sum over the last axis of log_hyper (..., p), one of the hyperpriors for each column; gradient (..., p)."""
+    parts = [log_density(log_hyper[..., j], hyperprior) for j, hyperprior in enumerate(hyperpriors)]
     return LogDensity(
         np.sum([part.value for part in parts], axis=0), np.stack([part.gradient for part in parts], axis=-1)
     )
 
 
-def draw(rng: np.random.Generator, law: Law, n_draws: int) -> Array:
+def draw(rng: np.random.Generator, hyperprior: Hyperprior, n_draws: int) -> Array:
     """Draws of x from its prior, (n_draws,). rng gives n_draws normals, and as many chi-squares for half-Student-t.
 
-    law: a Law; n_draws: how many.
+    hyperprior: a Hyperprior; n_draws: how many.
     """
-    if law.family == "half-student-t":
-        x = law.scale * np.abs(rng.standard_t(law.df, n_draws))
+    if hyperprior.family == "half-student-t":
+        x = hyperprior.scale * np.abs(rng.standard_t(hyperprior.df, n_draws))
     else:
-        x = law.scale * np.exp(law.df * rng.standard_normal(n_draws))
-    return np.square(x) if law.root else x
+        x = hyperprior.scale * np.exp(hyperprior.df * rng.standard_normal(n_draws))
+    return np.square(x) if hyperprior.root else x
 
 
 def check_hyperprior(
     hyperprior: Mapping[str, tuple[str, float, float]] | None, learn: Sequence[str], sits_on: str
-) -> dict[str, Law]:
-    """A Law for each field to learn, in the order of FIELDS.
+) -> dict[str, Hyperprior]:
+    """A Hyperprior for each field to learn, in the order of FIELDS.
 
     hyperprior: field -> (family, df, scale); learn: fields to sample; sits_on: "field" or "root".
     Raises ValueError for an unknown field, family or reading, and for a field without a prior: without one the
@@ -115,7 +115,7 @@ def check_hyperprior(
             f"hyperprior: found {type(hyperprior).__name__}, expected a mapping of field to (family, df, scale)"
         )
     given = {} if hyperprior is None else dict(hyperprior)
-    laws: dict[str, Law] = {}
+    hyperpriors: dict[str, Hyperprior] = {}
     for name in FIELDS:
         if name not in learn:
             continue
@@ -124,14 +124,14 @@ def check_hyperprior(
                 f"hyperprior: found no entry for {name!r}, expected (family, df, scale) for what is learnt, "
                 "such as ('half-student-t', 4, 2.0) or ('log-normal', 1.0, 2.0)"
             )
-        law = given[name]
-        if not isinstance(law, list | tuple) or len(law) != 3:
-            raise ValueError(f"hyperprior[{name!r}]: found {shown(law)}, expected (family, df, scale)")
-        family, df, scale = law
+        entry = given[name]
+        if not isinstance(entry, list | tuple) or len(entry) != 3:
+            raise ValueError(f"hyperprior[{name!r}]: found {shown(entry)}, expected (family, df, scale)")
+        family, df, scale = entry
         if not isinstance(family, str) or family not in FAMILIES:
             raise ValueError(f"hyperprior[{name!r}]: found {shown(family)}, expected one of {FAMILIES}")
         numbers = [
             _scalar(f"hyperprior[{name!r}] {what}", x, positive=True) for what, x in (("df", df), ("scale", scale))
         ]
-        laws[name] = Law(family, numbers[0], numbers[1], sits_on == "root" and name != "lengthscales")
-    return laws
+        hyperpriors[name] = Hyperprior(family, numbers[0], numbers[1], sits_on == "root" and name != "lengthscales")
+    return hyperpriors

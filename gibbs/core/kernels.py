@@ -52,14 +52,14 @@ def covariance(
 
 def _distance(X1: ArrayLike, X2: ArrayLike, variance: float, lengthscales: ArrayLike) -> tuple[Array, float]:
     """r² (a, b), and the checked variance."""
-    left = _inputs("X1", X1, empty=True)
-    right = _inputs("X2", X2, left.shape[1], empty=True)
-    scales = _lengthscales(lengthscales, left.shape[1])
+    first = _inputs("X1", X1, empty=True)
+    second = _inputs("X2", X2, first.shape[1], empty=True)
+    scales = _lengthscales(lengthscales, first.shape[1])
     amplitude = _scalar("variance", variance, positive=True)
-    distance = np.zeros((left.shape[0], right.shape[0]))
+    distance = np.zeros((first.shape[0], second.shape[0]))
     for j, scale in enumerate(scales):
         with np.errstate(over="ignore"):  # farther apart than float64 reaches: infinitely far, a covariance of 0
-            distance += np.square(np.subtract.outer(left[:, j], right[:, j]) / scale)
+            distance += np.square(np.subtract.outer(first[:, j], second[:, j]) / scale)
     return distance, amplitude
 
 

@@ -160,7 +160,7 @@ def sample_polya_gamma(rng: np.random.Generator, c: ArrayLike, b: int | np.ndarr
 
     rng: source of randomness; how many numbers it gives depends on the draws and is not fixed. Streams of chains
     (`gibbs.core.generators.ChainStreams`) serve the rows of c.
-    c: tilts of any shape, finite; the law depends on |c| only. |c| up to 1e15 keeps full relative accuracy.
+    c: tilts of any shape, finite; the distribution depends on |c| only. |c| up to 1e15 keeps full relative accuracy.
     b: integers >= 1, broadcast against c; PG(b, c) is the sum of b independent PG(1, c), so time grows with b.
 
     Returns ω > 0 of the broadcast shape of c and b; E[ω] = b tanh(c/2)/(2c), b/4 at c = 0.

@@ -48,8 +48,8 @@ def _far(bound: Array, drop: Array) -> Array:
         there = erfcx((bound + excess) * _SQRT_HALF)
         # scaled tails differ by a few parts in bound²: the logarithm of their ratio keeps its digits by log1p
         value = drop - excess * (bound + 0.5 * excess) + np.log1p((there - scaled) / scaled)
-        slope = np.sqrt(2.0 / np.pi) / there
-        excess = np.maximum(excess + value / slope, 0.0)
+        derivative = np.sqrt(2.0 / np.pi) / there
+        excess = np.maximum(excess + value / derivative, 0.0)
     return excess
 
 

@@ -121,9 +121,9 @@ def _slice_moves(
     low, high = angle - 2.0 * np.pi, angle.copy()
     while live.size:
         live = live[log_rest(live, np.cos(angle[live]), np.sin(angle[live])) < level[live]]
-        left = angle[live] < 0.0
-        low[live[left]] = angle[live[left]]
-        high[live[~left]] = angle[live[~left]]
+        below = angle[live] < 0.0
+        low[live[below]] = angle[live[below]]
+        high[live[~below]] = angle[live[~below]]
         angle[live] = low[live] + (high[live] - low[live]) * rng.random(live.size)
     cos, sin = np.cos(angle)[:, None], np.sin(angle)[:, None]
     return centre + cos * here + sin * other, latent_centre + cos * latent_here + sin * latent_other

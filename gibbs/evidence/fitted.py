@@ -85,10 +85,10 @@ def _fit(problem: _Problem, white: Array, wrong: NDArray[np.bool_]) -> _Fit:
     for _ in range(40):
         gap = cut - mean
         hazard = _hazard(gap)
-        slope = np.where(keep, 1.0 + gap * hazard - np.square(hazard), 0.0).sum(axis=0)
+        curvature = np.where(keep, 1.0 + gap * hazard - np.square(hazard), 0.0).sum(axis=0)
         score = target - np.where(keep, mean + hazard, 0.0).sum(axis=0)
         # one unit of curvature more: a coordinate with few draws stays near its prior, and none divides by zero
-        step = np.asarray(np.clip((score - mean) / (slope + 1.0), -1.0, 1.0))
+        step = np.asarray(np.clip((score - mean) / (curvature + 1.0), -1.0, 1.0))
         mean = mean + step
         if np.abs(step).max() < 1e-8:
             break
@@ -148,9 +148,9 @@ def _bridge(
         at_fit = _log_ratio(problem, fit, *_propose(rng, problem, fit, r * middle))
         log_z = _log_bridge(at_post, at_fit, 0.5)
         post_side, fit_side = expit(log_z - at_post).reshape(r, middle), expit(at_fit - log_z)
-        spread = fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
+        fit_error = fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
         values.append(log_z)
-        errors.append(float(np.hypot(_batch_error(post_side) / post_side.mean(), spread)))
+        errors.append(float(np.hypot(_batch_error(post_side) / post_side.mean(), fit_error)))
         overlaps.append(2.0 * float(fit_side.mean()))  # 1 when the fit is the posterior, 0 when they do not meet
     value, gap = float(np.mean(values)), abs(values[0] - values[1])
     error = 0.5 * (errors[0] + errors[1])  # as if fully correlated

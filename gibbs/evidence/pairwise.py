@@ -1,7 +1,7 @@
 """log Z of the pairwise model, villacampa2017 (7), by a bridge in the inducing values: Meng & Wong (1996).
 
 The posterior of white inducing values ξ is log-concave and smooth, so a Gaussian fitted to one half of the draws meets
-the other half well. This road stays with ξ and Φ(α); the other (gibbs.evidence.sequential) never sees ξ, only the signs
+the other half well. This route stays with ξ and Φ(α); the other (gibbs.evidence.sequential) has no ξ, only the signs
 of margins α + e with the noise e of each pair written out.
 """
 
@@ -49,9 +49,9 @@ def log_evidence(
         at_fit = _log_ratio(B, chol, mean + fresh @ chol.T, fresh)
         log_z = _log_bridge(at_post, at_fit, 0.5)
         post_side, fit_side = expit(log_z - at_post).reshape(r, middle), expit(at_fit - log_z)
-        spread = fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
+        fit_error = fit_side.std(ddof=1) / np.sqrt(fit_side.size) / fit_side.mean()
         values.append(log_z)
-        errors.append(float(np.hypot(_batch_error(post_side) / post_side.mean(), spread)))
+        errors.append(float(np.hypot(_batch_error(post_side) / post_side.mean(), fit_error)))
         overlaps.append(2.0 * float(fit_side.mean()))
     value, gap = float(np.mean(values)), abs(values[0] - values[1])
     error = 0.5 * (errors[0] + errors[1])  # as if fully correlated

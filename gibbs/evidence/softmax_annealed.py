@@ -43,8 +43,8 @@ class _Model(NamedTuple):
     n_classes: int
     factor: Array  # (p, p): e = factor ξ, data fastest
 
-    def log_lik(self, e: Array, with_slope: bool = False) -> tuple[Array, Array]:
-        """log p(y | e), (k,), for differences e (k, p); with_slope: also its gradient, else nothing."""
+    def log_lik(self, e: Array, with_gradient: bool = False) -> tuple[Array, Array]:
+        """log p(y | e), (k,), for differences e (k, p); with_gradient: also its gradient, else nothing."""
         score = np.zeros((len(e), self.n_classes, self.y.size))
         score[:, :-1] = e.reshape(len(e), self.n_classes - 1, self.y.size)
         columns = np.arange(self.y.size)
@@ -53,7 +53,7 @@ class _Model(NamedTuple):
         np.exp(score, out=score)
         total = score.sum(axis=1)
         value = (own - np.log(total)).sum(axis=1)
-        if not with_slope:
+        if not with_gradient:
             return value, np.empty(0)
         score /= -total[:, None]
         score[:, self.y, columns] += 1.0
@@ -69,10 +69,10 @@ def _path(
 
     def height(z: Array) -> tuple[Array, Array]:
         """-log [p(ξ) p(y | ξ)^β] up to a constant at ξ = mean + root z, and its gradient less z."""
-        value, slope = model.log_lik(centre + z @ forward.T, with_slope=True)
+        value, gradient = model.log_lik(centre + z @ forward.T, with_gradient=True)
         along = z @ gram
         prior = 0.5 * np.einsum("kp,kp->k", along, z) + z @ shift
-        return prior - beta * value, along + shift - beta * (slope @ forward) - z
+        return prior - beta * value, along + shift - beta * (gradient @ forward) - z
 
     out, total = np.empty_like(xi), 0.0
     for begin in range(0, len(xi), _BLOCK):
@@ -80,13 +80,13 @@ def _path(
         z = solve_triangular(around.root, (block - around.mean).T, lower=True).T
         angle, v = around.step * rng.uniform(0.8, 1.2, (len(z), 1)), rng.standard_normal(z.shape)
         cos, sin = np.cos(angle), np.sin(angle)
-        level, pull = height(z)
+        level, force = height(z)
         before = level + 0.5 * np.einsum("kp,kp->k", v, v)
         for _ in range(n_turns):
-            v -= 0.5 * angle * pull
+            v -= 0.5 * angle * force
             z, v = cos * z + sin * v, cos * v - sin * z
-            level, pull = height(z)
-            v -= 0.5 * angle * pull
+            level, force = height(z)
+            v -= 0.5 * angle * force
         probability = np.exp(np.minimum(before - level - 0.5 * np.einsum("kp,kp->k", v, v), 0.0))
         take = rng.random(len(z)) < probability
         out[begin : begin + _BLOCK] = np.where(take[:, None], around.mean + z @ around.root.T, block)

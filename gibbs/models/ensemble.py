@@ -73,12 +73,12 @@ def sample_ensemble(
     sampler.run_mcmc(start, n_draws, thin_by=thin)
     draws = sampler.get_chain() @ chol.T
     mean = draws.mean(axis=(0, 1))
-    spread = np.square(draws - mean)
+    squares = np.square(draws - mean)
     return EnsembleMoments(
         mean,
         standard_error(draws.mean(axis=1)[None]),
-        spread.mean(axis=(0, 1)),
-        standard_error(spread.mean(axis=1)[None]),
+        squares.mean(axis=(0, 1)),
+        standard_error(squares.mean(axis=1)[None]),
         draws,
         float(np.mean(sampler.acceptance_fraction)),
     )

@@ -250,10 +250,10 @@ def _average(white: Array, loadings: Array, conditional: Array) -> _Average:
         second += np.matmul(by_item.transpose(0, 2, 1), by_item)
         squares = np.square(by_item)
         fourth += np.matmul(squares.transpose(0, 2, 1), squares)
-    spread = second / (s - 1)
-    var = np.einsum("kll->kl", spread)
+    between = second / (s - 1)
+    var = np.einsum("kll->kl", between)
     term_var = np.maximum(fourth / s - np.square(second / s), 0.0)
-    return _Average(mean, np.sqrt(var / s), conditional + spread, np.sqrt(term_var / (s - 1)))
+    return _Average(mean, np.sqrt(var / s), conditional + between, np.sqrt(term_var / (s - 1)))
 
 
 def _draw_latent(rng: np.random.Generator, model: _Model, white: Array, loadings: Array) -> Array:

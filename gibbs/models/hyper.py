@@ -165,7 +165,7 @@ def make_model(
         raise ValueError(f"shared: found {shown(shared)}, expected True or False")
     if prior.smoothness is not None:
         raise ValueError(f"smoothness: found {shown(prior.smoothness)}, expected None, the squared exponential")
-    laws = check_hyperprior(prior.hyperprior, options.learn, options.sits_on)
+    hyperpriors = check_hyperprior(prior.hyperprior, options.learn, options.sits_on)
     n_latents = 1 if likelihood in BINARY else int(n_classes)
     setting = check(data, prior, n_latents)
     arrays = setting.arrays
@@ -183,8 +183,8 @@ def make_model(
     )
     d = arrays["X"].shape[1]
     where = {"variance": [0], "lengthscales": list(range(1, 1 + d)), "noise": [1 + d]}
-    columns = tuple(column for name in laws for column in where[name])
-    per_column = tuple(law for name, law in laws.items() for _ in where[name])
+    columns = tuple(column for name in hyperpriors for column in where[name])
+    per_column = tuple(hyperprior for name, hyperprior in hyperpriors.items() for _ in where[name])
     model = HyperModel(
         likelihood,
         design,
@@ -224,7 +224,7 @@ def sample(likelihood: str, data: Data, prior: Prior, options: LearntOptions, *,
     lengths = {name: getattr(options, name) for name in ("n_steps", "n_chains", "n_draws", "n_warmup", "thin", "seed")}
     settings = {
         "model": f"hyper {likelihood} {prior.prior_model}", "n_classes": model.n_classes, "epsilon": model.epsilon,
-        "columns": model.columns, "laws": [list(law) for law in model.laws], "shared": prior.shared, **lengths,
+        "columns": model.columns, "laws": [list(one) for one in model.hyperpriors], "shared": prior.shared, **lengths,
     }  # fmt: skip
 
     def record(state: State) -> Record:
@@ -291,7 +291,7 @@ def _summary(model: HyperModel, finished: Run, names: tuple[str, ...], plan: Pla
     fields = {name: kept["hyper"][..., where[name]] for name in names}
     L, B = model.n_latents, model.hyper.shape[0]
 
-    def spread(array: Array) -> Array:
+    def each_latent(array: Array) -> Array:
         return np.repeat(array, L // B, axis=0)
 
     logs = {name: np.log(draws) for name, draws in fields.items()}
@@ -319,12 +319,12 @@ def _summary(model: HyperModel, finished: Run, names: tuple[str, ...], plan: Pla
     trusted = long_enough and all(q.gate() for q in trust.values())
     return HyperChains(
         hyper_draws=fields,
-        hyper_mean={name: spread(draws.mean(axis=(0, 1))) for name, draws in fields.items()},
-        hyper_mean_se={name: spread(standard_error(draws)) for name, draws in fields.items()},
-        log_hyper_mean={name: spread(draws.mean(axis=(0, 1))) for name, draws in logs.items()},
-        log_hyper_mean_se={name: spread(standard_error(draws)) for name, draws in logs.items()},
-        log_hyper_var={name: spread(draws.mean(axis=(0, 1))) for name, draws in squares.items()},
-        log_hyper_var_se={name: spread(standard_error(draws)) for name, draws in squares.items()},
+        hyper_mean={name: each_latent(draws.mean(axis=(0, 1))) for name, draws in fields.items()},
+        hyper_mean_se={name: each_latent(standard_error(draws)) for name, draws in fields.items()},
+        log_hyper_mean={name: each_latent(draws.mean(axis=(0, 1))) for name, draws in logs.items()},
+        log_hyper_mean_se={name: each_latent(standard_error(draws)) for name, draws in logs.items()},
+        log_hyper_var={name: each_latent(draws.mean(axis=(0, 1))) for name, draws in squares.items()},
+        log_hyper_var_se={name: each_latent(standard_error(draws)) for name, draws in squares.items()},
         latent_mean=latent.mean,
         latent_mean_se=latent.mean_se,
         latent_cov=latent.cov,

@@ -152,8 +152,8 @@ def log_normal_density(design: Design, hyper: Array, values: Array, extra: Array
         if design.cross is None:
             weighted = M * _kernel(design.data, hyper)
             gradient[..., 0] = 0.5 * weighted.sum(axis=(-2, -1))
-            slopes = np.einsum("rbij,dij->rbd", weighted, design.data, optimize=True)
-            gradient[..., 1:-1] = 0.5 * slopes * inverse_square
+            by_scale = np.einsum("rbij,dij->rbd", weighted, design.data, optimize=True)
+            gradient[..., 1:-1] = 0.5 * by_scale * inverse_square
         else:
             assert design.inducing is not None
             rows, chol_ZZ, _ = inducing_rows(design, hyper)
@@ -164,8 +164,8 @@ def log_normal_density(design: Design, hyper: Array, values: Array, extra: Array
             W_ZZ = -np.matmul(AM, np.swapaxes(A, -1, -2)) * _kernel(design.inducing, hyper)
             total = W_ZX.sum(axis=(-2, -1)) + W_ZZ.sum(axis=(-2, -1))
             gradient[..., 0] = 0.5 * (total + hyper[..., 0] * diagonal.sum(axis=-1))
-            slopes = np.einsum("rbij,bdij->rbd", W_ZX, design.cross, optimize=True)
-            slopes += np.einsum("rbij,bdij->rbd", W_ZZ, design.inducing, optimize=True)
-            gradient[..., 1:-1] = 0.5 * slopes * inverse_square
+            by_scale = np.einsum("rbij,bdij->rbd", W_ZX, design.cross, optimize=True)
+            by_scale += np.einsum("rbij,bdij->rbd", W_ZZ, design.inducing, optimize=True)
+            gradient[..., 1:-1] = 0.5 * by_scale * inverse_square
     good = good & np.isfinite(value) & np.isfinite(gradient).all(axis=-1)
     return LogDensity(np.where(good, value, -np.inf), np.where(good[..., None], gradient, 0.0))

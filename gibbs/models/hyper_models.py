@@ -38,7 +38,7 @@ from scipy.special import expit, log_expit, log_ndtr, logsumexp, softmax
 
 from gibbs.chains.chain import State
 from gibbs.core.errors import Array, NotPositiveDefiniteError
-from gibbs.core.hyperpriors import Law, LogDensity, joint_log_density
+from gibbs.core.hyperpriors import Hyperprior, LogDensity, joint_log_density
 from gibbs.core.linalg import REMEDY, Flags, cholesky, factor, solve, solve_triangles
 from gibbs.draws.univariate_truncated import draw_above, draw_below
 from gibbs.ledger import equation
@@ -74,7 +74,7 @@ class HyperModel(NamedTuple):
     epsilon: float
     hyper: Array  # (B, 2 + d) as given: variance, lengthscales, noise
     columns: tuple[int, ...]  # which of them are learnt
-    laws: tuple[Law, ...]  # one for each column learnt
+    hyperpriors: tuple[Hyperprior, ...]  # one for each column learnt
     n_warmup: int
     n_steps: int  # leapfrog steps
 
@@ -108,7 +108,7 @@ class HyperModel(NamedTuple):
 
     def log_hyperprior(self, log_hyper: Array) -> LogDensity:
         """log p(log θ), -inf beyond LARGEST_LOG: log_hyper (..., p)."""
-        result = joint_log_density(log_hyper, self.laws)
+        result = joint_log_density(log_hyper, self.hyperpriors)
         within = np.all(np.abs(log_hyper) <= LARGEST_LOG, axis=-1)
         return LogDensity(np.where(within, result.value, -np.inf), result.gradient)
 
@@ -297,13 +297,17 @@ class HyperModel(NamedTuple):
     def start(self, rng: np.random.Generator, n_chains: int, n_test: int) -> State:
         """A state inside the constraints, parameters around those given. n_chains r; n_test t. rng: see `PURPOSES`."""
         centre = np.broadcast_to(self.hyper, (n_chains, *self.hyper.shape)).copy()
-        zero = [(j, law) for j, law in zip(self.columns, self.laws, strict=True) if np.any(centre[..., j] == 0.0)]
-        for j, law in zero:  # a noise to be learnt that is given as zero has no logarithm
-            centre[..., j] = law.scale**2 if law.root else law.scale
+        zero = [
+            (j, hyperprior)
+            for j, hyperprior in zip(self.columns, self.hyperpriors, strict=True)
+            if np.any(centre[..., j] == 0.0)
+        ]
+        for j, hyperprior in zero:  # a noise to be learnt that is given as zero has no logarithm
+            centre[..., j] = hyperprior.scale**2 if hyperprior.root else hyperprior.scale
         hyper = centre
-        for spread in (0.7, 0.3, 0.0):  # nearer to what is given where a covariance cannot be factorised
+        for width in (0.7, 0.3, 0.0):  # nearer to what is given where a covariance cannot be factorised
             log_hyper = self.log_hyper(centre)
-            hyper = self.with_log(centre, log_hyper + spread * rng.standard_normal(log_hyper.shape))
+            hyper = self.with_log(centre, log_hyper + width * rng.standard_normal(log_hyper.shape))
             S = covariance(self.design, hyper)
             chol, good = factor(S)
             if good.all():
@@ -458,16 +462,16 @@ class HyperModel(NamedTuple):
         """
         normals = rng.standard_normal((latent_values.shape[0], self.y.size, 1))
         if self.hyper.shape[0] == 1:  # one K: the mean is -average of f, the covariance K/L
-            spread: Array = np.matmul(chol[:, 0], normals)[..., 0] / np.sqrt(self.n_latents)
-            return spread - latent_values.mean(axis=1)
+            drawn: Array = np.matmul(chol[:, 0], normals)[..., 0] / np.sqrt(self.n_latents)
+            return drawn - latent_values.mean(axis=1)
         diagonal = np.einsum("rlii->rli", chol)
         sound = np.all(diagonal.min(axis=-1) > 1e-5 * diagonal.max(axis=-1), axis=1)  # depends on θ alone: exact
         chol = np.where(sound[:, None, None, None], chol, np.eye(self.y.size))
         inverse_chol = solve_triangles(chol, np.eye(self.y.size))
         precision = np.matmul(np.swapaxes(inverse_chol, -1, -2), inverse_chol)
-        pull = np.matmul(precision, latent_values[..., None]).sum(axis=1)  # (r, n, 1)
+        weighted = np.matmul(precision, latent_values[..., None]).sum(axis=1)  # (r, n, 1)
         root = cholesky("sum of K_XX⁻¹", precision.sum(axis=1), REMEDY)
-        shift = solve_triangles(np.swapaxes(root, -1, -2), normals - solve_triangles(root, pull))[..., 0]
+        shift = solve_triangles(np.swapaxes(root, -1, -2), normals - solve_triangles(root, weighted))[..., 0]
         return np.where(sound[:, None], shift, 0.0)
 
     def log_likelihood_slope(self, latent_values: Array) -> Array:
@@ -498,7 +502,7 @@ class HyperModel(NamedTuple):
             value: Array = self.log_likelihood(latent_of(nu), none, zero) - squares
             return value
 
-        def pull(nu: Array) -> Array:
+        def force(nu: Array) -> Array:
             return np.matmul(self.grouped(self.log_likelihood_slope(latent_of(nu))), chol)
 
         speed = rng.standard_normal(white.shape)
@@ -506,11 +510,11 @@ class HyperModel(NamedTuple):
         log_uniform = np.log1p(-rng.random(r))
         cos, sin = np.cos(angle), np.sin(angle)
         before, nu = energy(white, speed), white
-        kick = 0.5 * angle * pull(nu)
+        kick = 0.5 * angle * force(nu)
         for _ in range(TURNS):
             speed = speed + kick
             nu, speed = cos * nu + sin * speed, cos * speed - sin * nu
-            kick = 0.5 * angle * pull(nu)
+            kick = 0.5 * angle * force(nu)
             speed = speed + kick
         drop = np.minimum(energy(nu, speed) - before, 0.0)
         return np.where((log_uniform < drop)[:, None, None, None], nu, white), np.exp(drop)

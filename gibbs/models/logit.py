@@ -159,15 +159,15 @@ def inducing_moments(
     white_mean, root = _white_posterior(white_rows, cond_var, y_sign, omega)
     both = np.concatenate([white_rows, white_rows_test])
     halved = np.matmul(both, root.transpose(0, 2, 1))
-    spread = np.einsum("rnm,rnm->rn", halved, halved)
+    explained_var = np.einsum("rnm,rnm->rn", halved, halved)
     white_cov = np.matmul(root.transpose(0, 2, 1), root)
     n = white_rows.shape[0]
     projected = white_mean @ both.T
     shrink = 1.0 / (1.0 + cond_var * omega)
     latent = Moments(
-        (projected[:, :n] + 0.5 * cond_var * y_sign) * shrink, cond_var * shrink + spread[:, :n] * shrink**2
+        (projected[:, :n] + 0.5 * cond_var * y_sign) * shrink, cond_var * shrink + explained_var[:, :n] * shrink**2
     )
-    test = Moments(projected[:, n:], cond_var_test + spread[:, n:])
+    test = Moments(projected[:, n:], cond_var_test + explained_var[:, n:])
     return InducingMoments(white_mean, white_cov, latent, test)
 
 

@@ -99,7 +99,7 @@ class Setting(NamedTuple):
 
 
 class Conditionals(NamedTuple):
-    """Laws given h: means gain · h and constant covariances."""
+    """Distributions given h: means gain · h and constant covariances."""
 
     cov: Array  # (L, n, n) of h under the prior
     chol_cov: Array
@@ -114,7 +114,7 @@ class Model(Protocol):
 
     @property
     def conditionals(self) -> Conditionals:
-        """Laws given h."""
+        """Distributions given h."""
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         """A state inside the constraints."""
@@ -222,8 +222,8 @@ def _block(
     """The prior of one latent function, without the leading axis: kernel is variance, lengthscales, smoothness."""
     variance = kernel[0]
 
-    def k(left: Array, right: Array) -> Array:
-        return covariance(left, right, *kernel)
+    def k(X1: Array, X2: Array) -> Array:
+        return covariance(X1, X2, *kernel)
 
     k_tt = np.full(X_test.shape[0], variance + noise)
     if Z is None:
@@ -244,7 +244,7 @@ def _block(
 
 
 def conditionals(prior: LatentPrior, auxiliary_noise: float) -> Conditionals:
-    """Laws given h = f + e, e ~ N(0, auxiliary_noise I): one factorisation per different latent.
+    """Distributions given h = f + e, e ~ N(0, auxiliary_noise I): one factorisation per different latent.
 
     prior: a LatentPrior; auxiliary_noise >= 0 (1 for probit, 0 for threshold). Raises NotPositiveDefiniteError if
     the covariance of h has no Cholesky factor.
@@ -300,8 +300,8 @@ def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
     out = np.empty_like(mean)
     for c in range(mean.shape[1]):
         others = np.delete(np.arange(mean.shape[1]), c)
-        slopes = sd[c] / sd[others]
-        half_count = int(np.ceil(_RANGE * np.sqrt(1.0 + np.square(slopes).sum()) / _STEP))
+        ratios = sd[c] / sd[others]
+        half_count = int(np.ceil(_RANGE * np.sqrt(1.0 + np.square(ratios).sum()) / _STEP))
         x = _RANGE * np.arange(-half_count, half_count + 1) / half_count
         weight = np.exp(-0.5 * x * x)
         weight /= weight.sum()  # makes constants exact
@@ -309,9 +309,9 @@ def argmax_probability(latent_mean: ArrayLike, latent_var: ArrayLike) -> Array:
         rows = max(1, _VALUES // x.size)
         for first in range(0, mean.shape[0], rows):
             block = offset[first : first + rows]
-            product = ndtr(block[:, :1] + slopes[0] * x)
+            product = ndtr(block[:, :1] + ratios[0] * x)
             for j in range(1, others.size):
-                product *= ndtr(block[:, j : j + 1] + slopes[j] * x)
+                product *= ndtr(block[:, j : j + 1] + ratios[j] * x)
             out[first : first + rows, c] = product @ weight
     return out
 
@@ -380,35 +380,35 @@ def _outer_sum(values: Array) -> Array:
 
 def _block_sums(model: Model, terms: State) -> State:
     """Sums (r, ...) over a block of draws: given h, means of f, f*, u and their outer products, and probabilities."""
-    laws, auxiliary = model.conditionals, terms["auxiliary"]
+    given, auxiliary = model.conditionals, terms["auxiliary"]
     k, r = auxiliary.shape[:2]
     latent = np.moveaxis(model.latent(auxiliary)[0], 2, 3)  # (k, r, n, L)
-    test = np.moveaxis(np.matmul(laws.test_gain, auxiliary[..., None])[..., 0], 2, 3)
+    test = np.moveaxis(np.matmul(given.test_gain, auxiliary[..., None])[..., 0], 2, 3)
     sums = {
         "latent_mean": latent.sum(axis=0), "latent_second": _outer_sum(latent),
         "test_mean": test.sum(axis=0), "test_second": _outer_sum(test),
     }  # fmt: skip
     parts = [
-        model.class_probabilities(test[:, :, i].reshape(k * r, -1), laws.test_var[:, i]) for i in range(test.shape[2])
+        model.class_probabilities(test[:, :, i].reshape(k * r, -1), given.test_var[:, i]) for i in range(test.shape[2])
     ]
     raw = np.stack(parts, axis=1) if parts else np.empty((k * r, 0, max(2, test.shape[3])))
     mass = raw.sum(axis=2)
     sums["probability"] = (raw / mass[..., None]).reshape(k, r, *raw.shape[1:]).sum(axis=0)
     sums["mass"] = mass.reshape(k, r, -1).sum(axis=0)
-    if laws.inducing_gain is not None:
-        inducing = np.matmul(laws.inducing_gain, auxiliary[..., None])[..., 0]
+    if given.inducing_gain is not None:
+        inducing = np.matmul(given.inducing_gain, auxiliary[..., None])[..., 0]
         sums |= {"inducing_mean": inducing.sum(axis=0), "inducing_second": _outer_sum(inducing)}
     if "error" in terms:
         sums["error"] = terms["error"].sum(axis=0)
     return sums
 
 
-def _columns(laws: Conditionals, kept: State) -> State:
+def _columns(given: Conditionals, kept: State) -> State:
     """What effective sizes are asked of."""
     draws = kept.get("latent", kept["auxiliary"])
     columns = {"latent": draws, "latent_square": np.square(draws), "log_joint": kept["log_joint"]}
-    if laws.inducing_gain is not None:
-        inducing = np.matmul(laws.inducing_gain, kept["auxiliary"][..., None])[..., 0]
+    if given.inducing_gain is not None:
+        inducing = np.matmul(given.inducing_gain, kept["auxiliary"][..., None])[..., 0]
         columns |= {"inducing": inducing, "inducing_square": np.square(inducing)}
     return columns
 
@@ -419,14 +419,14 @@ def _diagonal(var: Array) -> Array:
 
 
 def _summary(model: Model, finished: Run, n_chains: int, thin: int) -> MultiLatentChains:
-    kept, laws = finished.kept, model.conditionals
+    kept, given = finished.kept, model.conditionals
     auxiliary = kept["auxiliary"]
-    trust = {name: convergence(values, thin * finished.keep_every) for name, values in _columns(laws, kept).items()}
+    trust = {name: convergence(values, thin * finished.keep_every) for name, values in _columns(given, kept).items()}
     averages = Averages.of(finished, trust, n_chains, thin)
     mean, cov = averages.mean, averages.cov
     inducing = inducing_cov = None
-    if laws.inducing_cov is not None:
-        inducing, inducing_cov = mean("inducing_mean"), cov("inducing", laws.inducing_cov)
+    if given.inducing_cov is not None:
+        inducing, inducing_cov = mean("inducing_mean"), cov("inducing", given.inducing_cov)
     return MultiLatentChains(
         **_with_errors(
             latent_mean=mean("latent_mean"),
@@ -434,7 +434,7 @@ def _summary(model: Model, finished: Run, n_chains: int, thin: int) -> MultiLate
             inducing_mean=inducing,
             inducing_cov=inducing_cov,
             test_latent_mean=mean("test_mean"),
-            test_latent_cov=cov("test", _diagonal(laws.test_var)),
+            test_latent_cov=cov("test", _diagonal(given.test_var)),
             probabilities=mean("probability"),
             error_probability=mean("error") if "error" in averages.batches.sums else None,
         ),

@@ -86,8 +86,8 @@ def pairwise_probability(latent_mean: Array, latent_var: Array, y: Labels) -> Ar
     latent_mean, latent_var (n, C), means and variances of independent latent values; y (n,). Returns (n,).
     """
     data = np.arange(y.size)
-    spread = np.sqrt(latent_var[data, y][:, None] + latent_var)
-    log_p = log_ndtr((latent_mean[data, y][:, None] - latent_mean) / spread)
+    sd = np.sqrt(latent_var[data, y][:, None] + latent_var)
+    log_p = log_ndtr((latent_mean[data, y][:, None] - latent_mean) / sd)
     log_p[data, y] = 0.0
     return np.asarray(np.exp(log_p.sum(axis=1)))
 
@@ -147,12 +147,12 @@ def prepare(data: Data, prior: Prior) -> PairwiseModel:
     n, (C, m) = setting.y.size, factor.shape[:2]
     loadings = np.zeros((n, C, C, m))  # datum, rival, latent
     label, data = setting.y, np.arange(n)
-    own, spread = white_rows[label, data], cond_var[label, data] + cond_var  # (n, m), (C, n)
+    own, total_var = white_rows[label, data], cond_var[label, data] + cond_var  # (n, m), (C, n)
     ceiling = np.einsum("lnn->ln", latent.K_XX)
-    if np.any(spread <= 1e-10 * (ceiling[label, data] + ceiling)):
-        raise ValueError(f"noise: found variance {spread.min():.3g} of f given u, expected > 0; raise noise")
+    if np.any(total_var <= 1e-10 * (ceiling[label, data] + ceiling)):
+        raise ValueError(f"noise: found variance {total_var.min():.3g} of f given u, expected > 0; raise noise")
     for k in range(C):
-        scale = np.sqrt(spread[k])[:, None]
+        scale = np.sqrt(total_var[k])[:, None]
         loadings[data, k, label] += own / scale
         loadings[:, k, k] -= white_rows[k] / scale
     rows = loadings[np.arange(C) != label[:, None]].reshape(n * (C - 1), C * m)
@@ -268,8 +268,8 @@ class _Sampler(NamedTuple):
             cos, sin = np.cos(angle[live])[:, None], np.sin(angle[live])[:, None]
             out[live] = cos * zeta[live] + sin * other[live]
             live = live[log_rest(out[live]) < level[live]]
-            left = angle[live] < 0.0
-            low[live[left]], high[live[~left]] = angle[live[left]], angle[live[~left]]
+            below = angle[live] < 0.0
+            low[live[below]], high[live[~below]] = angle[live[below]], angle[live[~below]]
             angle[live] = low[live] + (high[live] - low[live]) * rng.random(live.size)
         return out
 

@@ -32,7 +32,7 @@ from gibbs.models.softmax_probability import QUADRATURE_ERROR, softmax_probabili
 from gibbs.moves.region import swap_to_label
 from gibbs.moves.softmax import (
     Reference,
-    ShiftLaw,
+    ShiftDistribution,
     Target,
     draw_shift,
     ellipse_move,
@@ -41,7 +41,7 @@ from gibbs.moves.softmax import (
     make_reference,
     make_target,
     scaled_move,
-    shift_law,
+    shift_distribution,
     shift_mean,
     to_white,
 )
@@ -103,22 +103,28 @@ class _Softmax:
     """Start, step and record of a run. Everything adapted lives in the state, so that a resumed run is the same."""
 
     def __init__(
-        self, laws: Conditionals, target: Target, law: ShiftLaw, moves: tuple[str, ...], n_warmup: int, stride: int
+        self,
+        given: Conditionals,
+        target: Target,
+        shift: ShiftDistribution,
+        moves: tuple[str, ...],
+        n_warmup: int,
+        stride: int,
     ) -> None:
-        self.laws, self.target, self.law, self.moves = laws, target, law, moves
+        self.given, self.target, self.shift, self.moves = given, target, shift, moves
         self.n_warmup, self.stride = n_warmup, stride
         self._built: tuple[Array, Array, Reference] | None = None
 
     def start(self, rng: np.random.Generator, n_chains: int) -> State:
         p = self.target.factor.shape[0]
-        latent = swap_to_label(overdispersed(rng, self.laws.chol_cov, n_chains), self.target.y)
+        latent = swap_to_label(overdispersed(rng, self.given.chol_cov, n_chains), self.target.y)
         white = to_white(latent, self.target)
         # exchanging values makes them rough, far out under a smooth prior; towards the origin all is near
         depth = 0.5 * np.square(white).sum(axis=1)
         white *= np.sqrt(np.minimum(1.0, 0.5 * p / np.maximum(depth, 1e-300)))[:, None]
         state: State = {
             "white": white,
-            "latent": draw_shift(rng, self.target.latent(white), self.law),
+            "latent": draw_shift(rng, self.target.latent(white), self.shift),
             "sweep": np.zeros(1),
             "tuned": np.zeros(1),  # sweeps since the steps were last set
             "moved": np.zeros(n_chains),
@@ -158,7 +164,7 @@ class _Softmax:
             )
         new["moved"] = np.any(white != state["white"], axis=1).astype(np.float64)
         new["white"] = white
-        new["latent"] = draw_shift(rngs["shift"], self.target.latent(white), self.law)
+        new["latent"] = draw_shift(rngs["shift"], self.target.latent(white), self.shift)
         new["sweep"] = state["sweep"] + 1.0
         if new["sweep"][0] <= self.n_warmup:
             self._adapt(new)
@@ -215,22 +221,22 @@ class _Softmax:
 
     def block_sums(self, terms: State) -> State:
         """Sums (r, ...) over a block of draws (k, r, C, n): E[f | differences], of f* and u, and probabilities."""
-        draws, laws = terms["latent"], self.laws
+        draws, given = terms["latent"], self.given
         k, r, C = draws.shape[:3]
-        centred = draws + shift_mean(draws, self.law)[:, :, None, :]
+        centred = draws + shift_mean(draws, self.shift)[:, :, None, :]
         means = {"latent": np.moveaxis(centred, 2, 3)}
-        means["test"] = np.moveaxis(np.matmul(laws.test_gain, centred[..., None])[..., 0], 2, 3)
-        if laws.inducing_gain is not None:
-            means["inducing"] = np.matmul(laws.inducing_gain, centred[..., None])[..., 0]
+        means["test"] = np.moveaxis(np.matmul(given.test_gain, centred[..., None])[..., 0], 2, 3)
+        if given.inducing_gain is not None:
+            means["inducing"] = np.matmul(given.inducing_gain, centred[..., None])[..., 0]
         sums = {f"{name}_mean": value.sum(axis=0) for name, value in means.items()}
         for name, value in means.items():
             last = np.moveaxis(value, 0, -1)
             sums[f"{name}_second"] = np.matmul(last, np.swapaxes(last, -1, -2))
         some = draws[:: self.stride]
-        test = np.matmul(laws.test_gain, some[..., None])[..., 0]  # (k', r, C, t)
+        test = np.matmul(given.test_gain, some[..., None])[..., 0]  # (k', r, C, t)
         raw = np.empty((len(some) * r, test.shape[3], C))
         for i in range(test.shape[3]):
-            raw[:, i] = softmax_probability(test[..., i].reshape(-1, C), laws.test_var[:, i])
+            raw[:, i] = softmax_probability(test[..., i].reshape(-1, C), given.test_var[:, i])
         mass = raw.sum(axis=2)
         share = k / len(some)
         sums["probability"] = share * (raw / mass[..., None]).reshape(len(some), r, *raw.shape[1:]).sum(axis=0)
@@ -242,8 +248,8 @@ class _Softmax:
         draws = kept["latent"]
         columns = {"latent": draws, "latent_square": np.square(draws)}
         columns |= {name: kept[name] for name in ("contrast", "log_joint")}
-        if self.laws.inducing_gain is not None:
-            u = np.matmul(self.laws.inducing_gain, draws[..., None])[..., 0]
+        if self.given.inducing_gain is not None:
+            u = np.matmul(self.given.inducing_gain, draws[..., None])[..., 0]
             columns |= {"inducing": u, "inducing_square": np.square(u)}
         return columns
 
@@ -270,11 +276,11 @@ def sample(data: Data, prior: Prior, options: SoftmaxOptions) -> SoftmaxChains:
     if not options.moves:
         raise ValueError(f"moves: found (), expected at least one out of {MOVES}")
     setting = check(data, prior, data.n_classes)
-    laws = conditionals(setting.prior, 0.0)
-    target, law = make_target(setting.prior.K_XX, setting.y), shift_law(setting.prior.K_XX)
+    given = conditionals(setting.prior, 0.0)
+    target, shift = make_target(setting.prior.K_XX, setting.y), shift_distribution(setting.prior.K_XX)
     stride = max(1, n_chains * options.n_draws // _PROBABILITY_DRAWS)
     adapted = ADAPTATION if isinstance(n_warmup, str) else n_warmup
-    model = _Softmax(laws, target, law, tuple(options.moves), adapted, stride)
+    model = _Softmax(given, target, shift, tuple(options.moves), adapted, stride)
     settings = {
         "model": f"softmax {prior.prior_model}", "n_classes": int(data.n_classes), "moves": model.moves,
         **counts(options, plan),
@@ -298,19 +304,19 @@ def sample(data: Data, prior: Prior, options: SoftmaxOptions) -> SoftmaxChains:
 
 
 def _summary(model: _Softmax, finished: Run, n_chains: int, thin: int) -> SoftmaxChains:
-    kept, laws, law, n_draws = finished.kept, model.laws, model.law, finished.n_draws
-    C = len(laws.cov)
+    kept, given, shift, n_draws = finished.kept, model.given, model.shift, finished.n_draws
+    C = len(given.cov)
     trust = {name: convergence(values, thin * finished.keep_every) for name, values in model.columns(kept).items()}
     averages = Averages.of(finished, trust, n_chains, thin)
     mean, cov = averages.mean, averages.cov
     # what the shift adds given the differences: the same for all pairs of classes at the data
-    latent_cov = cov("latent", np.broadcast_to(np.diagonal(law.cov)[:, None, None], (len(law.cov), C, C)))
-    spread = np.einsum("atn,nm,btm->tab", laws.test_gain, law.cov, laws.test_gain, optimize=True)
-    test_cov = cov("test", spread + laws.test_var.T[:, :, None] * np.eye(C))
+    latent_cov = cov("latent", np.broadcast_to(np.diagonal(shift.cov)[:, None, None], (len(shift.cov), C, C)))
+    shift_cov = np.einsum("atn,nm,btm->tab", given.test_gain, shift.cov, given.test_gain, optimize=True)
+    test_cov = cov("test", shift_cov + given.test_var.T[:, :, None] * np.eye(C))
     inducing = inducing_cov = None
-    if laws.inducing_gain is not None and laws.inducing_cov is not None:
-        spread = laws.inducing_gain @ law.cov @ np.swapaxes(laws.inducing_gain, 1, 2)
-        inducing, inducing_cov = mean("inducing_mean"), cov("inducing", laws.inducing_cov + spread)
+    if given.inducing_gain is not None and given.inducing_cov is not None:
+        shift_cov = given.inducing_gain @ shift.cov @ np.swapaxes(given.inducing_gain, 1, 2)
+        inducing, inducing_cov = mean("inducing_mean"), cov("inducing", given.inducing_cov + shift_cov)
     acceptance = {move: finished.totals[f"acceptance.{move}"] / n_draws for move in model.moves}
     steps = {
         move: float(np.exp(finished.totals[f"log_step.{move}"][0] / n_draws))

@@ -74,7 +74,7 @@ def bounce_move(
     log_height: float = np.inf,
     max_events: int | None = None,
 ) -> Bounce:
-    """Move h so that N(h; 0, cov) Π_i exp(-log_height · [label y_i is not the largest]) stays its law.
+    """Move h so that N(h; 0, cov) Π_i exp(-log_height · [label y_i is not the largest]) stays its distribution.
 
     One Hamiltonian path of a quarter turn per chain from a fresh velocity. With normal a of a plane and S = cov the
     velocity w changes along S a only: two blocks of n numbers a constraint.
@@ -132,7 +132,7 @@ def bounce_move(
         label = y[i]
         speed = w[k, label, i] - w[k, j, i]
         of_label, of_j = ((label, i), (j, i)) if shared else ((ids, label, i), (ids, j, i))
-        spread = var_of[of_label] + var_of[of_j]  # aᵀSa
+        variance = var_of[of_label] + var_of[of_j]  # aᵀSa
         target = -speed
         if soft:
             others = np.where(is_label[:, i].T, 1.0, sign[k, :, i])
@@ -140,12 +140,12 @@ def bounce_move(
             decides = np.all(others > 0.0, axis=1)  # only then does this constraint part inside from outside
             square = np.square(speed)
             leaves = sign[k, j, i] > 0.0
-            energy = np.where(leaves, square - 2.0 * spread * log_height, square + 2.0 * spread * log_height)
+            energy = np.where(leaves, square - 2.0 * variance * log_height, square + 2.0 * variance * log_height)
             crossing = np.copysign(np.sqrt(np.maximum(energy, 0.0)), speed)
             crosses = ~decides | (energy > 0.0)
             target = np.where(decides, np.where(crosses, crossing, -speed), speed)
             sign[k[crosses], j[crosses], i[crosses]] *= -1.0
-        change = ((target - speed) / spread)[:, None]
+        change = ((target - speed) / variance)[:, None]
         w[k, label] += change * cov[of_label]
         w[k, j] -= change * cov[of_j]
     if not soft:

@@ -46,8 +46,8 @@ class Reference(NamedTuple):
     half_norm: float  # |m|²/2
 
 
-class ShiftLaw(NamedTuple):
-    """Law of the common shift s(x_i) given the contrasts: N(-Σ_c weights_c f_c, cov) for f with zero class mean."""
+class ShiftDistribution(NamedTuple):
+    """Common shift s(x_i) given the contrasts: N(-Σ_c weights_c f_c, cov) for f with zero class mean."""
 
     weights: Array  # (C, n, n), they sum to the identity: (Σ_j K_j⁻¹)⁻¹ K_c⁻¹
     cov: Array  # (n, n) (Σ_j K_j⁻¹)⁻¹
@@ -87,8 +87,8 @@ def make_target(cov: Array, y: Labels) -> Target:
 # -- the shift the likelihood does not see -------------------------------------------------------------------------
 
 
-def shift_law(cov: Array) -> ShiftLaw:
-    """The law of the common shift under independent priors: cov (C, n, n).
+def shift_distribution(cov: Array) -> ShiftDistribution:
+    """The distribution of the common shift under independent priors: cov (C, n, n).
 
     Classes are joined one at a time by (A⁻¹ + B⁻¹)⁻¹ = A (A + B)⁻¹ B, so that no covariance is inverted on its own.
     Raises NotPositiveDefiniteError where a sum of covariances, or the result, has no Cholesky factor.
@@ -97,7 +97,7 @@ def shift_law(cov: Array) -> ShiftLaw:
     remedy = "raise noise or jitter, or remove duplicate rows of X"
     if cov.strides[0] == 0 or bool(np.all(cov == cov[:1])):
         weights = np.broadcast_to(np.eye(n) / C, (C, n, n))
-        return ShiftLaw(weights, cov[0] / C, cholesky("K_XX", cov[0], remedy) / np.sqrt(C))
+        return ShiftDistribution(weights, cov[0] / C, cholesky("K_XX", cov[0], remedy) / np.sqrt(C))
     joined, weights = cov[0], np.zeros((C, n, n))
     weights[0] = np.eye(n)
     for c in range(1, C):
@@ -107,23 +107,23 @@ def shift_law(cov: Array) -> ShiftLaw:
         weights[c] = solve_factored(chol, joined).T
         joined = earlier @ joined
         joined = 0.5 * (joined + joined.T)
-    return ShiftLaw(weights, joined, cholesky("law of the shift", joined, remedy))
+    return ShiftDistribution(weights, joined, cholesky("covariance of the shift", joined, remedy))
 
 
-def shift_mean(latent_values: Array, law: ShiftLaw) -> Array:
-    """E[s | contrasts], (..., n): latent_values (..., C, n) with any shift, law a ShiftLaw.
+def shift_mean(latent_values: Array, distribution: ShiftDistribution) -> Array:
+    """E[s | contrasts], (..., n): latent_values (..., C, n) with any shift, distribution a ShiftDistribution.
 
-    latent_values + s replaces the shift that latent_values has by one with the right law.
+    latent_values + s replaces the shift that latent_values has by one with the right distribution.
     """
-    if law.weights.strides[0] == 0:
+    if distribution.weights.strides[0] == 0:
         return np.asarray(-latent_values.mean(axis=-2))
-    return np.asarray(-np.einsum("cnm,...cm->...n", law.weights, latent_values))
+    return np.asarray(-np.einsum("cnm,...cm->...n", distribution.weights, latent_values))
 
 
-def draw_shift(rng: np.random.Generator, latent_values: Array, law: ShiftLaw) -> Array:
-    """Draw f + s | contrasts of f: latent_values (r, C, n), law a ShiftLaw. rng gives exactly rn normals."""
+def draw_shift(rng: np.random.Generator, latent_values: Array, distribution: ShiftDistribution) -> Array:
+    """Draw f + s | contrasts of f: latent_values (r, C, n), distribution of the shift. rng gives exactly rn normals."""
     r, _, n = latent_values.shape
-    s = shift_mean(latent_values, law) + rng.standard_normal((r, n)) @ law.root.T
+    s = shift_mean(latent_values, distribution) + rng.standard_normal((r, n)) @ distribution.root.T
     return latent_values + s[:, None, :]
 
 
@@ -167,8 +167,8 @@ def ellipse_move(rng: np.random.Generator, white: Array, target: Target, n_steps
         while live.size:
             a = angle[live, None, None]
             live = live[log_likelihood(np.cos(a) * here[live] + np.sin(a) * there[live], target.y) < level[live]]
-            left = angle[live] < 0.0
-            low[live[left]], high[live[~left]] = angle[live[left]], angle[live[~left]]
+            below = angle[live] < 0.0
+            low[live[below]], high[live[~below]] = angle[live[below]], angle[live[~below]]
             angle[live] = low[live] + (high[live] - low[live]) * rng.random(live.size)
         white = np.cos(angle)[:, None] * white + np.sin(angle)[:, None] * other
         size += np.abs(np.sin(angle))
@@ -202,14 +202,14 @@ def laplace(target: Target, max_iterations: int = 60) -> tuple[Array, Array]:
     H = np.eye(p)
     for _ in range(max_iterations):
         prob = _softmax(target.latent(white[None]))[0]  # (C, n)
-        slope = (target.basis @ (_indicator(target.y, k + 1) - prob)).ravel()
+        gradient = (target.basis @ (_indicator(target.y, k + 1) - prob)).ravel()
         whitened = target.basis @ prob  # T π
         # W: for every datum T (diag π - π πᵀ) Tᵀ, scattered to (k n, k n)
         blocks = np.einsum("ac,bc,cn->abn", target.basis, target.basis, prob) - whitened[:, None] * whitened[None]
         W = np.zeros((k, n, k, n))
         W[:, np.arange(n), :, np.arange(n)] = np.moveaxis(blocks, 2, 0)
         H = np.eye(p) + L.T @ W.reshape(p, p) @ L
-        step = solve("I + LᵀWL", H, L.T @ slope - white, "lower variance")
+        step = solve("I + LᵀWL", H, L.T @ gradient - white, "lower variance")
         scale = 1.0
         while (new := value(white + scale * step)) < here and scale > 1e-6:
             scale *= 0.5
@@ -275,14 +275,14 @@ def flow_move(
     velocity = rng.standard_normal(white.shape)
     start = substitute(reference.root, (white - reference.mean).T)
     z = np.ascontiguousarray(start.T)
-    potential, slope = energy(z, target, reference)
+    potential, gradient = energy(z, target, reference)
     before = potential + 0.5 * np.einsum("rp,rp->r", velocity, velocity)
     cos, sin = np.cos(angle), np.sin(angle)
     for _ in range(n_kicks):
-        velocity = velocity - 0.5 * angle * (slope - z)
+        velocity = velocity - 0.5 * angle * (gradient - z)
         z, velocity = cos * z + sin * velocity, cos * velocity - sin * z
-        potential, slope = energy(z, target, reference)
-        velocity -= 0.5 * angle * (slope - z)
+        potential, gradient = energy(z, target, reference)
+        velocity -= 0.5 * angle * (gradient - z)
     change = before - potential - 0.5 * np.einsum("rp,rp->r", velocity, velocity)
     probability = np.exp(np.minimum(change, 0.0))
     take = rng.random(r) < probability

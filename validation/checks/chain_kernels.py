@@ -126,7 +126,7 @@ def _softmax(rng: np.random.Generator, size: int) -> Iterator[tuple[str, Step]]:
         ("a path of large steps", moves.flow_move(rng, white, target, reference, 1.4, 2)[0]),
     ):
         yield name, Step(less, target.latent(moved))
-    law = moves.shift_law(few.cov)
+    law = moves.shift_distribution(few.cov)
     yield "the common shift", Step(f, moves.draw_shift(rng, less, law))
 
     model = softmax_annealed._model(few.cov, few.y)

@@ -290,13 +290,13 @@ for _method in dict.fromkeys(entry[0] for entry in METHODS):
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from gibbs.core.hyperpriors import Law, log_density
+    from gibbs.core.hyperpriors import Hyperprior, log_density
     from gibbs.core.hyperpriors import draw as drawn
 
     w = np.linspace(-6.0, 6.0, 13)
     for law in (("half-student-t", 4.0, 3.0), ("half-student-t", 1.5, 0.2), ("log-normal", 0.8, 0.7)):
         for root in (False, True):
-            result = log_density(w, Law(*law, root))
+            result = log_density(w, Hyperprior(*law, root))
             yield from worst(
                 [
                     ("log density", own.difference(result.value, own.log_density(w, law, root=root)), EXACT),
@@ -314,7 +314,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
                 ],
                 f"{law[0]}{', on the root' if root else ''}",
             )
-            x = drawn(np.random.default_rng(8), Law(*law, root), 4000)
+            x = drawn(np.random.default_rng(8), Hyperprior(*law, root), 4000)
             fine = np.log(law[2]) * (2.0 if root else 1.0) + np.linspace(-40.0, 40.0, 40001)
             cdf = np.cumsum(np.exp(own.log_density(fine, law, root=root))) * (fine[1] - fine[0])
             p = stats.kstest(np.interp(np.log(x), fine, cdf), "uniform").pvalue

@@ -21,11 +21,11 @@ _fault = partial(Seeds(checks=_MOMENTS, problems="two-points-3-softmax"), _METHO
 
 
 def _prior_shift(original: Any) -> Any:
-    def law(cov: Any) -> Any:
+    def distribution(cov: Any) -> Any:
         correct = original(cov)
         return correct._replace(cov=cov[0], root=np.linalg.cholesky(cov[0]))
 
-    return law
+    return distribution
 
 
 def _reference_energy(original: Any) -> Any:
@@ -65,14 +65,14 @@ FAULTS = (
     _fault(
         "shift-of-prior-covariance",
         "the common shift is drawn with the prior covariance of one class, as if the contrasts said nothing of it",
-        "gibbs.models.softmax:shift_law",
+        "gibbs.models.softmax:shift_distribution",
         _prior_shift,
     ),
     _fault(
         "shift-of-equal-classes",
         "the common shift has mean zero whatever the kernels of the classes",
         ("gibbs.models.softmax:shift_mean", "gibbs.moves.softmax:shift_mean"),
-        lambda original: lambda latent_values, law: -latent_values.mean(axis=-2),
+        lambda original: lambda latent_values, distribution: -latent_values.mean(axis=-2),
     ),
     _fault(
         "energy-of-reference",

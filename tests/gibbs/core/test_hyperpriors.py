@@ -5,64 +5,64 @@ import pytest
 from scipy import stats
 from scipy.integrate import quad
 
-from gibbs.core.hyperpriors import Law, check_hyperprior, draw, joint_log_density, log_density
+from gibbs.core.hyperpriors import Hyperprior, check_hyperprior, draw, joint_log_density, log_density
 
-LAWS = [
-    Law("half-student-t", 4.0, 10.0, False),
-    Law("half-student-t", 1.0, 0.3, True),
-    Law("log-normal", 0.7, 2.0, False),
-    Law("log-normal", 1.5, 0.1, True),
+HYPERPRIORS = [
+    Hyperprior("half-student-t", 4.0, 10.0, False),
+    Hyperprior("half-student-t", 1.0, 0.3, True),
+    Hyperprior("log-normal", 0.7, 2.0, False),
+    Hyperprior("log-normal", 1.5, 0.1, True),
 ]
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_density_of_the_logarithm_has_mass_one(law):
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS)
+def test_the_density_of_the_logarithm_has_mass_one(hyperprior):
     # the tails are left out at |w| = 80: below exp(-40) of the mass for df >= 1
-    mass = quad(lambda w: np.exp(log_density(w, law).value), -80, 80, points=[-5.0, 0.0, 5.0], limit=400)[0]
+    mass = quad(lambda w: np.exp(log_density(w, hyperprior).value), -80, 80, points=[-5.0, 0.0, 5.0], limit=400)[0]
     np.testing.assert_allclose(mass, 1.0, rtol=1e-7)  # quad's own tolerance is 1.5e-8
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_density_is_that_of_scipy_times_the_jacobian(law):
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS)
+def test_the_density_is_that_of_scipy_times_the_jacobian(hyperprior):
     w = np.linspace(-9.0, 9.0, 13)
-    x = np.exp(0.5 * w if law.root else w)
-    if law.family == "half-student-t":
-        base = np.log(2.0) + stats.t(law.df, scale=law.scale).logpdf(x)
+    x = np.exp(0.5 * w if hyperprior.root else w)
+    if hyperprior.family == "half-student-t":
+        base = np.log(2.0) + stats.t(hyperprior.df, scale=hyperprior.scale).logpdf(x)
     else:
-        base = stats.lognorm(law.df, scale=law.scale).logpdf(x)
-    expected = base + np.log(0.5 * x if law.root else x)
+        base = stats.lognorm(hyperprior.df, scale=hyperprior.scale).logpdf(x)
+    expected = base + np.log(0.5 * x if hyperprior.root else x)
     # logarithms up to 100 in size keep 13 digits
-    np.testing.assert_allclose(log_density(w, law).value, expected, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(log_density(w, hyperprior).value, expected, rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_the_gradient_is_that_of_finite_differences(law):
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS)
+def test_the_gradient_is_that_of_finite_differences(hyperprior):
     w, step = np.linspace(-30.0, 30.0, 25), 1e-5
-    slope = (log_density(w + step, law).value - log_density(w - step, law).value) / (2.0 * step)
+    slope = (log_density(w + step, hyperprior).value - log_density(w - step, hyperprior).value) / (2.0 * step)
     # central differences: truncation 1e-10, rounding of values up to 500 over 2e-5 about 5e-9
-    np.testing.assert_allclose(log_density(w, law).gradient, slope, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(log_density(w, hyperprior).gradient, slope, rtol=1e-6, atol=1e-7)
 
 
 def test_columns_add_up_each_under_its_own_law():
     w = np.array([[0.3, -2.0, 1.0, 4.0], [5.0, 0.0, -1.0, 2.0]])
-    result = joint_log_density(w, LAWS)
-    parts = [log_density(w[:, j], law) for j, law in enumerate(LAWS)]
+    result = joint_log_density(w, HYPERPRIORS)
+    parts = [log_density(w[:, j], hyperprior) for j, hyperprior in enumerate(HYPERPRIORS)]
     np.testing.assert_allclose(result.value, sum(part.value for part in parts), rtol=1e-13)  # a sum of four
     np.testing.assert_array_equal(result.gradient, np.stack([part.gradient for part in parts], axis=1))
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_extremes_stay_finite(law):
-    result = log_density(np.array([-115.0, 115.0]), law)
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS)
+def test_extremes_stay_finite(hyperprior):
+    result = log_density(np.array([-115.0, 115.0]), hyperprior)
     assert np.all(np.isfinite(result.value))
     assert np.all(np.isfinite(result.gradient))
 
 
-@pytest.mark.parametrize("law", LAWS)
-def test_draws_follow_the_density(rng, assert_z, law):
-    w, n = np.log(draw(rng, law, 20_000)), 20_000
+@pytest.mark.parametrize("hyperprior", HYPERPRIORS)
+def test_draws_follow_the_density(rng, assert_z, hyperprior):
+    w, n = np.log(draw(rng, hyperprior, 20_000)), 20_000
     grid = np.linspace(-60.0, 60.0, 20_001)
-    weight = np.exp(log_density(grid, law).value)
+    weight = np.exp(log_density(grid, hyperprior).value)
     weight /= weight.sum()
     mean = weight @ grid
     for power in (1, 2):
@@ -93,4 +93,8 @@ def test_a_bad_prior_is_refused_by_name(change, message):
 def test_lengthscales_have_no_root():
     prior = dict.fromkeys(("variance", "lengthscales", "noise"), ("half-student-t", 4.0, 10.0))
     laws = check_hyperprior(prior, ("noise", "lengthscales", "variance"), "root")
-    assert {name: law.root for name, law in laws.items()} == {"variance": True, "lengthscales": False, "noise": True}
+    assert {name: hyperprior.root for name, hyperprior in laws.items()} == {
+        "variance": True,
+        "lengthscales": False,
+        "noise": True,
+    }

@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 
 from gibbs.core.errors import NotPositiveDefiniteError
-from gibbs.core.hyperpriors import Law, LogDensity, log_density
+from gibbs.core.hyperpriors import Hyperprior, LogDensity, log_density
 from gibbs.core.linalg import factor
 from gibbs.models import hyper_models
 from gibbs.models.hyper import conditional_moments
@@ -83,7 +83,7 @@ def margin(likelihood, hypers, X, Z=None, jitter=JITTER):
 
 
 def laws(names):
-    return [Law(*PRIOR[name], False) for name in names]
+    return [Hyperprior(*PRIOR[name], False) for name in names]
 
 
 def grid_posterior(likelihood, epsilon, names, n, per_latent=False, nodes=41, Z=None):

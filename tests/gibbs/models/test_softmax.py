@@ -9,14 +9,14 @@ from gibbs.core.errors import NotPositiveDefiniteError
 from gibbs.core.kernels import squared_exponential
 from gibbs.models import softmax
 from gibbs.moves.softmax import (
-    ShiftLaw,
+    ShiftDistribution,
     draw_shift,
     ellipse_move,
     flow_move,
     make_reference,
     make_target,
     scaled_move,
-    shift_law,
+    shift_distribution,
     to_white,
 )
 from gibbs_samplers import sample_softmax
@@ -77,10 +77,10 @@ def z_of(actual, rng, cov):
 
 
 COV = kernels(X2, X2, VARIANCES) + NOISE * np.eye(2)
-LAW = shift_law(COV)
+LAW = shift_distribution(COV)
 
 
-def joint_sweep(rng, f, y, law=LAW):
+def joint_sweep(rng, f, y, distribution=LAW):
     """All moves, as a run makes them."""
     target = make_target(COV, y)
     white = to_white(f[None], target)
@@ -88,7 +88,7 @@ def joint_sweep(rng, f, y, law=LAW):
     white = ellipse_move(rng, white, target, 1)[0]
     reference = make_reference(np.full(4, 0.2), 0.8 * np.eye(4), target)
     white = flow_move(rng, white, target, reference, 0.4, 3)[0]
-    return draw_shift(rng, target.latent(white), law)[0]
+    return draw_shift(rng, target.latent(white), distribution)[0]
 
 
 def test_the_sampler_leaves_the_joint_distribution_alone_and_moves_every_count(rng, assert_z):
@@ -99,7 +99,7 @@ def test_the_sampler_leaves_the_joint_distribution_alone_and_moves_every_count(r
 
 def shift_of_the_prior(rng, f, y):
     """The common shift drawn with the covariance of one class in place of the conditional one."""
-    return joint_sweep(rng, f, y, ShiftLaw(LAW.weights, COV[1], np.linalg.cholesky(COV[1])))
+    return joint_sweep(rng, f, y, ShiftDistribution(LAW.weights, COV[1], np.linalg.cholesky(COV[1])))
 
 
 def wrong_side(rng, f, y):

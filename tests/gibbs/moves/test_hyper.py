@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from gibbs.core.hyperpriors import Law, LogDensity, log_density
+from gibbs.core.hyperpriors import Hyperprior, LogDensity, log_density
 from gibbs.models.hyper_covariance import log_normal_density, make_design
 from gibbs.moves.hyper import hamiltonian_move, slice_move
 
-LAW = Law("half-student-t", 4.0, 2.0, False)
+LAW = Hyperprior("half-student-t", 4.0, 2.0, False)
 X = np.array([[0.0], [0.4], [1.5], [2.0]])
 V = np.array([[[[0.5, 0.9, -1.2, -0.4]]]])
 DESIGN = make_design(X, X[:0], None, np.array([1e-3]))

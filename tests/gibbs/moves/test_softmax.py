@@ -16,7 +16,7 @@ from gibbs.moves.softmax import (
     make_reference,
     make_target,
     scaled_move,
-    shift_law,
+    shift_distribution,
     shift_mean,
     to_white,
 )
@@ -69,18 +69,18 @@ def test_contrasts_are_orthonormal_and_blind_to_a_common_shift():
 @pytest.mark.parametrize("variances", [VARIANCES, np.full(3, 4.0)])
 def test_the_shift_has_the_dense_law_given_the_contrasts(rng, variances):
     cov = prior(variances)
-    law = shift_law(cov)
+    distribution = shift_distribution(cov)
     precision = np.linalg.inv(cov)
     dense = np.linalg.inv(precision.sum(axis=0))
     f = rng.normal(size=(1, 3, 2))
     # condition of K below 1e3: twelve digits are left
-    np.testing.assert_allclose(law.cov, dense, rtol=1e-11)
-    np.testing.assert_allclose(law.root @ law.root.T, dense, rtol=1e-11)
+    np.testing.assert_allclose(distribution.cov, dense, rtol=1e-11)
+    np.testing.assert_allclose(distribution.root @ distribution.root.T, dense, rtol=1e-11)
     expected = -dense @ np.einsum("cnm,cm->n", precision, f[0])
-    np.testing.assert_allclose(shift_mean(f, law)[0], expected, rtol=1e-10)
+    np.testing.assert_allclose(shift_mean(f, distribution)[0], expected, rtol=1e-10)
     # what is drawn does not depend on the shift that was there
     seeds = [np.random.default_rng(5) for _ in range(2)]
-    moved = draw_shift(seeds[0], f, law) - draw_shift(seeds[1], f + rng.normal(size=(1, 1, 2)), law)
+    moved = draw_shift(seeds[0], f, distribution) - draw_shift(seeds[1], f + rng.normal(size=(1, 1, 2)), distribution)
     np.testing.assert_allclose(moved, 0.0, rtol=0, atol=1e-12)  # values below 10
 
 
