@@ -119,8 +119,8 @@ def parallel_refresh(cavity: Differences, alpha_tilde: FloatArray, beta_tilde: F
     factor, _ = positive_factors(inner)
     whitened = solve_stack(factor, cavity.cov * a[:, :, None])
     cov = cavity.cov - whitened.transpose(0, 2, 1) @ whitened
-    pull = beta_tilde - alpha_tilde * cavity.mean
-    return Differences(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov)
+    score = beta_tilde - alpha_tilde * cavity.mean
+    return Differences(cavity.mean + np.einsum("nij,nj->ni", cov, score), cov)
 
 
 def sweep(
@@ -246,8 +246,8 @@ def log_site_integral(mean: FloatArray, var: FloatArray, alpha_tilde: FloatArray
     """
     cavity = scalar_cavity(mean, var, alpha_tilde, beta_tilde)
     m, v = cavity.mean, np.maximum(cavity.var, 0.0)
-    pull = beta_tilde - alpha_tilde * m
-    return m * (beta_tilde - 0.5 * alpha_tilde * m) + 0.5 * pull * pull * var - 0.5 * np.log1p(alpha_tilde * v)
+    score = beta_tilde - alpha_tilde * m
+    return m * (beta_tilde - 0.5 * alpha_tilde * m) + 0.5 * score * score * var - 0.5 * np.log1p(alpha_tilde * v)
 
 
 def log_site_ratios(mean: FloatArray, var: FloatArray, alpha_tilde: FloatArray, beta_tilde: FloatArray) -> FloatArray:
@@ -280,9 +280,9 @@ def log_normaliser(
     inner = cavity.cov * a[:, :, None] * a[:, None, :]
     inner[:, index, index] += 1.0
     factor, _ = positive_factors(inner)
-    pull = beta_tilde - alpha_tilde * cavity.mean
+    score = beta_tilde - alpha_tilde * cavity.mean
     joint = np.einsum("ni,ni->n", cavity.mean, beta_tilde - 0.5 * alpha_tilde * cavity.mean)
-    joint += 0.5 * np.einsum("ni,nij,nj->n", pull, law.cov, pull)
+    joint += 0.5 * np.einsum("ni,nij,nj->n", score, law.cov, score)
     joint -= np.log(factor[:, index, index]).sum(axis=1)
     return joint + log_site_ratios(law.mean, law.cov[:, index, index], alpha_tilde, beta_tilde).sum(axis=1)
 

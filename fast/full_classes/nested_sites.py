@@ -207,8 +207,8 @@ def projected_cavity(projected: Differences, alpha_tilde: FloatArray, beta_tilde
     cov = projected.cov + whitened.transpose(0, 2, 1) @ whitened
     s = 1.0 + alpha_tilde.sum(axis=1)
     location = beta_tilde - alpha_tilde * (beta_tilde.sum(axis=1) / s)[:, None]
-    pull = np.einsum("nij,nj->ni", root, np.einsum("nji,nj->ni", root, projected.mean)) - location
-    mean = projected.mean + np.einsum("nij,nj->ni", cov, pull)
+    score = np.einsum("nij,nj->ni", root, np.einsum("nji,nj->ni", root, projected.mean)) - location
+    mean = projected.mean + np.einsum("nij,nj->ni", cov, score)
     index = np.arange(alpha_tilde.shape[1])
     log_det = 2.0 * np.log(factor[:, index, index]).sum(axis=1)
     return ProjectedCavity(mean, cov, proper, log_det)
@@ -291,9 +291,9 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
     whitened = solve_stack(factor, root.transpose(0, 2, 1))
     cov = whitened.transpose(0, 2, 1) @ whitened
     mean = h + np.einsum("nij,nj->ni", cov, np.einsum("nij,nj->ni", S, h) - location)
-    pull = location - np.einsum("nij,nj->ni", S, mean)
-    log_site = 0.5 * np.einsum("ni,ni->n", mean, location + pull)
-    log_site += 0.5 * np.einsum("ni,nij,nj->n", pull, H, pull) + np.log(factor[:, index, index]).sum(axis=1)
+    score = location - np.einsum("nij,nj->ni", S, mean)
+    log_site = 0.5 * np.einsum("ni,ni->n", mean, location + score)
+    log_site += 0.5 * np.einsum("ni,nij,nj->n", score, H, score) + np.log(factor[:, index, index]).sum(axis=1)
     return FullCavity(mean, cov, proper & solid, log_site)
 
 
@@ -324,5 +324,5 @@ def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -
     factor, proper = positive_factors(inner)
     whitened = solve_stack(factor, root.transpose(0, 2, 1))
     cov = whitened.transpose(0, 2, 1) @ whitened
-    pull = location - np.einsum("nij,nj->ni", precision, cavity.mean)
-    return FullLaw(cavity.mean + np.einsum("nij,nj->ni", cov, pull), cov, solid & proper)
+    score = location - np.einsum("nij,nj->ni", precision, cavity.mean)
+    return FullLaw(cavity.mean + np.einsum("nij,nj->ni", cov, score), cov, solid & proper)

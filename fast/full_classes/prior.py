@@ -63,7 +63,7 @@ class MulticlassPrior:
         """Prior variance of each class at a test point, noise included: (C,)."""
         return self.hyper.variance + self.hyper.noise
 
-    def pull_back(self, by_K: Any) -> ClassGradients:
+    def vjp(self, by_K: Any) -> ClassGradients:
         """Gradient with respect to the parameters from that with respect to each K (symmetric, overwritten).
 
         Time O(n^2 d) for each class, once in all where the classes share their parameters.

@@ -114,19 +114,19 @@ def g_sites(cavity: Differences, tilted: WhiteMoments, *, full: bool = False) ->
     Lambda = white.transpose(0, 2, 1) @ gap @ white
     scale = np.sqrt(cavity.cov[:, index, index])
     g_mean = cavity.mean + np.einsum("nij,nj->ni", tilted.root, tilted.mean)
-    pull = np.einsum("nji,nj->ni", white, tilted.mean)
+    whitened_mean = np.einsum("nji,nj->ni", white, tilted.mean)
     if full:
         Lambda = 0.5 * (Lambda + Lambda.transpose(0, 2, 1))
         scaled = Lambda * scale[:, :, None] * scale[:, None, :]
         safe = np.where(np.isfinite(scaled).all(axis=(1, 2), keepdims=True), scaled, -np.eye(D))
         good = good & (eigenvalues(safe, "Lambda, scaled")[:, 0] >= _SLIGHTLY_NEGATIVE)
-        return GSites(Lambda, np.einsum("nij,nj->ni", Lambda, g_mean) + pull, good)
+        return GSites(Lambda, np.einsum("nij,nj->ni", Lambda, g_mean) + whitened_mean, good)
     kept = Lambda[:, index, index]
     good = good & np.isfinite(kept).all(axis=1) & (kept * scale**2 >= _SLIGHTLY_NEGATIVE).all(axis=1)
     kept = np.maximum(kept, 0.0)
     diagonal = np.zeros((n, D, D))
     diagonal[:, index, index] = kept
-    return GSites(diagonal, kept * g_mean + pull, good)
+    return GSites(diagonal, kept * g_mean + whitened_mean, good)
 
 
 @equation("riihimaki2013", "u5.1-qiep")

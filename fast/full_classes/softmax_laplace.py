@@ -79,8 +79,8 @@ def newton_step(
     terms                      of the likelihood at f
     conditioning : callable    another `fast.full_classes.couplings.condition`, for a prior with a structure
     """
-    pull = latent - np.einsum("nc,nc->n", terms.pi, latent)[:, None]
-    location = terms.pi * pull
+    centred = latent - np.einsum("nc,nc->n", terms.pi, latent)[:, None]
+    location = terms.pi * centred
     location -= location.mean(axis=1, keepdims=True)  # the sum is rounding
     result: Coupled = (conditioning or condition)(prior, terms.pi, location + terms.slope)
     return result

@@ -83,21 +83,21 @@ class PreparedKernel:
             near = max(t.max(), -t.min()) <= _NEAR  # False for NaN too
         return t if near else None
 
-    def pull_back_entries(self, gradient: FloatArray, X: FloatArray, K_XZ: FloatArray) -> KernelGradient:
-        """Pull a gradient (b, m) with respect to the entries of k(X, Z) back; it is overwritten.
+    def entries_vjp(self, gradient: FloatArray, X: FloatArray, K_XZ: FloatArray) -> KernelGradient:
+        """From a gradient (b, m) with respect to the entries of k(X, Z), which is overwritten.
 
         K_XZ (b, m) is k(X, Z). The lengthscales and Z see the slope h of the kernel, `fast.kernel.matern.matern_slope`;
         for the squared exponential h = k. Time O(b m d).
         """
         if self.smoothness is None:
             gradient *= K_XZ
-            return self.pull_back(gradient, X)
+            return self.vjp(gradient, X)
         by_variance = float(np.vdot(gradient, K_XZ)) / self.variance
         gradient *= matern_slope(self._squared(X), self.variance, self.smoothness)
         part = se_ard_vjp(gradient, X, self.Z, self.variance, self.lengthscales)
         return KernelGradient(by_variance, part.lengthscales, part.X2)
 
-    def pull_back(self, weighted: FloatArray, X: FloatArray) -> KernelGradient:
+    def vjp(self, weighted: FloatArray, X: FloatArray) -> KernelGradient:
         """`se_ard_vjp` by matrix products where distances may come from one, see `cross_by_product`."""
         t = self._units(X)
         if t is None or self._t_Z is None:
@@ -241,4 +241,4 @@ def entries_vjp(gradient: FloatArray, X1: FloatArray, X2: FloatArray, hyper: Hyp
         gradient *= se_ard(X1, X2, hyper.variance, hyper.lengthscales)
         return se_ard_vjp(gradient, X1, X2, hyper.variance, hyper.lengthscales)
     kernel = PreparedKernel(X2, hyper.variance, hyper.lengthscales, hyper.smoothness)
-    return kernel.pull_back_entries(gradient, X1, kernel.cross(X1))
+    return kernel.entries_vjp(gradient, X1, kernel.cross(X1))

@@ -76,8 +76,8 @@ def _mode(a: FloatArray, b: FloatArray, W: FloatArray) -> FloatArray:
     for _ in range(200):
         a_live, b_live = a[live], b[live]
         r, excess = hazard(a_live + b_live * u[live, None])
-        pull = b_live * r
-        step = (pull.sum(axis=1) - u[live]) / (1.0 + (b_live * pull * excess).sum(axis=1))
+        gradient = b_live * r
+        step = (gradient.sum(axis=1) - u[live]) / (1.0 + (b_live * gradient * excess).sum(axis=1))
         u[live] += step
         live = live[np.abs(step) * np.sqrt(W[live]) > 0.1]
         if live.size == 0:
@@ -143,22 +143,22 @@ class _Sums:
         excess *= r
         bend = (weights[:, None, :] @ excess)[:, 0]  # E[r (r + z)]
         r -= mean_r[:, None, :]
-        spread = (weights[:, None, :] @ (r * r))[:, 0]
+        var_r = (weights[:, None, :] @ (r * r))[:, 0]
         slope = b * mean_r
-        pull = (r @ b[:, :, None])[:, :, 0]  # R - E[R], R = sum_k b_k r_k
-        total_bend = (b * b * bend).sum(axis=1)
-        total_spread = np.einsum("nq,nq->n", weights, pull * pull)
+        deviation = (r @ b[:, :, None])[:, :, 0]  # R - E[R], R = sum_k b_k r_k
+        bend_total = (b * b * bend).sum(axis=1)
+        var_total = np.einsum("nq,nq->n", weights, deviation * deviation)
         centred = u - np.einsum("nq,nq->n", weights, u)[:, None]
-        h = b * b * (spread - bend)
-        narrow = spread > 0.5 * bend
+        h = b * b * (var_r - bend)
+        narrow = var_r > 0.5 * bend
         if narrow.any():
             some = np.flatnonzero(narrow.any(axis=1))
             apart = b[some, :, None] * (1.0 - np.eye(b.shape[1]))
             rest = r[some] @ apart - centred[some][:, :, None]  # S less rho_k: nothing large is taken off again
             other = -b[some] * np.einsum("nq,nqk,nqk->nk", weights[some], r[some], rest)
             h[some] = np.where(narrow[some], other, h[some])
-        mixed = np.einsum("nq,nq,nq->n", weights, centred, pull)
-        h_y = np.where(total_spread > 0.5 * total_bend, mixed, total_spread - total_bend)
+        mixed = np.einsum("nq,nq,nq->n", weights, centred, deviation)
+        h_y = np.where(var_total > 0.5 * bend_total, mixed, var_total - bend_total)
         self.slope[rows, :-1], self.slope[rows, -1] = -slope, slope.sum(axis=1)
         self.curvature[rows, :-1], self.curvature[rows, -1] = np.minimum(h, 0.0), np.minimum(h_y, 0.0)
 

@@ -121,7 +121,7 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
     ----------
     posterior    from `fit`
     """
-    return posterior.prior.pull_back(_by_K(posterior))
+    return posterior.prior.vjp(_by_K(posterior))
 
 
 @ClassPredicting.checks

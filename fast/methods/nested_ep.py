@@ -282,7 +282,7 @@ def gradients(posterior: NestedEPPosterior) -> ClassGradients:
     ----------
     posterior    from `fit`
     """
-    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+    return posterior.prior.vjp(evidence_gradients(posterior.prior, posterior.posterior))
 
 
 @ClassPredicting.checks

@@ -73,12 +73,12 @@ def independent_update(
     q = np.empty_like(cavity_mean)
     np.put_along_axis(q, others, np.einsum("nij,nij->nj", whitened, whitened), axis=1)
     q[np.arange(y.size), y] = (whitened.sum(axis=2) ** 2).sum(axis=1)
-    pull = beta_tilde - alpha_tilde * cavity.mean
+    score = beta_tilde - alpha_tilde * cavity.mean
     # (I + T G)^-1 = I - N G
-    inverse_pull = pull - np.einsum(
-        "nji,nj->ni", whitened, np.einsum("nij,nj->ni", whitened, np.einsum("nij,nj->ni", cavity.cov, pull))
+    inverse_score = score - np.einsum(
+        "nji,nj->ni", whitened, np.einsum("nij,nj->ni", whitened, np.einsum("nij,nj->ni", cavity.cov, score))
     )
-    t = spread(y, others, inverse_pull)
+    t = spread(y, others, inverse_score)
     left = 1.0 - cavity_var * q
     return q / left, (t + cavity_mean * q) / left
 
@@ -212,7 +212,7 @@ def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     ----------
     posterior    from `fit`
     """
-    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+    return posterior.prior.vjp(evidence_gradients(posterior.prior, posterior.posterior))
 
 
 @ClassPredicting.checks

@@ -317,8 +317,8 @@ def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
     if not posterior.stationary:
         return None
     if isinstance(posterior.posterior, Dense):
-        return posterior.prior.pull_back(dense_gradients(posterior.posterior))
-    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+        return posterior.prior.vjp(dense_gradients(posterior.posterior))
+    return posterior.prior.vjp(evidence_gradients(posterior.prior, posterior.posterior))
 
 
 @ClassPredicting.checks

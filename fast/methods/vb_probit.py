@@ -253,7 +253,7 @@ def gradients(posterior: VBProbitPosterior) -> ClassGradients:
     ----------
     posterior    from `fit`
     """
-    return posterior.prior.pull_back(evidence_gradients(posterior.prior, posterior.posterior))
+    return posterior.prior.vjp(evidence_gradients(posterior.prior, posterior.posterior))
 
 
 @ClassPredicting.checks
@@ -308,7 +308,7 @@ def _expected_log_prior(held: list[_Group], prior: MulticlassPrior) -> tuple[flo
         inside.flat[:: n + 1] -= 0.5 * count
         whitened = solve_rows(factor, np.ascontiguousarray(inside), transposed=True)
         by_K.append(solve_rows(factor, np.ascontiguousarray(whitened.T), transposed=True))
-    return value, prior.pull_back(by_K)
+    return value, prior.vjp(by_K)
 
 
 @equation("riihimaki2013", "u4.3-vb-hyper")

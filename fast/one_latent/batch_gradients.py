@@ -78,10 +78,10 @@ def moment_gradients(
     inner -= cross.T
     inner *= 0.5
     by_rows = dtrsm(1.0, chol_K, by_rows.T, side=0, lower=1, trans_a=1, overwrite_b=1).T
-    part = kernel.pull_back_entries(by_rows, projected.X, projected.K_XZ)
+    part = kernel.entries_vjp(by_rows, projected.X, projected.K_XZ)
     outer = dtrsm(1.0, chol_K, inner.T, side=0, lower=1, trans_a=1, overwrite_b=1)
     outer = dtrsm(1.0, chol_K, outer, side=1, lower=1, overwrite_b=1).T
-    prior = kernel.pull_back_entries(outer, kernel.Z, projected.K_ZZ)
+    prior = kernel.entries_vjp(outer, kernel.Z, projected.K_ZZ)
     by_noise = -0.5 * float(site_precision.sum())
     # each entry of K_ZZ holds two inducing points: the derivative in the second argument is half of it
     return Gradients(

@@ -76,7 +76,7 @@ def quadratic_gradients(
         weighted += np.multiply.outer(site_shift[start:stop] - theta * mean, weights)
         weighted = solve_rows(prior.chol_K, work, transposed=True)[: stop - start]
         block = finite_rows("X", prior.X[start:stop], start)
-        part = kernel.pull_back_entries(weighted, block, kernel.cross_by_product(block))
+        part = kernel.entries_vjp(weighted, block, kernel.cross_by_product(block))
         by_variance += part.variance
         by_length += part.lengthscales
         by_Z += part.X2
@@ -87,7 +87,7 @@ def quadratic_gradients(
     whitened = np.ascontiguousarray(solve_rows(prior.chol_K, Q, transposed=True).T)
     weighted = -0.5 * solve_rows(prior.chol_K, whitened, transposed=True)
     part = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
-    # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
+    # each entry of K_ZZ holds two inducing points: the vector-Jacobian product in the second argument is half of it
     return Gradients(by_variance + part.variance, by_length + part.lengthscales, by_noise, by_Z + 2.0 * part.X2)
 
 

@@ -67,10 +67,10 @@ def sparse_site_gradients(
         weighted += np.outer(slope_mean[part], weights)
         weighted = solve_rows(prior.chol_K, work, transposed=True)[: stop - start]
         block = finite_rows("X", prior.X[start:stop], start)
-        pulled = entries_vjp(weighted, block, Z, hyper)
-        by_variance += pulled.variance
-        by_length += pulled.lengthscales
-        by_Z += pulled.X2
+        product = entries_vjp(weighted, block, Z, hyper)
+        by_variance += product.variance
+        by_length += product.lengthscales
+        by_Z += product.X2
     C += np.tril(C, -1).T
     G = C if shared else G + np.tril(G, -1).T
     inverse = solve_rows(factor, np.eye(m)).T  # R^-1
@@ -82,9 +82,9 @@ def sparse_site_gradients(
     M.flat[:: m + 1] -= 0.5
     whitened = np.ascontiguousarray(solve_rows(prior.chol_K, M, transposed=True).T)
     weighted = solve_rows(prior.chol_K, whitened, transposed=True)
-    pulled = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
-    # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
-    return Gradients(by_variance + pulled.variance, by_length + pulled.lengthscales, by_noise, by_Z + 2.0 * pulled.X2)
+    last = entries_vjp(0.5 * (weighted + weighted.T), Z, Z, hyper)
+    # each entry of K_ZZ holds two inducing points: the vector-Jacobian product in the second argument is half of it
+    return Gradients(by_variance + last.variance, by_length + last.lengthscales, by_noise, by_Z + 2.0 * last.X2)
 
 
 def add_outer(total: FloatArray, rows: FloatArray, precision: FloatArray) -> FloatArray:

@@ -314,7 +314,7 @@ class VectorJacobianProduct:
             self._cross[kind] -= W.T @ a
             W -= moved
             W = solve_rows(points.chol_K[kind], W, transposed=True)
-            part_k = points.kernels[kind].pull_back_entries(W, view.X, view.K_XZ[kind])
+            part_k = points.kernels[kind].entries_vjp(W, view.X, view.K_XZ[kind])
             total = float(by_s.sum())
             self._variance[kind] += part_k.variance + total
             self._noise[kind] += total
@@ -367,10 +367,10 @@ class VectorJacobianProduct:
             L = points.chol_K[kind]
             outer = dtrsm(1.0, L, total.T, side=0, lower=1, trans_a=1, overwrite_b=1)
             outer = dtrsm(1.0, L, outer, side=1, lower=1, overwrite_b=1).T
-            part = points.kernels[kind].pull_back_entries(outer, points.kernels[kind].Z, points.K_ZZ[kind])
+            part = points.kernels[kind].entries_vjp(outer, points.kernels[kind].Z, points.K_ZZ[kind])
             self._variance[kind] += part.variance
             self._lengthscales[kind] += part.lengthscales
-            # each entry of K_ZZ holds two inducing points: the pull-back to the second argument is half of it
+            # each entry of K_ZZ holds two inducing points: the product in the second argument is half of it
             self._Z[kind] += 2.0 * part.X2
         results = (self._variance, self._lengthscales, self._noise, self._Z)
         if points.shared:

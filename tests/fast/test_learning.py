@@ -26,7 +26,7 @@ def test_a_kernel_by_a_product_is_the_kernel_within_its_stated_error(rng, offset
     np.testing.assert_allclose(got, exact, rtol=7e-13 + 4e-15 * offset, atol=0)
     assert (got != exact).any()
     weighted = rng.normal(size=exact.shape) * exact
-    for left, right in zip(kernel.pull_back(weighted, X), se_ard_vjp(weighted, X, Z, 1.7, lengths), strict=True):
+    for left, right in zip(kernel.vjp(weighted, X), se_ard_vjp(weighted, X, Z, 1.7, lengths), strict=True):
         # sums of 50 terms of size 10, of which the result keeps a tenth at least
         assert largest(left, right) < 1e-11 + 1e-14 * offset
 
@@ -41,7 +41,7 @@ def test_a_kernel_far_out_takes_differences(rng, far):
     kernel = PreparedKernel(Z, 1.0, np.ones(2))
     np.testing.assert_array_equal(kernel.cross_by_product(X), kernel.cross(X))
     weighted = rng.normal(size=(6, 5))
-    for left, right in zip(kernel.pull_back(weighted, X), se_ard_vjp(weighted, X, Z, 1.0, np.ones(2)), strict=True):
+    for left, right in zip(kernel.vjp(weighted, X), se_ard_vjp(weighted, X, Z, 1.0, np.ones(2)), strict=True):
         np.testing.assert_array_equal(left, right)
 
 

@@ -63,7 +63,7 @@ def test_a_lengthscale_that_overflows_the_inputs_is_named():
     st.floats(-2.0, 6.0),
     st.integers(0, 2**32 - 1),
 )
-def test_the_pull_back_agrees_with_central_differences(a, b, d, log_length, log_variance, seed):
+def test_the_vjp_agrees_with_central_differences(a, b, d, log_length, log_variance, seed):
     rng = np.random.default_rng(seed)
     X1, X2 = rng.normal(size=(a, d)), rng.normal(size=(b, d))
     cotangent = rng.normal(size=(a, b))
@@ -89,7 +89,7 @@ def test_the_pull_back_agrees_with_central_differences(a, b, d, log_length, log_
             np.testing.assert_allclose(got.X2[i, j], slope, rtol=0, atol=limit)
 
 
-def test_the_pull_back_is_finite_where_the_kernel_underflows():
+def test_the_vjp_is_finite_where_the_kernel_underflows():
     X1, X2 = np.array([[0.0]]), np.array([[1e200]])
     lengthscales = np.array([1e-100])
     k = se_ard(X1, X2, 1.0, lengthscales)

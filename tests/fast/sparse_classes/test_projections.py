@@ -1,4 +1,4 @@
-"""Projections of several classes against dense algebra, and their pull-back against finite differences."""
+"""Projections of several classes against dense algebra, and their gradients against finite differences."""
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_added_projections_are_the_sum_of_site_matrices_whatever_the_sign():
 
 
 @pytest.mark.parametrize("shared", [False, True])
-def test_the_pull_back_is_the_derivative_of_any_function_of_upsilon_s_and_k(shared):
+def test_the_vjp_is_the_derivative_of_any_function_of_upsilon_s_and_k(shared):
     rng = np.random.default_rng(4)
     X = rng.standard_normal((B, D))
     U, s_bar = rng.standard_normal((C, B, M)), rng.standard_normal((B, C))
