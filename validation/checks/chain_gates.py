@@ -51,7 +51,7 @@ def _held(name: str, *entry: int) -> Change:
 
     def change(finished: Any) -> Any:
         value = np.array(finished.kept[name])
-        where = (1, slice(None), *(entry or (0,) * (value.ndim - 2)))
+        where: Any = (1, slice(None), *(entry or (0,) * (value.ndim - 2)))
         value[where] = value[where][0]
         return finished._replace(kept={**finished.kept, name: value})
 

@@ -89,7 +89,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         yield Compared(float(gap), 1e-9, "mean, root and law are one distribution", "fast", "definition")
         widest = float(np.einsum("cii->c", cov).max())
         wrong = not chart.far(x, 0.999 * widest) or chart.far(x, 1.001 * widest)
-        wrong += chart(np.full(chart.size, 1e4))[0] != np.inf
+        wrong = wrong or chart(np.full(chart.size, 1e4))[0] != np.inf
         yield flaws(wrong, "beyond a sum of variances it is far; without a law there is no energy", "fast", "answers")
         end = optimise(start, _energy(target), 1e9)
         gap = np.inf if end is None else np.abs(end.precision - target.precision).max() / np.abs(target.precision).max()
@@ -152,9 +152,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield Compared(float(gap), 1e-9, f"a quadratic is what was promised: 1, 2, 4 and no longer, then there: {lengths}",
                    "fast", "definition", "lengths")  # fmt: skip
     # the gradient was shortened tenfold by no step but the last
-    wrong = len(bowl.formed) != 7 or np.linalg.norm(end) > 1e-8
-    yield flaws(wrong, f"{len(bowl.formed)} Hessians for seven steps",
-                "fast", "Hessians")  # fmt: skip
+    wrong = len(bowl.formed) != 7 or bool(np.linalg.norm(end) > 1e-8)
+    yield flaws(wrong, f"{len(bowl.formed)} Hessians for seven steps", "fast", "Hessians")
 
     bowl = _bowl()
     bowl.ends = lambda x: bool(x[0] < 15.0)
@@ -164,7 +163,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     valley = _valley()
     end = _newton(valley, np.array([0.5, 0.1]), 1.0)  # type: ignore[arg-type]
     values = [valley(x)[0] for x in valley.formed]
-    wrong = np.abs(end - 1.0).max() > 1e-9 or any(b > a for a, b in itertools.pairwise(values))
+    wrong = bool(np.abs(end - 1.0).max() > 1e-9) or any(b > a for a, b in itertools.pairwise(values))
     yield flaws(wrong, f"Rosenbrock's valley: {end}, Hessians at {values}", "fast", "ends")
     yield flaws(max(0, len(valley.formed) - 12), f"{len(valley.formed)} Hessians, twelve at most", "fast", "Hessians")
 
@@ -179,7 +178,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         lengths = np.linalg.norm(np.array(bowl.visited[1:]) - bowl.visited[0], axis=1)
         ratios = lengths[1:] / lengths[:-1]
         wrong = not np.array_equal(end, bowl.visited[0]) or len(bowl.formed) != 1
-        wrong = wrong or np.abs(ratios - 0.25).max() > 1e-6 or not 4e-9 < lengths[-1] < 4e-8
+        wrong = wrong or bool(np.abs(ratios - 0.25).max() > 1e-6) or not 4e-9 < float(lengths[-1]) < 4e-8
         yield flaws(wrong, f"{why}: quartered to 1e-8 and given up, one Hessian, {lengths}", "fast", "searches")
 
 
@@ -299,7 +298,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         return run.tried, run.rho, run.stalled, swept.residual
 
     lengths = [f"{0.5 * 0.5**k:g}" for k in range(60)]
-    rows = [
+    rows: list[tuple[dict[str, Any], Any]] = [
         ({"takes": ("mixed",)}, (["mixed"], 0.5, False, 0.5)),
         ({"takes": ("0.5",)}, (["mixed", "clear", "0.5"], 1.0, False, 0.5)),
         ({"takes": ("0.125",)}, (["mixed", "clear", "0.5", "0.25", "0.125"], 0.25, False, 0.5)),

@@ -90,7 +90,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     yield flaws(
         told != wanted or len(told) < 4, f"after 1 s, then half as late again: {told}", "fast", "lists of lines"
     )
-    found = []
+    found: list[tuple[bool, ...]] = []
     values = [0.0, 5.0, 5.5, 5.75, 6.0]
     for worth in (0.0, 0.75, 1.0, 1.25):
         with ending(None, worth=worth):
@@ -274,8 +274,8 @@ def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         # the search looks further between two iterations: the last line of each is that of where it went
         last = {line.partition(" of the search, objective ")[0]: line.rpartition(" ")[2] for line in told}
         assert end.trace is not None
-        expected = {f"iteration {k}": f"{value:.6g}" for k, value in enumerate(end.trace)}
-        wrong += [f"{method}: {told}, trace {end.trace}"] * (last != expected or len(last) != 2)
+        reached = {f"iteration {k}": f"{value:.6g}" for k, value in enumerate(end.trace)}
+        wrong += [f"{method}: {told}, trace {end.trace}"] * (last != reached or len(last) != 2)
     for method in ("vi-jj", "vi-taylor"):
         end, told = _run(context, method, "logit", {"learn": HYPER, "max_iterations": 2}, None)
         assert end.trace is not None

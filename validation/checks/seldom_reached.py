@@ -175,8 +175,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             if second and self.stop:
                 here.interrupted = True
             values = {name: f"{name} of stage {1 + second}" for name in names}
-            row = {**blank, **values, "log_evidence": 0.8 * (5.0 + self.gain * second), "n_iter": 3 + 4 * second,
-                   "converged": True, "reason": f"stage {1 + second}"}  # fmt: skip
+            told = {"n_iter": 3 + 4 * second, "converged": True, "reason": f"stage {1 + second}"}
+            row: dict[str, Any] = {**blank, **values, **told, "log_evidence": 0.8 * (5.0 + self.gain * second)}
             return Fitted(**row)
 
     class Start(NamedTuple):
