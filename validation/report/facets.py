@@ -125,7 +125,7 @@ def along(
     span             of y; None: its own
     level            of the truth
     """
-    figure, ax = figures._figure(_WIDTH, _HEIGHT, left=0.48, bottom=0.42 if xlabel else 0.26, top=0.08)
+    figure, ax = figures._figure(_WIDTH, _HEIGHT, left=0.56, bottom=0.42 if xlabel else 0.26, top=0.08)
     if level is not None:
         ax.axhline(level, color=figures.TRUTH, linewidth=1.3)
     for place, way in enumerate(ways):
@@ -148,6 +148,6 @@ def along(
 
 
 def _ticks(ax: Axes) -> None:
-    """Two or three round numbers: there is no room for more."""
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_major_locator(matplotlib.ticker.MaxNLocator(3, steps=[1, 2, 5, 10]))
+    """Two or three round numbers: there is no room for more, least of all side by side."""
+    for axis, most in ((ax.xaxis, 2), (ax.yaxis, 4)):
+        axis.set_major_locator(matplotlib.ticker.MaxNLocator(most, steps=[1, 2, 5, 10], min_n_ticks=1))

@@ -202,6 +202,8 @@ def _described(problem: Problem) -> str:
 
 
 _ORDER = ("reference", "fast")
+# a span of less than this share of the numbers is none
+_ROUNDING = 1e-9
 
 
 def _by_method(solutions: Iterable[Solution]) -> dict[str, list[Solution]]:
@@ -235,7 +237,10 @@ def _distance(left: Solution, right: Solution) -> float | None:
                 return None
             if a is None or b is None or not a.size:
                 continue
-            span = float(np.ptp(a)) or max(1.0, float(np.abs(a).max()))
+            size = float(np.abs(a).max())
+            span = float(np.ptp(a))
+            if span <= _ROUNDING * size:  # numbers that are all one: their span is rounding
+                span = max(1.0, size)
             largest = max(largest or 0.0, float(np.abs(a - b).max()) / span)
     return largest
 

@@ -132,6 +132,14 @@ def test_witnesses_that_differ_are_seen_in_words_and_in_two_colours(fake_run):
     assert "var(--s2)" in picture
 
 
+def test_numbers_that_are_all_one_are_as_far_apart_as_they_are(fake_run):
+    reference, fast, _ = fake_run({"toy": (2, None)}).solutions
+    cov = np.full((2, 1, 1), 1.3)
+    cov[1] += 2e-16  # a span of rounding
+    pair = [replace(reference, latent_cov=cov), replace(fast, latent_cov=cov + 1e-12)]
+    assert sections._distance(*pair) == pytest.approx(1e-12 / 1.3, rel=1e-3)
+
+
 def test_a_colour_has_one_meaning(html):
     # verdicts, witnesses and truths have their own, and no picture takes one of another kind
     style = html[html.index("<style>") : html.index("</style>")]
