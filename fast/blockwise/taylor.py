@@ -21,7 +21,7 @@ from fast.core import inputs
 from fast.core.types import FloatArray
 from fast.core.values import Prior
 from fast.likelihood.quadratic_bounds import LINKS, taylor
-from fast.methods.vi_taylor import Climb, Position, newton
+from fast.methods.vi_taylor import Objective, Position, newton
 from fast.one_latent.quadratic_sweep import Collapsed, optimum
 
 
@@ -124,8 +124,8 @@ def fit(
             assert isinstance(longest, Most)
             return longest.value
 
-        climb = Climb(lambda at: (_expanded(leaves, *at, likelihood).weights,), height, length)
-        top = newton(climb, (zero,), rows.n, tolerance, most, tell)
+        objective = Objective(lambda at: (_expanded(leaves, *at, likelihood).weights,), height, length)
+        top = newton(objective, (zero,), rows.n, tolerance, most, tell)
         end = _expanded(leaves, *top.position, likelihood)
     return BlockwisePosterior(
         points, "vi-taylor", end, np.array(top.trace), top.residual, top.converged, likelihood

@@ -1,4 +1,4 @@
-"""Quadratic stand-ins for log p(y | f): Jaakkola and Jordan's bound, Taylor's expansion. izmailov2016, section 4.
+"""Local quadratics for log p(y | f): Jaakkola and Jordan's bound, Taylor's expansion. izmailov2016, section 4.
 
 Either is log p(y | f) ~ constant + shift f - precision f^2 / 2 at a local xi. Bound: precision = 2 lambda(xi),
 shift = y/2. Expansion of g = log p(y | .): precision = -g''(xi), shift = g'(xi) - g''(xi) xi. The paper's Psi and

@@ -88,7 +88,7 @@ def expansion_point(latent_mean: FloatArray) -> FloatArray:
     return np.array(latent_mean)
 
 
-class Climb(NamedTuple):
+class Objective(NamedTuple):
     """Newton's method on Psi as seen at a position: arrays that are affine in p, such as p itself or A'p and p."""
 
     target: Callable[[Position], Position]  # where a full step leads
@@ -106,7 +106,7 @@ class Top(NamedTuple):
 
 
 def newton(
-    climb: Climb,
+    objective: Objective,
     start: Position,
     n: int,
     tolerance: float,
@@ -117,22 +117,22 @@ def newton(
 
     Parameters
     ----------
-    climb                   Psi and its steps
+    objective               Psi and its steps
     start                   where to begin
     n : int                 data: rounding of Psi
     tolerance : float       on the scaled distance from the mode
     max_iterations : int    steps
     callback : callable     called with Psi after every step
     """
-    position, here = start, climb.height(start)
+    position, here = start, objective.height(start)
     trace = [here]
     while True:
-        move = tuple(b - a for a, b in zip(position, climb.target(position), strict=True))
+        move = tuple(b - a for a, b in zip(position, objective.target(position), strict=True))
         # Newton's error after the step is of second order: the step itself bounds the distance left before it
-        step, length = climb.length(position, move), 1.0
+        step, length = objective.length(position, move), 1.0
         while True:
             ahead = tuple(a + length * b for a, b in zip(position, move, strict=True))
-            there = climb.height(ahead)
+            there = objective.height(ahead)
             if there >= here - 64.0 * np.finfo(np.float64).eps * (n + abs(here)) or length < _SHORTEST:
                 break
             length *= 0.5
@@ -175,8 +175,8 @@ def _newton(
         result = condition_at(start)
         if np.isfinite(result[0]).all():
             first = result
-    climb = Climb(lambda position: condition_at(position[0]), height, length)
-    top = newton(climb, first, n, tolerance, max_iterations, callback)
+    objective = Objective(lambda position: condition_at(position[0]), height, length)
+    top = newton(objective, first, n, tolerance, max_iterations, callback)
     return top.position[0], *top[1:]
 
 

@@ -1,4 +1,4 @@
-"""q(u) at its optimum for quadratic stand-ins of the likelihood, data in blocks, nothing of size n m held unless asked.
+"""q(u) at its optimum for local quadratic bounds of the likelihood, data in blocks, nothing of size n m held.
 
 With constant_i + shift_i f - precision_i f^2 / 2 for log p(y_i | f), T = diag(precision), whitened as in
 `fast.one_latent.prior`,
@@ -175,7 +175,7 @@ def sweep(prior: BlockPrior, local_quadratic: LocalQuadratic, xi: FloatArray, sp
     """q at its optimum given xi; if a q is given, xi is taken from it first and written into the array.
 
     One visit of every block. Calls a block: (dtrsm (m, m) with (m, b), squared norms, product with a vector,) the
-    stand-in (b,), scaling (b, m), dsyrk (m, b), product with a vector; once dpotrf (m, m). Memory O(m^2 + block m).
+    bound (b,), scaling (b, m), dsyrk (m, b), product with a vector; once dpotrf (m, m). Memory O(m^2 + block m).
 
     Parameters
     ----------

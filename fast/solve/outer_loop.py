@@ -1,4 +1,4 @@
-"""The outer iteration of every EP method with several classes: damped steps in order, or a faster road to the same end.
+"""The outer iteration of every EP method with several classes: damped steps in order, or a faster way to their end.
 
 riihimaki2013, sections 3.1 and 3.2.3. A method gives `state_of` (sites to a state: posterior, marginals, log Z) and
 `propose` (a state to the sites that it wants). Plain steps follow the printed order one by one. With acceleration,

@@ -1,4 +1,4 @@
-"""A faster road to the fixed point of EP for several classes: guarded Anderson mixing of parallel sweeps.
+"""A faster route to the fixed point of EP for several classes: guarded Anderson mixing of parallel sweeps.
 
 Damped sweeps contract slowly where factors compete, by 2 % a sweep and less. `fast.solve.site_iteration.iterate_sites`
 mixes them; plain sweeps then certify where it ends, so nothing of the result rests on the mixing.

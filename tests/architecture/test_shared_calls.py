@@ -1,7 +1,7 @@
 """Common blind spots: third-party calls that two witnesses share are found by reading imports, and each is checked
 once against mpmath, on extreme arguments.
 
-Two roads to one number are independent up to the calls that they have in common. docs/independence.md lists those.
+Two routes to one number are independent up to the calls that they have in common. docs/independence.md lists those.
 """
 
 import ast
@@ -22,8 +22,8 @@ ROOT = Path(__file__).resolve().parents[2]
 EPS = np.finfo(float).eps
 TINY = 5e-324
 EVIDENCE = ROOT / "gibbs" / "evidence"
-# The roads whose agreement is a verdict: the three witnesses, each route to log Z, and the judge's own quadrature.
-ROADS = {
+# The routes whose agreement is a verdict: the three witnesses, each route to log Z, and the judge's own quadrature.
+ROUTES = {
     "reference": sorted((ROOT / "reference").rglob("*.py")),
     "fast": sorted((ROOT / "fast").rglob("*.py")),
     "gibbs": sorted(set((ROOT / "gibbs").rglob("*.py")) - set(EVIDENCE.glob("*.py"))),
@@ -84,13 +84,13 @@ def approximates(name):
 
 
 def shared_calls():
-    """Name -> roads, for each approximating call on at least two roads."""
-    roads = defaultdict(set)
-    for road, files in ROADS.items():
+    """Name -> routes, for each approximating call on at least two routes."""
+    routes = defaultdict(set)
+    for route, files in ROUTES.items():
         for name in calls_of(files):
             if approximates(name):
-                roads[name].add(road)
-    return {name: sorted(who) for name, who in roads.items() if len(who) > 1}
+                routes[name].add(route)
+    return {name: sorted(who) for name, who in routes.items() if len(who) > 1}
 
 
 # -- the checks, one for each call -----------------------------------------------------------------------------
@@ -527,7 +527,7 @@ def test_a_gaussian_rule_has_the_moments_that_define_it(name, size):
 
 
 def test_no_integral_of_the_judge_takes_a_rule_of_the_witnesses():
-    rules = {name for name in calls_of(ROADS["judge"] + ROADS["quadrature"]) if "qmc" in name or "polynomial" in name}
+    rules = {name for name in calls_of(ROUTES["judge"] + ROUTES["quadrature"]) if "qmc" in name or "polynomial" in name}
     assert rules == set()
 
 

@@ -1,4 +1,4 @@
-"""The judge's own roads to class probabilities, and what it says of answers whose sums or integrals are off."""
+"""The judge's own routes to class probabilities, and what it says of answers whose sums or integrals are off."""
 
 from __future__ import annotations
 

@@ -133,7 +133,7 @@ def _runs() -> tuple[tuple[str, dict[str, Any]], ...]:
     for scheme, optimizer in inner:
         learning = {"batches": True, "learn": LEARNED, "scheme": scheme, "optimizer": optimizer, "rate": 0.05}
         results += [(method, options | learning) for method, options in kinds]
-    # every road to a fixed point is open, so that runs of the outer scheme are cut short to be comparable step by step
+    # every route to a fixed point is open, so that runs of the outer scheme are cut short to be comparable step by step
     outer = {"learn": LEARNED, "scheme": "outer", "optimizer": "adam", "rate": 0.05, "n_steps": 2, **few}
     results += [("ep", outer | {"factors": factors}) for factors in ("pairwise", "datum")]
     results += [("sep", outer)]

@@ -166,7 +166,7 @@ _STEPS: list[tuple[str, dict[str, Any]]] = [
     ("pep", {"gradient_rule": "exact", **_BATCHES}),
     ("pep", {"scheme": "inner", "optimizer": "adaptive", **_BATCHES, **_LEARN}),
     ("pep", {"scheme": "inner", "optimizer": "adam", "gradient_rule": "exact", **_BATCHES, **_LEARN}),
-    # every road to a fixed point is open, so that runs of the outer scheme are cut short to be comparable step by step
+    # every route to a fixed point is open, so that runs of the outer scheme are cut short to be comparable step by step
     ("pep", {"scheme": "outer", "optimizer": "adam", "n_steps": 2, **_LEARN, **_FEW}),
     ("pep", {"batch_size": 3, "n_steps": 3, "seed": 5}),
 ]

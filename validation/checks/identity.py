@@ -1,4 +1,4 @@
-"""Identity: `reference` and `fast` compute one fixed point by two roads, so they must agree to rounding."""
+"""Identity: `reference` and `fast` compute one fixed point by two routes, so they must agree to rounding."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Learning paths step by step: every schedule, rate, optimiser and search of both witnesses from the same start.
 
 Eight data, two or three steps. A step is a deterministic computation, so both must be at the same place after each,
-to rounding, before differences of their roads can grow. The problems leave no setting at a value that hides a mistake:
+to rounding, before differences of their routes can grow. The problems leave no setting at a value that hides a mistake:
 jitter and noise are positive, inducing points correlated, parameters differ from class to class, an index stands twice
 in a batch, and damping is not one half.
 """
@@ -37,7 +37,7 @@ _FIELDS = (
     "probability_mass", "inducing_mean", "inducing_cov", "trace", "residual", "iterations", "n_improper", "converged",
 )  # fmt: skip
 # what depends on how a fixed point was approached, and not on where it is
-ROAD = ("trace", "residual", "iterations")
+ROUTE = ("trace", "residual", "iterations")
 
 
 @cache

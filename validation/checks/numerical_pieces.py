@@ -1,7 +1,7 @@
 """Pieces of `fast` that ordinary problems leave alone: point masses, tails, stacks with a bad matrix, product rules.
 
 And doors that no method goes through: `fit` of arrays where the methods take a prepared prior. Each is held against
-sums over long grids, or against the road that the methods take.
+sums over long grids, or against the route that the methods take.
 """
 
 from __future__ import annotations
@@ -405,4 +405,4 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         _apart(told[-1].latent_mean, np.ravel(np.asarray(solved.test_latent_mean))),
         _apart(told[-1].latent_var, np.ravel(np.asarray(solved.test_latent_cov))),
     )
-    yield Compared(worst, 1e-10, "the same sites after the last step, q(u) kept or made anew", "fast", "fast")
+    yield Compared(worst, 1e-10, "the same sites after the last step, q(u) kept or recomputed", "fast", "fast")

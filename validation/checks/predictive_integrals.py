@@ -1,4 +1,4 @@
-"""Class probabilities as integrals over a method's own predictive Gaussian, by other roads than the witnesses take.
+"""Class probabilities as integrals over a method's own predictive Gaussian, by other routes than the witnesses take.
 
 A witness reports the law of f at a test point and class probabilities beside it. These are one integral of the other,
 so that a mistake in the integral shows even where both witnesses share a rule: both take Sobol's points, so no sequence
@@ -55,7 +55,7 @@ _SQUARE_FREE = (2, 3, 5, 6, 7, 10, 11, 13, 14, 15, 17, 19, 21, 22, 23, 26)
 
 
 class Integrated(NamedTuple):
-    """Class probabilities (t, C) and the error of the largest kind that this road leaves."""
+    """Class probabilities (t, C) and the error of the largest kind that this route leaves."""
 
     probabilities: Array
     error: float
@@ -153,7 +153,7 @@ def own_integral(context: Context, subject: Subject, problem: Problem, *, most: 
         yield Compared(
             float(np.abs(probabilities[:most] - expected).max()),
             error + left,
-            f"the rule states {error:.2g} for {problem.n_classes} classes and these variances, the other road leaves "
+            f"the rule states {error:.2g} for {problem.n_classes} classes and these variances, the other route leaves "
             f"{left:.2g} open",
             answer.label,
             "a shifted lattice for f" if soft else "SciPy's orthants",

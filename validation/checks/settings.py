@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from validation.checks.core import NO_PROBLEM, Context, Outcome, check
-from validation.checks.learning import PAPER, ROAD, Run, side_by_side
+from validation.checks.learning import PAPER, ROUTE, Run, side_by_side
 from validation.problem import Problem
 
 _PLAIN = MappingProxyType({"accelerate": False})
@@ -26,7 +26,7 @@ def _ends(kinds: tuple[str, ...], fast: Mapping[str, Any] = MappingProxyType({})
             kind,
             options,
             fast,
-            ROAD,
+            ROUTE,
             1e-6 if "small" in kind else None,
             _SMALL_END if "small" in kind else _END,
         )

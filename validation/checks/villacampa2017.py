@@ -495,7 +495,7 @@ def block_sizes(context: Context, setup: Setup, problem: Problem) -> Iterable[Ou
         plain = setup.solve(context, "fast", problem, **more)
         for block_size in (1, 7):
             other = setup.solve(context, "fast", problem, block_size=block_size, **more)
-            # sums in another order, and a road to a fixed point that rounding may turn: 1e-10 there
+            # sums in another order, and a route to a fixed point that rounding may turn: 1e-10 there
             yield from apart(
                 fields(other, plain, ("log_evidence", "inducing_mean", "inducing_cov", "probabilities")),
                 1e-9,

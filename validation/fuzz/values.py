@@ -1,4 +1,4 @@
-"""What is put in the place of an argument: by name, so that a finding can be read, and made anew for each call."""
+"""What is put in the place of an argument: by name, so that a finding can be read, and built again for each call."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class EvidenceCard:
     ess, r_hat                 smallest effective number of draws (bulk or tail), largest rank R-hat; none if exact
     target_ess                 what was asked for
     gate, gate_reason          "met" or "not met", and what decided
-    second_route               the other road to the same numbers, or "none"
+    second_route               the other route to the same numbers, or "none"
     second_z                   largest |z| between the two, over `second_count` statistics
     second_limit               the |z| that a true agreement exceeds once in 10 000 cards (Bonferroni)
     seed, seconds, date        seconds of the run that was kept

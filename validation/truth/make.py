@@ -35,7 +35,7 @@ MAX_DRAWS = 64_000
 
 
 class Route(NamedTuple):
-    """One road to the moments of a posterior.
+    """One route to the moments of a posterior.
 
     kind          "chains", "independent" (every draw counts in full) or "exact" (nothing is sampled)
     likelihoods   that it can answer; epsilon says whether it knows labelling errors

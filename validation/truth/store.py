@@ -140,7 +140,7 @@ def stored_truth(problem: Problem) -> Solution | None:
 
 
 def made(name: str, *, listen: Listener | None = None, callback: Any = None) -> Truth:
-    """A stored truth made anew from its recipe, in memory."""
+    """A stored truth recomputed from its recipe, in memory."""
     problem, recipe = question(name), RECIPES[name]
     return make_truth(
         problem,

@@ -1,4 +1,4 @@
-"""ep against dense Gaussians of size (m, m) built from the definitions, finite differences, and other roads."""
+"""ep against dense Gaussians of size (m, m) built from the definitions, finite differences, and other routes."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""sep against dense matrices built from the definitions, finite differences, ep where both are one, and other roads."""
+"""sep against dense matrices from the definitions, finite differences, ep where both are one, and other routes."""
 
 import numpy as np
 import pytest

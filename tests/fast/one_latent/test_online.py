@@ -143,7 +143,7 @@ def test_new_rows_add_their_sites_to_those_of_the_rows_before():
         weight = x_gpc_svi.PolyaGamma().sites(view.batch.y, mean, var).precision
         total += (view.rows * weight[:, None]).T @ view.rows
         online.step(X[k : k + 20], signs[k : k + 20], k + 20)
-        # two roads of 8 x 8 algebra with numbers up to 20: rounding is some 1e-14
+        # two routes of 8 x 8 algebra with numbers up to 20: rounding is some 1e-14
         np.testing.assert_allclose(online._run.state.precision, np.eye(8) + total, rtol=0, atol=1e-11)
 
 

@@ -150,7 +150,7 @@ def test_gradients_hold_mean_and_covariance_of_u(rng, make_problem, dense_sparse
     factor = np.asfortranarray(np.linalg.cholesky(np.linalg.inv(white)))
     got = sparse_site_gradients(prior, factor, np.linalg.solve(L, mu), *terms, terms[1])
     again = sparse_site_gradients(prior, factor, np.linalg.solve(L, mu), *terms, terms[1].copy())
-    np.testing.assert_allclose(again.Z, got.Z, rtol=0, atol=1e-12)  # the same sums, one road shorter
+    np.testing.assert_allclose(again.Z, got.Z, rtol=0, atol=1e-12)  # the same sums, one route shorter
 
     def slope(field, index, h=1e-5):
         values = []

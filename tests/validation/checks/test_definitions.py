@@ -1,4 +1,4 @@
-"""The judge's own definitions, where their values are known by other roads still."""
+"""The judge's own definitions, where their values are known by other routes still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Truths are extended until their gate is met or the draws are spent, and held against another road."""
+"""Truths are extended until their gate is met or the draws are spent, and held against another route."""
 
 from __future__ import annotations
 
