@@ -10,14 +10,14 @@ from fast.core.types import FloatArray
 
 
 class ScalarMoments(NamedTuple):
-    """Law of upsilon_i'u under q, for every datum and class."""
+    """Distribution of upsilon_i'u under q, for every datum and class."""
 
     mean: FloatArray  # (b, C): p
     var: FloatArray  # (b, C): q
 
 
 class Differences(NamedTuple):
-    """Law of h_i = B_i'f_i, or of g_i."""
+    """Distribution of h_i = B_i'f_i, or of g_i."""
 
     mean: FloatArray  # (n, D), D = C - 1
     cov: FloatArray  # (n, D, D)

@@ -234,7 +234,7 @@ def marginal_covariances(posterior: Coupled) -> FloatArray:
     return cov
 
 
-class LatentLaw(NamedTuple):
+class LatentDistribution(NamedTuple):
     """Mean and covariance of f at test points."""
 
     mean: FloatArray  # (t, C)

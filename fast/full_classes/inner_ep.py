@@ -1,4 +1,4 @@
-"""Inner EP: Gaussian approximations of tilted laws N(g) prod_j Phi(g_j), for all data at once.
+"""Inner EP: Gaussian approximations of tilted distributions N(g) prod_j Phi(g_j), for all data at once.
 
 riihimaki2013, appendix A, on g = B~'w alone (C - 1 numbers, not C + 1): each probit factor sees the scalar g_j, so
 mean and covariance of g are all that the scalar updates read, and a rank-one refresh keeps them. Scalar sites stay
@@ -39,7 +39,7 @@ class ScalarCavity(NamedTuple):
 
 
 class InnerSites(NamedTuple):
-    """Inner sites, the law of g with them, and how far they were from their fixed point."""
+    """Inner sites, the distribution of g with them, and how far they were from their fixed point."""
 
     alpha_tilde: FloatArray  # (n, D)
     beta_tilde: FloatArray  # (n, D)
@@ -83,7 +83,7 @@ def matched_site(cavity_mean: FloatArray, cavity_var: FloatArray) -> tuple[Float
 def rank_one(
     mean: FloatArray, cov: FloatArray, index: int, precision_change: FloatArray, shift_change: FloatArray
 ) -> Differences:
-    """Law of g after inner site `index` changed: riihimaki2013, appendix A, step 4, seen through g. Time O(n D^2).
+    """Distribution of g after inner site `index` changed: riihimaki2013, appendix A, step 4, on g. Time O(n D^2).
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ def rank_one(
 
 @equation("riihimaki2013", "A-parallel")
 def parallel_refresh(cavity: Differences, alpha_tilde: FloatArray, beta_tilde: FloatArray) -> Differences:
-    """Law of g from its cavity and all inner sites at once: riihimaki2013, appendix A, last remark. Time O(n D^3).
+    """Distribution of g, cavity and all inner sites at once: riihimaki2013, appendix A, last remark. Time O(n D^3).
 
     G - G T^1/2 (I + T^1/2 G T^1/2)^-1 T^1/2 G: eigenvalues of what is factorised are at least 1.
 
     Parameters
     ----------
-    cavity                  law of g without inner sites
+    cavity                  distribution of g without inner sites
     alpha_tilde, beta_tilde : (n, D)    inner sites
     """
     a = np.sqrt(alpha_tilde)
@@ -126,7 +126,7 @@ def parallel_refresh(cavity: Differences, alpha_tilde: FloatArray, beta_tilde: F
 def sweep(
     alpha_tilde: FloatArray,
     beta_tilde: FloatArray,
-    law: Differences,
+    distribution: Differences,
     *,
     schedule: str,
     damping: float,
@@ -139,12 +139,12 @@ def sweep(
     Parameters
     ----------
     alpha_tilde, beta_tilde : (n, D)    inner sites, not changed
-    law                     of g with the sites in it; overwritten
-    schedule : str          "sequential": j ascending with a refresh after each; "parallel": all from one law
+    distribution  of g with the sites in it; overwritten
+    schedule : str          "sequential": j ascending with a refresh after each; "parallel": all from one distribution
     damping : float         share of the new site, 1 = undamped
-    cavity                  law of g without sites, for "parallel"
+    cavity                  distribution of g without sites, for "parallel"
     """
-    alpha_tilde, beta_tilde, (mean, cov) = alpha_tilde.copy(), beta_tilde.copy(), law
+    alpha_tilde, beta_tilde, (mean, cov) = alpha_tilde.copy(), beta_tilde.copy(), distribution
     n, D = alpha_tilde.shape
     total, largest = np.zeros(n), np.zeros(n)
     one_by_one = schedule == "sequential"
@@ -173,7 +173,7 @@ def sweep(
 def run(
     alpha_tilde: FloatArray,
     beta_tilde: FloatArray,
-    law: Differences,
+    distribution: Differences,
     *,
     inner: str = "converged",
     schedule: str = "sequential",
@@ -187,15 +187,15 @@ def run(
     Parameters
     ----------
     alpha_tilde, beta_tilde : (n, D)    inner sites to start from, not changed
-    law                     of g with the sites in it, not changed
+    distribution  of g with the sites in it, not changed
     inner : str             "converged" or "incremental" (one sweep)
     schedule, damping       see `sweep`
-    cavity                  law of g without sites, for "parallel"
+    cavity                  distribution of g without sites, for "parallel"
     """
     at = sweep(
         alpha_tilde,
         beta_tilde,
-        Differences(law.mean.copy(), law.cov.copy()),
+        Differences(distribution.mean.copy(), distribution.cov.copy()),
         schedule=schedule,
         damping=damping,
         cavity=cavity,
@@ -265,14 +265,14 @@ def log_site_ratios(mean: FloatArray, var: FloatArray, alpha_tilde: FloatArray, 
 
 @equation("riihimaki2013", "A-logz")
 def log_normaliser(
-    cavity: Differences, law: Differences, alpha_tilde: FloatArray, beta_tilde: FloatArray
+    cavity: Differences, distribution: Differences, alpha_tilde: FloatArray, beta_tilde: FloatArray
 ) -> FloatArray:
     """log Z_q of the inner approximation, (n,): riihimaki2013, appendix A, in terms of g. Time O(n D^3).
 
     Parameters
     ----------
-    cavity                  law of g without inner sites
-    law                     of g with them
+    cavity                  distribution of g without inner sites
+    distribution  of g with them
     alpha_tilde, beta_tilde : (n, D)    inner sites
     """
     index = np.arange(alpha_tilde.shape[1])
@@ -282,16 +282,18 @@ def log_normaliser(
     factor, _ = positive_factors(inner)
     score = beta_tilde - alpha_tilde * cavity.mean
     joint = np.einsum("ni,ni->n", cavity.mean, beta_tilde - 0.5 * alpha_tilde * cavity.mean)
-    joint += 0.5 * np.einsum("ni,nij,nj->n", score, law.cov, score)
+    joint += 0.5 * np.einsum("ni,nij,nj->n", score, distribution.cov, score)
     joint -= np.log(factor[:, index, index]).sum(axis=1)
-    return joint + log_site_ratios(law.mean, law.cov[:, index, index], alpha_tilde, beta_tilde).sum(axis=1)
+    return joint + log_site_ratios(distribution.mean, distribution.cov[:, index, index], alpha_tilde, beta_tilde).sum(
+        axis=1
+    )
 
 
-def law_with(cavity: Differences) -> Differences:
+def distribution_with(cavity: Differences) -> Differences:
     """g = h + u 1 for h without sites: 11' is added to the covariance.
 
     Parameters
     ----------
-    cavity    law of h
+    cavity    distribution of h
     """
     return Differences(cavity.mean, cavity.cov + 1.0)

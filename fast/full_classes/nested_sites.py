@@ -5,7 +5,7 @@ ascending. Inner sites exp(beta_j g_j - alpha_j g_j^2/2) on g = h + u 1, u ~ N(0
 
     exp(lambda'h - h'S h/2),   S = T - alpha alpha'/s,   lambda = beta - alpha (1'beta)/s,   s = 1 + 1'alpha,
 
-so Pi_i = B S B' and nu_i = B lambda. Given q(h) = N(h, H), sites included, g has the law
+so Pi_i = B S B' and nu_i = B lambda. Given q(h) = N(h, H), sites included, g has the distribution
 
     mean F h + 1 (1'beta)/s,   covariance F H F' + 11'/s,   F = I - 1 alpha'/s,
 
@@ -65,7 +65,7 @@ def spread(y: IntArray, others: IntArray, values: FloatArray) -> FloatArray:
 
 @equation("riihimaki2013", "u3.2.1-g")
 def differences(y: IntArray, others: IntArray, mean: FloatArray, cov: FloatArray) -> Differences:
-    """Law of h = B'f for f ~ N(mean, cov): riihimaki2013, section 3.2.1, without u. Time O(n C^2).
+    """Distribution of h = B'f for f ~ N(mean, cov): riihimaki2013, section 3.2.1, without u. Time O(n C^2).
 
     Parameters
     ----------
@@ -121,13 +121,13 @@ def site_matrices(precision: FloatArray) -> FloatArray:
 
 @equation("riihimaki2013", "8", "17")
 def augmented_differences(projected: Differences, alpha_tilde: FloatArray, beta_tilde: FloatArray) -> Differences:
-    """Law of g = h + u 1 under q(w), from that of h under q with the sites in it: riihimaki2013 (8), (17).
+    """Distribution of g = h + u 1 under q(w), from that of h under q with the sites in it: riihimaki2013 (8), (17).
 
     Time O(n C^2).
 
     Parameters
     ----------
-    projected               law of h
+    projected               distribution of h
     alpha_tilde, beta_tilde : (n, D)    inner sites
     """
     s = 1.0 + alpha_tilde.sum(axis=1)
@@ -183,7 +183,7 @@ def proper_cavities(projected: Differences, alpha_tilde: FloatArray) -> BoolArra
 
     Parameters
     ----------
-    projected         law of h
+    projected         distribution of h
     alpha_tilde : (n, D)    inner sites
     """
     return positive_factors(_left(projected, alpha_tilde)[1])[1]
@@ -197,7 +197,7 @@ def projected_cavity(projected: Differences, alpha_tilde: FloatArray, beta_tilde
 
     Parameters
     ----------
-    projected               law of h
+    projected               distribution of h
     alpha_tilde, beta_tilde : (n, D)    inner sites
     """
     root, left = _left(projected, alpha_tilde)
@@ -277,7 +277,7 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
 
     Parameters
     ----------
-    projected    law of h, sites included
+    projected    distribution of h, sites included
     sites        S, lambda
     """
     h, H = projected
@@ -297,8 +297,8 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
     return FullCavity(mean, cov, proper & solid, log_site)
 
 
-class FullLaw(NamedTuple):
-    """Law of g from its cavity and its sites."""
+class FullDistribution(NamedTuple):
+    """Distribution of g from its cavity and its sites."""
 
     mean: FloatArray  # (n, D)
     cov: FloatArray  # (n, D, D)
@@ -306,14 +306,14 @@ class FullLaw(NamedTuple):
 
 
 @equation("riihimaki2013", "18", "20")
-def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -> FullLaw:
-    """Law of g from its cavity and sites Lambda, xi on it: riihimaki2013 (18), (20), through g. Time O(n C^3).
+def full_distribution(cavity: Differences, precision: FloatArray, location: FloatArray) -> FullDistribution:
+    """Distribution of g from its cavity and sites Lambda, xi on it: riihimaki2013 (18), (20), through g. Time O(n C^3).
 
     (Sigma_g^-1 + Lambda)^-1 = L (I + L'Lambda L)^-1 L'.
 
     Parameters
     ----------
-    cavity                   law of g without its site
+    cavity                   distribution of g without its site
     precision : (n, D, D)    Lambda
     location : (n, D)        xi
     """
@@ -325,4 +325,4 @@ def full_law(cavity: Differences, precision: FloatArray, location: FloatArray) -
     whitened = solve_stack(factor, root.transpose(0, 2, 1))
     cov = whitened.transpose(0, 2, 1) @ whitened
     score = location - np.einsum("nij,nj->ni", precision, cavity.mean)
-    return FullLaw(cavity.mean + np.einsum("nij,nj->ni", cov, score), cov, solid & proper)
+    return FullDistribution(cavity.mean + np.einsum("nij,nj->ni", cov, score), cov, solid & proper)

@@ -1,8 +1,8 @@
-"""Class probabilities from Gaussian laws of the latent values at test points. riihimaki2013, section 5.2, appendix B.
+"""Class probabilities from Gaussian latent values at test points. riihimaki2013, section 5.2, appendix B.
 
 Multinomial probit: class k is right where all g_j = f_k - f_j + u > 0 after unit noise, so its probability is the
-normaliser of a tilted law: inner EP from zero sites, an orthant by points of Sobol's sequence, or, for independent
-classes, one integral. Product rules over g serve where their nodes are asked for.
+normaliser of a tilted distribution: inner EP from zero sites, an orthant by points of Sobol's sequence, or, for
+independent classes, one integral. Product rules over g serve where their nodes are asked for.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fast.core.checks import shown
 from fast.core.linalg import cholesky_of_all
 from fast.core.results import ClassPrediction, Differences
 from fast.core.types import FloatArray
-from fast.full_classes.couplings import Coupled, LatentLaw, predictive_cov, predictive_mean
+from fast.full_classes.couplings import Coupled, LatentDistribution, predictive_cov, predictive_mean
 from fast.full_classes.dense_couplings import Dense, dense_covariance
-from fast.full_classes.inner_ep import law_with, log_normaliser, run
+from fast.full_classes.inner_ep import distribution_with, log_normaliser, run
 from fast.full_classes.nested_sites import differences, other_classes
 from fast.full_classes.prior import MulticlassPrior
 from fast.ledger import equation
@@ -32,7 +32,7 @@ _CELLS = 2**21
 
 
 def _of_class(mean: FloatArray, cov: FloatArray, k: int) -> Differences:
-    """Law of B_k'f*."""
+    """Distribution of B_k'f*."""
     y = np.full(mean.shape[0], k, dtype=np.int64)
     return differences(y, other_classes(y, mean.shape[1]), mean, cov)
 
@@ -51,10 +51,10 @@ def inner_ep_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
     raw = np.empty((t, C))
     zero = np.zeros((t, C - 1))
     for k in range(C):
-        cavity = law_with(_of_class(mean, cov, k))
+        cavity = distribution_with(_of_class(mean, cov, k))
         result = run(zero, zero, cavity)
-        law = Differences(result.mean, result.cov)
-        raw[:, k] = np.exp(log_normaliser(cavity, law, result.alpha_tilde, result.beta_tilde))
+        distribution = Differences(result.mean, result.cov)
+        raw[:, k] = np.exp(log_normaliser(cavity, distribution, result.alpha_tilde, result.beta_tilde))
     return raw
 
 
@@ -63,14 +63,18 @@ def _root(cov: FloatArray, what: str) -> FloatArray:
 
 
 def _by_rule(
-    law: Differences, nodes: FloatArray, weights: FloatArray, what: str, integrand: Callable[[FloatArray], FloatArray]
+    distribution: Differences,
+    nodes: FloatArray,
+    weights: FloatArray,
+    what: str,
+    integrand: Callable[[FloatArray], FloatArray],
 ) -> FloatArray:
-    root = _root(law.cov, what)
-    total = np.empty(law.mean.shape[0])
+    root = _root(distribution.cov, what)
+    total = np.empty(distribution.mean.shape[0])
     size = max(1, _CELLS // nodes.size)
     for start in range(0, total.size, size):
         part = slice(start, start + size)
-        points = law.mean[part, None, :] + nodes @ root[part].transpose(0, 2, 1)
+        points = distribution.mean[part, None, :] + nodes @ root[part].transpose(0, 2, 1)
         total[part] = integrand(points) @ weights
     return total
 
@@ -94,8 +98,8 @@ def quadrature_probabilities(mean: FloatArray, cov: FloatArray, prediction_nodes
     nodes, weights = product_rule(C - 1, prediction_nodes, "prediction_nodes")
     raw = np.empty((t, C))
     for k in range(C):
-        law = law_with(_of_class(mean, cov, k))
-        raw[:, k] = _by_rule(law, nodes, weights, "g", lambda g: np.exp(log_ndtr(g).sum(axis=2)))
+        distribution = distribution_with(_of_class(mean, cov, k))
+        raw[:, k] = _by_rule(distribution, nodes, weights, "g", lambda g: np.exp(log_ndtr(g).sum(axis=2)))
     return raw
 
 
@@ -109,9 +113,9 @@ def log_probit_probabilities(mean: FloatArray, cov: FloatArray) -> FloatArray:
     t, C = mean.shape
     values = np.empty((t, C))
     for k in range(C):
-        law = law_with(_of_class(mean, cov, k))
+        distribution = distribution_with(_of_class(mean, cov, k))
         # Phi(g_j) is the probability that g_j exceeds a standard normal of its own
-        values[:, k] = log_orthant(Differences(law.mean, law.cov + np.eye(C - 1)))
+        values[:, k] = log_orthant(Differences(distribution.mean, distribution.cov + np.eye(C - 1)))
     return values
 
 
@@ -133,8 +137,8 @@ def softmax_probabilities(mean: FloatArray, cov: FloatArray, prediction_nodes: i
     """
     t, C = mean.shape
     if prediction_nodes is None:
-        law = _of_class(mean, cov, C - 1)
-        return softmax_of_differences(-law.mean, _root(law.cov, "differences"))
+        distribution = _of_class(mean, cov, C - 1)
+        return softmax_of_differences(-distribution.mean, _root(distribution.cov, "differences"))
     nodes, weights = product_rule(C - 1, prediction_nodes, "prediction_nodes")
     raw = np.empty((t, C))
     for k in range(C):
@@ -166,7 +170,7 @@ def independent_probabilities(mean: FloatArray, var: FloatArray) -> FloatArray:
     return raw
 
 
-def latent_law(prior: MulticlassPrior, posterior: Coupled | Dense, X_test: FloatArray) -> LatentLaw:
+def latent_distribution(prior: MulticlassPrior, posterior: Coupled | Dense, X_test: FloatArray) -> LatentDistribution:
     """Mean and covariance of f at test points, all at once. Time 3 C t n^2.
 
     Parameters
@@ -178,16 +182,16 @@ def latent_law(prior: MulticlassPrior, posterior: Coupled | Dense, X_test: Float
     cross = prior.cross(X_test)
     mean = predictive_mean(posterior.weights, cross)
     if isinstance(posterior, Dense):
-        return LatentLaw(mean, dense_covariance(posterior, cross, prior.test_var()))
-    return LatentLaw(mean, predictive_cov(posterior, cross, prior.test_var()))
+        return LatentDistribution(mean, dense_covariance(posterior, cross, prior.test_var()))
+    return LatentDistribution(mean, predictive_cov(posterior, cross, prior.test_var()))
 
 
-def normalised(law: LatentLaw, raw: FloatArray, first: int = 0) -> ClassPrediction:
+def normalised(distribution: LatentDistribution, raw: FloatArray, first: int = 0) -> ClassPrediction:
     """Probabilities that sum to one, and what they summed to before.
 
     Parameters
     ----------
-    law              of f at the test points
+    distribution  of f at the test points
     raw : (t, C)     class probabilities as integrated
     first : int      index of the first of these test points, for the error
 
@@ -202,7 +206,7 @@ def normalised(law: LatentLaw, raw: FloatArray, first: int = 0) -> ClassPredicti
             f"probabilities: found the sum {mass[bad[0]]} over the classes at test point {first + bad[0]}, expected a "
             "positive number"
         )
-    return ClassPrediction(*law, raw / mass[:, None], mass)
+    return ClassPrediction(*distribution, raw / mass[:, None], mass)
 
 
 def check_prediction(prediction: str, names: tuple[str, ...]) -> None:
@@ -226,7 +230,7 @@ def predict_law(
     prediction_nodes: int | None = None,
     block_size: int = 1024,
 ) -> ClassPrediction:
-    """Latent law and class probabilities, a block of test points at a time.
+    """Latent distribution and class probabilities, a block of test points at a time.
 
     Parameters
     ----------
@@ -247,15 +251,15 @@ def predict_law(
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
     for start in range(0, t, block_size):
         stop = min(start + block_size, t)
-        law = latent_law(prior, posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
+        distribution = latent_distribution(prior, posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
         if prediction == "inner-ep":
-            raw = inner_ep_probabilities(*law)
+            raw = inner_ep_probabilities(*distribution)
         elif prediction == "softmax":
-            raw = softmax_probabilities(*law, prediction_nodes)
+            raw = softmax_probabilities(*distribution, prediction_nodes)
         elif posterior.coupling_chol is None:
-            raw = independent_probabilities(law.mean, np.einsum("tcc->tc", law.cov))
+            raw = independent_probabilities(distribution.mean, np.einsum("tcc->tc", distribution.cov))
         else:
-            raw = quadrature_probabilities(*law, prediction_nodes)
-        for target, source in zip(out, normalised(law, raw, start), strict=True):
+            raw = quadrature_probabilities(*distribution, prediction_nodes)
+        for target, source in zip(out, normalised(distribution, raw, start), strict=True):
             target[start:stop] = source
     return out

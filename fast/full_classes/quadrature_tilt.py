@@ -60,7 +60,7 @@ def white_moments(cavity: Differences, nodes: int) -> WhiteMoments:
 
     Parameters
     ----------
-    cavity         law of g without its site
+    cavity         distribution of g without its site
     nodes : int    in each of the D dimensions
     """
     n, D = cavity.mean.shape
@@ -97,7 +97,7 @@ def g_sites(cavity: Differences, tilted: WhiteMoments, *, full: bool = False) ->
 
     Parameters
     ----------
-    cavity          law of g without its site
+    cavity          distribution of g without its site
     tilted         `white_moments` of it
     full : bool     keep all of Lambda
     """

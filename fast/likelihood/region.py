@@ -23,7 +23,7 @@ _HALF_LOG_2PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
 class RegionMoments(NamedTuple):
-    """log Z and E[r(t_j)] under the tilted law, r = phi/Phi, t_j = a_j + b_j u."""
+    """log Z and E[r(t_j)] under the tilted distribution, r = phi/Phi, t_j = a_j + b_j u."""
 
     log_mass: FloatArray  # (n,)
     hazards: FloatArray | None  # (n, D): d log Z / d a_j

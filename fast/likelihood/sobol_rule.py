@@ -5,8 +5,8 @@ coordinate moved by half a step of 2^-r: in each dimension they are the midpoint
 points serve every test point, so that probabilities are smooth functions of mean and covariance. An orthant is taken
 one condition after the other (Genz 1992), which leaves a bounded integrand over the unit cube in one dimension less.
 
-Largest errors of a probability, for random laws (60 for C <= 6, 24 beyond) of each log variance v, against scrambled
-sequences of 2^16 and more points:
+Largest errors of a probability, for random Gaussians (60 for C <= 6, 24 beyond) of each log variance v, against
+scrambled sequences of 2^16 and more points:
 
               C = 3                    4                        6                        12
     v         1      4      8          1      4      8          1      4      8          1      4      8
@@ -98,7 +98,7 @@ def softmax_of_differences(mean: FloatArray, root: FloatArray) -> FloatArray:
     return out / SOFTMAX_POINTS
 
 
-def log_orthant(law: Differences) -> FloatArray:
+def log_orthant(distribution: Differences) -> FloatArray:
     """log P(all entries of g are positive), g ~ N(mean, cov): (t,), finite far below the smallest double.
 
     With cov = L L' and g = mean + L x, entry j is positive where -x_j < b_j = (mean_j + sum_{i<j} L_ji x_i)/L_jj: a
@@ -107,14 +107,16 @@ def log_orthant(law: Differences) -> FloatArray:
 
     Parameters
     ----------
-    law    of g: (t, D), (t, D, D) positive definite
+    distribution  of g: (t, D), (t, D, D) positive definite
     """
-    t, D = law.mean.shape
-    L = cholesky_of_all(law.cov, "covariance of the differences", "raise noise or move the test point off the data")
+    t, D = distribution.mean.shape
+    L = cholesky_of_all(
+        distribution.cov, "covariance of the differences", "raise noise or move the test point off the data"
+    )
     index = np.arange(D)
     # rows over their diagonal entries, so that nothing is left to divide by
     scale = L[:, index, index]
-    mean, rows = law.mean / scale, L / scale[:, :, None]
+    mean, rows = distribution.mean / scale, L / scale[:, :, None]
     if D == 1:
         return np.asarray(log_ndtr(mean[:, 0]), dtype=np.float64)
     u = uniform_points(D - 1, ORTHANT_POINTS)

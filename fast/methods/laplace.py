@@ -18,7 +18,7 @@ from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
-from fast.full_classes.predict import latent_law, normalised, predict_law
+from fast.full_classes.predict import latent_distribution, normalised, predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.full_classes.softmax_laplace import Mode, find_mode, laplace_log_evidence, mode_weights
 from fast.ledger import equation
@@ -128,7 +128,7 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
 def predict(
     posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:
-    """Latent law and E[softmax(f*)] over C - 1 differences, by 4096 points of Sobol's sequence.
+    """Latent distribution and E[softmax(f*)] over C - 1 differences, by 4096 points of Sobol's sequence.
 
     Parameters
     ----------
@@ -163,7 +163,7 @@ def mean_corrected(posterior: LaplacePosterior) -> Coupled:
 
 
 def predict_mean_corrected(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
-    """`predict` with the Gaussian of `mean_corrected`: the latent law's mean, and E[softmax(f*)] under it.
+    """`predict` with the Gaussian of `mean_corrected`: the latent distribution's mean, and E[softmax(f*)] under it.
 
     Parameters
     ----------
@@ -248,5 +248,5 @@ def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
     if t == 0:
         empty = ClassPrediction(np.empty((0, C)), np.empty((0, C, C)), scores, np.empty(0))
         return TKPPrediction(empty, scores, True)
-    law = latent_law(prior, posterior.posterior, X_test)
-    return TKPPrediction(normalised(law, scores), scores, converged)
+    distribution = latent_distribution(prior, posterior.posterior, X_test)
+    return TKPPrediction(normalised(distribution, scores), scores, converged)

@@ -18,7 +18,7 @@ from fast.core.options import Blocks, Iteration, Nodes, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior
-from fast.full_classes.couplings import LatentLaw
+from fast.full_classes.couplings import LatentDistribution
 from fast.full_classes.predict import normalised, softmax_probabilities
 from fast.full_classes.softmax_laplace import find_mode, laplace_log_evidence
 from fast.likelihood.product_rule import product_rule
@@ -115,7 +115,7 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
     return result
 
 
-def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentLaw:
+def latent_distribution(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentDistribution:
     """Mean upsilon'E[u] and covariance diag(kappa) - B M B' at inputs, B = Q(X_test, X), M = (K + W^-1)^-1.
 
     A M A' = I - cov(v), so that nothing of the data is met again. Time t C (m (m + d) + C m^2).
@@ -132,7 +132,7 @@ def latent_law(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentL
     cov = projected_covariances(rows, posterior.covariance)
     index = np.arange(points.n_classes)
     cov[:, index, index] += view.cond_var
-    return LatentLaw(mean, cov)
+    return LatentDistribution(mean, cov)
 
 
 @Nodes.joined(Blocks).checks
@@ -155,7 +155,7 @@ def predict(
         product_rule(C - 1, prediction_nodes, "prediction_nodes")
     out = ClassPrediction(np.empty((t, C)), np.empty((t, C, C)), np.empty((t, C)), np.empty(t))
     for start, stop in block_edges(t, inputs.count("block_size", block_size)):
-        q = latent_law(posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
+        q = latent_distribution(posterior, inputs.finite_rows("X_test", X_test[start:stop], start))
         result = normalised(q, softmax_probabilities(*q, prediction_nodes), start)
         for target, source in zip(out, result, strict=True):
             target[start:stop] = source

@@ -20,7 +20,7 @@ from fast.core.results import ClassPrediction, Differences
 from fast.core.types import BoolArray, FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
-from fast.full_classes.inner_ep import law_with, log_normaliser, log_site_ratios, run
+from fast.full_classes.inner_ep import distribution_with, log_normaliser, log_site_ratios, run
 from fast.full_classes.nested_sites import (
     OuterSites,
     augmented_differences,
@@ -72,7 +72,7 @@ class State(NamedTuple):
     posterior: Coupled
     cov: FloatArray  # (n, C, C) Sigma_i
     projected: Differences  # h_i
-    law: Differences  # g_i
+    distribution: Differences  # g_i
     proper: BoolArray  # (n,) cavities that are distributions
     log_evidence: float  # NaN if one is not
 
@@ -104,19 +104,19 @@ def _state(prior: MulticlassPrior, others: IntArray, pair: Pair) -> State:
     posterior = condition(prior, sites.precision, sites.location)
     cov = marginal_covariances(posterior)
     projected = differences(prior.y, others, posterior.mean, cov)
-    law = augmented_differences(projected, alpha_tilde, beta_tilde)
+    distribution = augmented_differences(projected, alpha_tilde, beta_tilde)
     proper = proper_cavities(projected, alpha_tilde)
     index = np.arange(alpha_tilde.shape[1])
     value = np.nan
     if proper.all():
-        ratios = log_site_ratios(law.mean, law.cov[:, index, index], alpha_tilde, beta_tilde)
+        ratios = log_site_ratios(distribution.mean, distribution.cov[:, index, index], alpha_tilde, beta_tilde)
         value = ep_log_evidence(sites.location, posterior.mean, posterior.log_det, alpha_tilde, beta_tilde, ratios)
-    return State(sites, posterior, cov, projected, law, proper, value)
+    return State(sites, posterior, cov, projected, distribution, proper, value)
 
 
 @equation("riihimaki2013", "u3.2.3-incremental")
 def inner_proposal(
-    law: Differences,
+    distribution: Differences,
     cavity: Differences | None,
     alpha_tilde: FloatArray,
     beta_tilde: FloatArray,
@@ -129,7 +129,7 @@ def inner_proposal(
 
     Parameters
     ----------
-    law                     of g with the sites
+    distribution  of g with the sites
     cavity                  of g without; needed by a parallel inner schedule only
     alpha_tilde, beta_tilde : (n, D)    inner sites
     inner : str             "converged" or "incremental"
@@ -137,7 +137,13 @@ def inner_proposal(
     inner_damping : float   share of the new site in an inner update
     """
     result = run(
-        alpha_tilde, beta_tilde, law, inner=inner, schedule=inner_schedule, damping=inner_damping, cavity=cavity
+        alpha_tilde,
+        beta_tilde,
+        distribution,
+        inner=inner,
+        schedule=inner_schedule,
+        damping=inner_damping,
+        cavity=cavity,
     )
     return result.alpha_tilde, result.beta_tilde
 
@@ -147,9 +153,9 @@ def _proposal(state: State, pair: Pair, inner: str, inner_schedule: str, inner_d
     cavity = None
     if inner_schedule == "parallel":
         result = projected_cavity(state.projected, alpha_tilde, beta_tilde)
-        cavity = law_with(Differences(result.mean, result.cov))
+        cavity = distribution_with(Differences(result.mean, result.cov))
     new_alpha, new_beta = inner_proposal(
-        state.law,
+        state.distribution,
         cavity,
         alpha_tilde,
         beta_tilde,
@@ -162,8 +168,8 @@ def _proposal(state: State, pair: Pair, inner: str, inner_schedule: str, inner_d
     index = np.arange(alpha_tilde.shape[1])
     return Proposal(
         (np.where(keep, new_alpha, alpha_tilde), np.where(keep, new_beta, beta_tilde)),
-        state.law.mean,
-        state.law.cov[:, index, index],
+        state.distribution.mean,
+        state.distribution.cov[:, index, index],
         int(good.size - np.count_nonzero(good)),
     )
 
@@ -183,10 +189,10 @@ def _sequential_pass(
         y, other = prior.y[one], others[one]
         mean, cov = running.marginal(i)
         projected = differences(y, other, mean[None], cov[None])
-        law = augmented_differences(projected, alpha_tilde[one], beta_tilde[one])
+        distribution = augmented_differences(projected, alpha_tilde[one], beta_tilde[one])
         proper = proper_cavities(projected, alpha_tilde[one])
         here = (alpha_tilde[one], beta_tilde[one])
-        result = propose(State(sites, coupled, cov[None], projected, law, proper, np.nan), here)
+        result = propose(State(sites, coupled, cov[None], projected, distribution, proper, np.nan), here)
         improper += result.n_improper
         residual = max(residual, residual_of(here, result))
         alpha_tilde[one] = (1.0 - damping) * alpha_tilde[one] + damping * result.target[0]
@@ -233,8 +239,8 @@ def converge(
 def _assemble(prior: MulticlassPrior, end: Outcome) -> NestedEPPosterior:
     (alpha_tilde, beta_tilde), state = end.sites, end.state
     result = projected_cavity(state.projected, alpha_tilde, beta_tilde)
-    cavity = law_with(Differences(result.mean, result.cov))
-    log_norm = log_normaliser(cavity, state.law, alpha_tilde, beta_tilde)
+    cavity = distribution_with(Differences(result.mean, result.cov))
+    log_norm = log_normaliser(cavity, state.distribution, alpha_tilde, beta_tilde)
     return NestedEPPosterior(
         prior,
         state.posterior,
@@ -294,7 +300,7 @@ def predict(
     prediction_nodes: int | None = None,
     block_size: int = 1024,
 ) -> ClassPrediction:
-    """Latent law and class probabilities at test points. Time 3 C t n^2, memory that of a block.
+    """Latent distribution and class probabilities at test points. Time 3 C t n^2, memory that of a block.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from fast.core.types import BoolArray, FloatArray, IntArray
 from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
 from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
-from fast.full_classes.inner_ep import law_with, log_normaliser, parallel_refresh, run
+from fast.full_classes.inner_ep import distribution_with, log_normaliser, parallel_refresh, run
 from fast.full_classes.nested_sites import differences, other_classes, spread
 from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
@@ -63,7 +63,7 @@ def independent_update(
     alpha_tilde, beta_tilde : (n, C - 1)            inner sites
     """
     others = other_classes(y, cavity_mean.shape[1])
-    cavity = law_with(differences(y, others, cavity_mean, diagonal(cavity_var)))
+    cavity = distribution_with(differences(y, others, cavity_mean, diagonal(cavity_var)))
     a = np.sqrt(alpha_tilde)
     inner = cavity.cov * a[:, :, None] * a[:, None, :]
     index = np.arange(alpha_tilde.shape[1])
@@ -93,16 +93,22 @@ class _Inner:
         self.inner, self.schedule, self.damping = inner, inner_schedule, inner_damping
 
     def cavity(self, rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Differences:
-        return law_with(differences(self.y[rows], self.others[rows], mean, diagonal(var)))
+        return distribution_with(differences(self.y[rows], self.others[rows], mean, diagonal(var)))
 
     def tilt(self, rows: np.ndarray, mean: FloatArray, var: FloatArray) -> Tilt:
         safe = np.where((var > 0.0).all(axis=1, keepdims=True) & np.isfinite(mean + var), var, 1.0)
         centre = np.where(np.isfinite(mean), mean, 0.0)
         cavity = self.cavity(rows, centre, safe)
         alpha_tilde, beta_tilde = self.alpha_tilde[rows], self.beta_tilde[rows]
-        law = parallel_refresh(cavity, alpha_tilde, beta_tilde)
+        distribution = parallel_refresh(cavity, alpha_tilde, beta_tilde)
         result = run(
-            alpha_tilde, beta_tilde, law, inner=self.inner, schedule=self.schedule, damping=self.damping, cavity=cavity
+            alpha_tilde,
+            beta_tilde,
+            distribution,
+            inner=self.inner,
+            schedule=self.schedule,
+            damping=self.damping,
+            cavity=cavity,
         )
         tau, nu = independent_update(centre, safe, self.y[rows], result.alpha_tilde, result.beta_tilde)
         fine = (var > 0.0) & np.isfinite(tau) & np.isfinite(nu) & (tau >= 0.0)
@@ -224,7 +230,7 @@ def predict(
     prediction_nodes: int | None = None,
     block_size: int = 1024,
 ) -> ClassPrediction:
-    """Latent law and class probabilities at test points.
+    """Latent distribution and class probabilities at test points.
 
     Parameters
     ----------

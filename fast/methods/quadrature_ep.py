@@ -21,13 +21,13 @@ from fast.core.values import Data, Prior
 from fast.full_classes.couplings import Coupled, condition, evidence_gradients, marginal_covariances
 from fast.full_classes.dense_couplings import Dense, condition_dense, dense_covariance, dense_gradients
 from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
-from fast.full_classes.inner_ep import law_with
+from fast.full_classes.inner_ep import distribution_with
 from fast.full_classes.nested_sites import (
     FullCavity,
-    FullLaw,
+    FullDistribution,
     differences,
     full_cavity,
-    full_law,
+    full_distribution,
     integrated_sites,
     other_classes,
     outer_sites,
@@ -87,7 +87,7 @@ class _State(NamedTuple):
     cov: FloatArray
     cavity: FullCavity
     g_cavity: Differences
-    law: FullLaw
+    distribution: FullDistribution
     log_norm: FloatArray
     tilted: Any  # moments of the rule at the cavity
     log_evidence: float
@@ -123,41 +123,43 @@ class _QEP:
 
     def local(
         self, rows: slice, mean: FloatArray, cov: FloatArray, pair: Pair
-    ) -> tuple[FullCavity, Differences, FullLaw, Any]:
-        """Cavities, laws of g and moments of the rule for some data."""
+    ) -> tuple[FullCavity, Differences, FullDistribution, Any]:
+        """Cavities, distributions of g and moments of the rule for some data."""
         projected = differences(self.prior.y[rows], self.others[rows], mean, cov)
         matrices = self.matrices(pair[0])
         cavity = full_cavity(projected, integrated_sites(matrices, pair[1]))
-        g_cavity = law_with(Differences(cavity.mean, cavity.cov))
-        law = full_law(g_cavity, matrices, pair[1])
-        return cavity, g_cavity, law, white_moments(g_cavity, self.nodes)
+        g_cavity = distribution_with(Differences(cavity.mean, cavity.cov))
+        distribution = full_distribution(g_cavity, matrices, pair[1])
+        return cavity, g_cavity, distribution, white_moments(g_cavity, self.nodes)
 
     def at(self, pair: Pair) -> _State:
         """State of all data."""
         posterior, location, cov = self.posterior(pair)
-        cavity, g_cavity, law, result = self.local(slice(None), posterior.mean, cov, pair)
+        cavity, g_cavity, distribution, result = self.local(slice(None), posterior.mean, cov, pair)
         value = np.nan
         if cavity.proper.all():
             value = 0.5 * float(np.vdot(location, posterior.mean)) - 0.5 * posterior.log_det
             value += float((result.log_norm - cavity.log_site).sum())
-        return _State(posterior, location, cov, cavity, g_cavity, law, result.log_norm, result, value)
+        return _State(posterior, location, cov, cavity, g_cavity, distribution, result.log_norm, result, value)
 
     def propose(self, state: Any, pair: Pair) -> Proposal:
         """Sites that the rule's moments ask for."""
-        return self.proposal(state.cavity, state.g_cavity, state.law, state.tilted, pair)
+        return self.proposal(state.cavity, state.g_cavity, state.distribution, state.tilted, pair)
 
-    def proposal(self, cavity: FullCavity, g_cavity: Differences, law: FullLaw, value: Any, pair: Pair) -> Proposal:
+    def proposal(
+        self, cavity: FullCavity, g_cavity: Differences, distribution: FullDistribution, value: Any, pair: Pair
+    ) -> Proposal:
         """The same from its parts."""
         sites = g_sites(g_cavity, value, full=self.full)
-        # where the law of g has no factor its variances, by which changes are measured, mean nothing
-        good = sites.good & cavity.proper & law.proper & np.isfinite(sites.location).all(axis=1)
+        # where the distribution of g has no factor its variances, by which changes are measured, mean nothing
+        good = sites.good & cavity.proper & distribution.proper & np.isfinite(sites.location).all(axis=1)
         index = np.arange(pair[1].shape[1])
-        var = law.cov[:, index, index]
+        var = distribution.cov[:, index, index]
         new = sites.precision if self.full else sites.precision[:, index, index]
         shape = (slice(None),) + (None,) * (new.ndim - 1)
         first = np.where(good[shape], new, pair[0])
         second = np.where(good[:, None], sites.location, pair[1])
-        return Proposal((first, second), law.mean, var, int(good.size - np.count_nonzero(good)))
+        return Proposal((first, second), distribution.mean, var, int(good.size - np.count_nonzero(good)))
 
     def gap(self, pair: Pair, value: Proposal) -> float:
         """Largest standardised change; of the diagonal of Lambda if it is full."""
@@ -330,7 +332,7 @@ def predict(
     prediction_nodes: int | None = None,
     block_size: int = 1024,
 ) -> ClassPrediction:
-    """Latent law and class probabilities at test points.
+    """Latent distribution and class probabilities at test points.
 
     Parameters
     ----------

@@ -258,7 +258,7 @@ def gradients(posterior: VBProbitPosterior) -> ClassGradients:
 
 @ClassPredicting.checks
 def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
-    """Latent law and class probabilities, each one integral.
+    """Latent distribution and class probabilities, each one integral.
 
     Parameters
     ----------

@@ -307,17 +307,17 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
-    from fast.full_classes.predict import LatentLaw, normalised
+    from fast.full_classes.predict import LatentDistribution, normalised
 
-    law = LatentLaw(np.zeros((3, 2)), np.zeros((3, 2, 2)))
+    distribution = LatentDistribution(np.zeros((3, 2)), np.zeros((3, 2, 2)))
     raw = np.array([[0.2, 0.6], [0.5, 0.5], [1e-9, 3e-9]])
-    result = normalised(law, raw, 7)
+    result = normalised(distribution, raw, 7)
     wrong = int(np.abs(result.probabilities - raw / raw.sum(axis=1, keepdims=True)).max() > 1e-15)
     for bad in (0.0, np.nan, np.inf, -0.7):
         changed = raw.copy()
         changed[1] = bad
         try:
-            normalised(law, changed, 7)
+            normalised(distribution, changed, 7)
             wrong += 1
         except FloatingPointError as error:
             wrong += int("test point 8" not in str(error))

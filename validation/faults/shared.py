@@ -269,7 +269,7 @@ def _predictions() -> Iterable[Fault]:
             "half-of-predictive-covariance",
             "half of the covariance of a test point's latent values",
             ("reference.riihimaki2013.prediction:predict_latent_covariance", _output(change=_half)),
-            ("fast.full_classes.predict:latent_law", _output(1, change=_half)),
+            ("fast.full_classes.predict:latent_distribution", _output(1, change=_half)),
             _value(method),
         )
     yield _shared(
@@ -280,7 +280,7 @@ def _predictions() -> Iterable[Fault]:
             ("reference.villacampa2020.laplace_sparse:predict_laplace", _output(1, change=_half)),
             ("=reference.villacampa2020.laplace_sparse:softmax_probabilities", _input(1, "cov", _half)),
         ),
-        ("fast.methods.laplace_sparse:latent_law", _output(1, change=_half)),
+        ("fast.methods.laplace_sparse:latent_distribution", _output(1, change=_half)),
         "limit/{}/predictions",
         "toy-3-sparse-softmax",
     )

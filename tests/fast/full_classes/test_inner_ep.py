@@ -176,7 +176,7 @@ def test_a_rank_one_refresh_adds_the_change_to_the_natural_parameters(rng):
 def test_a_parallel_refresh_is_the_dense_posterior(rng):
     y, mean, cov, alpha, beta = cavities(rng)
     others = nested_sites.other_classes(y, 4)
-    cavity = inner_ep.law_with(nested_sites.differences(y, others, mean, cov))
+    cavity = inner_ep.distribution_with(nested_sites.differences(y, others, mean, cov))
     result = inner_ep.parallel_refresh(cavity, alpha, beta)
     for i in range(5):
         B, mu, Sigma, *_ = augmented(y[i], mean[i], cov[i], alpha[i], beta[i])
@@ -189,7 +189,7 @@ def test_the_log_normaliser_is_the_printed_one_at_any_sites(rng):
     y, mean, cov, alpha, beta = cavities(rng)
     alpha *= 0.2
     others = nested_sites.other_classes(y, 4)
-    cavity = inner_ep.law_with(nested_sites.differences(y, others, mean, cov))
+    cavity = inner_ep.distribution_with(nested_sites.differences(y, others, mean, cov))
     law = inner_ep.parallel_refresh(cavity, alpha, beta)
     result = inner_ep.log_normaliser(cavity, law, alpha, beta)
     for i in range(5):
@@ -257,7 +257,7 @@ def test_two_classes_have_the_closed_form():
 def test_a_sweep_visits_factors_in_order_and_ends_at_the_fixed_point(rng, inner):
     y, mean, cov, *_ = cavities(rng, n=3)
     others = nested_sites.other_classes(y, 4)
-    cavity = inner_ep.law_with(nested_sites.differences(y, others, mean, cov))
+    cavity = inner_ep.distribution_with(nested_sites.differences(y, others, mean, cov))
     zero = np.zeros((3, 3))
     alpha, beta = inner_proposal(cavity, None, zero, zero, inner=inner)
     for i in range(3):
@@ -281,7 +281,7 @@ def test_a_sweep_visits_factors_in_order_and_ends_at_the_fixed_point(rng, inner)
 def test_sequential_and_parallel_inner_runs_end_at_one_point(rng):
     y, mean, cov, *_ = cavities(rng, scale=0.8)
     others = nested_sites.other_classes(y, 4)
-    cavity = inner_ep.law_with(nested_sites.differences(y, others, mean, cov))
+    cavity = inner_ep.distribution_with(nested_sites.differences(y, others, mean, cov))
     zero = np.zeros((5, 3))
     one = inner_ep.run(zero, zero, cavity)
     two = inner_ep.run(zero, zero, cavity, schedule="parallel", damping=0.7, cavity=cavity)

@@ -6,7 +6,7 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr, logsumexp, ndtr, ndtri, owens_t, softmax
 from scipy.stats import norm, qmc
 
-from fast.full_classes.couplings import LatentLaw
+from fast.full_classes.couplings import LatentDistribution
 from fast.full_classes.predict import (
     independent_probabilities,
     log_probit_probabilities,
@@ -165,11 +165,11 @@ def test_blocks_move_nothing(monkeypatch, rng):
 
 
 def test_no_probabilities_are_made_up():
-    law = LatentLaw(np.zeros((2, 3)), np.tile(np.eye(3), (2, 1, 1)))
+    distribution = LatentDistribution(np.zeros((2, 3)), np.tile(np.eye(3), (2, 1, 1)))
     with pytest.raises(FloatingPointError, match=r"^probabilities: found the sum 0\.0 .* test point 5"):
-        normalised(law, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 0.0]]), first=4)
+        normalised(distribution, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 0.0]]), first=4)
     with pytest.raises(FloatingPointError, match=r"^probabilities: found the sum nan over the classes at test point 0"):
-        normalised(law, np.array([[0.5, np.nan, 0.2], [0.3, 0.3, 0.3]]))
-    result = normalised(law, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 2.0]]))
+        normalised(distribution, np.array([[0.5, np.nan, 0.2], [0.3, 0.3, 0.3]]))
+    result = normalised(distribution, np.array([[0.5, 0.2, 0.2], [0.0, 0.0, 2.0]]))
     np.testing.assert_allclose(result.probability_mass, [0.9, 2.0], rtol=1e-15)
     np.testing.assert_allclose(result.probabilities.sum(axis=1), 1.0, rtol=1e-15)

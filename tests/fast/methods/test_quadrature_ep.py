@@ -11,7 +11,7 @@ from fast.core.values import Data, Prior
 from fast.full_classes import nested_sites
 from fast.full_classes import prior as multiclass_prior
 from fast.full_classes.dense_couplings import condition_dense, dense_covariance
-from fast.full_classes.inner_ep import law_with
+from fast.full_classes.inner_ep import distribution_with
 from fast.full_classes.quadrature_tilt import WhiteMoments, g_sites, independent_tilt, white_moments
 from fast.likelihood.product_rule import product_rule
 from fast.methods import nested_ep, nested_iep, quadrature_ep
@@ -30,7 +30,7 @@ def toy(n=8, C=3, *, seed=7):
 
 
 def two_dimensional():
-    """A law of g and its tilted moments by a fine grid."""
+    """A distribution of g and its tilted moments by a fine grid."""
     mean, cov = np.array([0.4, -0.6]), np.array([[1.5, 1.1], [1.1, 2.2]])
     inverse, scale = np.linalg.inv(cov), 1.0 / (2 * np.pi * np.sqrt(np.linalg.det(cov)))
 
@@ -84,8 +84,8 @@ def test_laws_with_full_sites_are_dense_ones_in_w(rng):
     mu = S @ (np.linalg.solve(Sigma_w, np.append(mean, 0.0)) + B @ xi)
     labels = np.array([y])
     others = nested_sites.other_classes(labels, 3)
-    cavity = law_with(nested_sites.differences(labels, others, mean[None], cov[None]))
-    result = nested_sites.full_law(cavity, Lambda[None], xi[None])
+    cavity = distribution_with(nested_sites.differences(labels, others, mean[None], cov[None]))
+    result = nested_sites.full_distribution(cavity, Lambda[None], xi[None])
     np.testing.assert_allclose(result.cov[0], B.T @ S @ B, rtol=1e-9, atol=1e-11)  # condition 100
     np.testing.assert_allclose(result.mean[0], B.T @ mu, rtol=1e-9, atol=1e-11)
     # and the site left on f when u is integrated out
@@ -101,7 +101,7 @@ def test_a_law_without_a_factor_is_called_improper_and_no_other_is():
     mean, location = np.zeros((3, 2)), np.ones((3, 2))
     cov = np.array([np.eye(2), -np.eye(2), np.eye(2)])
     precision = np.array([np.eye(2), np.eye(2), -2.0 * np.eye(2)])
-    result = nested_sites.full_law(nested_sites.Differences(mean, cov), precision, location)
+    result = nested_sites.full_distribution(nested_sites.Differences(mean, cov), precision, location)
     assert result.proper.tolist() == [True, False, False]
     np.testing.assert_allclose(result.cov[0], 0.5 * np.eye(2), rtol=1e-15, atol=0)  # (1 + 1)^-1, a root and a square
 
@@ -114,7 +114,7 @@ def test_a_datum_whose_law_has_no_factor_is_counted_and_keeps_its_site():
     pair = np.full((4, 2), 0.1), np.zeros((4, 2))
     state = run.at(pair)
     before = run.propose(state, pair)
-    broken = state._replace(law=state.law._replace(proper=np.array([True, False, True, True])))
+    broken = state._replace(distribution=state.distribution._replace(proper=np.array([True, False, True, True])))
     after = run.propose(broken, pair)
     assert (before.n_improper, after.n_improper) == (0, 1)
     assert after.target[0][1].tolist() == pair[0][1].tolist()
