@@ -325,7 +325,7 @@ class Session:
             return {name for name in QUANTITIES if (v := getattr(solution, name)) is not None and np.size(v)}
 
         assert self.solution is not None
-        missing = set().union(*map(given, self.opponents())) - given(self.solution)
+        missing = {name for other in self.opponents() for name in given(other)} - given(self.solution)
         # of all rows the "inducing" moments are those of the latent values, once more
         return {name for name in missing if self.problem.Z is not None or not name.startswith("inducing")}
 
