@@ -72,7 +72,7 @@ def request(
         raise ValueError(f"by_ep: found {by_ep}, expected parameters where EP is asked for them, and only there")
     learn = () if held else _learned(entry, settings, X)
     noise = 1e-3 if settings["noise"] == 0.0 and "noise" in learn else settings["noise"]
-    found = by_ep
+    found: tuple[Any, Any, Any] | None = by_ep
     if by_ep is not None and entry.family == "full":
         found = by_ep[0][0] / by_ep[2][0], by_ep[1][0], noise
     start = (*(found or (settings["variance"], lengthscales, noise)), settings["jitter"])
