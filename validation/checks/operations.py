@@ -129,7 +129,8 @@ def _einsum(args: tuple[Any, ...], kwargs: dict[str, Any], value: Any) -> float:
         path = np.einsum_path(*args, optimize=kwargs["optimize"])[1]
         line = next(line for line in path.splitlines() if "Optimized FLOP" in line)
         return float(line.split(":")[1])
-    inputs, sizes = str(args[0]).replace(" ", "").split("->")[0].split(","), {}
+    inputs = str(args[0]).replace(" ", "").split("->")[0].split(",")
+    sizes: dict[str, int] = {}
     for letters, operand in zip(inputs, args[1:], strict=True):
         shape, names = np.shape(operand), letters.replace("...", "")
         sizes |= dict(zip(names, shape[-len(names) :] if letters.startswith("...") else shape, strict=False))

@@ -71,6 +71,42 @@ def _(context: Context) -> Iterable[Outcome]:
                    "nat")  # fmt: skip
 
 
+@says("villacampa2017", "ep", "q-factorises", "Is q, the prior times all factors, a product of Gaussians of one class?")
+def _(context: Context) -> Iterable[Outcome]:
+    problem = problems.get("toy-3-sparse-threshold").replace(X_test=None, y_test=None)
+    answer = context.solve("fast", "ep", problem, tolerance=1e-10)
+    assert problem.Z is not None
+    assert answer.inducing_cov is not None
+    C, m, sites = problem.n_classes, problem.Z.shape[1], answer.local
+    joint, projections = np.zeros((C, m, C, m)), []
+    per_class = zip(
+        np.broadcast_to(problem.Z, (C, m, problem.X.shape[1])),
+        np.broadcast_to(problem.variance, C),
+        np.broadcast_to(problem.lengthscales, (C, problem.X.shape[1])),
+        np.broadcast_to(problem.jitter, C),
+        strict=True,
+    )
+    for k, (Z, variance, lengthscales, jitter) in enumerate(per_class):
+
+        def kernel(a: Array, b: Array, of: Any = variance, by: Any = lengthscales) -> Array:
+            return np.asarray(of * np.exp(-0.5 * (((a[:, None] - b) / by) ** 2).sum(axis=-1)))
+
+        K = kernel(Z, Z) + jitter * np.eye(m)
+        projections.append(np.linalg.solve(K, kernel(Z, problem.X)).T)
+        joint[k, :, k] = np.linalg.inv(K)
+    for i, y in enumerate(problem.y):
+        for k in (k for k in range(C) if k != y):
+            for latent, name in ((k, "c1_other"), (y, "c1_label")):
+                row = projections[latent][i]
+                joint[latent, :, latent] += sites[name][i, k] * np.outer(row, row)
+    covariance = np.linalg.inv(joint.reshape(C * m, C * m)).reshape(C, m, C, m)
+    for k in range(C):
+        gap = float(np.abs(covariance[k, :, k] - answer.inducing_cov[k]).max())
+        yield Compared(gap, 1e-9, f"class {k}: the inverse of prior and factors in all {C * m} values", "paper", "fast")
+    across = max(float(np.abs(covariance[k, :, j]).max()) for k in range(C) for j in range(C) if j != k)
+    yield Compared(across, 1e-14, "covariances between classes", "paper", "dense algebra")
+
+
 @says(
     "villacampa2020", "apep", "evidence-sum", "Is the gradient of the energy a sum over the data, so that batches do?"
 )
