@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ from validation import arguments
 from validation.datasets import load
 from validation.datasets.dataset import Dataset
 from validation.reproduce import sizes
-from validation.reproduce.experiment import Outcome, experiment
+from validation.reproduce.experiment import Outcome, Say, experiment
 from validation.reproduce.published import published
 
 
@@ -73,18 +74,25 @@ PARTS = (
 _NAMES = tuple(part.data for part in PARTS)
 
 
+@dataclass(frozen=True, kw_only=True)
+class SizesOptions:
+    """Options of `sizes_of_table1`."""
+
+    datasets: Sequence[str] = _NAMES
+
+
 @experiment(
     "wenzel2019",
     "sizes",
     "rows and inputs of the thirteen data sets",
     "rows and inputs of thirteen data sets, 768 to 11 million rows (Table 1, column Dataset)",
 )
-def sizes_of_table1(*, datasets: Sequence[str] = _NAMES, say: Callable[[str], object] = lambda text: None) -> Outcome:
+def sizes_of_table1(asked: SizesOptions, say: Say) -> Outcome:
     """Counts of what `triad data` has: rows without their repeats, inputs as the notes say."""
-    for name in datasets:
+    for name in asked.datasets:
         arguments.choice(name, _NAMES, "datasets")
     rows: dict[str, dict[str, Any]] = {row["name"]: row for row in published("wenzel2019", "table1")["row"]}
-    parts = {part.data: part for part in PARTS if part.data in datasets}
+    parts = {part.data: part for part in PARTS if part.data in asked.datasets}
     printed = {name: {quantity: rows[part.row][quantity] for quantity in part.counts} for name, part in parts.items()}
     return sizes.compare(
         "sizes",
