@@ -51,7 +51,9 @@ def _odd_leaf_twice(original: Any) -> Any:
 def _leaves_from_the_second_on(original: Any) -> Any:
     def turned(value: Any) -> Any:
         changed = {name: getattr(value, name)[::-1] for name in ("latent_mean", "probabilities")}
-        return replace(value, **changed) if is_dataclass(value) else value._replace(**changed)
+        if is_dataclass(value) and not isinstance(value, type):
+            return replace(value, **changed)
+        return value._replace(**changed)
 
     def streamed(rows: Any, answer: Any, client: Any = None) -> Any:
         for first, value in original(rows, answer, client):
