@@ -23,9 +23,9 @@ from validation.problem import Problem
 Array = NDArray[np.float64]
 _TIGHT, _ROUGH = 1e-9, 0.03
 _FEW = (2, 4)  # iterations of two runs, whose difference is what iterations take
-_BATCH = {"batch_size": 6, "seed": 0}
-_HELD = {"tolerance": 1e-14, "gradients": False}
-_LEARNING = {**_BATCH, "gradients": False, "learn": ("variance",), "optimizer": "adam", "rate": 0.01}
+_BATCH: dict[str, Any] = {"batch_size": 6, "seed": 0}
+_HELD: dict[str, Any] = {"tolerance": 1e-14, "gradients": False}
+_LEARNING: dict[str, Any] = {**_BATCH, "gradients": False, "learn": ("variance",), "optimizer": "adam", "rate": 0.01}
 
 
 def says_at_length(paper: str, method: str, claim: str, question: str) -> Callable[[Statement], Statement]:
@@ -64,7 +64,7 @@ def _step(
     from validation.solve import solve
 
     counts = [
-        operations(lambda k=k: solve(implementation, method, problem, **{key: k}, **options), elementwise=elementwise)
+        operations(partial(solve, implementation, method, problem, **{key: k}, **options), elementwise=elementwise)
         for k in _FEW
     ]
     return (counts[1] - counts[0]) / (_FEW[1] - _FEW[0])
@@ -128,7 +128,7 @@ def _(context: Context) -> Iterable[Outcome]:
     "riihimaki2013", "nested-ep", "cost-lowrank-naive", "Takes dense algebra over all latent values (c n)³ operations?"
 )
 def _(context: Context) -> Iterable[Outcome]:
-    own = {"tolerance": 1e-14, "inner": "incremental"}
+    own: dict[str, Any] = {"tolerance": 1e-14, "inner": "incremental"}
 
     def count(n: int, C: int) -> float:
         return _step("reference", "nested-ep", _problem(n, 0, C, "multinomial-probit"), **own)
@@ -141,7 +141,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
 
 def _logit(method: str, n: int, m: int) -> float:
-    own = {"accelerate": False} if method == "vi-jj" else {}
+    own: dict[str, Any] = {"accelerate": False} if method == "vi-jj" else {}
     return _step("fast", method, _problem(n, m, 2, "logit"), **own, **_HELD)
 
 
@@ -200,9 +200,9 @@ def _(context: Context) -> Iterable[Outcome]:
 
     def gradient(n: int, m: int, C: int = 3) -> float:
         asked = _problem(n, m, C)
-        options = {"max_iterations": 2, "tolerance": 1e-14}
+        options: dict[str, Any] = {"max_iterations": 2, "tolerance": 1e-14}
         with_it, without = (
-            operations(lambda g=g: solve("fast", "ep", asked, gradients=g, **options), elementwise=False)
+            operations(partial(solve, "fast", "ep", asked, gradients=g, **options), elementwise=False)
             for g in (True, False)
         )
         return with_it - without
@@ -279,7 +279,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
     def point(m: int) -> float:
         few, many = (
-            operations(lambda t=t: solve("fast", "x-gpc", _problem(40, m, 2, "logit", t=t), max_iterations=2,
+            operations(partial(solve, "fast", "x-gpc", _problem(40, m, 2, "logit", t=t), max_iterations=2,
                                          tolerance=1e-12, gradients=False), elementwise=False)
             for t in (256, 512)
         )  # fmt: skip
@@ -343,7 +343,7 @@ def _(context: Context) -> Iterable[Outcome]:
 
     def taken(method: str, c: int, t: int) -> float:
         asked = _problem(12, 0, c, "softmax", t=t)
-        options = {"max_iterations": 50, "tolerance": 1e-8, "gradients": False}
+        options: dict[str, Any] = {"max_iterations": 50, "tolerance": 1e-8, "gradients": False}
         return operations(lambda: solve("fast", method, asked, **options), elementwise=False)
 
     ratios = []
@@ -366,7 +366,7 @@ def _held(method: str, n: int, m: int, C: int) -> float:
 
     steps: dict[str, Any] = {"batch_size": 20, "n_steps": 2, "seed": 0, "learn": ("variance",), "rate": 0.01,
                              "optimizer": "adam", "evaluate": False}  # fmt: skip
-    powers = {"alpha": 0.5, "epsilon": 0.01}
+    powers: dict[str, Any] = {"alpha": 0.5, "epsilon": 0.01}
     fit: Callable[[Any, Any], Any]
     if method in ("ep", "sep"):
         fit = partial(ep.fit, options=ep.EPOptions(**steps)) if method == "ep" else partial(

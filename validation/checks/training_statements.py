@@ -258,7 +258,7 @@ def _(context: Context) -> Iterable[Outcome]:
                           Z=np.linspace(-2.0, 2.0, 9)[:, None], X_test=X[60:])  # fmt: skip
         answers = [context.solve("fast", method, problem) for method in ("vi-taylor", "svgpc")]
         ended += answers[0].converged
-        errors = [float(np.mean((answer.probabilities[:, 1] > 0.5) != y[60:])) for answer in answers]
+        errors = [float(np.mean((np.asarray(answer.probabilities)[:, 1] > 0.5) != y[60:])) for answer in answers]
         ours.append(errors[0])
         theirs.append(errors[1])
     yield flaws(12 - ended, "twelve problems drawn from the model, 60 data and 9 points", "paper", "unconverged runs")
@@ -288,6 +288,7 @@ def _(context: Context) -> Iterable[Outcome]:
             problem = _sine(n, seed)
             ours, best = (context.solve("fast", method, problem) for method in ("x-gpc", "svi"))
             assert ours.probabilities is not None
+            assert best.probabilities is not None
             listed.append(float(np.abs(ours.probabilities - best.probabilities).max()))
     for few, many in ((20, 80), (80, 320)):
         found = smaller(apart[many], apart[few])
@@ -298,12 +299,12 @@ def _(context: Context) -> Iterable[Outcome]:
 @says_at_length("wenzel2019", "x-gpc-svi", "rates-below-one", "Do mini-batches ask for rates below one?")
 def _(context: Context) -> Iterable[Outcome]:
     problem = _sine(320, 0)
-    optimum = context.solve("fast", "x-gpc", problem).inducing_mean
+    optimum = np.asarray(context.solve("fast", "x-gpc", problem).inducing_mean)
     away: dict[float, list[float]] = {rate: [] for rate in (1.0, 0.3, 0.1)}
     for rate, listed in away.items():
         for seed in range(6):
             run = context.solve("fast", "x-gpc-svi", problem, batch_size=10, n_steps=150, rate=rate, seed=seed)
-            listed.append(float(np.linalg.norm(run.inducing_mean - optimum)))
+            listed.append(float(np.linalg.norm(np.asarray(run.inducing_mean) - optimum)))
     for slow, fast in ((0.3, 1.0), (0.1, 0.3)):
         found = smaller(away[slow], away[fast])
         why = (
