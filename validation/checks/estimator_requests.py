@@ -90,9 +90,9 @@ def request(
 
 def asks_ep(entry: Entry, settings: Mapping[str, Any], n: int) -> bool:
     """Whether a classifier holds parameters that EP learns for it: those of its model, in batch, if none are named."""
-    unnamed = isinstance(settings["learn"], str) and settings["learn"] == "auto"
-    batch = settings["hyperparameters"] == "map" if entry.family == "full" else not _stochastic(settings, n)
-    return entry.method in BY_EP and unnamed and batch
+    if entry.method not in BY_EP or not (isinstance(settings["learn"], str) and settings["learn"] == "auto"):
+        return False
+    return settings["hyperparameters"] == "map" if entry.family == "full" else not _stochastic(settings, n)
 
 
 def learned_by_ep(entry: Entry, given: Mapping[str, Any], X: Any) -> tuple[Array, Array, Array] | None:

@@ -118,8 +118,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             seeds += [part.seed for part in parts]
             return [island(part) for part in parts]
 
-        together = module.estimate(np.random.default_rng(7), common, max_rounds=1)
-        alone = module.estimate(np.random.default_rng(7), common, given, max_rounds=1)
+        once = replace(module.DEFAULTS, max_rounds=1)
+        together = module.estimate(np.random.default_rng(7), common, options=once)
+        alone = module.estimate(np.random.default_rng(7), common, given, once)
         error = float(np.hypot(together.standard_error, alone.standard_error))
         why = f"{module.__name__}: islands worked apart against side by side, along one schedule"
         gap = abs(alone.value - together.value) / error
