@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from typing import Any
 
 from validation.faults._seeded import seeded
@@ -139,8 +140,8 @@ FAULTS = (
         "vi-taylor",
         "classifier-smoothness-not-handed-on",
         "the classifier has a squared exponential kernel whatever the smoothness",
-        "fast.estimators.izmailov:_StagedClassifier._options",
-        lambda original: _without(original, "smoothness"),
+        "fast.estimators.izmailov:_StagedClassifier._prior",
+        lambda original: lambda self, start: replace(original(self, start), smoothness=None),
         "identity/vi-taylor/classifier",
     ),
     seeded(
