@@ -13,7 +13,6 @@ import numpy as np
 
 from fast.blockwise.engines import Visit
 from fast.blockwise.rows import Leaf
-from fast.blockwise.tree import Sums
 from fast.core import inputs
 from fast.core.blocks import block_edges
 from fast.core.types import FloatArray, IntArray
@@ -151,7 +150,7 @@ def look(leaf: Leaf, *, points: InducingClasses, n_sites: int = 0) -> Seen:
     return Seen(leaf, X, y, points, sites, np.zeros_like(sites))
 
 
-def count_labels(leaf_data: Seen, ready: object) -> Sums:
+def count_labels(leaf_data: Seen, ready: object) -> tuple[FloatArray]:
     """Data of each class in a leaf: (C,).
 
     Parameters

@@ -11,8 +11,7 @@ import numpy as np
 
 from fast.blockwise.classes import Natural, Seen, StandsFor
 from fast.blockwise.engines import Spread, Visit
-from fast.blockwise.tree import Sums
-from fast.core.types import IntArray
+from fast.core.types import FloatArray, IntArray
 from fast.sparse_classes.alpha_energies import Distributions, Energy
 from fast.sparse_classes.alpha_runs import EnergyRun, Terms, data_terms
 from fast.sparse_classes.projections import ClassDistribution, InducingClasses
@@ -36,7 +35,7 @@ def ready(state: State) -> tuple[ClassDistribution, State]:
     return state.seen_under.distribution(), state
 
 
-def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> Sums:
+def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Curvature, slope and value of a leaf. Time 2 C b m^2, the kernels and the quadratures.
 
     Parameters

@@ -15,7 +15,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple, Protocol
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -23,17 +23,17 @@ from threadpoolctl import threadpool_limits
 from fast.blockwise.places import Place, here
 from fast.blockwise.places import here as mine
 from fast.blockwise.rows import Leaf, Rows
-from fast.blockwise.tree import Plan, Sums, add, over, parts, plan
+from fast.blockwise.tree import Plan, Sums, SumsT, add, over, parts, plan
 from fast.core.types import IntArray
 
 Look = Callable[[Leaf], Any]  # what visits need of a leaf, made once where it lives
 
 
-class Visit(NamedTuple):
+class Visit(NamedTuple, Generic[SumsT]):
     """What is asked of every leaf in a sweep: functions of a module, so that a task carries no arrays but the state."""
 
     ready: Callable[[Any], Any]  # state -> what all leaves of a part need of it, made once
-    leaf: Callable[[Any, Any], Sums]  # (look, ready) -> sums of the leaf
+    leaf: Callable[[Any, Any], SumsT]  # (look, ready) -> sums of the leaf
     keeps: bool = False  # what visits of a leaf keep is changed by this one: it is made once, in its turn
 
 
@@ -44,7 +44,7 @@ _MOMENT = 0.1  # seconds
 class Spread(Protocol):
     """Leaves that were looked at, ready to be summed over."""
 
-    def total(self, visit: Visit, state: Any) -> Sums:
+    def total(self, visit: Visit[SumsT], state: Any) -> SumsT:
         """The sum of a visit over all leaves."""
         ...
 
@@ -80,7 +80,7 @@ class Here:
         """
         return [(np.arange(wanted.size), _rows(self._looks, wanted, labels))]
 
-    def total(self, visit: Visit, state: Any) -> Sums:
+    def total(self, visit: Visit[SumsT], state: Any) -> SumsT:
         """The sum of a visit over all leaves.
 
         Parameters
@@ -130,7 +130,7 @@ class Workers:
         """A task about what is held of a part, where the part lives."""
         return self._submit(self._homes[k], function, self._held[k], *values)
 
-    def total(self, visit: Visit, state: Any) -> Sums:
+    def total(self, visit: Visit[SumsT], state: Any) -> SumsT:
         """The sum of a visit over all leaves; begun again where workers die under it.
 
         Parameters
@@ -144,7 +144,7 @@ class Workers:
         due = len(self._past)
         if visit.keeps:
             self._past.append((visit, state))
-        result: Sums = self._again(lambda: self._once(visit, state, due))
+        result: SumsT = self._again(lambda: self._once(visit, state, due))
         return result
 
     def check(self) -> None:
@@ -213,7 +213,7 @@ class Workers:
                 missed.append(self._at(k, _missed, count, past))
         self.client.gather(missed)
 
-    def _once(self, visit: Visit, state: Any, due: int) -> Sums:
+    def _once(self, visit: Visit[SumsT], state: Any, due: int) -> SumsT:
         (shared,) = self.client.scatter([state], hash=False)
         sums = [self._at(k, _visit, visit, shared, due) for k in range(len(self._held))]
 
@@ -227,7 +227,7 @@ class Workers:
             home = self._homes[first + n_left]
             return self._submit(home, add, left, other), n_left + n_other
 
-        result: Sums = root(self.plan, 0)[0].result()
+        result: SumsT = root(self.plan, 0)[0].result()
         return result
 
 

@@ -34,11 +34,13 @@ from fast.sparse_classes.power_factors import PowerDatum
 from fast.sparse_classes.projections import ClassDistribution, InducingClasses
 from fast.sparse_classes.training import Trained, converge, settings_of
 
+MethodOptions = EPOptions | GFITCOptions | PEPOptions | EnergyOptions | BBAlphaOptions | RobustOptions
+
 
 class Method(NamedTuple):
     """What a method adds to sums over leaves: its options, what it keeps of a datum, and how a run of it is made."""
 
-    options: type
+    options: type[MethodOptions]
     n_sites: Callable[[Any], int]  # numbers that are kept for each datum and class
     run: Callable[[Spread, StandsFor, InducingClasses, Any], Any]
     robust: bool = False  # predictions know of labels that are wrong

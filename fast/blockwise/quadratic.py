@@ -22,7 +22,6 @@ from scipy.linalg.blas import dsyrk
 from fast.blockwise.classes import packed, unpacked
 from fast.blockwise.engines import Visit, spread, streamed
 from fast.blockwise.rows import Leaf, Rows
-from fast.blockwise.tree import Sums
 from fast.core import inputs
 from fast.core.blocks import block_edges, padded
 from fast.core.inputs import Hyper
@@ -140,7 +139,7 @@ def given_of(state: State) -> Given:
     return Given(unpacked(state.packed, state.half_mean.size), state.half_mean, False)
 
 
-def leaf_sums(leaf_data: Seen, given: Given) -> Sums:
+def leaf_sums(leaf_data: Seen, given: Given) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The sums of one leaf. Time 2 b m^2 and the kernel, memory O(m^2 + a tile).
 
     Parameters

@@ -17,7 +17,6 @@ from fast.blockwise.classes import COUNT, Natural, Seen, StandsFor, checked_poin
 from fast.blockwise.engines import Spread, Visit, spread, streamed
 from fast.blockwise.quadratic import ROUNDED, estimated_distance
 from fast.blockwise.rows import Leaf, Rows
-from fast.blockwise.tree import Sums
 from fast.core import inputs
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
@@ -35,7 +34,7 @@ class State(NamedTuple):
 
     q: Natural
     stands_for: StandsFor
-    count: str  # "all" or "per-class"
+    root_of: str  # the factors whose n-th root is taken, "all" or "per-class": `SEPSweeps.count`
 
 
 def ready(state: State) -> tuple[ClassDistribution, State]:
@@ -48,7 +47,7 @@ def ready(state: State) -> tuple[ClassDistribution, State]:
     return state.q.distribution(), state
 
 
-def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> Sums:
+def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> tuple[FloatArray, FloatArray, FloatArray]:
     """What the factors of a leaf add to P and w, and their log Z. Time 2 C b m^2 and the kernels.
 
     Parameters
@@ -57,7 +56,7 @@ def leaf_sums(leaf_data: Seen, ready: tuple[ClassDistribution, State]) -> Sums:
     ready        q before, and the data that the factors stand for
     """
     q, state = ready
-    factors = TiedFactors(state.stands_for, leaf_data.points, state.count, q)
+    factors = TiedFactors(state.stands_for, leaf_data.points, state.root_of, q)
     added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
     norm = 0.0
     for _, view, y in leaf_data.tiles():

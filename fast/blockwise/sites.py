@@ -13,12 +13,14 @@ import numpy as np
 
 from fast.blockwise.classes import Natural, Seen, StandsFor
 from fast.blockwise.engines import Spread, Visit
-from fast.blockwise.tree import Most, Sums
+from fast.blockwise.tree import Most
 from fast.core.types import FloatArray
 from fast.sparse_classes.ep import Factors, SiteRun, Sites, Swept, damped, refreshed
 from fast.sparse_classes.fitc_latents import LatentRun, LatentValues, effective_sites, latent_visit
 from fast.sparse_classes.power_factors import PowerDatum, PowerRun
 from fast.sparse_classes.projections import ClassDistribution, InducingClasses, add_projected
+
+SiteSums = tuple[FloatArray, FloatArray, FloatArray, Most]  # triangles of P, w, improper cavities, largest change
 
 
 class State(NamedTuple):
@@ -51,7 +53,7 @@ def _of(table: FloatArray, part: Any) -> Sites:
     return tuple(table[:, part])
 
 
-def site_sums(leaf_data: Seen, ready: Ready) -> Sums:
+def site_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     """Sites after a damped step, and what they add to P and w. Time 2 C b m^2 and the kernels.
 
     Parameters
@@ -70,7 +72,7 @@ def site_sums(leaf_data: Seen, ready: Ready) -> Sums:
     return *Natural.of(added, shift), np.array([float(improper)]), Most(gap)
 
 
-def site_values(leaf_data: Seen, ready: Ready) -> Sums:
+def site_values(leaf_data: Seen, ready: Ready) -> tuple[FloatArray]:
     """Sum over the factors of log Z - psi.
 
     Parameters
@@ -85,7 +87,7 @@ def site_values(leaf_data: Seen, ready: Ready) -> Sums:
     return (np.array([value]),)
 
 
-def power_sums(leaf_data: Seen, ready: Ready) -> Sums:
+def power_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     """The step before taken; then where a full one leads, and what sites there would add to P and w.
 
     Parameters
@@ -105,7 +107,7 @@ def power_sums(leaf_data: Seen, ready: Ready) -> Sums:
     return *Natural.of(added, shift), np.array([float(improper)]), Most(gap)
 
 
-def power_values(leaf_data: Seen, ready: Ready) -> Sums:
+def power_values(leaf_data: Seen, ready: Ready) -> tuple[FloatArray]:
     """`site_values` after the step before, which stays to be taken.
 
     Parameters
@@ -117,7 +119,7 @@ def power_values(leaf_data: Seen, ready: Ready) -> Sums:
     return site_values(leaf_data._replace(sites=taken), ready)
 
 
-def latent_sums(leaf_data: Seen, ready: Ready) -> Sums:
+def latent_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     """`site_sums` for sites on the latent values.
 
     Parameters
@@ -139,7 +141,7 @@ def latent_sums(leaf_data: Seen, ready: Ready) -> Sums:
     return *Natural.of(added, shift), np.array([float(improper)]), Most(gap)
 
 
-def latent_values(leaf_data: Seen, ready: Ready) -> Sums:
+def latent_values(leaf_data: Seen, ready: Ready) -> tuple[FloatArray]:
     """What the data of a leaf add to log Z of gfitc.
 
     Parameters
@@ -169,10 +171,9 @@ class _Summed(NamedTuple):
     swept: Swept
 
 
-def _summed(leaves: Spread, visit: Visit, state: State) -> _Summed:
+def _summed(leaves: Spread, visit: Visit[SiteSums], state: State) -> _Summed:
     """A sweep over all leaves; P has the prior's I in it."""
     triangles, shift, improper, gap = leaves.total(visit, state)
-    assert isinstance(gap, Most)
     precision = Natural(triangles, shift).matrices()
     diagonal = np.arange(precision.shape[1])
     precision[:, diagonal, diagonal] += 1.0

@@ -16,7 +16,7 @@ from fast.blockwise.classes import packed, unpacked
 from fast.blockwise.engines import Spread, Visit, spread
 from fast.blockwise.quadratic import DEFAULTS, BlockwiseOptions, BlockwisePosterior, Seen, inducing, look
 from fast.blockwise.rows import Rows
-from fast.blockwise.tree import Most, Sums
+from fast.blockwise.tree import Most
 from fast.core import inputs
 from fast.core.types import FloatArray
 from fast.core.values import Prior
@@ -43,7 +43,7 @@ def as_is(state: State) -> State:
     return state
 
 
-def leaf_sums(leaf_data: Seen, state: State) -> Sums:
+def leaf_sums(leaf_data: Seen, state: State) -> tuple[FloatArray, FloatArray, FloatArray]:
     """The sums of the expansions at f = a'p of one leaf. Time b m^2 and the kernel.
 
     Parameters
@@ -63,7 +63,7 @@ def leaf_sums(leaf_data: Seen, state: State) -> Sums:
     return packed(B), natural, np.array([constant])
 
 
-def leaf_height(leaf_data: Seen, state: State) -> Sums:
+def leaf_height(leaf_data: Seen, state: State) -> tuple[FloatArray, Most]:
     """sum log p(y_i | a_i'p), and the largest |a_i'turn| / sqrt(1 + (a_i'p)^2).
 
     Parameters
@@ -120,13 +120,17 @@ def fit(
             return float(total[0]) - 0.5 * float(weights @ weights)
 
         def length(position: Position, move: Position) -> float:
-            longest = leaves.total(HEIGHT, State(*position, *move, likelihood))[1]
-            assert isinstance(longest, Most)
+            (weights,), (turn,) = position, move
+            _, longest = leaves.total(HEIGHT, State(weights, turn, likelihood))
             return longest.value
 
-        objective = Objective(lambda at: (_expanded(leaves, *at, likelihood).weights,), height, length)
+        def expanded(position: Position) -> Collapsed:
+            (weights,) = position
+            return _expanded(leaves, weights, likelihood)
+
+        objective = Objective(lambda position: (expanded(position).weights,), height, length)
         top = newton(objective, (zero,), rows.n, tolerance, most, tell)
-        end = _expanded(leaves, *top.position, likelihood)
+        end = expanded(top.position)
     return BlockwisePosterior(
         points, "vi-taylor", end, np.array(top.trace), top.residual, top.converged, likelihood
     )  # fmt: skip

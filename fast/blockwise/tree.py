@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fast.core.types import FloatArray
 
@@ -15,6 +15,7 @@ class Most(NamedTuple):
 
 
 Sums = tuple["FloatArray | Most", ...]
+SumsT = TypeVar("SumsT", bound=Sums)  # those of one visit: how many, and which of them are largest values
 Plan = Any  # (start, stop) of a part, or a pair [left, right] of plans
 
 
@@ -28,21 +29,21 @@ def middle(start: int, stop: int) -> int:
     return (start + stop + 1) // 2
 
 
-def add(left: Sums, other: Sums) -> Sums:
+def add(left: SumsT, other: SumsT) -> SumsT:
     """One node.
 
     Parameters
     ----------
     left, other    sums over neighbouring leaves
     """
-    return tuple(_joined(a, b) for a, b in zip(left, other, strict=True))
+    return type(left)(_joined(a, b) for a, b in zip(left, other, strict=True))
 
 
 def _joined(a: Any, b: Any) -> Any:
     return Most(max(a.value, b.value)) if isinstance(a, Most) else a + b
 
 
-def over(start: int, stop: int, leaf: Callable[[int], Sums]) -> Sums:
+def over(start: int, stop: int, leaf: Callable[[int], SumsT]) -> SumsT:
     """The sum over leaves from start to stop. Memory: a sum for each level of the tree.
 
     Parameters

@@ -146,14 +146,14 @@ def prepare(data: Data, prior: Prior) -> PairwiseModel:
     cond_test = np.maximum(latent.k_tt - np.square(white_test).sum(axis=2), 0.0)
     n, (C, m) = setting.y.size, factor.shape[:2]
     loadings = np.zeros((n, C, C, m))  # datum, rival, latent
-    label, data = setting.y, np.arange(n)
-    own, total_var = white_rows[label, data], cond_var[label, data] + cond_var  # (n, m), (C, n)
+    label, datum = setting.y, np.arange(n)
+    own, total_var = white_rows[label, datum], cond_var[label, datum] + cond_var  # (n, m), (C, n)
     ceiling = np.einsum("lnn->ln", latent.K_XX)
-    if np.any(total_var <= 1e-10 * (ceiling[label, data] + ceiling)):
+    if np.any(total_var <= 1e-10 * (ceiling[label, datum] + ceiling)):
         raise ValueError(f"noise: found variance {total_var.min():.3g} of f given u, expected > 0; raise noise")
     for k in range(C):
         scale = np.sqrt(total_var[k])[:, None]
-        loadings[data, k, label] += own / scale
+        loadings[datum, k, label] += own / scale
         loadings[:, k, k] -= white_rows[k] / scale
     rows = loadings[np.arange(C) != label[:, None]].reshape(n * (C - 1), C * m)
     return PairwiseModel(label, rows, factor, white_rows, cond_var, white_test, cond_test, setting.arrays)

@@ -215,7 +215,7 @@ def _common(data: Data, prior: Prior) -> _Common:
     return _Common(
         inputs,
         np.empty((0, d)) if data.X_test is None else _inputs("X_test", data.X_test, d, empty=True),
-        2.0 * _labels(data.y, n, 2) - 1.0,
+        2.0 * _labels(data.y, n, 2).astype(np.float64) - 1.0,
         _scalar("variance", prior.variance, positive=True),
         _lengthscales(prior.lengthscales, d),
         _scalar("noise", prior.noise, positive=False),

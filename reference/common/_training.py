@@ -38,7 +38,9 @@ class Value(NamedTuple):
 class Method(Protocol):
     """Factors are whatever the method keeps; q is always built from them and from the prior's matrices K."""
 
-    damping: float
+    @property
+    def damping(self) -> float:
+        """Share of the way to refined factors that a sweep takes them."""
 
     def matrices(self, X: Array, prior: Prior) -> Any:
         """What the prior says of the data; NotPositiveDefiniteError if one of K_ZZ is singular."""

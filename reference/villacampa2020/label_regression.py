@@ -271,5 +271,6 @@ def _fit(
     coefficients = regression_coefficients(y, K.cond_var)
     posterior = posterior_moments(*coefficients, K.upsilon, K.K_ZZ)
     slopes = regression_gradients(y, X, prior, K) if gradients else None
-    latents = latent_marginal(posterior, K.upsilon, K.cond_var)
-    return RegressionFit(posterior, coefficients, prior, regression_log_evidence(y, K), slopes, *latents, trace, *end)
+    mean, var = latent_marginal(posterior, K.upsilon, K.cond_var)
+    evidence = regression_log_evidence(y, K)
+    return RegressionFit(posterior, coefficients, prior, evidence, slopes, mean, var, trace, *end)

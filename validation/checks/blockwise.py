@@ -95,7 +95,7 @@ def _classes(method: str) -> Callable[[Context, Problem], Iterable[Outcome]]:
         from fast.core.values import Data, Prior
 
         prior = Prior(problem.variance, problem.lengthscales, problem.noise, problem.jitter, problem.Z, problem.shared)
-        own = {"alpha": 0.5} if _MODULES[method] in ("pep", "apep") else {}
+        own: dict[str, Any] = {"alpha": 0.5} if _MODULES[method] in ("pep", "apep") else {}
         own |= {"epsilon": 0.01} if multiclass.METHODS[method].robust else {}
         made = multiclass.METHODS[method].options(**own, tolerance=NEVER, max_iterations=SWEEPS)
         rows = rows_of(problem.X, problem.y, leaf=max(1, problem.n // 5))

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -405,7 +406,7 @@ def sampled(entry: Sampler, seed: int, given: Mapping[str, Any] | None = None, *
         return sampler_by_name(exact_probit.sample_exact)(few.likelihood, **given, **options)
     if entry.method == "gibbs-logit":
         given |= {name: given[name][0] for name in ("variance", "lengthscales", "noise")}
-    samplers = {
+    samplers: dict[str, tuple[ModuleType, Mapping[str, str | float]]] = {
         "gibbs-logit": (sampling, {}), "mh-softmax": (softmax, {}), "gibbs-pairwise": (pairwise, {}),
         "gibbs-probit": (multinomial_probit, {"likelihood": few.likelihood}),
         "gibbs-threshold": (threshold, {"epsilon": few.epsilon}),

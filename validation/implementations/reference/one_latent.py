@@ -9,6 +9,8 @@ import numpy as np
 
 from reference.common._learning import Hyper
 from reference.common.laplace_binary import (
+    LaplaceFit,
+    LearnedFit,
     fit_laplace_binary,
     laplace_binary_gradients,
     laplace_derivatives,
@@ -132,7 +134,7 @@ def _x_gpc(problem: Problem, options: Any) -> Solution:
         }
         local, prior = {}, top.hyper
     else:
-        fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, prior_of(problem)
+        fit, solved, prior = wenzel2019.fit_xgpc(*_given(problem), options=options), problem, Hyper(*prior_of(problem))
         local = dict(zip(DERIVATIVES, fit.slopes, strict=True))
     gradients = None
     if options.gradients:
@@ -211,6 +213,7 @@ def _epgpc(problem: Problem, options: Any) -> Solution:
 
 def _laplace_binary(problem: Problem, options: Any) -> Solution:
     data = problem.X, problem.y_sign, Hyper(*prior_of(problem)), problem.likelihood
+    way: LaplaceFit | LearnedFit
     if options.learn:
         end = learn_laplace_binary(*data, options=options)
         fit, way, converged = end.fit, end, end.converged and end.fit.converged
