@@ -11,7 +11,7 @@ from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
 from reference.common._forms import FORMS
-from reference.common._options import Option
+from reference.common._options import Option, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -246,7 +246,8 @@ class Options:
     method: str = ""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"option: found {name!r}, expected one of {', '.join(self.declared())} ({self.method})")
+        known = ", ".join(self.declared())
+        raise AttributeError(f"option: found {shown(name)}, expected one of {known} ({self.method})")
 
     def __post_init__(self) -> None:
         for name, option in self.declared().items():

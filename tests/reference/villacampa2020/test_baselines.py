@@ -143,7 +143,7 @@ def test_hyper_parameters_of_the_regression_climb(model, prior):
 def test_shared_hyper_parameters_stay_shared(model):
     s = model
     alike = Prior(np.full(3, 2.0), np.full((3, 2), 0.9), np.full(3, 0.1), np.full(3, 1e-2), np.tile(s.Z[:1], (3, 1, 1)))
-    fit = label_regression_baseline(s.X, s.y, alike, True, learn=("noise", "Z"), optimizer="adaptive", n_steps=2)
+    fit = label_regression_baseline(s.X, s.y, alike, shared=True, learn=("noise", "Z"), optimizer="adaptive", n_steps=2)
     for part in fit.prior:
         np.testing.assert_array_equal(part, np.broadcast_to(part[:1], part.shape))
     assert not np.array_equal(fit.prior.Z, alike.Z)
