@@ -130,7 +130,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     A = np.eye(7) + np.sqrt(D)[:, None] * K * np.sqrt(D)
     S = np.linalg.inv(np.linalg.inv(K) + np.diag(D))
     for tile in (2, 3, 7, 100):
-        with mock.patch.object(couplings, "_TILE", tile):
+        with mock.patch.multiple(couplings, _TILE=tile, _MIRRORED=tile):
             factor = couplings.class_factor(K, D)
         inverse = np.linalg.inv(A)
         gap = _apart((factor.inverse, factor.cond_var), (inverse, S.diagonal()))

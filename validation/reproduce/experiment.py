@@ -74,7 +74,8 @@ def experiment(
 
     def register(function: Callable[[Any, Say], Outcome]) -> Callable[..., Outcome]:
         (parameter, _) = inspect.signature(function).parameters.values()
-        options = function.__globals__[parameter.annotation]
+        noted = parameter.annotation
+        options = function.__globals__[noted] if isinstance(noted, str) else noted
 
         @wraps(function)
         def run(*, say: Say = lambda text: None, **given: Any) -> Outcome:

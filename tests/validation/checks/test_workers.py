@@ -60,8 +60,8 @@ _PLANTED = (
     (
         "invariance/x-gpc/leaves",
         "fast.blockwise.engines",
-        "ahead = 2 * max",
-        "ahead = 3 * max",
+        "ahead = 2 * len",
+        "ahead = 3 * len",
     ),
     (
         "invariance/x-gpc/leaves",

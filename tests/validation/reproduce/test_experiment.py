@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 import pandas as pd
 import pytest
@@ -16,6 +17,7 @@ from validation.reproduce.experiment import (
     Experiment,
     Outcome,
     Picture,
+    Say,
     Table,
     check_options,
     experiment,
@@ -70,10 +72,25 @@ def test_whole_numbers_serve_as_real_ones_and_lists_as_tuples():
     check_options(MADE, {"scale": 2, "names": ["b", "c"], "free": 7})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """Options of an experiment."""
+
+    size: int = 3
+    name: str = "a"
+
+
 def test_an_experiment_is_registered_once(monkeypatch):
+    def run(asked: Asked, say: Say) -> Outcome:
+        say(asked.name)
+        return Outcome({"size": asked.size}, (), (), ())
+
     monkeypatch.setattr("validation.reproduce.experiment.EXPERIMENTS", {})
     experiment("paper2000", "fig9", "title", "claim")(run)
-    assert find("paper2000", "fig9").options["size"] == 3
+    assert find("paper2000", "fig9").options == {"size": 3, "name": "a"}
+    told: list[str] = []
+    assert find("paper2000", "fig9").run(size=5, say=told.append).settings == {"size": 5}
+    assert told == ["a"]
     with pytest.raises(ValueError, match="name: found 'fig9' of paper2000 a second time"):
         experiment("paper2000", "fig9", "title", "claim")(run)
     with pytest.raises(ValueError, match=r"paper: found 'paper200', .*did you mean 'paper2000'"):
