@@ -106,7 +106,8 @@ def draw(problem: Problem, method: str, *, n_chains: int = CHAINS, n_draws: int 
         method = {"logit": "gibbs-logit", "softmax": "mh-softmax"}.get(problem.likelihood, "exact-probit")
     arguments.choice(method, ("exact-probit", *THIN), "method")
     p = problem
-    data, prior = values(p.replace(X_test=None))
+    at_data = p.replace(X_test=None, y_test=None)
+    data, prior = values(at_data)
     if method == "exact-probit":
         if p.epsilon:
             method = "gibbs-threshold"
@@ -121,7 +122,7 @@ def draw(problem: Problem, method: str, *, n_chains: int = CHAINS, n_draws: int 
     }  # fmt: skip
     chains: Any
     if method == "gibbs-logit":
-        chains = sampling.sample(*one_latent(p.replace(X_test=None)), LogitOptions(**run))
+        chains = sampling.sample(*one_latent(at_data), LogitOptions(**run))
     elif method == "gibbs-probit":
         chains = multinomial_probit.sample(data, prior, ProbitOptions(**run), likelihood=p.likelihood)
     elif method == "gibbs-threshold":
