@@ -66,7 +66,7 @@ def test_both_routes_meet_minimax_tilting_for_the_multinomial_probit(rng, log_va
     arguments = (X, y, 3, v, SCALES, 0.1, 1e-6 * v, X[:8] + 0.05, prior_model)
     truth = tilted("multinomial-probit", *arguments, seed=1, target_error=0.01)
     cov = check(X, y, 3, 3, *arguments[3:], None).prior.K_XX + np.eye(24)
-    estimate = sequential.log_evidence(rng, cov, y, islands(target_error=0.05))
+    estimate = sequential.log_evidence(rng, cov, y, options=islands(target_error=0.05))
     within(estimate, truth.log_evidence, truth.log_evidence_se)
     chains = sample_probit(*arguments, n_draws=200, n_warmup=20, seed=2)
     estimate = fitted.log_evidence(rng, cov, y, by_latent(chains.auxiliary_draws))
@@ -164,7 +164,7 @@ def test_the_answer_does_not_depend_on_the_order_of_data_or_classes(rng):
 def test_the_stated_errors_are_the_spread_of_repetitions(rng):
     X, y = toy(20, 6.0)
     cov = np.stack([squared_exponential(X, X, 6.0, SCALES) + np.eye(20)] * 3)
-    runs = [sequential.log_evidence(rng, cov, y, islands(n_particles=200, max_rounds=1)) for _ in range(20)]
+    runs = [sequential.log_evidence(rng, cov, y, options=islands(n_particles=200, max_rounds=1)) for _ in range(20)]
     ratio = np.std([r.value for r in runs], ddof=1) / np.mean([r.standard_error for r in runs])
     # with 20 repetitions χ²₁₉ puts the ratio in (0.45, 1.75) but for one run in 10 000
     assert 0.45 < ratio < 1.75
@@ -208,7 +208,7 @@ Y = np.array([0, 1, 2])
         (lambda r: sequential.log_evidence(r, np.nan * COV, Y), r"cov: found 27 entries NaN"),
         (lambda r: sequential.log_evidence(r, COV, Y + 1), r"y: found labels 1 to 3, expected 0 to 2"),
         (lambda r: sequential.log_evidence(r, COV, Y, 1.0), r"epsilon: found 1, expected a probability"),
-        (lambda r: sequential.log_evidence(r, COV, Y, islands(n_islands=2)), r"n_islands: found 2, expected"),
+        (lambda r: sequential.log_evidence(r, COV, Y, options=islands(n_islands=2)), r"n_islands: found 2, expected"),
         (lambda r: sequential.log_evidence_margins(r, np.eye(3), 3), r"covariance: found shape \(3, 3\)"),
         (lambda r: sequential.log_evidence(r, np.ones((3, 3, 3)), Y), r"covariance \(6, 6\): found smallest eigenv"),
         (lambda r: fitted.log_evidence(r, COV, Y, np.zeros((2, 9, 3, 3))), r"auxiliary: found shape \(2, 9, 3, 3\)"),

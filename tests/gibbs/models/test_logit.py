@@ -18,7 +18,7 @@ from gibbs.models.logit import (
     log_likelihood,
     scale_move,
 )
-from gibbs.models.sampling import fitc_white
+from gibbs_samplers import fitc_white
 
 VARIANCE, SCALES, NOISE, JITTER = 4.0, np.array([0.8, 1.3]), 0.1, 1e-3
 

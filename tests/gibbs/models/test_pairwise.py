@@ -1,5 +1,7 @@
 """The pairwise model: its density, its two moves, its averages and its log Z, against brute force and orthants."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
@@ -193,7 +195,8 @@ def test_chains_and_both_routes_to_the_evidence_meet_quadrature(rng, assert_z, C
     estimate = bridge.log_evidence(rng, model.loadings, got.white_draws)
     assert estimate.trusted
     assert abs(estimate.value - truth.log_evidence) < LIMIT * estimate.standard_error
-    estimate = sequential.log_evidence_margins(rng, pairwise.moments_of_margins(model), C, target_error=0.02)
+    islands = replace(sequential.DEFAULTS, target_error=0.02)
+    estimate = sequential.log_evidence_margins(rng, pairwise.moments_of_margins(model), C, options=islands)
     assert estimate.trusted
     assert abs(estimate.value - truth.log_evidence) < LIMIT * estimate.standard_error
 
