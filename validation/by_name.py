@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import wraps
 from typing import Any, get_type_hints
@@ -19,6 +19,23 @@ _SAMPLER = ("likelihood", "X", "y", "n_classes", "n_latents", "variance", "lengt
             "prior_model", "X_test", "epsilon")  # fmt: skip
 _LEFT_OUT = {"Z": None, "prior_model": "full", "X_test": None, "epsilon": 0.0, "smoothness": None,
              "shared": False, "hyperprior": None}  # fmt: skip
+
+
+def named_values(
+    function: str, order: Sequence[str], given: tuple[Any, ...], named: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Arguments by name, of which some are given in an order.
+
+    Raises
+    ------
+    TypeError    for more arguments than have a place in the order, or one that is given twice
+    """
+    if len(given) > len(order):
+        raise TypeError(f"{function}: found {len(given)} arguments by position, expected at most {len(order)}")
+    values = dict(zip(order[: len(given)], given, strict=True))
+    if twice := sorted(values.keys() & named.keys()):
+        raise TypeError(f"{function}: found {', '.join(twice)} by position and by name, expected one of them")
+    return values | dict(named)
 
 
 def by_name(function: Callable[..., Any], *, binary: bool = False) -> Callable[..., Any]:
@@ -49,7 +66,7 @@ def by_name(function: Callable[..., Any], *, binary: bool = False) -> Callable[.
 
     @wraps(function)
     def asked(*given: Any, **named: Any) -> Any:
-        values = dict(zip(order, given, strict=False)) | named
+        values = named_values(function.__name__, order, given, named)
         data = {name: values.pop(name) for name in ("X", "y", "n_classes") if name in values}
         prior = {name: values.pop(name) for name in (*_PRIOR, more) if name in values}
         return function(Data(**data), Prior(**prior), options(**values))
@@ -89,7 +106,7 @@ def sampler_by_name(function: Callable[..., Any], *, binary: bool = False, **def
 
     @wraps(function)
     def asked(*given: Any, **rest: Any) -> Any:
-        values = {**defaults, **dict(zip(order, given, strict=False)), **rest}
+        values = defaults | named_values(function.__name__, order, given, rest)
         parts = [{name: values.pop(name) for name in names & set(values)} for names in (set(own), data, prior)]
         if kind:  # what is left is theirs
             parts[0]["options"] = kind(**values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from gibbs.models import exact_probit, hyper, multilatent, multinomial_probit, pairwise, sampling, softmax, threshold
+from validation.by_name import named_values
 from validation.by_name import sampler_by_name as flat
 
 check = flat(multilatent.check)
@@ -38,5 +39,5 @@ def fitc_white(X, Z, *prior, **options):
 def _logit(function, X, y_sign, Z, prior, options):
     names = ("variance", "lengthscales", "noise", "jitter", "X_test")
     values = {"X": X, "Z": Z, "prior_model": "full" if Z is None else "fitc"}
-    values |= {"y": (np.asarray(y_sign) > 0).astype(int), **dict(zip(names, prior, strict=False)), **options}
+    values |= {"y": (np.asarray(y_sign) > 0).astype(int)} | named_values(function.__name__, names, prior, options)
     return flat(function)(**values)

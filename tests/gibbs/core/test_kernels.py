@@ -163,7 +163,7 @@ def test_exact_draws_with_matern_kernels_meet_the_normal_distribution_function(p
 @pytest.mark.parametrize("prior_model", ["full", "fitc"])
 def test_every_sampler_builds_the_same_matern_prior(prior_model):
     shared = (X, Y, 3, VARIANCES, SCALES, NOISE, JITTER, Z, prior_model, X_NEW)
-    setting = check(X, Y, 3, 3, VARIANCES, SCALES, NOISE, JITTER, Z, prior_model, X_NEW, ORDERS_OF_LATENTS)
+    setting = check(X, Y, 3, 3, VARIANCES, SCALES, NOISE, JITTER, Z, prior_model, X_NEW, smoothness=ORDERS_OF_LATENTS)
     for k, (variance, order) in enumerate(zip(VARIANCES, ORDERS_OF_LATENTS, strict=True)):
         dense = dense_prior(prior_model, variance, order)
         # the definition's own rounding, and that of the solves
