@@ -194,10 +194,11 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
     for _ in range(goal.iterations):
         if _ended(at, q, K_ZZ, goal.tolerance):
             break
-        if residual < goal.mixed_below:
+        step = None
+        if residual < goal.mixed_below:  # elsewhere what was learned is of other places: its proposals lead back
             mixing.learn(units.vector(theta), units.vector(at.direction))
-        mixed = mixing.propose()
-        step = None if mixed is None else tried(units.natural(mixed))
+            mixed = mixing.propose()
+            step = None if mixed is None else tried(units.natural(mixed))
         if step is None:
             mixing.forget(kept=1)
             while step is None and rate >= _SMALLEST_RATE:

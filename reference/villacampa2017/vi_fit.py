@@ -49,7 +49,7 @@ class VIFit(NamedTuple):
     probability: Array  # (n,) P_i of the labels
     elbo: float  # of all data, every constant included
     trace: Array  # bound of all data after each step where asked for; with learn in batch mode, of the search
-    residual: float  # whole natural-gradient step in the metric of q; of a search, slope left
+    residual: float  # whole natural-gradient step from q in its metric, on batches the last; of a search, slope left
     converged: bool
     iterations: int
     prior: Prior  # as learned

@@ -49,7 +49,7 @@ def test_with_two_classes_gfitc_is_the_scalable_method():
     np.testing.assert_allclose(got.posterior.cov, q.cov, rtol=1e-8, atol=1e-9)
     np.testing.assert_allclose(got.log_norm, log_norm, rtol=1e-8, atol=1e-10)
     T = X[:3] + 0.1
-    prediction = predict(got.inducing, T, prior)
+    prediction = predict(got.posterior, T, prior)
     K_TZ = prior_matrices(T, prior).upsilon @ K.K_ZZ
     k_tt = np.repeat((prior.variance + prior.noise)[:, None], 3, axis=1)
     wanted = predictive_distribution(q, k_tt, K_TZ, K.K_ZZ)

@@ -60,10 +60,10 @@ def test_both_forms_of_pep_go_the_same_way(model, prior, alpha, options):
     )
     assert (one.form, other.form) == ("printed", "projected")
     assert (one.iterations, one.converged, one.n_improper) == (other.iterations, other.converged, other.n_improper)
-    for name in ("posterior", "coefficients", "prior", "latents"):
+    for name in ("posterior", "sites", "prior"):
         for left, right in zip(getattr(one, name), getattr(other, name), strict=True):
             np.testing.assert_allclose(left, right, err_msg=name, **CLOSE)
-    for name in ("log_norm", "log_evidence", "trace"):
+    for name in ("latent_mean", "latent_var", "log_norm", "log_evidence", "trace"):
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), err_msg=name, **CLOSE)
     for name, slope in one.gradients.items():
         np.testing.assert_allclose(slope, other.gradients[name], err_msg=name, **CLOSE)

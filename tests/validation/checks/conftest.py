@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import pkgutil
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
@@ -39,7 +40,8 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Problem]:
 def reds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """What a check of no problem says is wrong, after a piece of a witness's module was replaced by another.
 
-    Modules that have imported something from the healthy module keep it, but those that are named in `again`.
+    Modules that have imported something from the healthy module keep it, but those that are named in `again`. All of
+    the witness is imported before: what first came in after the mistake would keep it in the tests that follow.
     """
 
     def put(name: str, module: ModuleType) -> None:
@@ -56,6 +58,9 @@ def reds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     ) -> list[str]:  # fmt: skip
         if plant is not None:
             name, old, new = plant
+            whole = importlib.import_module(name.partition(".")[0])
+            for each in pkgutil.walk_packages(whole.__path__, f"{whole.__name__}."):
+                importlib.import_module(each.name)
             healthy, text = importlib.import_module(name), source_of(name)
             assert old in text, f"{name}: no {old!r}"
             module = ModuleType(name)
