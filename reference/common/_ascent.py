@@ -33,6 +33,7 @@ _FAR = 1e6  # largest variance over the prior's, and whitened mean, of a q that 
 _SMALLEST_RATE = 2.0**-40  # below it a step along the gradient changes nothing but rounding
 _NEAR = 1e-3  # residual from which on the objective is a parabola, whose rounding hides a step that leads away
 _LEAST_CEILING = 2.0**-7
+_STALLED = 200  # such steps, none half as long as the best before: only rounding makes them
 _MEMORY = 12  # steps that are mixed
 _REMEDY = "raise jitter or remove duplicate rows of Z"
 
@@ -181,6 +182,7 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
     residual, length = step_length(at.direction, q)
     units, mixing = _Units(K_ZZ), Mixing(_MEMORY, 1e-12)
     rate, ceiling = 1.0, 1.0
+    best, since_best = np.inf, 0
 
     def tried(there: Natural) -> tuple[Natural, Gaussians, P] | None:
         """The objective there, None if it is lower than here."""
@@ -213,6 +215,9 @@ def mixed_steps(objective: Objective[P], K_ZZ: Array, q: Gaussians, goal: Goal, 
             ceiling = max(0.5 * ceiling, _LEAST_CEILING)
         told(at.value, residual)
         rate = min(ceiling, 2.0 * rate)
+        best, since_best = (residual, 0) if residual <= 0.5 * best else (best, since_best + 1)
+        if best < _NEAR and since_best >= _STALLED:
+            break
     return q, at
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common import _check
-from reference.common._ascent import Goal, ascend, step_length
+from reference.common._ascent import Goal, ascend, step_length, unbounded
 from reference.common._batches import ascending_batches
 from reference.common._classes import Prior, checked_input, fields_to_learn, search
 from reference.common._forms import chosen_form
@@ -100,6 +100,8 @@ def _ascend(data: Data, prior: Prior, start: Gaussians | None, options: Options)
         if options.callback is not None:
             options.callback(VIState(step, residual))
 
+    if start is not None and unbounded(start, K.K_ZZ) is not None:
+        start = None  # near where a search was before, which says nothing in the units of this prior
     # the bound has more than one maximum: plain steps stay at the one that is uphill of the start
     goal = Goal(options.tolerance, options.max_iterations, options.max_iterations, mixed_below=0.1)
     top = ascend(lambda q: data.at(q, K), K.K_ZZ, start, goal, told)

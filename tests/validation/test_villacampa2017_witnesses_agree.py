@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from in_every_run import others_slow
-from validation import Problem, Solution, solve
+from reference.villacampa2017 import vi_fit
+from validation import Problem, Solution, problems, solve
 from validation.compare import identity_limit, prior_condition, relative_difference
 
 MOMENTS = ("inducing", "latent", "test_latent")
@@ -241,3 +242,16 @@ def test_inducing_points_that_coincide_are_named(method: str) -> None:
     for witness in ("reference", "fast"):
         with pytest.raises(np.linalg.LinAlgError, match=r"K_ZZ.*raise jitter"):
             solve(witness, method, twice)
+
+
+def test_every_ascent_of_a_search_by_vi_robust_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    healthy, ended = vi_fit._ascend, list[vi_fit.VIFit]()
+    monkeypatch.setattr(vi_fit, "_ascend", lambda *given: ended.append(healthy(*given)) or ended[-1])
+    # mixed with steps of other places the third ascent took more than 10 000, others some 20
+    p = problems.get("toy-2-sparse-errors")
+    found = solve("reference", "vi-robust", p, learn=LEARNED, optimizer="lbfgs", n_steps=3, max_iterations=100)
+    assert len(ended) > 6
+    assert all(each.converged for each in ended)
+    there = solve("fast", "vi-robust", found.problem)
+    assert there.converged
+    assert found.log_evidence == pytest.approx(there.log_evidence, rel=1e-9)

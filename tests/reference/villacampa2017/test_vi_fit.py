@@ -9,6 +9,8 @@ from reference.common._ascent import step_length
 from reference.common._classes import Prior
 from reference.common._gaussians import Gaussians, Natural, along, moments_of, natural_parameters
 from reference.common._largest import log_largest
+from reference.common.options import options_of
+from reference.villacampa2017 import vi_fit
 from reference.villacampa2017.hyper import prior_matrices
 from reference.villacampa2017.prediction import predict
 from reference.villacampa2017.vi import variational_elbo, vi_latent_marginal
@@ -334,3 +336,13 @@ def test_mini_batches_are_drawn_by_the_seed_and_all_data_is_one():
 def test_a_bad_option_is_refused_by_name(change, name):
     with pytest.raises(ValueError, match=name):
         vi_baseline(*problem(), **change)
+
+
+def test_a_start_that_is_far_in_the_units_of_the_prior_is_left():
+    X, y, prior = problem()
+    data, options = vi_fit.Data(X, y, 0.05), options_of("vi-robust")()
+    top = vi_fit._ascend(data, prior, None, options)
+    far = top.posterior._replace(mean=1e8 + top.posterior.mean)
+    again = vi_fit._ascend(data, prior, far, options)
+    assert again.converged
+    assert again.elbo == pytest.approx(top.elbo, rel=1e-12)
