@@ -244,6 +244,7 @@ def test_inducing_points_that_coincide_are_named(method: str) -> None:
             solve(witness, method, twice)
 
 
+@pytest.mark.slow  # some seconds
 def test_every_ascent_of_a_search_by_vi_robust_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     healthy, ended = vi_fit._ascend, list[vi_fit.VIFit]()
     monkeypatch.setattr(vi_fit, "_ascend", lambda *given: ended.append(healthy(*given)) or ended[-1])
