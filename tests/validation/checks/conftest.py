@@ -7,6 +7,7 @@ import pkgutil
 import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,18 @@ def problems(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Problem]:
 
 
 @pytest.fixture
-def reds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+def reds(monkeypatch: pytest.MonkeyPatch, planting: Callable[..., Any]) -> Callable[..., list[str]]:
+    """What a check says after a mistake was planted, which is gone when the test ends."""
+    return planting(monkeypatch)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def planting() -> Callable[..., Any]:
+    """A function of a monkeypatch that gives `reds`."""
+    return _reds
+
+
+def _reds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
     """What a check of no problem says is wrong, after a piece of a witness's module was replaced by another.
 
     Modules that have imported something from the healthy module keep it, but those that are named in `again`. All of
@@ -50,8 +62,11 @@ def reds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
         monkeypatch.setattr(importlib.import_module(parent), leaf, module, raising=False)
 
     def anew(name: str) -> None:
+        parent, _, leaf = name.rpartition(".")
+        # an import binds the module in its package: what stood there is noted before, and is there again afterwards
+        monkeypatch.setattr(importlib.import_module(parent), leaf, None, raising=False)
         monkeypatch.delitem(sys.modules, name, raising=False)
-        put(name, importlib.import_module(name))
+        importlib.import_module(name)
 
     def run(
         check: str, asked: str, plant: tuple[str, str, str] | None = None, again: tuple[str, ...] = ()

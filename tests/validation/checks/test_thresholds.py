@@ -1,6 +1,11 @@
 """The checks of decisions by a number, and a mistake in each of the decisions."""
 
+import sys
+
 import pytest
+
+import fast.methods.apep
+import fast.sparse_classes.alpha_runs
 
 _PLANTED = (
     ("identity/gibbs-logit/budgets", "gibbs.chains.store", "one * min(_LEAST", "one / min(_LEAST"),
@@ -21,6 +26,7 @@ _PLANTED = (
     ("identity/pep/halvings", "fast.sparse_classes.power_factors", "n_improper + halvings)", "n_improper)"),
     ("identity/pep/halvings", "fast.core.linalg", 'dtrcon(factor, uplo="L")[0]', 'dtrcon(factor, uplo="L")[1]'),
 )
+_MISTAKE = ("fast.sparse_classes.alpha_runs", "of class {k} grows without", "{k} grows")
 # modules that have what they use of the planted one by name
 _IMPORTERS = {
     "gibbs.evidence.result": tuple(
@@ -39,3 +45,13 @@ def test_healthy_witnesses_pass(reds, asked):
 @pytest.mark.parametrize(("asked", "module", "old", "new"), _PLANTED)
 def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
     assert reds("thresholds", asked, (module, old, new), _IMPORTERS.get(module, ()))
+
+
+def test_a_planted_mistake_is_gone_afterwards(planting):
+    names = ("fast.sparse_classes.alpha_runs", "fast.methods.apep")
+    healthy = [sys.modules[name] for name in names]
+    with pytest.MonkeyPatch.context() as patch:
+        planting(patch)("thresholds", "identity/svi/told_and_ended", _MISTAKE, names[1:])
+        assert all(sys.modules[name] is not module for name, module in zip(names, healthy, strict=True))
+    assert [sys.modules[name] for name in names] == healthy
+    assert [fast.sparse_classes.alpha_runs, fast.methods.apep] == healthy  # as `import ... as` takes them
