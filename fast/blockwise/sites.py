@@ -53,6 +53,23 @@ def _of(table: FloatArray, part: Any) -> Sites:
     return tuple(table[:, part])
 
 
+class _Total:
+    """What the tiles of a leaf add to P and w, the improper cavities among their sites, and the largest change."""
+
+    def __init__(self, q: ClassDistribution) -> None:
+        self._precision, self._shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
+        self._gap, self._improper = 0.0, 0
+
+    def add(self, visited: Any, view: Any, precision: FloatArray, shift: FloatArray) -> None:
+        """Gap and improper cavities of a visit, and precision and shift of the sites that it brought."""
+        self._gap, self._improper = max(self._gap, visited.gap), self._improper + visited.n_improper
+        add_projected(self._precision, self._shift, view, precision, shift)
+
+    def sums(self) -> SiteSums:
+        """As a visit brings them."""
+        return *Natural.of(self._precision, self._shift), np.array([float(self._improper)]), Most(self._gap)
+
+
 def site_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     """Sites after a damped step, and what they add to P and w. Time 2 C b m^2 and the kernels.
 
@@ -62,14 +79,12 @@ def site_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     ready        q before
     """
     q, factors, damping = ready
-    added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
-    gap, improper = 0.0, 0
+    total = _Total(q)
     for part, view, y in leaf_data.tiles():
         new, result = refreshed(factors, q, view, y, _of(leaf_data.sites, part), damping)
         leaf_data.sites[:, part] = new
-        gap, improper = max(gap, result.gap), improper + result.n_improper
-        add_projected(added, shift, view, *factors.totals(y, new))
-    return *Natural.of(added, shift), np.array([float(improper)]), Most(gap)
+        total.add(result, view, *factors.totals(y, new))
+    return total.sums()
 
 
 def site_values(leaf_data: Seen, ready: Ready) -> tuple[FloatArray]:
@@ -96,15 +111,13 @@ def power_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     ready        q before, and the damping of the step before
     """
     q, factors, damping = ready
-    added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
-    gap, improper = 0.0, 0
+    total = _Total(q)
     leaf_data.sites[...] = damped(leaf_data.sites, leaf_data.target, damping)
     for part, view, y in leaf_data.tiles():
         result = factors.visit(y, q.project(view), view.cond_var, _of(leaf_data.sites, part))
         leaf_data.target[:, part] = result.target
-        gap, improper = max(gap, result.gap), improper + result.n_improper
-        add_projected(added, shift, view, *factors.totals(y, result.target))
-    return *Natural.of(added, shift), np.array([float(improper)]), Most(gap)
+        total.add(result, view, *factors.totals(y, result.target))
+    return total.sums()
 
 
 def power_values(leaf_data: Seen, ready: Ready) -> tuple[FloatArray]:
@@ -128,17 +141,15 @@ def latent_sums(leaf_data: Seen, ready: Ready) -> SiteSums:
     ready        q before
     """
     q, factors, damping = ready
-    added, shift = np.zeros_like(q.precision), np.zeros_like(q.shift)
-    gap, improper = 0.0, 0
+    total = _Total(q)
     for part, view, y in leaf_data.tiles():
         old = _of(leaf_data.sites, part)
         result = latent_visit(factors, q, view, y, old)[0]
         new = tuple(damped(a, b, damping) for a, b in zip(old, result.target, strict=True))
         leaf_data.sites[:, part] = new
-        gap, improper = max(gap, result.gap), improper + result.n_improper
         effective = effective_sites(view.cond_var, factors.totals(y, new))
-        add_projected(added, shift, view, effective.delta, effective.mu_tilde)
-    return *Natural.of(added, shift), np.array([float(improper)]), Most(gap)
+        total.add(result, view, effective.delta, effective.mu_tilde)
+    return total.sums()
 
 
 def latent_values(leaf_data: Seen, ready: Ready) -> tuple[FloatArray]:
