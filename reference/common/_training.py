@@ -227,7 +227,7 @@ def settled(task: Task, state: State, monitor: Callable[[Step], None] | None = N
 
 
 def hyper_step(task: Task, state: State, batch: Batch | None, exact: bool) -> State:
-    """One step of the hyper-parameters with the factors' numbers held; everything of the prior made anew, and q."""
+    """One step of the hyper-parameters with the factors' numbers held; everything of the prior recomputed, and q."""
     gradients = task.method.gradients(task.X, state, batch, exact, task.options.learn)
     if gradients is None or state.rule is None:  # no gradient where a cavity is no distribution: they wait
         return state

@@ -246,7 +246,7 @@ def _printed_slope(
 def training_step(task: Task, state: State, batch: Batch) -> State:
     """One sweep over a batch, then one step of the hyper-parameters, without waiting for convergence: 3.1, 3.5.
 
-    The numbers C¹ and C² stay while υ, s, K and q are made anew. Where a cavity is no distribution there is no
+    The numbers C¹ and C² stay while υ, s, K and q are recomputed. Where a cavity is no distribution there is no
     gradient, and the hyper-parameters wait.
 
     Parameters
