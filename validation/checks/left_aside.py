@@ -148,6 +148,48 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/laplace/first_order_mean",
+    paper="riihimaki2013",
+    question="Does LaplaceClassifier predict around f + Sigma d(-log|I + KW|/2)/df, dense and by differences?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.methods import laplace
+
+    asked = tiny("softmax full")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter)
+    posterior = laplace.fit(Data(asked.X, asked.y, 3), prior)
+    n, mode = len(asked.y), posterior.latent_mean
+    K = np.zeros((3 * n, 3 * n))
+    for k in range(3):
+        K[k * n : (k + 1) * n, k * n : (k + 1) * n] = posterior.prior.K(k)
+
+    def curvature(f: Array) -> Array:
+        """I + K W, classes one after the other."""
+        pi = np.exp(f - f.max(axis=1, keepdims=True))
+        pi /= pi.sum(axis=1, keepdims=True)
+        stacked = np.concatenate([np.diag(column) for column in pi.T])
+        return np.eye(3 * n) + K @ (np.diag(pi.T.ravel()) - stacked @ stacked.T)
+
+    slope, step = np.zeros(3 * n), 1e-5
+    for entry in range(3 * n):
+        moved = np.zeros(3 * n)
+        moved[entry] = step
+        ahead, behind = (curvature(mode + sign * moved.reshape(3, n).T) for sign in (1.0, -1.0))
+        slope[entry] = -0.25 * (np.linalg.slogdet(ahead)[1] - np.linalg.slogdet(behind)[1]) / step
+    mean = mode.T.ravel() + np.linalg.solve(curvature(mode), K @ slope)
+    got = laplace.mean_corrected(posterior).mean.T.ravel()
+    # central differences at 1e-5: 1e-10 of their third derivative, and rounding over the step
+    yield Compared(_apart((got,), (mean,)), 1e-8, "eight data of three classes", "fast", "definition")
+    # at the data without their noise and jitter: covariances of a latent value with others', weights K^-1 mean
+    plain = K - np.diag(np.repeat(asked.noise + asked.jitter, n))
+    there = laplace.predict_mean_corrected(posterior, asked.X).latent_mean.T.ravel()
+    why = "latent means of predictions at the data"
+    yield Compared(_apart((there,), (plain @ np.linalg.solve(K, mean),)), 1e-8, why, "fast", "definition")
+
+
+@check(
     "identity/nested-ep/single_step",
     paper="riihimaki2013",
     question="Is one outer step from given sites the inner sweeps of appendix A from the cavities of these sites?",

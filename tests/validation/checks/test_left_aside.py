@@ -36,6 +36,13 @@ _PLANTED = (
     ),
     ("identity/x-gpc/single_sweep", "fast.methods.vi_jj", "size == 0.0, jj_local", "size != 0.0, jj_local"),
     ("identity/laplace/tiles", "fast.full_classes.couplings", "start:stop].T", "start:stop]"),
+    ("identity/laplace/first_order_mean", "fast.methods.laplace", "at.weights + mode_", "at.weights - mode_"),
+    (
+        "identity/laplace/first_order_mean",
+        "fast.methods.laplace",
+        "mean_corrected(posterior), X",
+        "posterior.posterior, X",
+    ),
     (
         "identity/nested-ep/single_step",
         "fast.methods.nested_ep",
