@@ -194,3 +194,28 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         )
     yield _near(rates, wanted, "moves that grow from a residual of 1e-3 on", "reference")
     yield _near(told, [residual for residual, _ in [*sizes[1:], sizes[-1]]], "what is told", "reference")
+
+    still = bound.at(Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ), K)
+
+    def steps(residuals: Sequence[float]) -> int:
+        """Steps of a run whose residuals are these."""
+        looks = _Script([(1.0, 1.0), *(look for each in residuals for look in ((1.0, 0.0), (each, 1.0)))])
+        told: list[float] = []
+        with (
+            mock.patch.object(_ascent, "step_length", looks),
+            mock.patch.object(_ascent.Mixing, "propose", return_value=None),
+            mock.patch.object(_ascent, "along", lambda theta, *_: theta),
+        ):
+            _ascent.mixed_steps(
+                lambda _: still,
+                K.K_ZZ,
+                Gaussians(np.zeros(K.K_ZZ.shape[:2]), K.K_ZZ),
+                _ascent.Goal(1e-300, len(residuals)),
+                lambda value, residual: told.append(residual),
+            )
+        return len(told)
+
+    # the first step is the best so far; two hundred that are not half of it make an end, if it is below 1e-3
+    lengths = [steps(each) for each in ([9e-4] * 300, [9e-4] * 50 + [4.4e-4] * 300, [9e-4] * 50 + [4.6e-4] * 300)]
+    yield _near(lengths, [201, 251, 201], "a residual that does not halve any more", "reference")
+    yield _near([steps([2e-3] * 300)], [300], "one that may yet fall", "reference")
