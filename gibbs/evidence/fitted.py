@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import solve_triangular
-from scipy.special import expit, log_expit, log_ndtr, logit, ndtri_exp
+from scipy.special import erfcx, expit, log_expit, log_ndtr, logit, ndtri_exp
 
 from gibbs.core.declare import checked_options
 from gibbs.core.errors import Array, _labels, _reachable, _scalar
@@ -24,7 +24,6 @@ from gibbs.evidence.bridge import _batch_error, _log_bridge
 from gibbs.evidence.result import LogEvidence
 
 Labels = NDArray[np.int64]
-_LOG_ROOT_2PI = 0.5 * float(np.log(2.0 * np.pi))
 
 
 def _differences(y: Labels, n_latents: int) -> Array:
@@ -71,8 +70,8 @@ class _Problem(NamedTuple):
 
 
 def _hazard(gap: Array) -> Array:
-    """φ(gap)/Φ(-gap)."""
-    return np.asarray(np.exp(-0.5 * np.square(gap) - _LOG_ROOT_2PI - log_ndtr(-gap)))
+    """φ(gap)/Φ(-gap), without the difference of two squares that rounding owns where the gap is wide."""
+    return np.asarray(np.sqrt(2.0 / np.pi) / erfcx(gap / np.sqrt(2.0)))
 
 
 def _fit(problem: _Problem, white: Array, wrong: NDArray[np.bool_]) -> _Fit:
