@@ -81,8 +81,10 @@ def factorise(matrix: Array, name: str, remedy: str) -> Factor:
 
 
 def _smallest_eigenvalue(matrix: Array) -> float:
-    """That of M / max|M|, scaled back: LAPACK finds none of entries near the largest float64."""
+    """That of M / max|M|, scaled back: LAPACK finds none near the largest float64. NaN if M is not finite."""
     size = float(np.max(np.abs(matrix))) or 1.0
+    if not np.isfinite(size):
+        return np.nan
     return size * float(np.linalg.eigvalsh(matrix / size)[0])
 
 
