@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from functools import cache, wraps
 from typing import Any, ParamSpec, TypeVar
 
-from fast.core.checks import Option
+from fast.core.checks import Option, shown
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -99,3 +99,32 @@ def with_checks(function: Callable[P, R], records: Mapping[str, Option]) -> Call
 
     checked.options = options  # type: ignore[attr-defined]
     return checked
+
+
+def takes_values(function: Callable[P, R]) -> Callable[P, R]:
+    """A door that refuses, by name and before any work, what is not of the class that its annotation names.
+
+    function : callable    whose data, prior, options or posterior are annotated by the plain name of their class
+    """
+    parameters = inspect.signature(function).parameters
+
+    @cache
+    def classes() -> dict[str, type]:
+        """Name of a parameter to its class; after the module is there, which may define the class below the door."""
+        named = {name: function.__globals__.get(str(one.annotation)) for name, one in parameters.items()}
+        return {name: kind for name, kind in named.items() if isinstance(kind, type) and _is_ours(kind)}
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        given = dict(zip(parameters, args, strict=False)) | kwargs  # too many: the function itself refuses them
+        for name, kind in classes().items():
+            if name in given and not isinstance(given[name], kind):
+                raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _is_ours(kind: type) -> bool:
+    """Whether it is a class of this package, and no protocol: that something has its parts shows as they are used."""
+    return kind.__module__.startswith("fast.") and not getattr(kind, "_is_protocol", False)

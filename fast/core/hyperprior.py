@@ -152,7 +152,7 @@ def checked_hyperprior(hyperprior: Any, n_columns: int, argument: str = "hyperpr
         )
     checked: dict[str, Law] = {}
     for field, law in hyperprior.items():
-        if field not in FIELDS:
+        if not isinstance(field, str) or field not in FIELDS:
             raise ValueError(f"{argument}: found field {field!r}, expected names of {', '.join(FIELDS)}")
         if isinstance(law, str) or not isinstance(law, Sequence) or len(law) != 3:
             raise ValueError(f"{argument}[{field!r}]: found {shown(law)}, expected (family, df, scale)")
@@ -246,7 +246,7 @@ class Hyperprior:
         total, slopes = 0.0, {}
         for name in names:
             field = field_of(name)
-            if field not in self.laws:
+            if not isinstance(field, str) or field not in self.laws:
                 continue
             law, value = self.laws[field], np.asarray(value_of(field))
             result = log_hyperprior(field, value, law, sits_on=self.sits_on, map_density=self.map_density)

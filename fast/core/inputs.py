@@ -330,5 +330,5 @@ def one_of(name: str, value: object, names: tuple[str, ...]) -> None:
     value : object           what was given
     names : tuple of str     what may be chosen
     """
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(map(repr, names))}")

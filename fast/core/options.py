@@ -28,6 +28,7 @@ R = TypeVar("R")
 _PRIOR = LEARNABLE[:-1]
 _HYPERPRIORS = ("weak", "half-student-t", "half-student-t-absolute")
 _POSITIVE, _COUNT = "(0, inf)", "[1, inf)"
+RATE = "(0, 1e10]"  # a step of more moves what it steps on out of the range of a float
 # changes are differences of successive points: a share s leaves them eps / s of relative rounding, which must stay
 # below the s that an estimate of the contraction, a rate of 1 - s, resolves: s is at least the root of eps
 SHARE = "[1e-8, 1]"
@@ -181,14 +182,14 @@ class Optimizer(Options):
 class AdamRate(Options):
     """Steps of Adam on the prior of one latent function."""
 
-    learning_rate: float = option("number", "rate of Adam's steps on the prior", _POSITIVE, default=0.01)
+    learning_rate: float = option("number", "rate of Adam's steps on the prior", RATE, default=0.01)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ascent(Learning, Optimizer):
     """Steps over the priors of several classes with inducing points."""
 
-    rate: float | None = option("number", "first rate of the steps on the prior", _POSITIVE, default=None)
+    rate: float | None = option("number", "first rate of the steps on the prior", RATE, default=None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

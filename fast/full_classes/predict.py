@@ -217,7 +217,7 @@ def check_prediction(prediction: str, names: tuple[str, ...]) -> None:
     prediction : str         what was given
     names : tuple of str     what may be chosen
     """
-    if prediction not in names:
+    if not isinstance(prediction, str) or prediction not in names:
         raise ValueError(f"prediction: found {shown(prediction)}, expected one of {', '.join(map(repr, names))}")
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.options import (
     Blocks,
     Checkpointed,
@@ -66,6 +66,7 @@ class EnergyPosterior(ClassPosterior[EnergyRun]):
     optimum: str  # "finite", "not reached", or why there is none
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: EnergyOptions = DEFAULTS) -> EnergyPosterior:
     """Maximise an energy over q, and over the priors if asked. q starts at the prior.
 
@@ -112,6 +113,7 @@ def fit(data: Data, prior: Prior, options: EnergyOptions = DEFAULTS) -> EnergyPo
     return EnergyPosterior(run, run.log_evidence() if options.evaluate else None, trained, optimum)
 
 
+@takes_values
 def gradients(posterior: EnergyPosterior) -> PointGradients:
     """Gradient of the energy of all data in the priors, mean and covariance of u held.
 
@@ -122,6 +124,7 @@ def gradients(posterior: EnergyPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@takes_values
 def log_norms(posterior: EnergyPosterior) -> FloatArray:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha of every datum: (n,). One pass.
 
@@ -134,6 +137,7 @@ def log_norms(posterior: EnergyPosterior) -> FloatArray:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: EnergyPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from fast.core.declare import takes_values
 from fast.core.options import Blocks, Damped, Evaluated, Factored, GradientRule, Scheduling, Sited, Storage
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
@@ -47,6 +48,7 @@ class EPPosterior(ClassPosterior[SiteRun]):
         return dict(zip(self.run.factors.names, self.run.sites, strict=True))
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: EPOptions = DEFAULTS) -> EPPosterior:
     """EP to its fixed point, on mini-batches, or with learned priors. Sites start at zero.
 
@@ -83,6 +85,7 @@ def fit(data: Data, prior: Prior, options: EPOptions = DEFAULTS) -> EPPosterior:
 
 
 @GradientRule.checks
+@takes_values
 def gradients(posterior: EPPosterior, *, gradient_rule: str = "10") -> PointGradients:
     """Gradient of log Z_q over all data: exact at the fixed point by either rule, elsewhere by "exact".
 
@@ -98,6 +101,7 @@ def gradients(posterior: EPPosterior, *, gradient_rule: str = "10") -> PointGrad
     return posterior.run.gradient(None, gradient_rule)
 
 
+@takes_values
 def latents(posterior: EPPosterior) -> Latents:
     """Latent values at the data and log Z of every factor. One pass, time 2 C n m^2.
 
@@ -117,6 +121,7 @@ def latents(posterior: EPPosterior) -> Latents:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: EPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core.declare import takes_values
 from fast.core.options import Accelerated, Blocks, Damped, Iteration, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
@@ -214,6 +215,7 @@ def assemble(
     )
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: EPGPCOptions = DEFAULTS) -> EPGPCPosterior:
     """Parallel EP to its fixed point, hyper-parameters held.
 
@@ -236,6 +238,7 @@ def fit(data: Data, prior: Prior, options: EPGPCOptions = DEFAULTS) -> EPGPCPost
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)), with n for m if full.
 
@@ -248,6 +251,7 @@ def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -
     return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
 
 
+@takes_values
 def gradients(posterior: EPGPCPosterior) -> Gradients:
     """Gradient of log Z_EP at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -265,6 +269,7 @@ def gradients(posterior: EPGPCPosterior) -> Gradients:
     return sparse_site_gradients(prior, sites.factor, sites.weights, slope, posterior.site_precision, open_precision)
 
 
+@takes_values
 def fit_learning(data: Data, prior: Prior, options: EPGPCLearning) -> tuple[EPGPCPosterior, Learned]:
     """Maximise log Z_EP over parameters of the prior by L-BFGS-B, EP converged at every evaluation.
 

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from fast.core import inputs
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.ending import ended, reached
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
@@ -303,6 +303,7 @@ def drawn_batches(n: int, batch_size: int, seed: int) -> Iterator[IntArray]:
         yield from np.array_split(rng.permutation(n), -(-n // batch_size))
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: EPGPCSteps = DEFAULTS) -> EPRun:
     """EP on mini-batches from sites at zero, and one pass over all data at the end for log Z_EP.
 

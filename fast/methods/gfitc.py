@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fast.core.declare import takes_values
 from fast.core.options import Blocks, Damped, Iteration, Learning, Length, SearchEnd, Storage, Traced, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
@@ -45,6 +46,7 @@ class GFITCPosterior(ClassPosterior[LatentRun]):
         return dict(zip(SITE_NAMES, self.run.sites, strict=True))
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: GFITCOptions = DEFAULTS) -> GFITCPosterior:
     """EP to its fixed point, or L-BFGS-B on its log Z, EP converged at every evaluation. Sites start at zero.
 
@@ -68,6 +70,7 @@ def fit(data: Data, prior: Prior, options: GFITCOptions = DEFAULTS) -> GFITCPost
     return GFITCPosterior(run, run.log_evidence(), trained)
 
 
+@takes_values
 def gradients(posterior: GFITCPosterior) -> PointGradients:
     """Gradient of log Z, sites held: exact at the fixed point.
 
@@ -78,6 +81,7 @@ def gradients(posterior: GFITCPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@takes_values
 def latents(posterior: GFITCPosterior) -> Latents:
     """Marginals of the latent values at the data and log Z of every factor. One pass.
 
@@ -96,6 +100,7 @@ def latents(posterior: GFITCPosterior) -> Latents:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: GFITCPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.hyper import ClassHyper
 from fast.core.options import Ascent, Blocks, Length, Mislabelled, SearchEnd, Storage, Traced, Watched
@@ -246,6 +246,7 @@ class LabelPosterior:
         return self.run.value
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> LabelPosterior:
     """The regressions in closed form, with learned priors if asked. Time 2 C n m^2 + C m^3 / 3 an evaluation.
 
@@ -274,6 +275,7 @@ def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> Labe
     return LabelPosterior(run, options.epsilon, trained)
 
 
+@takes_values
 def gradients(posterior: LabelPosterior) -> PointGradients:
     """Gradient of the evidence in the priors.
 
@@ -285,6 +287,7 @@ def gradients(posterior: LabelPosterior) -> PointGradients:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: LabelPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34) with this q.
 

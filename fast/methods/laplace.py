@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
+from fast.core.declare import takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.options import Iteration, Watched
 from fast.core.results import ClassPrediction
@@ -87,6 +88,7 @@ def converge(
     return result
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: LaplaceOptions = DEFAULTS) -> LaplacePosterior:
     """Laplace's approximation of the softmax model, hyper-parameters held. Time (4/3) C n^3 a Newton step.
 
@@ -114,6 +116,7 @@ def _by_K(posterior: LaplacePosterior) -> Iterator[FloatArray]:
         yield gradient
 
 
+@takes_values
 def gradients(posterior: LaplacePosterior) -> ClassGradients:
     """Total gradient of log Z, through the mode too. Time O(C n^3 + n^2 d).
 
@@ -125,6 +128,7 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
+@takes_values
 def predict(
     posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:
@@ -143,6 +147,7 @@ def predict(
     )  # fmt: skip
 
 
+@takes_values
 def mean_corrected(posterior: LaplacePosterior) -> Coupled:
     """The Gaussian around the mean of p(f|y) to first order, where Laplace's is around the mode.
 
@@ -162,6 +167,7 @@ def mean_corrected(posterior: LaplacePosterior) -> Coupled:
     return at._replace(weights=weights, mean=mean)
 
 
+@takes_values
 def predict_mean_corrected(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """`predict` with the Gaussian of `mean_corrected`: the latent distribution's mean, and E[softmax(f*)] under it.
 
@@ -208,6 +214,7 @@ class TKPPrediction(NamedTuple):
 
 
 @equation("riihimaki2013", "23", "u4.1.1-la-tkp")
+@takes_values
 def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tuple[FloatArray, bool]:
     """Z_LA of the data with one more point, for each label there, over Z_LA: (C,): riihimaki2013 (23), 4.1.1.
 
@@ -229,6 +236,7 @@ def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tup
     return ratios, all_converged
 
 
+@takes_values
 def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
     """Class probabilities as ratios of Laplace evidences, normalised; the ratios themselves beside them.
 

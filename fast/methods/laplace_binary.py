@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fast.core import inputs
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.inputs import Hyper
 from fast.core.options import Blocks, Iteration, Link, Search, Watched
 from fast.core.results import Gradients
@@ -75,6 +75,7 @@ def converge(
     return gaussian_at(prior, options.likelihood, mode)
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: LaplaceBinaryOptions = DEFAULTS) -> LaplacePosterior:
     """Laplace's approximation, hyper-parameters held. Time n^3/3 a Newton step and 5 n^3/3 at the end.
 
@@ -90,6 +91,7 @@ def fit(data: Data, prior: Prior, options: LaplaceBinaryOptions = DEFAULTS) -> L
     return converge(prepare(data, prior, options.block_size), options)
 
 
+@takes_values
 def gradients(posterior: LaplacePosterior) -> Gradients:
     """Total gradient of log Z: variance float, lengthscales (d,), noise float, Z None.
 
@@ -101,6 +103,7 @@ def gradients(posterior: LaplacePosterior) -> Gradients:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities, the link averaged over them. Time O(t n (n + d)).
 
@@ -117,6 +120,7 @@ def predict(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 4096)
     return logit_prediction(*moments) if posterior.likelihood == "logit" else probit_prediction(*moments)
 
 
+@takes_values
 def fit_learning(data: Data, prior: Prior, options: LaplaceBinaryLearning) -> tuple[LaplacePosterior, Learned]:
     """Maximise log Z over parameters of the prior by L-BFGS-B; the posterior there, and how the search went.
 

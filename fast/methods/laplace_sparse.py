@@ -14,6 +14,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.blocks import block_edges
+from fast.core.declare import takes_values
 from fast.core.options import Blocks, Iteration, Nodes, Watched
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
@@ -73,6 +74,7 @@ class SparseLaplacePosterior:
         return np.array([L[k] @ self.covariance[k, :, k] @ L[k].T for k in range(points.n_classes)])
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> SparseLaplacePosterior:
     """Laplace's approximation, hyper-parameters held. Time n C^2 m^2 + (C m)^3 / 3 a Newton step, memory n C (m + C).
 
@@ -115,6 +117,7 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
     return result
 
 
+@takes_values
 def latent_distribution(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentDistribution:
     """Mean upsilon'E[u] and covariance diag(kappa) - B M B' at inputs, B = Q(X_test, X), M = (K + W^-1)^-1.
 
@@ -136,6 +139,7 @@ def latent_distribution(posterior: SparseLaplacePosterior, X_test: FloatArray) -
 
 
 @Nodes.joined(Blocks).checks
+@takes_values
 def predict(
     posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.options import SHARE, Blocks, Predicting
 from fast.core.results import ClassPrediction, Differences
@@ -260,6 +260,7 @@ def _assemble(prior: MulticlassPrior, end: Outcome) -> NestedEPPosterior:
     )
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedEPPosterior:
     """Nested EP to its fixed point, hyper-parameters held. Sites start at zero.
 
@@ -281,6 +282,7 @@ def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedEP
 
 
 @equation("riihimaki2013", "B-gradient")
+@takes_values
 def gradients(posterior: NestedEPPosterior) -> ClassGradients:
     """Gradient of log Z_EP at the fixed point, sites held: riihimaki2013, appendix B. Time O(C n^3 + n^2 d).
 
@@ -292,6 +294,7 @@ def gradients(posterior: NestedEPPosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
+@takes_values
 def predict(
     posterior: Any,
     X_test: Any,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fast.core.declare import takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.linalg import positive_factors, solve_stack
 from fast.core.results import ClassPrediction, Differences
@@ -181,6 +182,7 @@ def converge(
     )
 
 
+@takes_values
 def warm(posterior: NestedIEPPosterior) -> Warm:
     """Where to start a run at nearby parameters.
 
@@ -193,6 +195,7 @@ def warm(posterior: NestedIEPPosterior) -> Warm:
     return Warm(pair, posterior.alpha_tilde, posterior.beta_tilde)
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedIEPPosterior:
     """Nested EP with independent classes to its fixed point, hyper-parameters held. Time C n^3 an iteration.
 
@@ -211,6 +214,7 @@ def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedIE
     return converge(prepare(data, prior), options)
 
 
+@takes_values
 def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     """Gradient of log Z at the fixed point, sites held. Time O(C n^2 d).
 
@@ -222,6 +226,7 @@ def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
+@takes_values
 def predict(
     posterior: NestedIEPPosterior,
     X_test: Any,

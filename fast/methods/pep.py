@@ -14,7 +14,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.checks import shown
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.options import Blocks, Damped, Evaluated, Mislabelled, Powered, Storage
 from fast.core.results import ClassPrediction
 from fast.core.types import FloatArray
@@ -69,6 +69,7 @@ def checked_powers(alpha: Any, epsilon: Any) -> tuple[float, float]:
     return alpha, epsilon
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: PEPOptions = DEFAULTS) -> PEPPosterior:
     """Power EP to its fixed point, on mini-batches, or with learned priors. Sites start at zero.
 
@@ -98,6 +99,7 @@ def fit(data: Data, prior: Prior, options: PEPOptions = DEFAULTS) -> PEPPosterio
     return PEPPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
+@takes_values
 def gradients(posterior: PEPPosterior) -> PointGradients:
     """Gradient of log Z_q over all data, by the rule of the run.
 
@@ -108,6 +110,7 @@ def gradients(posterior: PEPPosterior) -> PointGradients:
     return posterior.run.gradient(None, posterior.run.gradient_rule)
 
 
+@takes_values
 def log_norms(posterior: PEPPosterior) -> FloatArray:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha under the cavity of each datum: (n,). One pass.
 
@@ -124,6 +127,7 @@ def log_norms(posterior: PEPPosterior) -> FloatArray:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: PEPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

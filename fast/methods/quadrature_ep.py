@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.linalg import spectrum
 from fast.core.results import ClassPrediction, Differences
@@ -196,6 +196,7 @@ class _QEP:
         return (first, second), residual, improper
 
 
+@takes_values
 def fit_qep(data: Data, prior: Prior, options: QEPOptions = DEFAULTS) -> QuadratureEPPosterior:
     """EP with all couplings and (C - 1)-dimensional product rules, hyper-parameters held.
 
@@ -252,6 +253,7 @@ def fit_qep(data: Data, prior: Prior, options: QEPOptions = DEFAULTS) -> Quadrat
     )
 
 
+@takes_values
 def fit_qiep(data: Data, prior: Prior, options: QIEPOptions = INDEPENDENT) -> QuadratureEPPosterior:
     """EP with independent classes and the rules of Seeger et al. (2006), hyper-parameters held.
 
@@ -307,6 +309,7 @@ def fit_qiep(data: Data, prior: Prior, options: QIEPOptions = INDEPENDENT) -> Qu
     )
 
 
+@takes_values
 def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
     """Gradient of log Z at the fixed point, sites held: exact up to the rule's error. None for a diagonal Lambda.
 
@@ -324,6 +327,7 @@ def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
 
 
 @ClassPredicting.checks
+@takes_values
 def predict(
     posterior: QuadratureEPPosterior,
     X_test: Any,

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from fast.core import inputs
+from fast.core.declare import takes_values
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows
 from fast.core.options import Accelerated, Blocks, Iteration, Search, Storage, Watched
@@ -213,6 +214,7 @@ def converge(
     )
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: SVGPCOptions = DEFAULTS) -> SVGPCPosterior:
     """Natural gradients of all data to the maximum of the bound, hyper-parameters held; the bound never falls.
 
@@ -276,6 +278,7 @@ def probit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Probit
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Predictions of a batch fit.
 
@@ -288,6 +291,7 @@ def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -
     return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
 
 
+@takes_values
 def gradients(posterior: SVGPCPosterior) -> Gradients:
     """Gradient of the bound at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -347,6 +351,7 @@ def learn_prior(
     return posterior_at(learned.hyper, learned.Z), learned
 
 
+@takes_values
 def fit_learning(data: Data, prior: Prior, options: SVGPCLearning) -> tuple[SVGPCPosterior, Learned]:
     """Maximise the bound over q(u) and over parameters of the prior, by L-BFGS-B.
 

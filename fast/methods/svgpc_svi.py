@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fast.core import inputs
+from fast.core.declare import takes_values
 from fast.core.inputs import Hyper
 from fast.core.options import Blocks
 from fast.core.types import FloatArray
@@ -56,6 +57,7 @@ class Probit:
         return self._link(y, latent_mean, latent_var).value
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: SVGPCSteps = DEFAULTS) -> SVIPosterior:
     """Stochastic natural-gradient ascent on the probit bound from q(u) = p(u). Time per step O(b m (m + d) + m^3).
 
@@ -97,6 +99,7 @@ def latent(hyper: Hyper, state: State, X: Any, block_size: int) -> LatentMoments
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: SVIPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)).
 

@@ -17,12 +17,12 @@ from scipy.linalg.blas import dtrmm
 
 from fast.core import inputs
 from fast.core.checks import shown
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.ending import ended, reached
 from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows, solve_vector, squared_norms
-from fast.core.options import Blocks, Iteration, Learning, Link, Steps, Storage, Watched
+from fast.core.options import RATE, Blocks, Iteration, Learning, Link, Steps, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
 from fast.core.values import Data, Prior, checked_hyper, moved
@@ -56,7 +56,7 @@ class SVIOptions(Iteration, Watched, Storage, Learning, Link):
 class SVISteps(Watched, Steps, Learning, Link):
     """Options of `fit_stochastic`."""
 
-    rate: float = option("number", "rate of AdaDelta's steps", "(0, inf)", default=1.0)
+    rate: float = option("number", "rate of AdaDelta's steps", RATE, default=1.0)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -142,6 +142,7 @@ class _Vector:
 
 
 @equation("izmailov2016", "u3.2-svi")
+@takes_values
 def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRun:
     """AdaDelta on batch estimates of (11) from mu = 0, Sigma = I: izmailov2016, 3.2 and 5.1.
 
@@ -194,6 +195,7 @@ def fit_stochastic(data: Data, prior: Prior, options: SVISteps = STEPS) -> SVIRu
 
 
 @equation("izmailov2016", "u5.1-lbfgs-elbo")
+@takes_values
 def fit(data: Data, prior: Prior, options: SVIOptions = DEFAULTS) -> tuple[SVGPCPosterior, Hyper]:
     """The maximum of (11) over q(u), and over parameters of the prior if some are learned: izmailov2016, 5.1.
 
@@ -224,6 +226,7 @@ def fit(data: Data, prior: Prior, options: SVIOptions = DEFAULTS) -> tuple[SVGPC
     return svgpc.converge(prepared, ends, expected=expected), hyper
 
 
+@takes_values
 def fit_learning(data: Data, prior: Prior, options: SVIOptions) -> tuple[SVGPCPosterior, Learned]:
     """The maximum of (11) over the prior, that over q(u) found anew at every evaluation; the options of `fit`.
 
@@ -280,6 +283,7 @@ def _search(
     return form.unpack(Search(evaluate).round(form.pack(*start_of(prior.Z.shape[0])), limits).vector)[0].hyper
 
 
+@takes_values
 def gradients(posterior: SVGPCPosterior) -> Gradients:
     """Gradient of (11) at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -295,6 +299,7 @@ def _predicted(likelihood: str, mean: FloatArray, var: FloatArray) -> Prediction
 
 
 @_Predicting.checks
+@takes_values
 def predict(
     posterior: SVGPCPosterior, X_test: Any, *, likelihood: str = "logit", block_size: int = 4096
 ) -> Prediction | ProbitPrediction:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
+from fast.core.declare import takes_values
 from fast.core.ending import ended
 from fast.core.hyper import ClassGradients, ClassHyper
 from fast.core.linalg import factorise, solve_rows
@@ -228,6 +229,7 @@ def converge(
     )
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: VBOptions = DEFAULTS) -> VBProbitPosterior:
     """Maximise the bound over q, hyper-parameters held. Time n^3 for each distinct kernel once, then C n^2 a product.
 
@@ -246,6 +248,7 @@ def fit(data: Data, prior: Prior, options: VBOptions = DEFAULTS) -> VBProbitPost
     return converge(prepare(data, prior), options)
 
 
+@takes_values
 def gradients(posterior: VBProbitPosterior) -> ClassGradients:
     """Gradient of the bound at its maximum over q, (b b' - (K + I)^-1)/2 for each K. Time O(C n^2 d).
 
@@ -257,6 +260,7 @@ def gradients(posterior: VBProbitPosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
+@takes_values
 def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent distribution and class probabilities, each one integral.
 

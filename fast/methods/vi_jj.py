@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fast.core import inputs
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.ending import ended
 from fast.core.options import Accelerated, Blocks
 from fast.core.results import Gradients
@@ -213,6 +213,7 @@ def _fit(
 
 
 @equation("izmailov2016", "alg1")
+@takes_values
 def fit(data: Data, prior: Prior, options: JJOptions = DEFAULTS) -> QuadraticPosterior:
     """vi-jj: izmailov2016, Algorithm 1, from mu = 0, Sigma = I; then xi to its fixed point.
 
@@ -236,6 +237,7 @@ def fit(data: Data, prior: Prior, options: JJOptions = DEFAULTS) -> QuadraticPos
 
 
 @equation("izmailov2016", "vi-jj-full")
+@takes_values
 def fit_full(data: Data, prior: Prior, options: JJFullOptions = FULL) -> QuadraticPosterior:
     """vi-jj-full: L-BFGS-B on (14) over xi and parameters of the prior at once; updates (15) finish what it leaves.
 
@@ -250,6 +252,7 @@ def fit_full(data: Data, prior: Prior, options: JJFullOptions = FULL) -> Quadrat
 
 
 @equation("izmailov2016", "vi-jj-hybrid")
+@takes_values
 def fit_hybrid(data: Data, prior: Prior, options: JJHybridOptions = HYBRID) -> QuadraticPosterior:
     """vi-jj-hybrid: stage 1 of Algorithm 1 and L-BFGS-B over xi and parameters of the prior in turn.
 
@@ -260,6 +263,7 @@ def fit_hybrid(data: Data, prior: Prior, options: JJHybridOptions = HYBRID) -> Q
     return _fit("hybrid", data, prior, options, options)
 
 
+@takes_values
 def gradients(posterior: QuadraticPosterior) -> Gradients:
     """Slope of the bound at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -272,6 +276,7 @@ def gradients(posterior: QuadraticPosterior) -> Gradients:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments and class probabilities E[sigma(f)] at test points. Time O(t m (m + d)), with n for m if full.
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.options import (
     SHARE,
     Blocks,
@@ -61,6 +61,7 @@ class RobustPosterior(ClassPosterior[RobustRun]):
     """q where the run stopped; log_evidence is the bound over all data."""
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: RobustOptions = DEFAULTS) -> RobustPosterior:
     """Maximise the bound (15) over q, and over the priors if asked. q starts at the prior.
 
@@ -91,6 +92,7 @@ def fit(data: Data, prior: Prior, options: RobustOptions = DEFAULTS) -> RobustPo
     return RobustPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
+@takes_values
 def gradients(posterior: RobustPosterior) -> PointGradients:
     """Gradient of the bound over all data, q(u) held.
 
@@ -101,6 +103,7 @@ def gradients(posterior: RobustPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
+@takes_values
 def latents(posterior: RobustPosterior) -> Latents:
     """Moments (16), (17) at the data and the probability of each label, no error in it. One pass.
 
@@ -119,6 +122,7 @@ def latents(posterior: RobustPosterior) -> Latents:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: RobustPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points, the random labels of (13) included.
 

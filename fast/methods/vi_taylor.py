@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core.declare import takes_values
 from fast.core.ending import ended
 from fast.core.options import Blocks, Link
 from fast.core.results import Gradients
@@ -181,6 +182,7 @@ def _newton(
 
 
 @equation("izmailov2016", "vi-taylor")
+@takes_values
 def fit(data: Data, prior: Prior, options: TaylorOptions = DEFAULTS) -> TaylorPosterior:
     """vi-taylor: izmailov2016, section 4.2, to its fixed point; with learning, Algorithm 1 with (19) in stage 2.
 
@@ -247,6 +249,7 @@ def _overshot(state: Alternation, log_likelihood: LogLikelihood) -> bool:
     return not float(log_likelihood(y, state.xi).value.sum()) >= zero
 
 
+@takes_values
 def gradients(posterior: TaylorPosterior) -> Gradients:
     """Slope of (19) at its xi held: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -260,6 +263,7 @@ def gradients(posterior: TaylorPosterior) -> Gradients:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: TaylorPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities at test points. Time O(t m (m + d)), with n for m if full.
 

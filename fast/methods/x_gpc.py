@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fast.core import inputs
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
 from fast.core.linalg import solve_rows
@@ -139,6 +139,7 @@ def sweep(prior: Prepared, c: FloatArray) -> Sweep:
     return Sweep(update_local(evaluation.latent_mean, evaluation.latent_var), evaluation)
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: XGPCOptions = DEFAULTS) -> XGPCPosterior:
     """Coordinate ascent on the bound (10) of wenzel2019 to its fixed point, hyper-parameters held.
 
@@ -168,6 +169,7 @@ def fit(data: Data, prior: Prior, options: XGPCOptions = DEFAULTS) -> XGPCPoster
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points.
 
@@ -196,6 +198,7 @@ def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) ->
     return logit_prediction(mean, var)
 
 
+@takes_values
 def gradients(posterior: XGPCPosterior) -> Gradients:
     """Gradient of the bound, q(u) and c at their optimum, with respect to variance, lengthscales, noise and Z.
 
@@ -215,6 +218,7 @@ def gradients(posterior: XGPCPosterior) -> Gradients:
     return sparse_gradients(prior, posterior.c, evaluation.factor, evaluation.weights, evaluation.latent_mean)
 
 
+@takes_values
 def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCPosterior, Learned]:
     """Maximise the bound over q and over parameters of the prior, by L-BFGS-B: wenzel2019, section 4.3, batch.
 

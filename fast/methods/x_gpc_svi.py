@@ -10,7 +10,7 @@ import numpy as np
 
 from fast.core import inputs
 from fast.core.checkpoint import fingerprint, lists_digest
-from fast.core.declare import option
+from fast.core.declare import option, takes_values
 from fast.core.inputs import Hyper
 from fast.core.options import Blocks, Checkpointed
 from fast.core.types import FloatArray
@@ -106,6 +106,7 @@ class SVIPosterior:
         return unwhiten(Natural(self.state.shift, -0.5 * self.state.precision), self.state.kernel.chol_K)
 
 
+@takes_values
 def fit(data: Data, prior: Prior, options: XGPCSteps = DEFAULTS) -> SVIPosterior:
     """Stochastic natural-gradient ascent on the bound (10) of wenzel2019, section 4.3, from q(u) = p(u).
 
@@ -228,6 +229,7 @@ def _latent(state: State, X: Any, block_size: int) -> LatentMoments:
 
 
 @Blocks.checks
+@takes_values
 def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points. Time O(t m (m + d)).
 
@@ -247,6 +249,7 @@ def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Predi
 
 
 @Blocks.checks
+@takes_values
 def predict_blocks(posterior: SVIPosterior, blocks: Iterable[Any], *, block_size: int = 4096) -> Iterator[Prediction]:
     """Predictions block by block, each as soon as it is asked for: memory is that of one block.
 

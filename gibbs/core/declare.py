@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gibbs.core.checks import Option, shown
+from gibbs.core.values import Data, Prior
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -59,7 +60,7 @@ class Options:
 
 
 def checked_options(*options: type[Options]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A door that checks its keywords, and the generator it draws from, before any work.
+    """A door that checks its keywords, its values, and the generator it draws from, before any work.
 
     options: classes that declare the keywords.
     """
@@ -73,6 +74,7 @@ def checked_options(*options: type[Options]) -> Callable[[Callable[P, R]], Calla
             if parameter.kind is parameter.KEYWORD_ONLY
         }
         draws = next(iter(parameters), None) == "rng"
+        inner = takes_values(function)
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -82,9 +84,31 @@ def checked_options(*options: type[Options]) -> Callable[[Callable[P, R]], Calla
             for name, value in kwargs.items():
                 if name in records:
                     kwargs[name] = records[name].check(value)
-            return function(*args, **kwargs)
+            return inner(*args, **kwargs)
 
         checked.options = records  # type: ignore[attr-defined]
         return checked
 
     return decorate
+
+
+def takes_values(function: Callable[P, R]) -> Callable[P, R]:
+    """A door that refuses, by name and before any work, what is not of the class it is annotated by."""
+    signature = inspect.signature(function)
+    annotated = {name: function.__globals__.get(str(one.annotation)) for name, one in signature.parameters.items()}
+    classes = {name: kind for name, kind in annotated.items() if isinstance(kind, type) and _is_value(kind)}
+
+    @wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        # an argument too many or too few is for the function itself to refuse
+        given = dict(zip(signature.parameters, args, strict=False)) | kwargs
+        for name, kind in classes.items():
+            if name in given and not isinstance(given[name], kind):
+                raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def _is_value(kind: type) -> bool:
+    return issubclass(kind, Data | Prior | Options)

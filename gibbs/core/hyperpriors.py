@@ -108,7 +108,7 @@ def check_hyperprior(
     """
     if isinstance(learn, str) or not learn or any(name not in FIELDS for name in learn):
         raise ValueError(f"learn: found {shown(learn)}, expected at least one out of {FIELDS}")
-    if sits_on not in SITS_ON:
+    if not isinstance(sits_on, str) or sits_on not in SITS_ON:
         raise ValueError(f"sits_on: found {shown(sits_on)}, expected one of {SITS_ON}")
     if hyperprior is not None and not isinstance(hyperprior, Mapping):
         raise ValueError(

@@ -24,6 +24,7 @@ from scipy.special import ndtr
 
 from gibbs.chains.chain import spawn_generators
 from gibbs.core.checks import shown
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count
 from gibbs.core.linalg import spectrum
 from gibbs.core.options import ExactOptions, Proposed
@@ -149,6 +150,7 @@ def _prepare(likelihood: str, data: Data, prior: Prior) -> _Model:
     return _Model(constraints, setting.prior, unit_noise, tilting)
 
 
+@takes_values
 def log_evidence(likelihood: str, data: Data, prior: Prior, options: Proposed) -> Evidence:
     """log p(y) of a probit likelihood, to a standard error of target_error where max_proposals allow.
 
@@ -171,6 +173,7 @@ def log_evidence(likelihood: str, data: Data, prior: Prior, options: Proposed) -
     )
 
 
+@takes_values
 def sample_exact(likelihood: str, data: Data, prior: Prior, options: ExactOptions) -> ExactDraws:
     """Independent draws from p(f | y) and log p(y) of a probit likelihood: Durante (2019) by Botev (2017).
 

@@ -14,6 +14,7 @@ from scipy.special import ndtr, softmax
 from gibbs.chains.chain import Plan, Record, Run, State, Storage, run, spawn_generators
 from gibbs.chains.diagnostics import Convergence, convergence, standard_error
 from gibbs.core.checks import shown
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count, _scalar
 from gibbs.core.hyperpriors import FIELDS, check_hyperprior
 from gibbs.core.linalg import REMEDY, cholesky, solve_triangles
@@ -200,6 +201,7 @@ def make_model(
     return model, arrays
 
 
+@takes_values
 def sample(likelihood: str, data: Data, prior: Prior, options: LearntOptions, *, epsilon: float = 0.0) -> HyperChains:
     """Sample p(θ, f | y): kernel parameters and latent values together, for every likelihood, full GP and FITC.
 

@@ -16,6 +16,7 @@ from scipy.special import ndtr
 
 from gibbs.chains.chain import State
 from gibbs.core.checks import shown
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array
 from gibbs.core.linalg import spectrum
 from gibbs.core.options import ProbitOptions
@@ -164,6 +165,7 @@ class _Probit(NamedTuple):
         return argmax_probability(latent_mean, 1.0 + latent_var)
 
 
+@takes_values
 def sample(
     data: Data, prior: Prior, options: ProbitOptions, *, likelihood: str = "multinomial-probit"
 ) -> MultiLatentChains:

@@ -20,6 +20,7 @@ from scipy.special import erfcx, log_ndtr
 from gibbs.chains.chain import Plan, Record, State, Storage, run, spawn_generators
 from gibbs.chains.diagnostics import Convergence, convergence, standard_error
 from gibbs.core.checks import shown
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count, _inputs
 from gibbs.core.linalg import cholesky, smallest_and_largest
 from gibbs.core.options import PairwiseOptions
@@ -274,6 +275,7 @@ class _Sampler(NamedTuple):
         return out
 
 
+@takes_values
 def sample(data: Data, prior: Prior, options: PairwiseOptions) -> PairwiseChains:
     """Sample u of the pairwise model, villacampa2017 (7), n_classes = C >= 2, L = C.
 

@@ -19,6 +19,7 @@ from gibbs.chains.moments import Estimate, batch_covariance
 from gibbs.chains.starts import start_factors
 from gibbs.chains.summary import Averages, _run_fields, _with_errors
 from gibbs.core.checks import shown
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _inputs, _labels, _lengthscales, _scalar
 from gibbs.core.generators import Generators, spawn_streams
 from gibbs.core.kernels import covariance
@@ -241,6 +242,7 @@ def _conditional_variance(prior: float, white_rows: Array, name: str) -> Array:
     return np.maximum(var, 0.0)
 
 
+@takes_values
 def sample(data: Data, prior: Prior, options: LogitOptions) -> LogitChains:
     """Sample p(f, ω | y) under the binary logit likelihood: wenzel2019, section 5.1.
 
@@ -251,7 +253,7 @@ def sample(data: Data, prior: Prior, options: LogitOptions) -> LogitChains:
 
     Raises ValueError on bad input, NotPositiveDefiniteError if K_XX (FITC: K_ZZ) has no Cholesky factor.
     """
-    if prior.prior_model not in ("full", "fitc"):
+    if not isinstance(prior.prior_model, str) or prior.prior_model not in ("full", "fitc"):
         raise ValueError(f"prior_model: found {shown(prior.prior_model)}, expected 'full' or 'fitc'")
     p = _common(data, prior)
     model = _fitc(p, data, prior, options) if prior.prior_model == "fitc" else _full(p, options)

@@ -22,6 +22,7 @@ from gibbs.chains.chain import (
 )
 from gibbs.chains.diagnostics import Convergence, convergence, least_ess
 from gibbs.chains.summary import Averages, _run_fields, _with_errors
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count
 from gibbs.core.generators import Generators, spawn_generators
 from gibbs.core.linalg import cholesky
@@ -259,6 +260,7 @@ def n_kicks_of(step_size: float) -> int:
     return int(np.clip(np.ceil(_TURN / step_size), 1, _MOST_KICKS))
 
 
+@takes_values
 def sample(data: Data, prior: Prior, options: SoftmaxOptions) -> SoftmaxChains:
     """Sample p(f | y) under p(y | f) = exp f_y / Σ_j exp f_j, riihimaki2013 (1).
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gibbs.chains.chain import State
+from gibbs.core.declare import takes_values
 from gibbs.core.errors import Array, _count, _scalar
 from gibbs.core.generators import Replay
 from gibbs.core.linalg import solve_factored
@@ -147,6 +148,7 @@ class _Threshold(NamedTuple):
         return (1.0 - self.epsilon) * argmax_probability(latent_mean, latent_var) + self.epsilon / C
 
 
+@takes_values
 def sample(data: Data, prior: Prior, options: ThresholdOptions, *, epsilon: float = 0.0) -> MultiLatentChains:
     """Sample p(f | y) under p(y | f) = (1 - ε) [f_y is the largest] + ε/C: villacampa2017 (13), villacampa2020 (2).
 

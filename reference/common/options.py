@@ -18,6 +18,7 @@ R = TypeVar("R")
 _PRIOR = ("variance", "lengthscales", "noise")
 _SCHEMES = ("outer", "inner-approximate", "inner-exact")
 _POSITIVE, _COUNT = "(0, inf)", "[1, inf)"
+_RATE = "(0, 1e10]"  # of steps in logarithms: what lies beyond leaves the numbers that a computer has
 # changes are differences of successive points: a share s leaves them eps / s of relative rounding, which must stay
 # below the s that an estimate of the contraction, a rate of 1 - s, resolves: s is at least the root of eps
 _SHARE = "[1e-8, 1]"
@@ -33,8 +34,8 @@ OPTIONS: dict[str, Option] = {
         # what is left of them is rounding and overflow
         Option("alpha", "number", "power of the divergence; 0 is variational inference, 1 is EP", "0 or [1e-8, 1]"),
         Option("nat_rate", "number", "rate of the natural-gradient steps", _SHARE),
-        Option("rate", "number", "first rate of the steps on the hyper-parameters", _POSITIVE),
-        Option("learning_rate", "number", "rate of Adam's steps on the hyper-parameters", _POSITIVE),
+        Option("rate", "number", "first rate of the steps on the hyper-parameters", _RATE),
+        Option("learning_rate", "number", "rate of Adam's steps on the hyper-parameters", _RATE),
         Option("learn_tolerance", "number", "slope at which a search over hyper-parameters has arrived", _POSITIVE),
         Option("learning_iterations", "integer", "iterations of a search over hyper-parameters", _COUNT),
         Option("n_upd", "integer", "updates of the local parameters in a round", "[1, 10000]"),
@@ -282,8 +283,13 @@ def takes(method: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     row = METHODS[method]
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        parameters, values = inspect.signature(function).parameters, _values(function)
+
         @wraps(function)
         def called(*args: Any, options: Options | None = None, **given: Any) -> R:
+            if options is not None and not isinstance(options, Options):
+                raise ValueError(f"options: found {shown(options)}, expected options_of({method!r})(...) or None")
+            _refuse_others(values, dict(zip(parameters, args, strict=False)) | given)
             named = {name: given.pop(name) for name in list(given) if name in row}
             if named and options is not None:
                 raise ValueError(f"options: found a value and {', '.join(named)}, expected one of the two")
@@ -314,7 +320,7 @@ def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], C
         return None if result is None else replace(result, name=name, default=default)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = inspect.signature(function)
+        signature, values = inspect.signature(function), _values(function)
         records = {
             name: result
             for name, parameter in signature.parameters.items()
@@ -324,6 +330,7 @@ def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], C
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = signature.bind(*args, **kwargs)
+            _refuse_others(values, bound.arguments)
             for name, value in bound.arguments.items():
                 if name in records:
                     bound.arguments[name] = records[name].check(value)
@@ -335,6 +342,19 @@ def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], C
         return checked
 
     return decorate
+
+
+def _values(function: Callable[..., Any]) -> dict[str, type]:
+    """Parameter to class, of those that are a named tuple such as the prior."""
+    annotations = inspect.signature(function, eval_str=True).parameters.items()
+    return {name: p.annotation for name, p in annotations if hasattr(p.annotation, "_fields") and name != "options"}
+
+
+def _refuse_others(values: Mapping[str, type], given: Mapping[str, Any]) -> None:
+    """A ValueError for what is not of the class that its annotation names."""
+    for name, kind in values.items():
+        if name in given and not isinstance(given[name], kind):
+            raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
 
 
 def _fields(options: Any, record: Callable[[str, Any], Option | None]) -> Any:

@@ -49,7 +49,7 @@ def check_prior(hyper: Any, d: int) -> Prior:
     """Checked parameters of the prior for d inputs."""
     given = Prior(*hyper)
     plain = _learning.check_hyper(given.variance, given.lengthscales, given.noise, given.jitter, given.Z, d)
-    if given.kernel not in KERNELS:
+    if not isinstance(given.kernel, str) or given.kernel not in KERNELS:
         raise ValueError(f"kernel: found {shown(given.kernel)}, expected one of {', '.join(KERNELS)}")
     if given.kernel == "se":
         if given.smoothness is not None:

@@ -143,7 +143,7 @@ def log_posterior(f: Array, y: Labels, K: Array, likelihood: str) -> float:
     NotPositiveDefiniteError  if K is singular
     ValueError                for another likelihood
     """
-    if likelihood not in LOG_LIKELIHOODS:
+    if not isinstance(likelihood, str) or likelihood not in LOG_LIKELIHOODS:
         raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {', '.join(LOG_LIKELIHOODS)}")
     by_datum = f.reshape(-1, len(y)).T
     return log_prior_latent(f, K) + sum(LOG_LIKELIHOODS[likelihood](by_datum[i], int(y[i])) for i in range(len(y)))
@@ -167,7 +167,7 @@ def log_marginal_likelihood(y: Labels, K: Array, likelihood: str, nodes: int = 4
     ------
     ValueError                for another likelihood, or more than 1e6 points
     """
-    if likelihood not in LOG_LIKELIHOODS:
+    if not isinstance(likelihood, str) or likelihood not in LOG_LIKELIHOODS:
         raise ValueError(f"likelihood: found {shown(likelihood)}, expected one of {', '.join(LOG_LIKELIHOODS)}")
     n = len(y)
     c = len(K) // n

@@ -300,7 +300,7 @@ def outer_schedule(
     NotPositiveDefiniteError  if the sites leave no distribution
     ValueError                for another schedule
     """
-    if schedule not in ("parallel", "sequential"):
+    if not isinstance(schedule, str) or schedule not in ("parallel", "sequential"):
         raise ValueError(f"schedule: found {shown(schedule)}, expected 'parallel' or 'sequential'")
     n, c = site_location.shape
     precision, location = site_precision.copy(), site_location.copy()

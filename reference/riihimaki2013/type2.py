@@ -39,7 +39,7 @@ def check_learn(learn: Any, prior: Prior) -> tuple[str, ...]:
     """The fields to learn in the order of FIELDS; learn is a name or several, prior their present values."""
     given = (learn,) if isinstance(learn, str) else tuple(learn)
     for field in given:
-        if field not in FIELDS:
+        if not isinstance(field, str) or field not in FIELDS:
             raise ValueError(f"learn: found {shown(field)}, expected some of {', '.join(FIELDS)}")
     if "noise" in given and np.any(np.asarray(prior.noise) == 0.0):
         raise ValueError("learn: found 'noise' with noise = 0, whose logarithm cannot move; expected noise > 0")

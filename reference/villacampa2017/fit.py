@@ -61,7 +61,7 @@ def training_schedule(scheme: str, n_steps: int) -> tuple[Move, ...]:
     ------
     ValueError                for another scheme
     """
-    if scheme not in SCHEMES:
+    if not isinstance(scheme, str) or scheme not in SCHEMES:
         raise ValueError(f"scheme: found {shown(scheme)}, expected one of {', '.join(SCHEMES)}")
     return (Move(scheme == "outer", scheme == "inner-exact"),) * n_steps
 

@@ -49,7 +49,7 @@ def factor_counts(y: Labels, n_classes: int, count: str = "all") -> Array:
     ------
     ValueError                for another count
     """
-    if count not in ("all", "per-class"):
+    if not isinstance(count, str) or count not in ("all", "per-class"):
         raise ValueError(f"count: found {shown(count)}, expected all or per-class")
     n = len(y)
     if count == "all":

@@ -1,5 +1,6 @@
 """The fuzz: it finds what is planted, and a slice of it finds nothing."""
 
+import itertools
 import re
 
 import numpy as np
@@ -78,3 +79,20 @@ def test_the_doors_have_names_of_their_own():
 def test_a_slice_finds_nothing():
     reports = []
     assert fuzz.run(20261122, range(300), write=reports.append) == 0, "".join(reports)
+
+
+@pytest.mark.parametrize("name", [door.name for door in doors() if door.name.endswith("by values")])
+def test_a_value_of_another_class_is_refused_by_name(name):
+    door = next(door for door in doors() if door.name == name)
+    given = door.base(np.random.default_rng(0))
+    for argument, value in itertools.product(given, [3.0, None, "ab", [1], {"X": 1}, np.ones(3), object()]):
+        with pytest.raises(ValueError, match=rf"^{argument}: found .*, expected a \w+\..*\.[A-Z]\w+$"):
+            door.call({**given, argument: value})
+
+
+@pytest.mark.parametrize("witness", ["fast", "gibbs"])
+def test_options_of_another_method_are_refused(witness):
+    first, second = [d for d in doors() if d.name.startswith(f"{witness}.") and d.name.endswith("by values")][:2]
+    given, other = (door.base(np.random.default_rng(0)) for door in (first, second))
+    with pytest.raises(ValueError, match=r"^options: found "):
+        first.call({**given, "options": other["options"]})

@@ -223,17 +223,40 @@ def _by_steps(function: Callable[..., Any]) -> bool:
 
 
 def _fast_doors() -> Iterator[Door]:
+    for function, method in _fast_fits():
+        yield _fit_door(function, method)
+        yield _values_door(function, method)
+
+
+def _fast_fits() -> Iterator[tuple[Callable[..., Any], str]]:
+    """Fit functions of `fast`, and the method that each solves."""
     for method in methods()["fast"]:
         name = {"qep": "quadrature_ep", "qiep": "quadrature_ep", "laplace-tkp": "laplace"}.get(method, method)
         name = {"arpep": "apep", "rpapep": "apep", "bb-alpha": "apep"}.get(name, name)
         name = {"vi-jj-full": "vi_jj", "vi-jj-hybrid": "vi_jj"}.get(name, name).replace("-", "_")
         module = importlib.import_module(f"fast.methods.{name}")
         attribute = {"qep": "fit_qep", "qiep": "fit_qiep", "vi-jj-full": "fit_full", "vi-jj-hybrid": "fit_hybrid"}
-        yield _fit_door(getattr(module, attribute.get(method, "fit")), method)
+        yield getattr(module, attribute.get(method, "fit")), method
     for name, method in (("svgpc_svi", "svgpc"), ("epgpc_svi", "epgpc")):
-        yield _fit_door(importlib.import_module(f"fast.methods.{name}").fit, method)
-    svi = importlib.import_module("fast.methods.svi")
-    yield _fit_door(svi.fit_stochastic, "svi")
+        yield importlib.import_module(f"fast.methods.{name}").fit, method
+    yield importlib.import_module("fast.methods.svi").fit_stochastic, "svi"
+
+
+def _values_door(function: Callable[..., Any], solves: str) -> Door:
+    """A fit function as its callers see it: something else where data, prior and options are expected."""
+    by_name = _fit_door(function, solves)
+    values = importlib.import_module(f"{function.__module__.split('.')[0]}.core.values")
+    declared = get_type_hints(function)["options"]
+
+    def fields(kind: type, given: Arguments) -> Any:
+        return kind(**{name: value for name, value in given.items() if name in kind.__annotations__})
+
+    def base(rng: np.random.Generator) -> Arguments:
+        given = by_name.base(rng)
+        return {"data": fields(values.Data, given), "prior": fields(values.Prior, given), "options": declared.of(given)}
+
+    kinds = dict.fromkeys(("data", "prior", "options"), "any")
+    return Door(f"{by_name.name} by values", 0.03, base, lambda given: function(**given), kinds)
 
 
 def _flat(function: Callable[..., Any], method: str) -> Callable[..., Any]:
@@ -303,10 +326,12 @@ def _gibbs_doors() -> Iterator[Door]:
     def of(place: str) -> Any:
         return importlib.import_module(f"gibbs.{place}")
 
-    yield _fit_door(of("models.softmax").sample, "mh-softmax")
-    yield _fit_door(of("models.threshold").sample, "gibbs-threshold")
-    yield _fit_door(of("models.multinomial_probit").sample, "gibbs-probit")
-    yield _fit_door(of("models.pairwise").sample, "gibbs-pairwise")
+    for place, method in (
+        ("softmax", "mh-softmax"), ("threshold", "gibbs-threshold"), ("multinomial_probit", "gibbs-probit"),
+        ("pairwise", "gibbs-pairwise"),
+    ):  # fmt: skip
+        yield _fit_door(of(f"models.{place}").sample, method)
+        yield _values_door(of(f"models.{place}").sample, method)
     for model in ("full", "fitc"):
         yield _fit_door(of("models.sampling").sample, "gibbs-logit", prior_model=model)
     yield _fit_door(of("models.exact_probit").sample_exact, "exact-probit")
