@@ -4,16 +4,14 @@ One record a name (`OPTIONS`), and for each method those that a user may set, wi
 points of this package check what they are given against them before any work, whether the option is used or not.
 """
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass, replace
 from functools import cache, wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from reference.common._forms import FORMS
 from reference.common._options import Option, shown
 
-P = ParamSpec("P")
 R = TypeVar("R")
 _PRIOR = ("variance", "lengthscales", "noise")
 _SCHEMES = ("outer", "inner-approximate", "inner-exact")
@@ -73,7 +71,6 @@ OPTIONS: dict[str, Option] = {
         Option("trace", "flag", "whether log Z is kept after each sweep or step"),
         Option("accelerate", "flag", "whether mixing may shorten the way to the same fixed point"),
         Option("parallel", "flag", "whether the sites of a batch are refreshed side by side"),
-        Option("diagonal", "flag", "whether the site precisions of qep are diagonal"),
         Option("shared", "flag", "one prior and one Z for all classes"),
         Option("callback", "callable", "called with the state after every sweep or step"),
     )
@@ -301,49 +298,6 @@ def takes(method: str) -> Callable[[Callable[..., R]], Callable[..., R]]:
     return decorate
 
 
-def checked_options(method: str, **renamed: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """An entry point that checks its options before any work.
-
-    Parameters
-    ----------
-    method : str       whose row of METHODS counts before OPTIONS
-    renamed : str      record of a parameter that has another name here
-
-    Notes
-    -----
-    Options are the parameters with a default that have a record; those of a tuple called `options` are its fields.
-    """
-    row = {**OPTIONS, **METHODS[method]}
-
-    def record(name: str, default: Any) -> Option | None:
-        result = row.get(renamed.get(name, name))
-        return None if result is None else replace(result, name=name, default=default)
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature, values = inspect.signature(function), _values(function)
-        records = {
-            name: result
-            for name, parameter in signature.parameters.items()
-            if parameter.default is not parameter.empty and (result := record(name, parameter.default)) is not None
-        }
-
-        @wraps(function)
-        def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            bound = signature.bind(*args, **kwargs)
-            _refuse_others(values, bound.arguments)
-            for name, value in bound.arguments.items():
-                if name in records:
-                    bound.arguments[name] = records[name].check(value)
-                elif name == "options" and value is not None:
-                    bound.arguments[name] = _fields(value, record)
-            return function(*bound.args, **bound.kwargs)
-
-        checked.options = records  # type: ignore[attr-defined]
-        return checked
-
-    return decorate
-
-
 def _values(function: Callable[..., Any]) -> dict[str, type]:
     """Parameter to class, of those that are a named tuple such as the prior."""
     annotations = inspect.signature(function, eval_str=True).parameters.items()
@@ -355,13 +309,3 @@ def _refuse_others(values: Mapping[str, type], given: Mapping[str, Any]) -> None
     for name, kind in values.items():
         if name in given and not isinstance(given[name], kind):
             raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
-
-
-def _fields(options: Any, record: Callable[[str, Any], Option | None]) -> Any:
-    """Settings in a named tuple, each field checked."""
-    changed = {}
-    for name, default in options._field_defaults.items():
-        result = record(name, default)
-        if result is not None:
-            changed[name] = result.check(getattr(options, name))
-    return options._replace(**changed)

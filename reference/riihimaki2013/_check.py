@@ -9,8 +9,6 @@ from numpy.typing import NDArray
 from reference.common._check import array, count, integers, points, within_range
 from reference.common._options import shown
 
-__all__ = ["choice", "count", "data", "fraction", "tolerance"]
-
 Array = NDArray[np.float64]
 _LARGEST = 1e12  # of a prior variance: posterior variances are differences from it, to which four digits are left
 
@@ -19,18 +17,6 @@ def choice(value: Any, expected: Sequence[str], name: str) -> None:
     """One of some texts."""
     if not isinstance(value, str) or value not in expected:
         raise ValueError(f"{name}: found {shown(value)}, expected one of {', '.join(expected)}")
-
-
-def fraction(value: Any, name: str) -> None:
-    """A number in (0, 1]."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.floating) or not 0.0 < value <= 1.0:
-        raise ValueError(f"{name}: found {shown(value)}, expected a number in (0, 1]")
-
-
-def tolerance(value: Any) -> None:
-    """A number in (0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, float | np.floating) or not 0.0 < value < 1.0:
-        raise ValueError(f"tolerance: found {shown(value)}, expected a number in (0, 1)")
 
 
 def data(X: Any, y: Any, n_classes: Any, prior: Any) -> tuple[Array, NDArray[np.int64], Any]:

@@ -90,7 +90,7 @@ def compare_tilted_moments(
     ValueError                for another baseline, for a rule of more than 1e6 points, and where the baseline refuses
     """
     _check.choice(baseline, ("differences", "augmented"), "baseline")
-    fit = fit_ep("nested-ep", X, y, n_classes, prior, schedule="parallel", max_iterations=2)
+    fit = fit_ep(X, y, n_classes, prior, schedule="parallel", max_iterations=2)
     rows: dict[str, list[tuple[float, Array, Array]]] = {}
     for i in range(len(y)):
         label = int(y[i])

@@ -1,6 +1,7 @@
 """Loops: the four variants of EP to their fixed points, their evidence, gradients and predictions."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,11 +11,11 @@ from reference.common._forms import chosen_form
 from reference.common._iteration import Arrival
 from reference.common.errors import NotPositiveDefiniteError
 from reference.common.kernels import derivative_lengthscales, derivative_variance
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.evidence import ep_gradient, ep_log_marginal
 from reference.riihimaki2013.model import kernel_se_ard, prior_covariance
-from reference.riihimaki2013.nested_ep import DiagonalSites, InnerOptions, Kind, NestedEP, NestedIEP
+from reference.riihimaki2013.nested_ep import DiagonalSites, Kind, NestedEP, NestedIEP
 from reference.riihimaki2013.posterior import (
     Posterior,
     class_blocks,
@@ -40,7 +41,12 @@ from reference.riihimaki2013.sites import Moments, Site
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
-METHODS = ("nested-ep", "nested-iep", "qep", "qiep")
+KINDS: dict[str, type[Any]] = {
+    "nested-ep": NestedEP,
+    "nested-iep": NestedIEP,
+    "qep": QuadratureEP,
+    "qiep": QuadratureIEP,
+}
 
 
 class Prior(NamedTuple):
@@ -92,27 +98,86 @@ class Prediction(NamedTuple):
     probability_mass: Array  # (t,), before that
 
 
-@checked_options("nested-ep")
-def fit_ep(
-    method: str,
-    X: Array,
-    y: Labels,
-    n_classes: int,
-    prior: Prior,
-    schedule: str = "parallel",
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    inner_damping: float = 1.0,
-    damping: float = 0.8,
-    nodes: int = 10,
-    diagonal: bool = True,
-    tolerance: float = 1e-10,
-    max_iterations: int = 1000,
-    trace: bool = False,
-    callback: Callable[[State], Any] | None = None,
-    form: str | None = None,
-) -> EPFit:
-    """EP with the multinomial probit likelihood from zero sites until no site is farther than tolerance from its end.
+@takes("nested-ep")
+def fit_ep(X: Array, y: Labels, n_classes: int, prior: Prior, *, options: Options) -> EPFit:
+    """EP with the multinomial probit likelihood from zero sites, by the method whose options are given.
+
+    Parameters
+    ----------
+    X : (n, d)                inputs
+    y : (n,)                  labels, 0..n_classes-1
+    n_classes : int           c
+    prior : Prior             hyper-parameters of every class
+    options : Options         of nested-ep, nested-iep, qep or qiep, or those of nested-ep by name. max_iterations None:
+                              1000. callback: called with a State after each outer iteration. form "printed": the
+                              algebra of appendix B, in which posteriors take O((c+1)n³), or O(cn³) for independent
+                              classes; "projected": (4) by a square root of T, in which nothing cancels; None: by
+                              `chosen_form`, digits being lost with the largest column sum of K. Of a full Λ the
+                              appendix has no algebra, and qep with one is always projected
+
+    Raises
+    ------
+    ValueError                naming the argument
+    NotPositiveDefiniteError  if the prior is not usable
+    """
+    X, y, prior = _check.data(X, y, n_classes, prior)
+    _check.choice(options.method, tuple(KINDS), "method")
+    kind: Kind = KINDS[options.method](y, n_classes, options)
+    K = prior_covariance(X, *prior)
+    form = _form(options, kind, K)
+    run = outer_iterations(kind, K, form, options)
+    log_evidence, norms = evidence_of(kind, run.posterior, run.site_location)
+    sites, latent = None, marginals(run.posterior.mean, run.posterior.cov, len(y))
+    if form == "printed" and (sites := kind.diagonal()) is not None:
+        latent = training_marginals(K, run.site_location.T.ravel(), m_of_sites(sites, K), len(y))
+    return EPFit(
+        options.method,
+        run.site_precision,
+        run.site_location,
+        run.posterior,
+        latent.mean,
+        latent.cov,
+        log_evidence,
+        norms,
+        kind.local(),
+        np.array(run.trace),
+        run.arrival.residual,
+        run.converged,
+        run.n_improper,
+        run.iterations,
+        options.method != "qep" or options.lambda_ == "full" or n_classes == 2,
+        form,
+        sites,
+        _moment_gap(kind, latent) if isinstance(kind, NestedEP) else None,
+    )
+
+
+def _form(options: Options, kind: Kind, K: Array) -> str:
+    """The form that is run, see `fit_ep`."""
+    if kind.diagonal() is None:
+        if options.form == "printed":
+            raise ValueError("form: found 'printed' with full Λ, expected 'projected' or None for qep")
+        return "projected"
+    # K - KMK of appendix B loses digits with the square of the norm of K: 1e-13 of the variances at 700, 2e-11 at 1e4
+    return chosen_form(options.form, lost=float(np.max(np.sum(np.abs(K), axis=0))))
+
+
+@dataclass
+class Run:
+    """EP on its way: sites, the posterior that they make, and what the iterations were like."""
+
+    site_precision: Array  # (n, c, c)
+    site_location: Array  # (n, c)
+    posterior: Posterior
+    arrival: Arrival
+    trace: list[float]
+    converged: bool = False
+    n_improper: int = 0
+    iterations: int = 0
+
+
+def outer_iterations(kind: Kind, K: Array, form: str, options: Options) -> Run:
+    """The algorithm of section 3: iterations from zero sites until none is farther than tolerance from its end.
 
     The size of a step is that of the undamped one, in the coordinates in which the marginal that the site sees is
     standard normal; successive sizes and their ratio ρ give the distance left, `reference.common._iteration`: with ρ
@@ -121,107 +186,62 @@ def fit_ep(
 
     Parameters
     ----------
-    method : str              "nested-ep", "nested-iep", "qep" or "qiep"
-    X : (n, d)                inputs
-    y : (n,)                  labels, 0..n_classes-1
-    n_classes : int           c
-    prior : Prior             hyper-parameters of every class
-    schedule : str            "parallel" or "sequential" outer updates
-    inner : str               "converged", or "incremental": one inner sweep per visit
-    inner_schedule : str      "sequential" or "parallel" within the inner algorithm
-    inner_damping : float     damping of the inner steps
-    damping : float           of the outer step, 1 = undamped
-    nodes : int               of the quadratures of qep and qiep, per dimension
-    diagonal : bool           qep: Λ cut to its diagonal
-    tolerance : float         distance from the fixed point, as estimated, at which the run ends
-    max_iterations : int      outer iterations after which it gives up and says so
-    trace : bool              keep log Z after each iteration
-    callback : callable       called with a State after each outer iteration
-    form : str or None        "printed", the algebra of appendix B, in which posteriors take O((c+1)n³), or O(cn³) for
-                              independent classes; "projected", (4) by a square root of T, in which nothing cancels;
-                              None: by `chosen_form`, digits being lost with the largest column sum of K. Of a full Λ
-                              the appendix has no algebra, and qep with one is always projected
-
-    Raises
-    ------
-    ValueError                naming the argument
-    NotPositiveDefiniteError  if the prior is not usable
+    kind : Kind               how a site is visited; holds the parameters of the sites
+    K : (cn, cn)              prior covariance, class-major
+    form : str                "printed" or "projected", of the posterior
+    options : Options         of `fit_ep`
     """
-    X, y, prior = _check.data(X, y, n_classes, prior)
-    _check.choice(method, METHODS, "method")
-    _check.choice(schedule, ("parallel", "sequential"), "schedule")
-    _check.choice(inner, ("converged", "incremental"), "inner")
-    _check.choice(inner_schedule, ("parallel", "sequential"), "inner_schedule")
-    _check.fraction(damping, "damping")
-    _check.fraction(inner_damping, "inner_damping")
-    _check.tolerance(tolerance)
-    _check.count(max_iterations, "max_iterations")
-    kind = _kind(method, y, n_classes, damping, InnerOptions(inner, inner_schedule, inner_damping), nodes, diagonal)
-    K = prior_covariance(X, *prior)
-    n = len(y)
-    nested = kind if isinstance(kind, NestedEP) else None
-    if kind.diagonal() is None:
-        if form == "printed":
-            raise ValueError("form: found 'printed' with full Λ, expected 'projected' or None for qep")
-        form = "projected"
-    # K - KMK of appendix B loses digits with the square of the norm of K: 1e-13 of the variances at 700, 2e-11 at 1e4
-    form = chosen_form(form, lost=float(np.max(np.sum(np.abs(K), axis=0))))
+    n = len(kind.y)
+    c = len(K) // n
+    limit = 1000 if options.max_iterations is None else options.max_iterations
 
-    def refresh(K: Array, precision: Array, location: Array) -> Posterior:
+    def posterior_of(K: Array, precision: Array, location: Array) -> Posterior:
         sites = kind.diagonal() if form == "printed" else None
-        return ep_posterior(K, precision, location) if sites is None else posterior_by_blocks(sites, K, location)
+        # fmt: off
+        return (ep_posterior(K, precision, location) if sites is None                              # (4)
+                else posterior_by_blocks(sites, K, location))                                      # appendix B
+        # fmt: on
 
-    precision, location = np.zeros((n, n_classes, n_classes)), np.zeros((n, n_classes))
-    posterior = Posterior(np.zeros(len(K)), K, 0.0)
-    arrival, converged, n_improper, iterations = Arrival(tolerance), False, 0, 0
-    history: list[float] = []
-    while iterations < max_iterations and not converged and not arrival.stalled:
-        changes: list[float] = []
+    # fmt: off
+    start = np.zeros((n, c, c)), np.zeros((n, c)), Posterior(np.zeros(len(K)), K, 0.0)             # t̃_i = 1, q = p(f)
+    run = Run(*start, Arrival(options.tolerance), [])
+    while run.iterations < limit and not run.converged and not run.arrival.stalled:
+        visits = Visits(kind)                                                                      # 3.2 or 3.3
+        run.site_precision, run.site_location, run.posterior = outer_schedule(                     # 3.1
+            K, run.site_precision, run.site_location, visits, options.schedule, posterior_of)
+        _count(run, visits.changes, n)
+        if options.trace and (value := evidence_of(kind, run.posterior, run.site_location)[0]) is not None:   # (28)
+            run.trace.append(value)
+        if options.callback is not None:
+            options.callback(State(run.iterations, run.arrival.residual, run.n_improper))
+    return run
+    # fmt: on
 
-        def visit(i: int, mean: Array, cov: Array, changes: list[float] = changes) -> Site | None:
-            step = kind.visit(i, mean, cov)
-            if step is None:
-                return None
-            changes.append(step.change)
-            return step.site
 
-        precision, location, posterior = outer_schedule(K, precision, location, visit, schedule, refresh)
-        iterations += 1
-        skipped = n - len(changes)
-        n_improper += skipped
-        if changes:
-            arrival.see(max(changes))
-        converged = arrival.converged and skipped == 0
-        if trace:
-            value = evidence_of(kind, posterior, location)[0]
-            if value is not None:
-                history.append(value)
-        if callback is not None:
-            callback(State(iterations, arrival.residual, n_improper))
-    log_evidence, norms = evidence_of(kind, posterior, location)
-    sites, latent = None, marginals(posterior.mean, posterior.cov, n)
-    if form == "printed" and (sites := kind.diagonal()) is not None:
-        latent = training_marginals(K, location.T.ravel(), m_of_sites(sites, K), n)
-    return EPFit(
-        method,
-        precision,
-        location,
-        posterior,
-        latent.mean,
-        latent.cov,
-        log_evidence,
-        norms,
-        kind.local(),
-        np.array(history),
-        arrival.residual,
-        converged,
-        n_improper,
-        iterations,
-        method != "qep" or not diagonal or n_classes == 2,
-        form,
-        sites,
-        None if nested is None else _moment_gap(nested, latent),
-    )
+class Visits:
+    """The visits of one outer iteration, as `outer_schedule` makes them; `changes` has the size of each full step."""
+
+    def __init__(self, kind: Kind) -> None:
+        """None made; kind holds the sites."""
+        self.kind = kind
+        self.changes: list[float] = []
+
+    def __call__(self, i: int, mean: Array, cov: Array) -> Site | None:
+        """One damped step of site i from its marginal mean (c,), cov (c, c); None where it is left."""
+        step = self.kind.visit(i, mean, cov)
+        if step is None:
+            return None
+        self.changes.append(step.change)
+        return step.site
+
+
+def _count(run: Run, changes: list[float], n: int) -> None:
+    """Note the sizes of the steps of one iteration over n sites: those without a step are improper."""
+    run.iterations += 1
+    run.n_improper += n - len(changes)
+    if changes:
+        run.arrival.see(max(changes))
+    run.converged = run.arrival.converged and len(changes) == n
 
 
 def m_of_sites(sites: DiagonalSites, K: Array) -> Array:
@@ -260,28 +280,16 @@ def _moment_gap(kind: NestedEP, latent: Moments) -> float | None:
     """The largest of all data, None if a cavity is no distribution."""
     gaps = []
     for i, (mean, cov) in enumerate(zip(latent.mean, latent.cov, strict=True)):
-        left = kind.cavity(i, mean, cov)
-        if left is None:
+        without = kind.cavity(i, mean, cov)
+        if without is None:
             return None
-        gaps.append(kind.moment_gap(i, left))
+        gaps.append(kind.moment_gap(i, without))
     return max(gaps)
 
 
 def _m_of(fit: EPFit, K: Array) -> Array:
     """M = T(I + KT)⁻¹ of a fit, in its form."""
     return m_matrix(K, fit.site_precision) if fit.sites is None else m_of_sites(fit.sites, K)
-
-
-def _kind(
-    method: str, y: Labels, n_classes: int, damping: float, options: InnerOptions, nodes: int, diagonal: bool
-) -> Kind:
-    if method == "nested-ep":
-        return NestedEP(y, n_classes, damping, options)
-    if method == "nested-iep":
-        return NestedIEP(y, n_classes, damping, options)
-    if method == "qep":
-        return QuadratureEP(y, n_classes, damping, nodes, diagonal)
-    return QuadratureIEP(y, n_classes, damping, nodes)
 
 
 def evidence_of(kind: Kind, posterior: Posterior, location: Array) -> tuple[float | None, Array]:
@@ -300,18 +308,18 @@ def evidence_of(kind: Kind, posterior: Posterior, location: Array) -> tuple[floa
     norms = np.zeros(n)
     try:
         for i in range(n):
-            left = kind.cavity(i, latent.mean[i], cov[i])
-            if left is None:
+            without = kind.cavity(i, latent.mean[i], cov[i])
+            if without is None:
                 return None, np.zeros(0)
-            cavities.append(left)
-            norms[i] = kind.log_norm(i, left.mean, left.cov)
+            cavities.append(without)
+            norms[i] = kind.log_norm(i, without.mean, without.cov)
         value = ep_log_marginal(
             location.T.ravel(),
             posterior.mean,
             posterior.log_det,
             norms,
-            np.stack([left.mean for left in cavities]),
-            np.stack([left.cov for left in cavities]),
+            np.stack([each.mean for each in cavities]),
+            np.stack([each.cov for each in cavities]),
             latent.mean,
             cov,
         )
@@ -390,10 +398,8 @@ def cross_covariance(X_test: Array, X: Array, prior: Prior) -> Array:
     return K_star
 
 
-@checked_options("nested-ep", nodes="prediction_nodes")
-def predict_ep(
-    fit: EPFit, X: Array, X_test: Array, prior: Prior, prediction: str = "inner-ep", nodes: int | None = None
-) -> Prediction:
+@takes("nested-ep")
+def predict_ep(fit: EPFit, X: Array, X_test: Array, prior: Prior, *, options: Options) -> Prediction:
     """Latent values and class probabilities at test points.
 
     Parameters
@@ -402,15 +408,10 @@ def predict_ep(
     X : (n, d)                inputs
     X_test : (t, d)           test inputs
     prior : Prior             hyper-parameters of every class
-    prediction : str          "inner-ep": normalisers of the inner algorithm; "quadrature": (25) as an orthant
-                              probability by Sobol' points, or on the line where the classes are independent
-    nodes : int or None       "quadrature": of a product rule in each dimension in place of Sobol' points
-
-    Raises
-    ------
-    ValueError                naming the argument
+    options : Options         as of `fit_ep`. prediction "inner-ep": normalisers of the inner algorithm; "quadrature":
+                              (25) as an orthant probability by Sobol' points, or on the line where the classes are
+                              independent; prediction_nodes: of a product rule in each dimension instead
     """
-    _check.choice(prediction, ("inner-ep", "quadrature"), "prediction")
     c = len(prior.variance)
     K = prior_covariance(X, *prior)
     M = _m_of(fit, K)
@@ -420,11 +421,11 @@ def predict_ep(
     for s, K_star in enumerate(cross_covariance(X_test, X, prior)):
         mean[s] = predict_latent_mean(K_star, location, M, K)
         cov[s] = predict_latent_covariance(np.diag(prior.variance + prior.noise), K_star, M)
-        if prediction == "inner-ep":
+        if options.prediction == "inner-ep":
             raw[s] = predict_class_probabilities(mean[s], cov[s])
         elif independent:
             raw[s] = independent_class_probabilities(mean[s], np.diag(cov[s]))
         else:
-            raw[s] = [class_probability_from_g(mean[s], cov[s], k, nodes) for k in range(c)]
+            raw[s] = [class_probability_from_g(mean[s], cov[s], k, options.prediction_nodes) for k in range(c)]
     mass = np.sum(raw, axis=1)
     return Prediction(mean, cov, raw / mass[:, None], mass)

@@ -9,10 +9,13 @@ from numpy.typing import NDArray
 from reference.common.algebra import solution
 from reference.common.errors import factorise
 from reference.common.ledger import equation
+from reference.common.options import Options, takes
 from reference.riihimaki2013._phi import log_phi, mills
 from reference.riihimaki2013.sites import CAVITY, Augmented, Moments, augmented_tilted
 
 Array = NDArray[np.float64]
+
+CHANGE, LIMIT = 1e-12, 1000  # of a sweep at which the inner run ends; sweeps after which it gives up and says so
 
 
 class Scalar(NamedTuple):
@@ -187,24 +190,14 @@ def inner_log_normaliser(w: Augmented, alpha: Array, beta: Array) -> float:
     total -= 0.5 * (w.mu_w @ before.inverse @ w.mu_w + before.log_det)
     for j, b in enumerate(w.B_tilde.T):
         m, v = float(b @ q.mean), float(b @ q.cov @ b)
-        left = inner_cavity(m, v, float(alpha[j]), float(beta[j]))
-        total += inner_tilted_moments(left.mean, left.var).log_norm
-        total += 0.5 * (left.mean**2 / left.var + np.log(left.var)) - 0.5 * (m**2 / v + np.log(v))
+        without = inner_cavity(m, v, float(alpha[j]), float(beta[j]))
+        total += inner_tilted_moments(without.mean, without.var).log_norm
+        total += 0.5 * (without.mean**2 / without.var + np.log(without.var)) - 0.5 * (m**2 / v + np.log(v))
     return float(total)
 
 
-def inner_ep(
-    cavity_mean: Array,
-    cavity_cov: Array,
-    y_i: int,
-    alpha: Array,
-    beta: Array,
-    inner: str = "converged",
-    inner_schedule: str = "sequential",
-    damping: float = 1.0,
-    tolerance: float = 1e-12,
-    max_iterations: int = 1000,
-) -> Inner:
+@takes("nested-ep")
+def inner_ep(cavity_mean: Array, cavity_cov: Array, y_i: int, alpha: Array, beta: Array, *, options: Options) -> Inner:
     """The algorithm of appendix A of riihimaki2013: steps 1 to 4 for j ascending, until nothing moves.
 
     A change of a site is measured in the coordinate in which g_j has mean 0 and variance 1 under q̂:
@@ -217,46 +210,51 @@ def inner_ep(
     y_i : int                 label
     alpha : (c-1,)            start, zeros or the values of an earlier run
     beta : (c-1,)             start
-    inner : str               "converged", or "incremental": one sweep
-    inner_schedule : str      "sequential": q̂ refreshed after each j; "parallel": after each sweep
-    damping : float           δ of step 3
-    tolerance : float         change of a sweep at which the run ends
-    max_iterations : int      sweeps after which it gives up and says so
+    options : Options         inner "converged": sweeps until one changes less than CHANGE, LIMIT at most;
+                              "incremental": one sweep. inner_schedule "sequential": q̂ refreshed after each j;
+                              "parallel": after each sweep. inner_damping: δ of step 3
 
     Notes
     -----
     A damped step leaves at least 1 - 2δ of the way where the undamped one converges. With a δ so small that
-    max_iterations of them leave half of it, the run gives up after its first sweep.
+    LIMIT of them leave half of it, the run gives up after its first sweep.
     """
+    one_sweep, in_turn, damping = (
+        options.inner == "incremental",
+        options.inner_schedule == "sequential",
+        options.inner_damping,
+    )
     w = augmented_tilted(cavity_mean, cavity_cov, y_i)
+    # fmt: off
     alpha, beta = alpha.copy(), beta.copy()
-    mean, cov = inner_posterior(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)
+    mean, cov = inner_posterior(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)                    # (8)
     change, n_improper = np.inf, 0
-    for _ in range(1 if inner == "incremental" else max_iterations):
+    for _ in range(1 if one_sweep else LIMIT):
         change, skipped = 0.0, 0
         for j, b in enumerate(w.B_tilde.T):
             m, v = float(b @ mean), float(b @ cov @ b)
-            left = inner_cavity(m, v, float(alpha[j]), float(beta[j]))
-            if not 0.0 < left.var < np.inf:
+            without = inner_cavity(m, v, float(alpha[j]), float(beta[j]))                     # step 1
+            if not 0.0 < without.var < np.inf:
                 skipped += 1
                 continue
-            hat = inner_tilted_moments(left.mean, left.var)
-            d_alpha, d_beta = inner_site_change(hat.mean, hat.var, m, v, damping)
+            hat = inner_tilted_moments(without.mean, without.var)                             # step 2
+            d_alpha, d_beta = inner_site_change(hat.mean, hat.var, m, v, damping)             # step 3
             if alpha[j] + d_alpha < 0.0:  # a rounding error: Φ is log-concave
                 d_alpha = -float(alpha[j])
             alpha[j] += d_alpha
             beta[j] += d_beta
             change += change_of_site(d_alpha, d_beta, m, v)
-            if inner_schedule == "sequential":
-                mean, cov = inner_rank_one_update(mean, cov, b, d_alpha, d_beta)
-        if inner_schedule == "parallel":
-            mean, cov = inner_parallel_update(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)
+            if in_turn:
+                mean, cov = inner_rank_one_update(mean, cov, b, d_alpha, d_beta)              # step 4
+        if not in_turn:
+            mean, cov = inner_parallel_update(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)      # A, last paragraph
         n_improper += skipped
-        if change <= tolerance and skipped == 0:
+        if change <= CHANGE and skipped == 0:
             return Inner(alpha, beta, mean, cov, change, True, n_improper)
-        if (1.0 - min(2.0 * damping, 1.0)) ** max_iterations > 0.5:
+        if (1.0 - min(2.0 * damping, 1.0)) ** LIMIT > 0.5:
             break
-    return Inner(alpha, beta, mean, cov, change, inner == "incremental", n_improper)
+    return Inner(alpha, beta, mean, cov, change, one_sweep, n_improper)
+    # fmt: on
 
 
 def change_of_site(alpha_change: float, beta_change: float, marginal_mean: float, marginal_var: float) -> float:
@@ -290,5 +288,5 @@ def incremental_inner_update(
     beta : (c-1,)             β̃_i of the previous outer iteration
     inner_schedule : str      "sequential" or "parallel"
     """
-    swept = inner_ep(cavity_mean, cavity_cov, y_i, alpha, beta, "incremental", inner_schedule)
+    swept = inner_ep(cavity_mean, cavity_cov, y_i, alpha, beta, inner="incremental", inner_schedule=inner_schedule)
     return swept.alpha, swept.beta

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from reference.common._product import product_rule, softmax_probabilities
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.evidence import ep_gradient
 from reference.riihimaki2013.fit import (
@@ -180,10 +180,8 @@ def laplace_log_marginal(mode: Array, K: Array, y: Labels) -> float:
     return log_softmax_sum(mode, y) - 0.5 * quadratic - 0.5 * _log_det(K, _w_blocks(mode, len(y)))
 
 
-@checked_options("laplace")
-def fit_laplace(
-    X: Array, y: Labels, n_classes: int, prior: Prior, tolerance: float = 1e-10, max_iterations: int = 100
-) -> LaplaceFit:
+@takes("laplace")
+def fit_laplace(X: Array, y: Labels, n_classes: int, prior: Prior, *, options: Options) -> LaplaceFit:
     """Laplace's method: section 4.1 of riihimaki2013.
 
     Parameters
@@ -192,18 +190,16 @@ def fit_laplace(
     y : (n,)                  labels, 0..n_classes-1
     n_classes : int           c
     prior : Prior             hyper-parameters of every class
-    tolerance : float         of the mode
-    max_iterations : int      Newton steps
+    options : Options         of laplace. tolerance: of the mode; max_iterations: Newton steps, None: 100
 
     Raises
     ------
     ValueError                naming the argument
     """
     X, y, prior = _check.data(X, y, n_classes, prior)
-    _check.tolerance(tolerance)
-    _check.count(max_iterations, "max_iterations")
     K = prior_covariance(X, *prior)
-    result = laplace_posterior(K, y, tolerance, max_iterations)
+    limit = 100 if options.max_iterations is None else options.max_iterations
+    result = laplace_posterior(K, y, options.tolerance, limit)
     latent = marginals(result.mode, result.cov, len(y))
     return LaplaceFit(
         result.mode,
@@ -245,9 +241,9 @@ def laplace_gradients(fit: LaplaceFit, X: Array, y: Labels, prior: Prior) -> Gra
     return as_gradients(flat, len(prior.variance))
 
 
-@checked_options("laplace", nodes="prediction_nodes")
+@takes("laplace")
 def predict_laplace(
-    fit: LaplaceFit, X: Array, y: Labels, X_test: Array, prior: Prior, nodes: int | None = None
+    fit: LaplaceFit, X: Array, y: Labels, X_test: Array, prior: Prior, *, options: Options
 ) -> Prediction:
     """Latent values at test points, and E[softmax(f_*)] by a rule for each class.
 
@@ -258,7 +254,7 @@ def predict_laplace(
     y : (n,)                  labels
     X_test : (t, d)           test inputs
     prior : Prior             hyper-parameters of every class
-    nodes : int or None       of a product rule in each dimension; None: 4096 Sobol' points
+    options : Options         of laplace. prediction_nodes: of a product rule a dimension; None: 4096 Sobol' points
 
     Raises
     ------
@@ -272,7 +268,7 @@ def predict_laplace(
     for s, K_star in enumerate(cross_covariance(X_test, X, prior)):
         mean[s] = K_star @ a
         cov[s] = predict_latent_covariance(np.diag(prior.variance + prior.noise), K_star, M)
-        raw[s] = softmax_probabilities(mean[s], cov[s], nodes)
+        raw[s] = softmax_probabilities(mean[s], cov[s], options.prediction_nodes)
     mass = np.sum(raw, axis=1)
     return Prediction(mean, cov, raw / mass[:, None], mass)
 

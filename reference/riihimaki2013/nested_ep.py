@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.common.errors import NotPositiveDefiniteError
-from reference.riihimaki2013.inner_ep import Inner, change_of_site, inner_ep, inner_log_normaliser, inner_posterior
+from reference.common.options import Options
+from reference.riihimaki2013.inner_ep import change_of_site, inner_ep, inner_log_normaliser, inner_posterior
 from reference.riihimaki2013.sites import (
     Augmented,
     Moments,
@@ -47,6 +48,7 @@ class DiagonalSites(NamedTuple):
 class Kind(Protocol):
     """What a variant of EP must be able to do."""
 
+    y: Labels  # (n,)
     independent: bool
 
     def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:
@@ -63,18 +65,6 @@ class Kind(Protocol):
 
     def local(self) -> dict[str, Array]:
         """The parameters, by name."""
-
-
-class InnerOptions(NamedTuple):
-    """How the inner algorithm is run."""
-
-    inner: str = "converged"
-    inner_schedule: str = "sequential"
-    inner_damping: float = 1.0
-
-    def run(self, cavity_mean: Array, cavity_cov: Array, y_i: int, alpha: Array, beta: Array) -> Inner:
-        """The inner algorithm from alpha (c-1,), beta (c-1,) on cavity_mean (c,), cavity_cov (c, c), label y_i."""
-        return inner_ep(cavity_mean, cavity_cov, y_i, alpha, beta, self.inner, self.inner_schedule, self.inner_damping)
 
 
 def largest_change(w: Augmented, alpha: Array, beta: Array, d_alpha: Array, d_beta: Array) -> float:
@@ -104,10 +94,10 @@ def dense_cavity(mean: Array, cov: Array, site: Site) -> Moments | None:
 
 def scalar_cavities(mean: Array, cov: Array, precision: Array, location: Array) -> Moments | None:
     """Cavities class by class: mean (c,), diagonal of cov (c, c), precision (c,), location (c,) of the site."""
-    left = 1.0 / np.diag(cov) - precision
-    if np.any(left <= 0.0):
+    of_cavity = 1.0 / np.diag(cov) - precision
+    if np.any(of_cavity <= 0.0):
         return None
-    return Moments((mean / np.diag(cov) - location) / left, np.diag(1.0 / left))
+    return Moments((mean / np.diag(cov) - location) / of_cavity, np.diag(1.0 / of_cavity))
 
 
 def coupled_sites(alpha: Array, y: Labels) -> DiagonalSites:
@@ -120,9 +110,9 @@ class NestedEP:
 
     independent = False
 
-    def __init__(self, y: Labels, n_classes: int, damping: float, options: InnerOptions) -> None:
-        """y (n,) labels, n_classes, damping of the outer step, options of the inner algorithm."""
-        self.y, self.damping, self.options = y, damping, options
+    def __init__(self, y: Labels, n_classes: int, options: Options) -> None:
+        """y (n,) labels, n_classes, options of the method."""
+        self.y, self.damping, self.options = y, options.damping, options
         self.alpha = np.zeros((len(y), n_classes - 1))
         self.beta = np.zeros((len(y), n_classes - 1))
 
@@ -136,15 +126,17 @@ class NestedEP:
 
     def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
         """Inner EP on the cavity from the present α̃_i, β̃_i."""
-        left = self.cavity(i, mean, cov)
-        if left is None:
-            return None
+        # fmt: off
         y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
-        result = self.options.run(left.mean, left.cov, y, alpha, beta)
-        w = augmented_tilted(left.mean, left.cov, y)
-        change = largest_change(w, alpha, beta, result.alpha - alpha, result.beta - beta)
-        self.alpha[i], self.beta[i] = damp_inner_sites(alpha, beta, result.alpha, result.beta, self.damping)
-        return Step(self.site(i), change)
+        without = self.cavity(i, mean, cov)                                                   # 3.1
+        if without is None:
+            return None
+        hat = inner_ep(without.mean, without.cov, y, alpha, beta, options=self.options)       # A, 3.2.3
+        w = augmented_tilted(without.mean, without.cov, y)                                    # (7)
+        change = largest_change(w, alpha, beta, hat.alpha - alpha, hat.beta - beta)
+        self.alpha[i], self.beta[i] = damp_inner_sites(alpha, beta, hat.alpha, hat.beta, self.damping)   # 3.2.3
+        return Step(self.site(i), change)                                                     # (12), (15)
+        # fmt: on
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
         """log Z_q̂ of appendix A."""
@@ -182,9 +174,9 @@ class NestedIEP:
 
     independent = True
 
-    def __init__(self, y: Labels, n_classes: int, damping: float, options: InnerOptions) -> None:
-        """y (n,) labels, n_classes, damping of the outer step, options of the inner algorithm."""
-        self.y, self.damping, self.options = y, damping, options
+    def __init__(self, y: Labels, n_classes: int, options: Options) -> None:
+        """y (n,) labels, n_classes, options of the method."""
+        self.y, self.damping, self.options = y, options.damping, options
         self.precision, self.location = np.zeros((2, len(y), n_classes))
         self.alpha, self.beta = np.zeros((2, len(y), n_classes - 1))
 
@@ -194,18 +186,20 @@ class NestedIEP:
 
     def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
         """Inner EP on the diagonal cavity; its means and variances are matched."""
-        left = self.cavity(i, mean, cov)
-        if left is None:
-            return None
         y, alpha, beta = int(self.y[i]), self.alpha[i].copy(), self.beta[i].copy()
-        result = self.options.run(left.mean, left.cov, y, alpha, beta)
         change = 0.0
+        # fmt: off
+        without = self.cavity(i, mean, cov)                                                   # 3.1
+        if without is None:
+            return None
+        hat = inner_ep(without.mean, without.cov, y, alpha, beta, options=self.options)       # A, 3.2.3
         if self.options.inner == "incremental":
-            w = augmented_tilted(left.mean, left.cov, y)
-            change = largest_change(w, alpha, beta, result.alpha - alpha, result.beta - beta)
-        self.alpha[i], self.beta[i] = result.alpha, result.beta
-        proposal = iep_site_update(result.mean[:-1], result.cov[:-1, :-1], left.mean, left.cov)
-        return damped_diagonal(self, i, mean, cov, np.maximum(proposal.precision, 0.0), proposal.location, change)
+            w = augmented_tilted(without.mean, without.cov, y)                                # (7)
+            change = largest_change(w, alpha, beta, hat.alpha - alpha, hat.beta - beta)
+        self.alpha[i], self.beta[i] = hat.alpha, hat.beta
+        full = iep_site_update(hat.mean[:-1], hat.cov[:-1, :-1], without.mean, without.cov)   # 3.2.2
+        # fmt: on
+        return damped_diagonal(self, i, mean, cov, np.maximum(full.precision, 0.0), full.location, change)
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:
         """log Z_q̂ of appendix A on the diagonal cavity."""

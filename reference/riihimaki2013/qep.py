@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from reference.common._product import check_nodes
 from reference.common.algebra import eigenvalues, inverted, solution
 from reference.common.errors import NotPositiveDefiniteError
+from reference.common.options import Options
 from reference.riihimaki2013.inner_ep import change_of_site
 from reference.riihimaki2013.nested_ep import (
     DiagonalSites,
@@ -37,10 +38,15 @@ class QuadratureEP:
 
     independent = False
 
-    def __init__(self, y: Labels, n_classes: int, damping: float, nodes: int, diagonal: bool) -> None:
-        """y (n,) labels, n_classes, damping, nodes per dimension, diagonal: whether Λ is cut to its diagonal."""
-        check_nodes(nodes, n_classes - 1)
-        self.y, self.damping, self.nodes, self.diagonal_only = y, damping, nodes, diagonal
+    def __init__(self, y: Labels, n_classes: int, options: Options) -> None:
+        """y (n,) labels, n_classes, options of qep."""
+        check_nodes(options.nodes, n_classes - 1)
+        self.y, self.damping, self.nodes, self.diagonal_only = (
+            y,
+            options.damping,
+            options.nodes,
+            options.lambda_ == "diagonal",
+        )
         self.Lambda = np.zeros((len(y), n_classes - 1, n_classes - 1))
         self.xi = np.zeros((len(y), n_classes - 1))
 
@@ -112,10 +118,10 @@ class QuadratureIEP:
 
     independent = True
 
-    def __init__(self, y: Labels, n_classes: int, damping: float, nodes: int) -> None:
-        """y (n,) labels, n_classes, damping, nodes per dimension."""
-        check_nodes(nodes, 2)
-        self.y, self.damping, self.nodes = y, damping, nodes
+    def __init__(self, y: Labels, n_classes: int, options: Options) -> None:
+        """y (n,) labels, n_classes, options of qiep."""
+        check_nodes(options.nodes, 2)
+        self.y, self.damping, self.nodes = y, options.damping, options.nodes
         self.precision, self.location = np.zeros((2, len(y), n_classes))
 
     def cavity(self, i: int, mean: Array, cov: Array) -> Moments | None:

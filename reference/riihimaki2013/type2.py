@@ -10,7 +10,7 @@ from reference.common._options import shown
 from reference.common._search import REACH, Limits, maximise
 from reference.common.errors import factorise
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.fit import Gradients, Prior, as_gradients, covariance_derivatives
 from reference.riihimaki2013.model import REMEDY, prior_covariance
@@ -130,17 +130,14 @@ def type2_map_objective(
     return value + log_density, np.concatenate(parts)
 
 
-@checked_options("laplace")
+@takes("laplace")
 def type2_map(
     evidence: Evidence,
     prior: Prior,
     hyperprior: Mapping[str, tuple[str, float, float]] | None,
-    learn: Sequence[str],
-    shared: bool,
-    sits_on: str = "field",
-    map_density: str = "value",
-    max_iterations: int = 200,
-    tolerance: float = 1e-5,
+    *,
+    shared: bool = False,
+    options: Options,
 ) -> Found:
     """The maximum of `type2_map_objective` by L-BFGS-B; a logarithm moves by a factor of 1e4 at most.
 
@@ -149,19 +146,22 @@ def type2_map(
     evidence : callable       Prior to log Z and its Gradients
     prior : Prior             start
     hyperprior : mapping      field -> (family, df, scale), or None
-    learn : names             fields to learn
     shared : bool             one vector for all classes
-    sits_on : str             of `log_hyperprior`
-    map_density : str         of `log_hyperprior`
-    max_iterations : int      of the search
-    tolerance : float         largest entry of the projected gradient at which the search has converged
+    options : Options         of the method whose evidence it is, or those of laplace by name. max_iterations: of the
+                              search, None: 200; learn_tolerance: largest entry of the projected gradient at which the
+                              search has converged; sits_on, map_density: of `log_hyperprior`
     """
-    learn = check_learn(learn, prior)
+    learn = check_learn(options.learn, prior)
 
     def objective(there: Prior) -> tuple[float, Array]:
-        return type2_map_objective(evidence, there, hyperprior, learn, shared, sits_on, map_density)
+        return type2_map_objective(evidence, there, hyperprior, learn, shared, options.sits_on, options.map_density)
 
-    return _ascend(objective, prior, learn, shared, max_iterations, tolerance)
+    return _ascend(objective, prior, learn, shared, _limit(options), options.learn_tolerance)
+
+
+def _limit(options: Options) -> int:
+    """Iterations of a search, 200 where nobody says."""
+    return 200 if options.max_iterations is None else int(options.max_iterations)
 
 
 def _ascend(
@@ -214,16 +214,9 @@ def vb_update_hyperparameters(
     return _ascend(objective, prior, learn, shared, max_iterations, 1e-5).prior
 
 
-@checked_options("vb-probit")
+@takes("vb-probit")
 def vb_alternate(
-    X: Array,
-    y: NDArray[np.int64],
-    n_classes: int,
-    prior: Prior,
-    learn: Sequence[str],
-    shared: bool,
-    max_iterations: int = 200,
-    tolerance: float = 1e-5,
+    X: Array, y: NDArray[np.int64], n_classes: int, prior: Prior, *, shared: bool = False, options: Options
 ) -> Found:
     """Fixed point of the factors and `vb_update_hyperparameters` in turn, until the logarithms move by tolerance.
 
@@ -233,19 +226,18 @@ def vb_alternate(
     y : (n,)                  labels, 0..n_classes-1
     n_classes : int           c
     prior : Prior             start
-    learn : names             fields to learn
     shared : bool             one vector for all classes
-    max_iterations : int      rounds
-    tolerance : float         largest move of a logarithm at which it ends
+    options : Options         of vb-probit. max_iterations: rounds, None: 200; learn_tolerance: largest move of a
+                              logarithm at which it ends
     """
-    learn = check_learn(learn, prior)
+    learn = check_learn(options.learn, prior)
     trace: list[float] = []
     residual, rounds = np.inf, 0
-    while rounds < max_iterations and residual > tolerance:
+    while rounds < _limit(options) and residual > options.learn_tolerance:
         fit = fit_vb(X, y, n_classes, prior)
         trace.append(fit.log_evidence)
         new = vb_update_hyperparameters(fit.factors, X, prior, learn, shared)
         residual = float(np.max(np.abs(pack(new, learn, shared) - pack(prior, learn, shared))))
         prior, rounds = new, rounds + 1
     value = fit_vb(X, y, n_classes, prior).log_evidence
-    return Found(prior, value, residual, residual <= tolerance, rounds, np.array(trace))
+    return Found(prior, value, residual, residual <= options.learn_tolerance, rounds, np.array(trace))

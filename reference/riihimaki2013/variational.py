@@ -10,7 +10,7 @@ from reference.common._probit_line import probit_line
 from reference.common.algebra import inverted, solution
 from reference.common.errors import cholesky, factorise
 from reference.common.ledger import equation
-from reference.common.options import checked_options
+from reference.common.options import Options, takes
 from reference.common.probit import mills_slope
 from reference.riihimaki2013 import _check
 from reference.riihimaki2013.fit import (
@@ -184,16 +184,8 @@ class VBFit(NamedTuple):
     iterations: int
 
 
-@checked_options("vb-probit")
-def fit_vb(
-    X: Array,
-    y: Labels,
-    n_classes: int,
-    prior: Prior,
-    tolerance: float = 1e-10,
-    max_iterations: int = 10_000,
-    accelerate: bool = True,
-) -> VBFit:
+@takes("vb-probit")
+def fit_vb(X: Array, y: Labels, n_classes: int, prior: Prior, *, options: Options) -> VBFit:
     """The factorised approximation of section 4.3 of riihimaki2013.
 
     Parameters
@@ -202,19 +194,17 @@ def fit_vb(
     y : (n,)                  labels, 0..n_classes-1
     n_classes : int           c
     prior : Prior             hyper-parameters of every class
-    tolerance : float         of the means
-    max_iterations : int      steps
-    accelerate : bool         Newton steps in place of plain sweeps
+    options : Options         of vb-probit. tolerance: of the means; max_iterations None: 10 000; accelerate: Newton
+                              steps in place of plain sweeps
 
     Raises
     ------
     ValueError                naming the argument
     """
     X, y, prior = _check.data(X, y, n_classes, prior)
-    _check.tolerance(tolerance)
-    _check.count(max_iterations, "max_iterations")
+    limit = 10_000 if options.max_iterations is None else options.max_iterations
     K = prior_covariance(X, *prior)
-    result = vb_posterior(K, y, tolerance, max_iterations, accelerate)
+    result = vb_posterior(K, y, options.tolerance, limit, options.accelerate)
     region = region_moments(result.mean, y)
     latent = marginals(result.mean.T.ravel(), result.cov, len(y))
     bound = vb_bound(result.mean, result.weights, K, y)

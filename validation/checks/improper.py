@@ -233,7 +233,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         return left._replace(var=np.inf) if count[0] == 1 else left
 
     with mock.patch.object(inner_ep, "inner_cavity", fails_first):
-        passed = inner_ep.inner_ep(mean, cov, 0, alpha, beta, inner="incremental", damping=0.6)
+        passed = inner_ep.inner_ep(mean, cov, 0, alpha, beta, inner="incremental", inner_damping=0.6)
     augmented = inner_ep.augmented_tilted(mean, cov, 0)
     inner = inner_ep.inner_posterior(augmented.mu_w, augmented.Sigma_w, augmented.B_tilde, alpha, beta)
     b = augmented.B_tilde[:, 1]
@@ -279,6 +279,7 @@ class _Kind:
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     from unittest import mock
 
+    from reference.common.options import options_of
     from reference.riihimaki2013 import qep
     from reference.riihimaki2013.quadrature_ep import qiep_tilted_moments
     from reference.riihimaki2013.sites import Moments, Tilted, difference_matrix
@@ -293,7 +294,9 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         cov_g = B.T @ cov @ B + 1.0  # of the differences to the label's value, to which one normal is added
         for diagonal in (False, True):
             hat = Tilted(norm, B.T @ mean + 0.1, share * cov_g)
-            full = qep.QuadratureEP(y, 3, 0.7, 3, diagonal)
+            full = qep.QuadratureEP(
+                y, 3, options_of("qep")(damping=0.7, nodes=3, lambda_="diagonal" if diagonal else "full")
+            )
             with mock.patch.object(qep, "tilted_moments_quadrature", lambda *_, hat=hat: hat):
                 proposal = full._propose(0, Moments(mean, cov))
             yield flaws((proposal is not None) != kept,
@@ -306,7 +309,7 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
             if proposal is not None and diagonal:
                 wrong = bool((proposal[0] != np.diag(np.maximum(np.diag(proposal[0]), 0.0))).any())
                 yield flaws(wrong, "what is kept is diagonal and at least zero", "reference", "entries")
-        scalar = qep.QuadratureIEP(y, 3, 0.7, 3)
+        scalar = qep.QuadratureIEP(y, 3, options_of("qiep")(damping=0.7, nodes=3))
         var = np.diag(cov)
         hat = Tilted(norm, mean + 0.1, share * var)
         with mock.patch.object(qep, "qiep_tilted_moments", lambda *_, hat=hat: hat):

@@ -231,23 +231,24 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(context: Context, problem: Problem) -> Iterable[Outcome]:
+    from reference.common.options import options_of
     from reference.riihimaki2013 import inner_ep, qep
 
     rng = np.random.default_rng(12)
     root = rng.standard_normal((3, 3))
     mean, cov = rng.standard_normal(3), root @ root.T + np.eye(3)
-    alpha, beta = inner_ep.inner_ep(mean, cov, 1, np.zeros(2), np.zeros(2), "converged")[:2]
+    alpha, beta = inner_ep.inner_ep(mean, cov, 1, np.zeros(2), np.zeros(2))[:2]
     wrong, changes = 0, []
     for kind, ends in (("converged", True), ("incremental", True)):
-        result = inner_ep.inner_ep(mean, cov, 1, np.zeros(2), np.zeros(2), kind)
+        result = inner_ep.inner_ep(mean, cov, 1, np.zeros(2), np.zeros(2), inner=kind)
         wrong += result.converged is not ends
         changes.append(float(result.change))
-    again = inner_ep.inner_ep(mean, cov, 1, alpha, beta, "incremental")
+    again = inner_ep.inner_ep(mean, cov, 1, alpha, beta, inner="incremental")
     changes.append(float(again.change))
     wrong += not (changes[0] < 1e-6 < changes[1]) + (not changes[2] < 1e-6)
     yield flaws(wrong, f"changes of the last sweep {changes}: small at the end, large after one sweep", "reference",
                  "ends")  # fmt: skip
-    sites = qep.QuadratureIEP(np.array([1]), 3, 0.7, 12)
+    sites = qep.QuadratureIEP(np.array([1]), 3, options_of("qiep")(damping=0.7, nodes=12))
     left = sites.cavity(0, mean, cov)
     assert left is not None
     var = np.diag(left.cov)

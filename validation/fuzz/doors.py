@@ -316,7 +316,7 @@ def _reference_doors() -> Iterator[Door]:
     yield _fit_door(
         of("villacampa2020.fit_energies").fit_energy, "apep", of("villacampa2020.hyper").Prior, method="apep"
     )
-    yield _fit_door(of("riihimaki2013.fit").fit_ep, "nested-ep", of("riihimaki2013.fit").Prior, method="nested-ep")
+    yield _fit_door(of("riihimaki2013.fit").fit_ep, "nested-ep", of("riihimaki2013.fit").Prior)
     yield _fit_door(of("riihimaki2013.laplace").fit_laplace, "laplace", of("riihimaki2013.fit").Prior)
     yield _fit_door(of("riihimaki2013.variational").fit_vb, "vb-probit", of("riihimaki2013.fit").Prior)
     yield _fit_door(of("izmailov2016.fit").fit_vi, "vi-jj", of("izmailov2016._prior").Prior, name="vi-jj")

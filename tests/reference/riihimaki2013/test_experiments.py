@@ -18,7 +18,7 @@ def test_tilted_study(rng):
     y = np.array([0, 1, 2, 0, 1, 2, 0, 1])
     prior = Prior(np.full(3, np.e), np.full((3, 2), np.e), np.zeros(3), np.full(3, 1e-4))
     got = compare_tilted_moments(X, y, 3, prior)
-    fit = fit_ep("nested-ep", X, y, 3, prior, max_iterations=2)
+    fit = fit_ep(X, y, 3, prior, max_iterations=2)
     left = cavity(fit.latent_mean[4], fit.latent_cov[4], fit.site_precision[4], fit.site_location[4])
     truth = tilted_multinomial_probit(left.mean, left.cov, 1)
     inner = inner_ep(left.mean, left.cov, 1, np.zeros(2), np.zeros(2))

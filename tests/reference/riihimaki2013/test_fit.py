@@ -7,6 +7,7 @@ from scipy.stats import norm
 
 from bivariate import bivariate_normal_cdf
 from reference.common.errors import NotPositiveDefiniteError
+from reference.common.options import options_of
 from reference.riihimaki2013.evidence import ep_gradient, ep_log_marginal
 from reference.riihimaki2013.fit import Prior, ep_gradients, fit_ep, predict_ep
 from reference.riihimaki2013.prediction import (
@@ -14,6 +15,11 @@ from reference.riihimaki2013.prediction import (
     independent_class_probabilities,
     predict_class_probabilities,
 )
+
+
+def run(method, *data, **options):
+    """`fit_ep` by the method of this name."""
+    return fit_ep(*data, options=options_of(method)(**options))
 
 
 def binary_ep(K, y):
@@ -44,7 +50,7 @@ def test_two_classes_are_binary_probit_ep(model):
     s = model
     y = np.array([0, 1, 1, 0, 1])
     prior = Prior(*(value[:2] for value in s.prior))
-    fit = fit_ep("nested-ep", s.X, y, 2, prior)
+    fit = run("nested-ep", s.X, y, 2, prior)
     assert fit.converged
     mean, cov, log_z = binary_ep(0.5 * (s.blocks[0] + s.blocks[1]), 2.0 * y - 1.0)
     # fixed points to 1e-10 of the sites' own scale
@@ -91,9 +97,9 @@ def test_gradients_at_the_fixed_point(model, method, options):
     X, y = s.X[:4], s.y[:4]
 
     def evidence(prior):
-        return fit_ep(method, X, y, 3, prior, **options).log_evidence
+        return run(method, X, y, 3, prior, **options).log_evidence
 
-    got = ep_gradients(fit_ep(method, X, y, 3, s.prior, **options), X, s.prior)
+    got = ep_gradients(run(method, X, y, 3, s.prior, **options), X, s.prior)
     for field, where in (("variance", (1,)), ("lengthscales", (2, 0)), ("noise", (0,))):
         ends = []
         for sign in (1.0, -1.0):
@@ -125,7 +131,7 @@ def test_explicit_gradient_by_finite_differences(rng):
 def test_appendix_b_and_the_whole_site_matrix_are_one_posterior(model, method, schedule):
     s = model
     printed, projected = (
-        fit_ep(method, s.X, s.y, 3, s.prior, schedule=schedule, form=form) for form in ("printed", "projected")
+        run(method, s.X, s.y, 3, s.prior, schedule=schedule, form=form) for form in ("printed", "projected")
     )
     assert (printed.form, projected.form) == ("printed", "projected")
     assert printed.sites is not None
@@ -146,39 +152,39 @@ def test_appendix_b_runs_unless_the_prior_is_too_large_for_its_digits(model):
     s = model
     large = s.prior._replace(variance=np.array([1.0, 2e4, 1.0]))
     for method in ("nested-ep", "nested-iep", "qep", "qiep"):
-        assert fit_ep(method, s.X, s.y, 3, s.prior, max_iterations=1).form == "printed"
-        assert fit_ep(method, s.X, s.y, 3, large, max_iterations=1).form == "projected"
-    assert fit_ep("qep", s.X, s.y, 3, s.prior, diagonal=False, max_iterations=1).form == "projected"
+        assert run(method, s.X, s.y, 3, s.prior, max_iterations=1).form == "printed"
+        assert run(method, s.X, s.y, 3, large, max_iterations=1).form == "projected"
+    assert run("qep", s.X, s.y, 3, s.prior, lambda_="full", max_iterations=1).form == "projected"
     with pytest.raises(ValueError, match="form: found 'printed' with full Λ, expected 'projected' or None for qep"):
-        fit_ep("qep", s.X, s.y, 3, s.prior, diagonal=False, form="printed")
+        run("qep", s.X, s.y, 3, s.prior, lambda_="full", form="printed")
 
 
 def test_the_sites_match_the_moments_of_their_inner_approximation(model):
     s = model
     # an identity of section 3.2.2, at the fixed point and before it; inverses of conditions below 100
     for steps in (1, 3, 1000):
-        assert fit_ep("nested-ep", s.X, s.y, 3, s.prior, max_iterations=steps).moment_gap < 1e-12
-    assert fit_ep("nested-iep", s.X, s.y, 3, s.prior, max_iterations=1).moment_gap is None
+        assert run("nested-ep", s.X, s.y, 3, s.prior, max_iterations=steps).moment_gap < 1e-12
+    assert run("nested-iep", s.X, s.y, 3, s.prior, max_iterations=1).moment_gap is None
 
 
 def test_schedules_and_inner_runs_share_the_fixed_point(model):
     s = model
     X, y = s.X, s.y
-    base = fit_ep("nested-ep", X, y, 3, s.prior)
+    base = run("nested-ep", X, y, 3, s.prior)
     for options in (
         {"inner": "incremental"},
         {"schedule": "sequential", "damping": 1.0},
         {"inner_schedule": "parallel", "inner": "incremental", "damping": 0.5},
     ):
-        other = fit_ep("nested-ep", X, y, 3, s.prior, **options)
+        other = run("nested-ep", X, y, 3, s.prior, **options)
         assert other.converged
         assert other.log_evidence == pytest.approx(base.log_evidence, rel=1e-10, abs=0)
         np.testing.assert_allclose(other.latent_cov, base.latent_cov, rtol=1e-8, atol=1e-9)  # residual 1e-10
 
 
 def test_independent_classes_understate_the_variances(model):
-    full = fit_ep("nested-ep", model.X, model.y, 3, model.prior)
-    independent = fit_ep("nested-iep", model.X, model.y, 3, model.prior)
+    full = run("nested-ep", model.X, model.y, 3, model.prior)
+    independent = run("nested-iep", model.X, model.y, 3, model.prior)
     ratio = np.einsum("ikk->ik", independent.latent_cov) / np.einsum("ikk->ik", full.latent_cov)
     assert np.mean(ratio) < 1.0
     off = independent.latent_cov * (1.0 - np.eye(3))
@@ -187,10 +193,10 @@ def test_independent_classes_understate_the_variances(model):
 
 def test_quadrature_variants_are_near_their_nested_twins(model):
     X, y = model.X, model.y
-    nested, iep = (fit_ep(m, X, y, 3, model.prior) for m in ("nested-ep", "nested-iep"))
-    qep = fit_ep("qep", X, y, 3, model.prior, nodes=12)
-    full = fit_ep("qep", X, y, 3, model.prior, nodes=12, diagonal=False)
-    qiep = fit_ep("qiep", X, y, 3, model.prior, nodes=12)
+    nested, iep = (run(m, X, y, 3, model.prior) for m in ("nested-ep", "nested-iep"))
+    qep = run("qep", X, y, 3, model.prior, nodes=12)
+    full = run("qep", X, y, 3, model.prior, nodes=12, lambda_="full")
+    qiep = run("qiep", X, y, 3, model.prior, nodes=12)
     for left, right in ((qep, nested), (full, nested), (qiep, iep)):
         assert left.converged
         assert np.max(np.abs(left.latent_mean - right.latent_mean)) < 0.03  # 0.01 is typical for variances about 2
@@ -200,9 +206,9 @@ def test_quadrature_variants_are_near_their_nested_twins(model):
 def test_permutations_of_data_and_classes_move_nothing(model):
     s = model
     order, classes = np.array([3, 0, 4, 2, 1]), np.array([2, 0, 1])
-    base = fit_ep("nested-ep", s.X, s.y, 3, s.prior)
+    base = run("nested-ep", s.X, s.y, 3, s.prior)
     y = np.argsort(classes)[s.y][order]
-    moved = fit_ep("nested-ep", s.X[order], y, 3, Prior(*(value[classes] for value in s.prior)))
+    moved = run("nested-ep", s.X[order], y, 3, Prior(*(value[classes] for value in s.prior)))
     assert moved.log_evidence == pytest.approx(base.log_evidence, rel=1e-9, abs=0)  # residual 1e-10
     np.testing.assert_allclose(moved.latent_mean, base.latent_mean[order][:, classes], rtol=1e-8, atol=1e-9)
 
@@ -213,7 +219,7 @@ def test_hard_problems_converge_or_say_so(rng, method):
     X[1::2] += 1e-6  # near duplicates
     y = np.array([0, 0, 1, 2, 1, 1, 2, 0])
     prior = Prior(np.full(3, np.exp(8.0)), np.full((3, 1), 2.0), np.zeros(3), np.full(3, 1e-6))
-    fit = fit_ep(method, X, y, 3, prior, damping=0.5, max_iterations=60)
+    fit = run(method, X, y, 3, prior, damping=0.5, max_iterations=60)
     assert np.all(np.isfinite(fit.latent_mean))
     assert np.all(np.isfinite(fit.latent_cov))
     assert fit.converged == (fit.residual <= 1e-10)
@@ -237,8 +243,8 @@ def test_class_probability_as_an_integral_over_g(model):
 def test_probabilities_by_default_are_orthants_and_the_mass_says_how_good(model, rng):
     s = model
     X_test = 2.0 * rng.normal(size=(4, 2))
-    fit = fit_ep("qep", s.X, s.y, 3, s.prior, nodes=12)
-    got = predict_ep(fit, s.X, X_test, s.prior, "quadrature")
+    fit = run("qep", s.X, s.y, 3, s.prior, nodes=12)
+    got = predict_ep(fit, s.X, X_test, s.prior, prediction="quadrature")
     # 1e-5 for each class; it is the sum before normalising, and not one by construction
     np.testing.assert_allclose(got.probability_mass, 1.0, rtol=0, atol=3e-5)
     assert np.all(got.probability_mass != 1.0)
@@ -247,7 +253,7 @@ def test_probabilities_by_default_are_orthants_and_the_mass_says_how_good(model,
         B = np.eye(3)[0] - np.eye(3)[1:]
         wanted = bivariate_normal_cdf(B @ m, B @ S @ B.T + 1.0 + np.eye(2))
         assert value[0] == pytest.approx(wanted, rel=0, abs=2e-5)
-    by_rule = predict_ep(fit, s.X, X_test, s.prior, "quadrature", nodes=60)
+    by_rule = predict_ep(fit, s.X, X_test, s.prior, prediction="quadrature", prediction_nodes=60)
     np.testing.assert_allclose(by_rule.probability, got.probability, rtol=0, atol=1e-3)  # 60 nodes
     assert np.max(np.abs(by_rule.probability - got.probability)) > 1e-10
 
@@ -256,12 +262,12 @@ def test_no_gradient_of_diagonal_sites_is_claimed(model):
     s = model
     X, y = s.X[:4], s.y[:4]
     with pytest.raises(ValueError, match=r"^fit: found qep with diagonal Λ, expected sites that keep"):
-        ep_gradients(fit_ep("qep", X, y, 3, s.prior, nodes=12), X, s.prior)
-    full = ep_gradients(fit_ep("qep", X, y, 3, s.prior, nodes=12, diagonal=False), X, s.prior)
-    nested = ep_gradients(fit_ep("nested-ep", X, y, 3, s.prior), X, s.prior)
+        ep_gradients(run("qep", X, y, 3, s.prior, nodes=12), X, s.prior)
+    full = ep_gradients(run("qep", X, y, 3, s.prior, nodes=12, lambda_="full"), X, s.prior)
+    nested = ep_gradients(run("nested-ep", X, y, 3, s.prior), X, s.prior)
     np.testing.assert_allclose(full.variance, nested.variance, rtol=0.2, atol=0.02)  # two approximations of one log Z
     two = Prior(*(value[:2] for value in s.prior))
-    ep_gradients(fit_ep("qep", X, np.minimum(y, 1), 2, two), X, two)  # one difference: its Λ is diagonal and full
+    ep_gradients(run("qep", X, np.minimum(y, 1), 2, two), X, two)  # one difference: its Λ is diagonal and full
 
 
 @pytest.mark.verifies(
@@ -304,13 +310,15 @@ def test_other_probabilities(model):
     ],
 )
 def test_bad_input_is_refused_by_name(model, name, options):
-    arguments = {"method": "nested-ep", "X": model.X, "y": model.y, "n_classes": 3, "prior": model.prior} | options
+    data = {"X": model.X, "y": model.y, "n_classes": 3, "prior": model.prior}
+    given = {"method": "nested-ep"} | options
+    data |= {key: given.pop(key) for key in list(given) if key in data}
     with pytest.raises(ValueError, match=f"^{name}: found"):
-        fit_ep(**arguments)
+        run(given.pop("method"), *data.values(), **given)
 
 
 def test_a_lost_cavity_is_an_error_of_the_evidence_not_of_the_run(model):
-    fit = fit_ep("qep", model.X, model.y, 3, model.prior, nodes=2, max_iterations=3, damping=1.0)
+    fit = run("qep", model.X, model.y, 3, model.prior, nodes=2, max_iterations=3, damping=1.0)
     assert np.all(np.isfinite(fit.latent_mean))
     assert fit.log_evidence is None or np.isfinite(fit.log_evidence)
     with pytest.raises(NotPositiveDefiniteError):

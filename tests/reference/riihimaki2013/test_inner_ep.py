@@ -5,6 +5,7 @@ import pytest
 from scipy.special import log_ndtr, ndtr
 from scipy.stats import norm
 
+from reference.common.options import options_of
 from reference.riihimaki2013._phi import log_phi, mills
 from reference.riihimaki2013.fit import Prior, fit_ep
 from reference.riihimaki2013.inner_ep import (
@@ -159,7 +160,7 @@ def test_three_classes_are_close_and_the_normaliser_is_a_little_low(model):
 def test_the_schedules_share_their_fixed_point(model):
     start = np.zeros(2), np.zeros(2)
     one = inner_ep(model.cavity_mean, model.cavity_cov, Y, *start)
-    two = inner_ep(model.cavity_mean, model.cavity_cov, Y, *start, inner_schedule="parallel", damping=0.7)
+    two = inner_ep(model.cavity_mean, model.cavity_cov, Y, *start, inner_schedule="parallel", inner_damping=0.7)
     assert one.converged
     assert two.converged
     np.testing.assert_allclose(one.alpha, two.alpha, rtol=1e-10, atol=1e-11)  # both to 1e-12 of their own scale
@@ -168,11 +169,11 @@ def test_the_schedules_share_their_fixed_point(model):
 
 @pytest.mark.parametrize(("damping", "reached"), [(1e-8, False), (3e-4, False), (0.05, True), (1.0, True)])
 def test_a_damping_that_no_thousand_sweeps_make_up_for_gives_up_and_says_so(model, damping, reached):
-    result = inner_ep(model.cavity_mean, model.cavity_cov, Y, np.zeros(2), np.zeros(2), damping=damping)
+    result = inner_ep(model.cavity_mean, model.cavity_cov, Y, np.zeros(2), np.zeros(2), inner_damping=damping)
     assert result.converged == reached
     if not reached:
         first = inner_ep(
-            model.cavity_mean, model.cavity_cov, Y, np.zeros(2), np.zeros(2), inner="incremental", damping=damping
+            model.cavity_mean, model.cavity_cov, Y, np.zeros(2), np.zeros(2), inner="incremental", inner_damping=damping
         )
         np.testing.assert_array_equal(result.alpha, first.alpha)
         np.testing.assert_array_equal(result.mean, first.mean)
@@ -181,7 +182,7 @@ def test_a_damping_that_no_thousand_sweeps_make_up_for_gives_up_and_says_so(mode
 def test_an_inner_damping_of_nearly_nothing_ends_without_a_claim():
     X, y = np.array([[-1.0], [0.2]]), np.array([0, 2])
     prior = Prior(np.ones(3), np.ones((3, 1)), np.full(3, 0.1), np.zeros(3))
-    assert not fit_ep("nested-iep", X, y, 3, prior, inner_damping=1e-8).converged
+    assert not fit_ep(X, y, 3, prior, options=options_of("nested-iep")(inner_damping=1e-8)).converged
 
 
 @pytest.mark.verifies("riihimaki2013", "u3.2.3-incremental", route="steps 1 to 4 once for each class, in natural form")

@@ -141,7 +141,7 @@ def test_predictions_and_permutations(model, rng):
     fit = fit_laplace(s.X, s.y, 3, s.prior)
     got = predict_laplace(fit, s.X, s.y, X_test, s.prior)
     np.testing.assert_allclose(got.probability_mass, 1.0, rtol=1e-14, atol=0)  # one rule for all classes
-    by_rule = predict_laplace(fit, s.X, s.y, X_test, s.prior, 40)
+    by_rule = predict_laplace(fit, s.X, s.y, X_test, s.prior, prediction_nodes=40)
     # 40 nodes for each class; 1e-4 of the Sobol' points
     np.testing.assert_allclose(by_rule.probability_mass, 1.0, rtol=0, atol=1e-4)
     np.testing.assert_allclose(by_rule.probability, got.probability, rtol=0, atol=3e-4)

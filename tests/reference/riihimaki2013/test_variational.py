@@ -149,7 +149,7 @@ def test_update_of_the_magnitude(model):
 def test_alternation_raises_the_bound(model):
     s = model
     prior = Prior(np.full(3, 1.2), np.ones((3, 2)), np.full(3, 0.1), np.zeros(3))
-    result = vb_alternate(s.X, s.y, 3, prior, ("variance",), True, max_iterations=4)
+    result = vb_alternate(s.X, s.y, 3, prior, learn=("variance",), shared=True, max_iterations=4)
     assert np.all(np.diff(result.trace) > -1e-9)
 
 
