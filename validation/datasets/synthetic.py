@@ -7,6 +7,7 @@ independent draws) and whose `sha256` is that of its arrays.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,18 +22,24 @@ LIKELIHOODS = ("logit", "probit", "softmax", "multinomial-probit", "threshold")
 BINARY_LIKELIHOODS = ("logit", "probit")
 
 
+class Scales(TypedDict, total=False):
+    """Hyper-parameters of the latent functions, each with a default in `draw_latents`."""
+
+    variance: ArrayLike  # (L,), or a scalar for all latents
+    lengthscales: ArrayLike  # (L, d), or (d,), or a scalar
+    noise: ArrayLike  # (L,), or a scalar
+
+
 def make_gp_classification(
     rng: np.random.Generator,
     n: int = 100,
     d: int = 2,
     n_classes: int = 2,
     likelihood: str = "logit",
-    variance: ArrayLike = 1.0,
-    lengthscales: ArrayLike = 1.0,
-    noise: ArrayLike = 0.0,
     epsilon: float = 0.0,
     *,
     X: ArrayLike | None = None,
+    **scales: Unpack[Scales],
 ) -> Dataset:
     """Inputs, latent functions and labels drawn from the model that the witnesses fit.
 
@@ -45,10 +52,9 @@ def make_gp_classification(
     n, d : int                    rows and inputs, if X is not given
     n_classes : int               C >= 2
     likelihood : str              logit, probit, softmax, multinomial-probit, threshold
-    variance, noise : (L,)        or a scalar for all latents
-    lengthscales : (L, d)         or (d,), or a scalar
     epsilon : float               label-error probability of the threshold likelihood, in [0, 1)
     X : (n, d)                    inputs to use instead of normal ones
+    scales                        variance, lengthscales and noise of `draw_latents`
     """
     arguments.generator(rng, "rng")
     arguments.choice(likelihood, LIKELIHOODS, "likelihood")
@@ -62,7 +68,7 @@ def make_gp_classification(
         inputs = rng.standard_normal(size)
     else:
         inputs = arguments.matrix(X, "X")
-    latent_values = draw_latents(rng, inputs, L, variance, lengthscales, noise)
+    latent_values = draw_latents(rng, inputs, L, **scales)
     y = draw_labels(rng, latent_values, likelihood, epsilon)
     return _generated(
         f"gp-{likelihood}-{n_classes}", inputs, y, n_classes, "a draw from the model", "make_gp_classification"

@@ -261,9 +261,8 @@ def _generated(posterior: Posterior, rng: np.random.Generator, variance: float) 
     while True:
         if p.dataset == "gp":
             scales = _lengthscales(p, p.d)
-            data = datasets.make_gp_classification(
-                rng, size, p.d, p.n_classes, p.likelihood, variance, scales, p.noise, p.epsilon
-            )
+            own = datasets.synthetic.Scales(variance=variance, lengthscales=scales, noise=p.noise)
+            data = datasets.make_gp_classification(rng, size, p.d, p.n_classes, p.likelihood, p.epsilon, **own)
         elif p.dataset == "waveform":
             data = datasets.make_waveform(rng, size)
         elif p.dataset == "villacampa2017-toy":
