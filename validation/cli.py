@@ -260,15 +260,17 @@ def solve_command(
     asked = load_problem(problem)
     try:
         if groups is None:
-            with waiting(Console(stderr=True), f"{implementation} {method} on {asked.name}"):
-                solution = solve(implementation, method, asked, **options)
+            solution = _watched(implementation, method, asked, options)
         else:
             from validation.chains import kept_in, solve_groups
             from validation.jobs.run import engine
+            from validation.watching import Counting
 
             store = None if output is None else kept_in(output.with_suffix(".jobs"))
-            with engine(cluster, jobs=jobs) as workers:
-                solution = solve_groups(method, asked, workers, groups=groups, store=store, **options)
+            with engine(cluster, jobs=jobs) as who:
+                workers = Counting(who)
+                with waiting(Console(stderr=True), f"{implementation} {method} on {asked.name}", workers.words):
+                    solution = solve_groups(method, asked, workers, groups=groups, store=store, **options)
     except ImplementationError as error:
         if verbose:
             import traceback
@@ -287,6 +289,19 @@ def solve_command(
     if not solution.converged:
         say(console, f"not converged: {solution.settings.get('reason') or 'no reason stated'}")
         raise typer.Exit(EXIT_DIFFERENT)
+
+
+def _watched(implementation: str, method: str, problem: Problem, options: dict[str, Any]) -> Solution:
+    """The answer; on a terminal it is said how far it is, as the method itself tells."""
+    from validation import watching
+
+    errors, watch = Console(stderr=True), None
+    if errors.is_terminal:
+        watch = watching.of_options(watching.known(implementation, method), options)
+    asked = options if watch is None else {**options, "callback": watch}
+    tell = None if watch is None else watch.words
+    with waiting(errors, f"{implementation} {method} on {problem.name}", tell):
+        return solve(implementation, method, problem, **asked)
 
 
 @app.command("compare")
@@ -497,7 +512,10 @@ def message_of(error: BaseException) -> str:
         text = str(error.args[0])
     elif isinstance(error, OSError) and error.strerror and error.filename is None:
         text = error.strerror
-    return " ".join(line.strip() for line in text.splitlines()) or type(error).__name__
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    # a line that ends without a mark would run into the next
+    told = [line if line[-1] in ".,:;!?(" else f"{line};" for line in lines[:-1]] + lines[-1:]
+    return " ".join(told) or type(error).__name__
 
 
 def fail(message: str, code: int) -> NoReturn:

@@ -41,7 +41,7 @@ class Forecast:
     def words(self, elapsed: float) -> str:
         """`left` as one reads it; empty while it is too early, and at the end."""
         left = self.left(elapsed)
-        return "" if left is None or not self._waiting else f"about {_rounded(left)} left"
+        return "" if left is None or not self._waiting else f"about {rounded(left)} left"
 
 
 class Steps:
@@ -61,6 +61,37 @@ class Steps:
         self._begun += 1
         left = self._forecast.words(time.perf_counter() - self._since)
         return f"{self._begun} of {max(self._begun, len(self._names))}{f'; {left}' if left else ''}"
+
+
+class Lines:
+    """Lines of progress of a run that says a known number of them, each for about as much work as another.
+
+    total    lines in all; None: nobody knows, and nothing is foreseen
+    ahead    whether a line says what begins, and not what is done
+    """
+
+    def __init__(self, total: int | None, *, ahead: bool = False) -> None:
+        """None is said yet."""
+        self._total, self._ahead, self._said = total, ahead, 0
+        self._since = self._last = time.perf_counter()
+
+    def said(self) -> str:
+        """One more line is said: what stands behind it, " (3 of 8; about 20 s left)"."""
+        self._said += 1
+        self._last = time.perf_counter()
+        told = self.words()
+        return f" ({told})" if told else ""
+
+    def words(self) -> str:
+        """Which line was the last and what is left; empty where nobody knows how many there will be."""
+        if not self._total or not self._said:
+            return ""
+        place = f"{self._said} of {max(self._said, self._total)}"
+        done, elapsed = self._said - self._ahead, self._last - self._since
+        if not done or elapsed < EARLIEST or done >= self._total:
+            return place
+        left = elapsed / done * (self._total - done) - (time.perf_counter() - self._last)
+        return f"{place}; about {rounded(left)} left" if left > 0.0 else place
 
 
 def work(parts: Iterable[Part], earlier: Path) -> dict[Part, float]:
@@ -83,7 +114,7 @@ def work(parts: Iterable[Part], earlier: Path) -> dict[Part, float]:
     return {part: taken.get(part, usual) for part in asked}
 
 
-def _rounded(seconds: float) -> str:
+def rounded(seconds: float) -> str:
     """To five seconds, or to minutes: more digits would say more than anybody knows."""
     if seconds < 90.0:
         return f"{max(5, 5 * round(seconds / 5.0))} s"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 import threading
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -46,22 +46,33 @@ def say(console: Console, text: str, *, indent: int = 0, style: str = "") -> Non
 
 
 @contextmanager
-def waiting(console: Console, what: str, *, after: float = 3.0) -> Iterator[None]:
-    """Say on a terminal what is being computed and since when, of work that nobody can tell the length of.
+def waiting(
+    console: Console, what: str, tell: Callable[[], str] | None = None, *, after: float = 3.0
+) -> Iterator[None]:
+    """Say on a terminal what is being computed, since when, and how far it is as far as somebody knows.
 
     Parameters
     ----------
     console : Console    usually of stderr; where it is no terminal nothing is written
     what : str           a few words
+    tell : callable      how far it is, asked some times a second; "" while it cannot be told
     after : float        seconds of silence before
     """
     if not console.is_terminal:
         yield
         return
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TimeElapsedColumn
 
-    columns = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
-    bar = Progress(*columns, console=console, transient=True)
+    class Told(ProgressColumn):
+        """What is computed, and under it how far it is: beside each other they fit few terminals."""
+
+        def render(self, task: Task) -> Text:
+            far = "" if tell is None else tell()
+            lines = (task.description, far) if far else (task.description,)
+            return Text("\n".join(lines))
+
+    columns = SpinnerColumn(), TimeElapsedColumn(), Told()
+    bar = Progress(*columns, console=console, transient=True, refresh_per_second=4)
     bar.add_task(what)
     late = threading.Timer(after, bar.start)
     late.daemon = True

@@ -2,7 +2,7 @@
 
 import pytest
 
-from validation.forecast import EARLIEST, Forecast, Steps, work
+from validation.forecast import EARLIEST, Forecast, Lines, Steps, work
 
 A, B, C = ("identity/x/a", "toy"), ("identity/x/b", "toy"), ("bound/x/c", "-")
 
@@ -54,3 +54,37 @@ def test_steps_count_themselves_and_forecast_once_one_can_tell(monkeypatch):
     assert steps.begin() == "1 of 3"
     assert steps.begin() == "2 of 3; about 20 s left"
     assert steps.begin() == "3 of 3; about 10 s left"
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+def test_lines_of_progress_say_what_is_left_by_what_is_done(monkeypatch):
+    clock = Clock()
+    monkeypatch.setattr("validation.forecast.time.perf_counter", clock)
+    done, begun = Lines(4), Lines(4, ahead=True)
+    clock.now = 5.0
+    assert done.said() == " (1 of 4; about 15 s left)"
+    assert begun.said() == " (1 of 4)"  # a line that announces the first part says nothing of how long it takes
+    clock.now = 10.0
+    assert done.said() == " (2 of 4; about 10 s left)"
+    assert begun.said() == " (2 of 4; about 30 s left)"
+    clock.now = 16.0
+    assert done.words() == "2 of 4; about 5 s left"
+    clock.now = 60.0
+    assert done.words() == "2 of 4"  # the third takes longer than two did: nobody can tell
+    for _ in range(3):
+        told = done.said()
+    assert told == " (5 of 5)"
+
+
+def test_lines_nobody_knows_the_number_of_foresee_nothing():
+    lines = Lines(None)
+    assert lines.said() == ""
+    assert lines.words() == ""
