@@ -14,6 +14,7 @@ from rich.console import Console
 
 from validation import arguments
 from validation.claims import results
+from validation.forecast import Lines
 from validation.jobs import each
 from validation.jobs import run as jobs_run
 from validation.jobs.job import HELP, Job
@@ -21,7 +22,7 @@ from validation.jobs.run import engine
 from validation.quoting import shown
 from validation.reproduce import catalogue, decisions, page
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
-from validation.terminal import Grid, print_grid, say
+from validation.terminal import Grid, print_grid, say, waiting
 
 _FOLDER = Path("results/reproduce")
 
@@ -76,7 +77,10 @@ def reproduce(
     keys = results.keys_of(result, keep) if keep is not None else ()
     began = time.perf_counter()
     errors = Console(stderr=True, markup=False, emoji=False, highlight=False)
-    outcome = _outcome(wanted, options, lambda text: errors.print(text, soft_wrap=True), cluster, output)
+    total = None if wanted.cells is None else wanted.cells(**options)
+    lines = Lines(total, ahead=wanted.ahead)
+    with waiting(errors, f"{paper} {name}", lines.words):
+        outcome = _outcome(wanted, options, lambda text: say(errors, f"{text}{lines.said()}"), cluster, output)
     for table in outcome.tables:
         _print(console, table)
     for note in outcome.notes:

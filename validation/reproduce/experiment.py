@@ -50,6 +50,8 @@ class Experiment(NamedTuple):
     claim: str  # what the paper says that it shows
     run: Callable[..., Outcome]  # keyword options, and say for progress
     in_parts: bool = False  # its repetitions are calls of `validation.jobs.each`
+    cells: Callable[..., int] | None = None  # the same options -> lines of progress; None: too unlike to foresee
+    ahead: bool = False  # whether a line says what begins, and not what is done
 
     @property
     def options(self) -> dict[str, Any]:
@@ -65,11 +67,19 @@ EXPERIMENTS: dict[tuple[str, str], Experiment] = {}
 
 
 def experiment(
-    paper: str, name: str, title: str, claim: str, *, in_parts: bool = False
+    paper: str,
+    name: str,
+    title: str,
+    claim: str,
+    *,
+    in_parts: bool = False,
+    cells: Callable[[Any], int] | None = None,
+    ahead: bool = False,
 ) -> Callable[[Callable[..., Outcome]], Callable[..., Outcome]]:
     """Register a function of a value of options and `say`, which takes a line of progress; it is called by keywords.
 
-    The options are a dataclass of the function's module, each with a default.
+    The options are a dataclass of the function's module, each with a default. From `cells`, options -> how many lines
+    of progress the function gives, and from whether it gives them `ahead` of the work comes the forecast.
     """
 
     def register(function: Callable[[Any, Say], Outcome]) -> Callable[..., Outcome]:
@@ -84,7 +94,8 @@ def experiment(
         run.__signature__ = inspect.signature(options)  # type: ignore[attr-defined]
         if (paper, name) in EXPERIMENTS:
             raise ValueError(f"name: found {shown(name)} of {paper} a second time, expected each experiment once")
-        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, run, in_parts)
+        count = None if cells is None else lambda **given: cells(options(**given))
+        EXPERIMENTS[paper, name] = Experiment(paper, name, title, claim, run, in_parts, count, ahead)
         return run
 
     return register

@@ -189,3 +189,44 @@ def test_every_registered_experiment_can_be_asked_for_without_options():
         check_options(value, value.options)
         assert value.title
         assert value.claim
+
+
+@pytest.mark.parametrize(
+    ("paper", "name", "options"),
+    [
+        ("izmailov2016", "curves", {"dataset": "breast_cancer", "n_max": 60, "m": 5, "budgets": [1], "steps": 5}),
+        ("izmailov2016", "sets", {"datasets": ["wine"], "n_max": 60, "m": 5, "budgets": [1], "steps": 5, "n_run": 2}),
+        ("riihimaki2013", "table2", {"methods": ["laplace", "qiep"], "classes": [3]}),
+        ("riihimaki2013", "table3", {"names": ["wine"]}),
+        (
+            "riihimaki2013",
+            "fig7",
+            {"dataset": "wine", "n": 20, "n_test": 10, "methods": ["laplace"], "log_variances": [1.0, 2.0],
+             "log_lengthscales": [1.0, 2.0]},
+        ),
+        ("villacampa2017", "fig1", {"dataset": "wine", "n": 20, "n_steps": 3, "n_run": 2}),
+        (
+            "villacampa2017",
+            "table2",
+            {"datasets": ["wine"], "methods": ["ep", "sep"], "n_run": 1, "n_steps": 3, "n_max": 60},
+        ),
+        (
+            "villacampa2020",
+            "fig3",
+            {"dataset": "wine", "m": [4], "methods": ["pep"], "alphas": [0.5, 1.0], "n_max": 60, "n_steps": 3,
+             "budget": 1.0},
+        ),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore")
+def test_an_experiment_says_as_many_lines_as_it_foresees(paper, name, options):
+    told = []
+    wanted = find(paper, name)
+    wanted.run(**options, say=told.append)
+    assert len(told) == wanted.cells(**options)
+
+
+def test_what_is_foreseen_follows_from_the_options():
+    assert find("wenzel2019", "table1").cells(datasets=["a"], methods=["x-gpc-svi"], n_run=3, n_splits=2) == 2
+    assert find("riihimaki2013", "fig5").cells(methods=["nested-ep", "nested-iep"]) == 3  # one truth for both
+    assert find("wenzel2019", "fig1").cells is None  # learning, then chains: one says nothing of the other

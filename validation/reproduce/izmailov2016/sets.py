@@ -160,6 +160,7 @@ class SetsOptions:
     "accuracy and time of five methods on six data sets, over splits",
     "vi-JJ, vi-Taylor and vi-JJ-hybrid end where svi does and mostly sooner; vi-JJ-full does on small sets only "
     "(section 5.2, Fig. 4 to 6)",
+    cells=lambda asked: len(asked.datasets) * len(METHODS),
 )
 def sets(asked: SetsOptions, say: Say) -> Outcome:
     """Each method with m cluster centres on n_run splits; svi makes `steps` steps for each iteration of the others."""

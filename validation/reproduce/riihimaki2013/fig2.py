@@ -167,6 +167,8 @@ class Fig2Options:
     "EP, IEP and MCMC on fifteen points of three classes on a line",
     "away from the class boundaries MCMC is the most confident and IEP the most conservative, EP between them; at a "
     "boundary all agree, though IEP has a wrong shape of the marginal (section 5.2, Fig. 2 to 4)",
+    cells=lambda asked: len(asked.seeds),
+    ahead=True,
 )
 def fig2(asked: Fig2Options, say: Say) -> Outcome:
     """Each seed draws fifteen inputs; the paper's own are not printed. The first one's curves are drawn."""

@@ -187,6 +187,8 @@ class Fig5Options:
     "class probabilities and latent marginals of all methods on USPS 3 vs. 5 vs. 7",
     "EP gives the most accurate probabilities; IEP underestimates them slightly at the training points; VB and LA "
     "underestimate those of the test points, LA-TKP improves LA clearly (section 5.3, Fig. 5 and 6)",
+    cells=lambda asked: len({*asked.methods, *(TRUTHS[method] for method in asked.methods)}),
+    ahead=True,
 )
 def fig5(asked: Fig5Options, say: Say) -> Outcome:
     """All methods at log σ² = 4, log l = 2; the paper's sizes are n=1157 and n_test=1175."""

@@ -140,6 +140,7 @@ class Fig7Options:
     "log evidence, log predictive density and accuracy on a grid of hyper-parameters",
     "with EP the maxima of evidence and predictive density agree, with IEP nearly; VB and LA favour small magnitudes, "
     "and their predictive densities are low where log σ² is large; EP has the highest ones (section 5.3, Fig. 7)",
+    cells=lambda asked: len(asked.methods) * len(asked.log_variances),
 )
 def fig7(asked: Fig7Options, say: Say) -> Outcome:
     """The paper's sizes are n=1157 and n_test=1175."""

@@ -171,6 +171,7 @@ class Fig8Options:
     "convergence of EP and IEP, standard and incremental, at two dampings",
     "EP oscillates less than IEP and is done sooner; IEP still drifts after 20 iterations, more so on Glass; "
     "incremental updates need more damping and end where the standard ones do (section 5.4, Fig. 8)",
+    cells=lambda asked: len(asked.datasets) * (1 + len(METHODS) * len(INNER) * len(asked.dampings)),
 )
 def fig8(asked: Fig8Options, say: Say) -> Outcome:
     """Both methods at log σ² = 8, log l = 2.5; the paper's USPS has n=1157 and n_test=1175."""
@@ -190,8 +191,8 @@ def fig8(asked: Fig8Options, say: Say) -> Outcome:
             for method in METHODS
         }
         last |= {(name, method): None if end is None else -end for method, end in ends.items()}
-        say(f"{name}: dampings and iterations until convergence")
         reached[name] = ends_of(cut, asked.log_variance, asked.log_lengthscale)
+        say(f"{name}: dampings and iterations until convergence")
         lines: dict[str, list[figures.Line]] = {method: [] for method in METHODS}
         for method in METHODS:
             for inner in INNER:

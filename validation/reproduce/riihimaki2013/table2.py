@@ -131,6 +131,8 @@ class Table2Options:
     "factorisations and evaluations of an iteration, counted",
     "EP, QEP and LA factorise c + 1 matrices of size n an iteration, IEP, QIEP and Gibbs sampling c, VB one; QEP's "
     "rules have n_q^(c-1) nodes, QIEP's (2c - 1)n_q and 2n_q² (section 5.4, Table 2)",
+    cells=lambda asked: len(asked.methods) * len(asked.classes),
+    ahead=True,
 )
 def table2(asked: Table2Options, say: Say) -> Outcome:
     """Exact counts on small problems: what Table 2 has as orders has no constant that seconds could be set beside."""

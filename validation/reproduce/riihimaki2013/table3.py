@@ -48,6 +48,8 @@ class Table3Options:
     "table3",
     "sizes of the seven data sets",
     "what the data sets of section 5.5 have of training and test rows, classes and covariates (Table 3)",
+    cells=lambda asked: len(asked.names),
+    ahead=True,
 )
 def table3(asked: Table3Options, say: Say) -> Outcome:
     """Sizes of what the other experiments load."""

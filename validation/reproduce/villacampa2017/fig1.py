@@ -140,6 +140,7 @@ class Fig1Options:
     "log evidence against training time for three ways to learn with EP",
     "all three maximise log Z_q; updating factors and hyper-parameters together is more efficient than waiting for EP "
     "to converge, and the approximate gradient gives almost the same as the exact one, sooner (section 2.3, Fig. 1)",
+    cells=lambda asked: asked.n_run * len(SCHEMES),
 )
 def fig1(asked: Fig1Options, say: Say) -> Outcome:
     """The paper's: n=846, n_steps=250, M = N/5. Each of n_run repetitions has rows and a start of its own."""

@@ -181,6 +181,7 @@ class Fig3Options:
     "where the methods put inducing points that they learn",
     "GFITC, EP and SEP lay inducing points on top of each other and find better boundaries with few of them; VI puts "
     "them near the decision boundaries and needs more (section 4.2, Fig. 3)",
+    cells=lambda asked: asked.n_run * len(asked.m) * len(setting.METHODS),
 )
 def fig3(asked: Fig3Options, say: Say) -> Outcome:
     """The paper's: m=[1, 2, 4, 8, 16, 32, 64, 128, 256], n=1000, reduce=1.0, reduce_lbfgs=1.0."""

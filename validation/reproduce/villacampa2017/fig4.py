@@ -99,6 +99,7 @@ class Fig4Options:
     "SEP has the best scores at the lowest cost for every number of inducing points; GFITC waits for EP to converge; "
     "VI is slow with few inducing points, and its log-likelihood stays behind while its error does not (section 4.3, "
     "Fig. 4 and 6)",
+    cells=lambda asked: len(asked.m) * len(asked.methods),
 )
 def fig4(asked: Fig4Options, say: Say) -> Outcome:
     """The paper's: m=[4, 20, 100], n_max=6435, n_run=100, budget=inf; budget is seconds of training of one run."""

@@ -78,6 +78,7 @@ def one_setting(data: Dataset, fraction: float, repetition: int, asked: Fig1Opti
     "PEP is best near alpha = 0.5, APEP and ARPEP between 0.6 and 0.8, RPAPEP is worse than the others at almost all "
     "alphas; by the test error the same, ARPEP being best at 0.8 or 0.9 (section 5.1, Fig. 1; appendix D, Fig. D.8)",
     in_parts=True,
+    cells=lambda asked: len(asked.datasets) * len(asked.fractions),
 )
 def fig1(asked: Fig1Options, say: Say) -> Outcome:
     """The paper's: all eight sets, alphas 0 to 1 by 0.1, fractions=[0.05, 0.1, 0.2], n_run=20, n_steps=500."""

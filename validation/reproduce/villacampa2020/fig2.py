@@ -154,6 +154,7 @@ class Fig2Options:
     "near alpha = 0 ARPEP and RPAPEP put inducing points near the decision boundaries, PEP and APEP do not; as alpha "
     "grows those of PEP overlap, RPAPEP's go nearer to the boundaries, APEP's and ARPEP's hardly change (section 5.2, "
     "Fig. 2)",
+    cells=lambda asked: len(asked.methods) * len(asked.alphas),
 )
 def fig2(asked: Fig2Options, say: Say) -> Outcome:
     """The paper's: n=1000, m=128, reduce=1.0, rate_adam=0.001, no budget."""

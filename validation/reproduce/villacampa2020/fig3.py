@@ -96,6 +96,7 @@ class Fig3Options:
     "test log-likelihood and error against training time on Satellite",
     "alpha near 0, and VB, are worst; PEP is best at 0.3 and 0.5, the others near 0.8 to 1; ARPEP and RPAPEP near "
     "alpha = 0 are VB; PEP is good sooner than the others (section 5.3, Fig. 3; appendix D, Fig. D.9)",
+    cells=lambda asked: len(asked.m) * len(asked.methods) * len(asked.alphas),
 )
 def fig3(asked: Fig3Options, say: Say) -> Outcome:
     """The paper's: m=[4, 20, 100], alphas=[0, 0.3, 0.5, 0.8, 1], n_max=6435, n_run=100, no budget."""

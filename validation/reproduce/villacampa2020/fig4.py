@@ -118,6 +118,7 @@ class Fig4Options:
     "mini-batches on MNIST: test log-likelihood and error against training time for several alphas",
     "all methods give similar results, APEP reaches its end first; the lower alpha, the faster the convergence, in the "
     "log-likelihood; in the error values such as 0.5 arrive first (section 5.4, Fig. 4; appendix D, Fig. D.10)",
+    cells=lambda asked: len(asked.methods) * len(asked.alphas),
 )
 def fig4(asked: Fig4Options, say: Say) -> Outcome:
     """The paper's: n=60000, n_test=10000, m=200, batch_size=200, rate=0.001, alphas 0 to 1 by 0.1, no budget."""
@@ -149,6 +150,7 @@ class Fig5Options(Fig4Options):
     "mini-batches on flight delays: test log-likelihood and error against training time for several alphas",
     "the log-likelihood is worse as alpha goes to 0, as for VB; alpha = 1 is best, 0.5 is good too "
     "(section 5.5, Fig. 5; appendix D, Fig. D.11)",
+    cells=lambda asked: len(asked.methods) * len(asked.alphas),
 )
 def fig5(asked: Fig5Options, say: Say) -> Outcome:
     """The paper's: n=2117068, n_test=10000, m=200, rate=0.001, all alphas; the data are the user's own file."""

@@ -248,6 +248,7 @@ class Fig6Options:
     "active learning on Waveform by predictive entropy, and at random",
     "the error is lower for alpha near 1, by either rule; it is always lower when rows are chosen by entropy; it falls "
     "most from where it begins for alpha near 0, but for PEP, where it does for alpha near 1 (section 5.6, Fig. 6, 7)",
+    cells=lambda asked: len(asked.methods) * len(asked.alphas) * len(asked.rules),
 )
 def fig6(asked: Fig6Options, say: Say) -> Outcome:
     """The paper's: all alphas, n_additions=100, n_run=100, L-BFGS with the steps of `printed_schedule`.

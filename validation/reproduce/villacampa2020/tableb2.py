@@ -31,6 +31,8 @@ class Tableb2Options:
     "sizes of the eight UCI data sets",
     "what the eight data sets of section 5.1 and of the appendices have of instances, attributes and classes "
     "(appendix B, Table B.2)",
+    cells=lambda asked: len(asked.names),
+    ahead=True,
 )
 def tableb2(asked: Tableb2Options, say: Say) -> Outcome:
     """Sizes of what the other experiments load: vowel with its first six classes, waveform generated."""

@@ -224,6 +224,7 @@ class TablecOptions:
     "PEP predicts about as well as Gibbs sampling, alpha = 0 with much worse log-likelihoods on some sets; label "
     "regression is worst (appendix C, Tables C.3 and C.4)",
     in_parts=True,
+    cells=lambda asked: len(asked.datasets) * len(asked.fractions) * len(asked.methods),
 )
 def tablec(asked: TablecOptions, say: Say) -> Outcome:
     """The paper's: all eight sets, fractions=[0.05, 0.1, 0.2], n_run=100, no budget; its length of PEP is 500 steps."""

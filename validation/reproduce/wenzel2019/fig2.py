@@ -182,6 +182,7 @@ class Fig2Options:
     "error and log-likelihood along the training of three methods",
     "x-gpc is close to its end after a few steps, svgpc and epgpc one to two orders of magnitude later; curves of "
     "svgpc are noisier (section 5.2, Fig. 2 and 4 to 6)",
+    cells=lambda asked: len(asked.datasets) * asked.n_run * len(METHODS),
 )
 def fig2(asked: Fig2Options, say: Say) -> Outcome:
     """Folds of ten; hyper-parameters are learned along the way."""

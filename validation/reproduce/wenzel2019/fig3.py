@@ -34,6 +34,7 @@ class Fig3Options:
     "prediction error against training time for several numbers of inducing points",
     "x-gpc converges fastest for every number of inducing points; 32 are enough for an almost optimal error on "
     "Shuttle, and svgpc becomes unstable below 128 (section 5.3, Fig. 3)",
+    cells=lambda asked: len(asked.methods) * len(asked.m),
 )
 def fig3(asked: Fig3Options, say: Say) -> Outcome:
     """Training runs of each method and number of inducing points on one split, scored along the way."""
@@ -47,7 +48,6 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
     rows: list[tuple[object, ...]] = []
     pictures = []
     for method in asked.methods:
-        say(f"{asked.dataset}, {method}")
         curves = inducing_point_study(
             lambda size, method=method: binary_classifier(  # type: ignore[misc]
                 method, n_inducing=size, batch_size=asked.batch_size, seed=asked.seed
@@ -57,7 +57,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
             data.y[split.train],
             X_test,
             data.y[split.test],
-            say=say,
+            say=lambda text, head=f"{asked.dataset}, {method}": say(f"{head}, {text}"),  # type: ignore[misc]
         )
         rows += [
             (method, size, float(t), float(e), float(nll))
