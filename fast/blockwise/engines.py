@@ -14,8 +14,10 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import CancelledError, Future
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, Protocol
+from functools import partial
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -39,6 +41,10 @@ class Visit(NamedTuple, Generic[SumsT]):
 
 _ATTEMPTS = 30  # at one sweep, while workers die under it
 _MOMENT = 0.1  # seconds
+_LOOK = 0.5  # seconds between two looks at whether the client is connected
+_WITHOUT_WORKERS = 120.0  # seconds to wait for a worker while there is none
+
+AnswerT = TypeVar("AnswerT")
 
 
 class Spread(Protocol):
@@ -46,6 +52,10 @@ class Spread(Protocol):
 
     def total(self, visit: Visit[SumsT], state: Any) -> SumsT:
         """The sum of a visit over all leaves."""
+        ...
+
+    def missed(self, visit: Visit[SumsT], state: Any) -> None:
+        """A visit whose sum is known: what it keeps beside the leaves is made, now or when it is needed."""
         ...
 
     def check(self) -> None:
@@ -91,6 +101,16 @@ class Here:
             ready = visit.ready(state)
             return over(0, len(self._looks), lambda k: visit.leaf(self._looks[k], ready))
 
+    def missed(self, visit: Visit[SumsT], state: Any) -> None:
+        """A visit whose sum is known.
+
+        Parameters
+        ----------
+        visit, state    see `Spread`
+        """
+        if visit.keeps:
+            self.total(visit, state)
+
 
 class Workers:
     """Leaves on the workers of a Dask client, in parts that are nodes of the tree.
@@ -103,10 +123,14 @@ class Workers:
 
     def __init__(self, client: Any, rows: Rows, look: Look, n_parts: int | None = None) -> None:
         self.client, self.rows, self.look = client, rows, look
-        workers = sorted(client.nthreads())
+        try:
+            workers = sorted(_answered(client, client.nthreads))
+            if workers:
+                _alike(client)
+        except (CancelledError, OSError) as error:  # the scheduler goes at this moment
+            raise _lost(client, f"{type(error).__name__}: {error}") from error
         if not workers:
             raise ClusterLostError(f"client: found no worker at {client.scheduler.address}, expected at least one")
-        _alike(client)
         depth = max(0, ((n_parts or len(workers)) - 1).bit_length())
         self.plan: Plan = plan(0, len(rows.leaves), depth)
         self.parts = list(parts(self.plan))
@@ -147,9 +171,19 @@ class Workers:
         result: SumsT = self._again(lambda: self._once(visit, state, due))
         return result
 
+    def missed(self, visit: Visit[SumsT], state: Any) -> None:
+        """A visit whose sum is known; parts make up for it before the next one.
+
+        Parameters
+        ----------
+        visit, state    see `Spread`
+        """
+        if visit.keeps:
+            self._past.append((visit, state))
+
     def check(self) -> None:
         """Wait until all leaves were looked at, and raise what was found."""
-        self._again(lambda: self.client.gather([self._at(k, _done) for k in range(len(self._held))]))
+        self._again(lambda: self._gathered([self._at(k, _done) for k in range(len(self._held))]))
 
     def taken(self, wanted: IntArray, *, labels: bool = False) -> list[tuple[IntArray, Any]]:
         """Rows by their numbers, one message from every part that has some of them.
@@ -168,13 +202,20 @@ class Workers:
 
         def ask() -> list[Any]:
             flying = [self._at(k, _taken, wanted[at], labels) for k, at in places]
-            return list(self.client.gather(flying))
+            return self._gathered(flying)
 
         return [(at, rows) for (_, at), rows in zip(places, self._again(ask), strict=True)]
 
-    def _again(self, attempt: Callable[[], Any]) -> Any:
-        from concurrent.futures import CancelledError
+    def _gathered(self, tasks: list[Any]) -> list[Any]:
+        """What tasks gave."""
+        return list(_answered(self.client, partial(self.client.gather, tasks)))
 
+    def _scattered(self, value: Any) -> Any:
+        """A value that workers fetch where they need it."""
+        (task,) = _answered(self.client, partial(self.client.scatter, [value], hash=False))
+        return task
+
+    def _again(self, attempt: Callable[[], Any]) -> Any:
         from distributed import KilledWorker
         from distributed.comm import CommClosedError
 
@@ -198,23 +239,20 @@ class Workers:
             except KilledWorker as error:
                 why = error
                 self._hold()
-        raise ClusterLostError(
-            f"client: found the sums of a sweep lost ({type(why).__name__}: {why}; client {self.client.status}), "
-            "expected workers that live longer than a sweep, and a scheduler that answers"
-        ) from why
+        raise _lost(self.client, f"{type(why).__name__}: {why}") from why
 
     def _make_up(self) -> None:
         """Visits that parts of dead workers have missed, brought to them alone."""
-        done = self.client.gather([self._at(k, _done) for k in range(len(self._held))])
+        done = self._gathered([self._at(k, _done) for k in range(len(self._held))])
         missed = []
         for k, count in enumerate(done):
             if count < len(self._past):
-                (past,) = self.client.scatter([_Past(self._past[count:])], hash=False)
+                past = self._scattered(_Past(self._past[count:]))
                 missed.append(self._at(k, _missed, count, past))
-        self.client.gather(missed)
+        self._gathered(missed)
 
     def _once(self, visit: Visit[SumsT], state: Any, due: int) -> SumsT:
-        (shared,) = self.client.scatter([state], hash=False)
+        shared = self._scattered(state)
         sums = [self._at(k, _visit, visit, shared, due) for k in range(len(self._held))]
 
         def root(node: Plan, first: int) -> tuple[Any, int]:
@@ -227,14 +265,62 @@ class Workers:
             home = self._homes[first + n_left]
             return self._submit(home, add, left, other), n_left + n_other
 
-        result: SumsT = root(self.plan, 0)[0].result()
+        total, _ = root(self.plan, 0)
+        result: SumsT = _answered(self.client, total.result)
         return result
+
+
+def _answered(client: Any, ask: Callable[[], AnswerT]) -> AnswerT:
+    """What a call of the client brings. One that is under way when the scheduler goes may never return: not waited for.
+
+    Raises
+    ------
+    ClusterLostError    the client is not connected any more, or has had no worker for long
+    """
+    answer = _begun(ask)
+    workers: Future[Any] | None = None
+    someone = time.monotonic()
+    while True:
+        try:
+            return answer.result(_LOOK)
+        except TimeoutError:
+            if answer.done():  # in this moment
+                return answer.result()
+        if client.status != "running":
+            raise _lost(client, "no answer")
+        if workers is not None and workers.done():
+            someone = time.monotonic() if not workers.exception() and workers.result() else someone
+            workers = None
+        if time.monotonic() - someone > _WITHOUT_WORKERS:
+            raise _lost(client, f"no worker for {_WITHOUT_WORKERS:.0f} s")
+        workers = workers or _begun(client.nthreads)
+
+
+def _begun(ask: Callable[[], AnswerT]) -> Future[AnswerT]:
+    """A call in a thread of its own."""
+    answer: Future[AnswerT] = Future()
+
+    def run() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:  # noqa: BLE001 - raised again by whoever asked
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    return answer
+
+
+def _lost(client: Any, why: str) -> ClusterLostError:
+    return ClusterLostError(
+        f"client: found the sums of a sweep lost ({why}; client {client.status}), "
+        "expected workers that live longer than a sweep, and a scheduler that answers"
+    )
 
 
 def _alike(client: Any) -> None:
     """Refuse workers with other code; warn of other versions and kernels, with which digits depend on who computes."""
     own = mine()
-    for worker, answer in sorted(client.run(here, on_error="return").items()):
+    for worker, answer in sorted(_answered(client, partial(client.run, here, on_error="return")).items()):
         if isinstance(answer, OSError):  # it has died meanwhile
             continue
         if not isinstance(answer, Place):
@@ -388,7 +474,7 @@ def streamed(rows: Rows, answer: Callable[[Leaf], Any], client: Any = None) -> I
         for leaf in rows.leaves:
             yield leaf.first, answer(leaf)
         return
-    ahead = 2 * len(client.nthreads())
+    ahead = 2 * len(_answered(client, client.nthreads))
     flying: list[tuple[int, Any]] = []
     for leaf in rows.leaves:
         ((first, size, X, y),) = _on_cluster(client, Rows((leaf,), leaf.size, rows.d))
@@ -400,10 +486,8 @@ def streamed(rows: Rows, answer: Callable[[Leaf], Any], client: Any = None) -> I
 
 
 def _received(entry: tuple[int, Any], client: Any) -> tuple[int, Any]:
-    from concurrent.futures import CancelledError
-
     try:
-        return entry[0], entry[1].result()
+        return entry[0], _answered(client, entry[1].result)
     except CancelledError as error:
         raise ClusterLostError(
             f"client: found the answer to row {entry[0]} and those after lost (client {client.status}), "

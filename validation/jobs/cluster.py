@@ -8,13 +8,16 @@ A process works one job at a time, however many threads its worker has: the thre
 
 from __future__ import annotations
 
+import logging
 import shutil
 import threading
 import time
 import uuid
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +59,7 @@ class Cluster:
     def __init__(self, client: Any, threads: int = 1) -> None:
         self.client, self.threads = client, threads
         self.address = str(client.scheduler.address)
+        self._done_of = (0, 0)  # of the list that is worked, for messages: jobs done, all jobs
 
     def spread(
         self, work: Work, jobs: Sequence[Job], listen: Hear, shared: Folder | None = None
@@ -70,15 +74,20 @@ class Cluster:
         content = None
         if shared is not None:
             # each worker fetches it once, from whoever has it
-            (content,) = self.client.scatter([(shared.digest, contents(shared.at()))], hash=False)
+            packed = [(shared.digest, contents(shared.at()))]
+            (content,) = self._answered(partial(self.client.scatter, packed, hash=False))
         waiting = deque(sorted(jobs, key=lambda job: -job.cost))
         flying: dict[Any, Job] = {}
         ended = threading.Event()
-        list_id, finished = uuid.uuid4().hex[:8], 0
+        list_id, present, someone = uuid.uuid4().hex[:8], 1, time.monotonic()
+        self._done_of = (0, len(jobs))
         try:
             while waiting or flying:
-                room = self._room(flying)
-                while waiting and len(flying) < room:
+                present = self._workers(present)
+                someone = time.monotonic() if present else someone
+                if time.monotonic() - someone > WITHOUT_WORKERS:
+                    raise self._nobody()
+                while waiting and len(flying) < max(present, 1):
                     job = waiting.popleft()
                     future = self._submit(work, job, content, list_id)
                     flying[future] = job
@@ -87,9 +96,9 @@ class Cluster:
                 ended.clear()
                 for future in [future for future in flying if future.done()]:
                     job = flying.pop(future)
-                    done = self._done(job, future, finished, len(jobs))
+                    done = self._done(job, future)
                     future.release()
-                    finished += 1
+                    self._done_of = (self._done_of[0] + 1, len(jobs))
                     for event in done.value.events if done.lost is None else ():
                         listen(event)
                     yield (
@@ -111,12 +120,12 @@ class Cluster:
         waited = time.monotonic()
         while not self._workers():
             if time.monotonic() - waited > WITHOUT_WORKERS:
-                raise ClusterError(
-                    f"{self.address}: found no worker for {WITHOUT_WORKERS:.0f} s, expected at least one"
-                )
+                raise self._nobody()
             time.sleep(_LOOK)
         mine, results = places.here(), []
-        for worker, answer in self.client.run(_here, on_error="return").items():
+        for worker, answer in self._answered(partial(self.client.run, _here, on_error="return")).items():
+            if isinstance(answer, OSError):  # it has died meanwhile; each job asks where it is, too
+                continue
             if not isinstance(answer, Place):
                 raise ClusterError(
                     f"worker {worker}: found {type(answer).__name__}: {answer}, "
@@ -127,29 +136,50 @@ class Cluster:
             results.append(place)
         return tuple(results)
 
-    def _workers(self) -> int:
-        return len(self.client.nthreads())
+    def _answered(self, ask: Callable[[], Any]) -> Any:
+        """What a call of the client brings. One that is under way when the scheduler goes may never return."""
+        answer: Future[Any] = Future()
 
-    def _room(self, flying: dict[Any, Job]) -> int:
-        """How many jobs may be under way: one a worker, so that the death of one takes no other job with it."""
+        def call() -> None:
+            try:
+                answer.set_result(ask())
+            except BaseException as error:  # noqa: BLE001 - raised again by whoever asked
+                answer.set_exception(error)
+
+        threading.Thread(target=call, daemon=True).start()
+        while True:
+            try:
+                return answer.result(_LOOK)
+            except TimeoutError:
+                if answer.done():  # in this moment
+                    return answer.result()
+                if self.client.status != "running":
+                    raise self._lost(f"client {self.client.status}") from None
+
+    def _workers(self, before: int = 0) -> int:
+        """How many there are, and may work a job each: so the death of one takes no other job with it.
+
+        before    the number where the scheduler has no time to answer
+        """
         try:
-            count = self._workers()
-        except Exception:  # noqa: BLE001 - asked again in a moment; who is lost shows in the futures
-            return len(flying)
-        return max(count, 1)
+            return len(self._answered(self.client.nthreads))
+        except OSError as error:
+            if self.client.status != "running":
+                raise self._lost(f"{type(error).__name__}: {error}") from error
+            return before
 
     def _submit(self, work: Work, job: Job, content: Any, list_id: str) -> Any:
         how = _How(work, job.unit, self.threads, job.patience, places.here())
         return self.client.submit(_on_worker, how, content, key=f"triad-{job.name}-{list_id}", pure=False)
 
-    def _done(self, job: Job, future: Any, finished: int, count: int) -> Done:
+    def _done(self, job: Job, future: Any) -> Done:
         from distributed import KilledWorker
 
         if future.cancelled() or future.status == "lost":
-            raise self._lost(finished, count, f"{job.name} was cancelled")
-        error = future.exception()
+            raise self._lost(f"{job.name} was cancelled")
+        error = self._answered(future.exception)
         if error is None:
-            return Done(job, future.result(), None, 0.0)
+            return Done(job, self._answered(future.result), None, 0.0)
         if isinstance(error, KilledWorker):
             last = error.last_worker.address
             deaths = error.allowed_failures + 1
@@ -159,9 +189,18 @@ class Cluster:
             return Done(job, None, None, 0.0, error)
         raise error
 
-    def _lost(self, finished: int, count: int, why: str) -> ClusterError:
+    def _so_far(self) -> str:
+        finished, count = self._done_of
+        return f" with {finished} of {count} jobs done" if count else ""
+
+    def _nobody(self) -> ClusterError:
         return ClusterError(
-            f"{self.address}: found the scheduler lost ({why}) with {finished} of {count} jobs done, "
+            f"{self.address}: found no worker for {WITHOUT_WORKERS:.0f} s{self._so_far()}, expected at least one"
+        )
+
+    def _lost(self, why: str) -> ClusterError:
+        return ClusterError(
+            f"{self.address}: found the scheduler lost ({why}){self._so_far()}, "
             "expected it to answer; results that were kept are on the disk: the same command goes on from there"
         )
 
@@ -211,13 +250,30 @@ def connected(address: str, *, jobs: int | None = None, threads: int = 1) -> Ite
         client = Client(address, timeout=CONNECTING, set_as_default=False)
     except OSError as error:
         raise ClusterError(f"{address}: found nobody who answers ({error}), expected a Dask scheduler") from error
-    with client:
+    with client, _without_tracebacks():
         yield Cluster(client, threads)
 
 
 @contextmanager
-def started(count: int, *, processes: bool = True) -> Iterator[Any]:
-    """A cluster of this machine: so many workers with one thread each, no dashboard, a job given up at three deaths."""
+def _without_tracebacks() -> Iterator[None]:
+    """A client whose scheduler goes writes a traceback of its own beside the error that says so."""
+    log = logging.getLogger("distributed.client")
+    before = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
+
+
+@contextmanager
+def started(count: int, *, processes: bool = True, protocol: str | None = None) -> Iterator[Any]:
+    """A cluster of this machine: so many workers with one thread each, no dashboard, a job given up at three deaths.
+
+    count        workers
+    processes    whether each is a process, or all are in this one
+    protocol     "tcp://" for workers of other machines to come to those in this process; None: as Dask chooses
+    """
     import dask
     from distributed import LocalCluster
 
@@ -239,6 +295,7 @@ def started(count: int, *, processes: bool = True) -> Iterator[Any]:
             n_workers=count,
             threads_per_worker=1,
             processes=processes,
+            protocol=protocol,
             dashboard_address=":0",
             memory_limit=0,
             silence_logs=50,

@@ -21,6 +21,7 @@ def draw(unit, hear):
 def die(unit, hear):
     """End the process for unit 1, answer for others."""
     if unit == 1:
+        time.sleep(0.5)  # a nanny does not replace a process that dies before it has heard that it is up
         os.kill(os.getpid(), signal.SIGKILL)
     return unit
 
@@ -57,3 +58,20 @@ def threads(unit, hear):
     import threadpoolctl
 
     return max(pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
+
+
+def awake():
+    """The process of a worker that has imported what jobs and sweeps need."""
+    import validation.jobs.cluster  # noqa: F401
+
+    return os.getpid()
+
+
+def serve(pipe):
+    """A scheduler with one worker until the process is killed."""
+    from distributed import LocalCluster
+
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False, protocol="tcp://",
+                      silence_logs=50) as cluster:  # fmt: skip
+        pipe.send(cluster.scheduler_address)
+        pipe.recv()

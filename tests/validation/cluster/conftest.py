@@ -1,8 +1,8 @@
-"""A cluster in this process, for tests that need no process of their own; skipped by name where Dask is not there."""
+"""Clusters in this process, and one of two worker processes; skipped by name where Dask is not there."""
 
+import multiprocessing
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -14,7 +14,7 @@ import pytest
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
 
-from validation.jobs.cluster import Cluster, started  # noqa: E402
+from validation.jobs.cluster import Cluster, connected, started  # noqa: E402
 
 HERE = str(Path(__file__).resolve().parent)
 
@@ -58,8 +58,68 @@ def engines(clients):
     return lambda count: Cluster(clients(count))
 
 
+@pytest.fixture(scope="session")
+def processes(found_by_workers):
+    """A context of processes that are forked from one which has the libraries, or of fresh ones where none can be.
+
+    No witness among the libraries: other tests of this process may use the same fork server for mutants.
+    """
+    method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
+    context = multiprocessing.get_context(method)
+    if method == "forkserver":
+        context.set_forkserver_preload(["scipy.linalg", "scipy.special", "scipy.optimize", "distributed", "dask.array"])
+    return context
+
+
+@pytest.fixture(scope="session")
+def quick(processes):
+    """Workers start from the fork server, and who asks a dead one learns it soon: Dask tries for thirty seconds.
+
+    A live worker that a loaded machine keeps from answering so long is asked again, by Dask or by the engines.
+    """
+    import dask
+
+    settings = {
+        "distributed.worker.multiprocessing-method": processes.get_start_method(),
+        "distributed.comm.timeouts.connect": "5s",
+    }
+    # Dask must not replace what the fork server loads
+    if hasattr(distributed.utils, "_forkserver_preload_set"):
+        distributed.utils._forkserver_preload_set = True
+    with dask.config.set(settings):
+        yield
+
+
+@pytest.fixture(scope="session")
+def _two(quick):
+    with connected("local", jobs=2) as who:
+        yield who
+
+
+@pytest.fixture
+def two_processes(_two):
+    """An engine with two worker processes, both there; tests may kill them, others come in their place."""
+    while len(replaceable(_two.client)) < 2:
+        time.sleep(0.05)
+    return _two
+
+
+def replaceable(client):
+    """Addresses of workers that the scheduler has and that their nannies know to be up.
+
+    A nanny replaces a process that it knows to be up, none that dies on its way there.
+    """
+    nannies = client.cluster.workers.values()
+    up = {nanny.worker_address for nanny in nannies if nanny.process and nanny.process.status.name == "running"}
+    return sorted(up & client.nthreads().keys())
+
+
 class Killer(threading.Thread):
-    """Kills a worker at a random moment, waits until there are as many as before, and again."""
+    """Kills a worker at a random moment, waits until there are as many as before, and again.
+
+    A worker that came in a dead one's place imports what it needs before the next moment is drawn: on a slow machine
+    a job would otherwise cost three workers their lives while they start, and be given up.
+    """
 
     def __init__(self, client, count, seed):
         super().__init__(daemon=True)
@@ -67,18 +127,21 @@ class Killer(threading.Thread):
         self.ended, self.kills = threading.Event(), 0
 
     def run(self):
+        import cluster_work
+
         while not self.ended.is_set():
-            if len(self.client.nthreads()) < self.count:
-                time.sleep(0.05)
+            workers = replaceable(self.client)
+            if len(workers) < self.count:
+                self.ended.wait(0.05)
                 continue
+            pids = self.client.run(cluster_work.awake, workers=workers)
             if self.ended.wait(float(self.rng.uniform(0.0, 0.8))):
                 return
-            pids = list(self.client.run(os.getpid, on_error="ignore").values())
-            if len(pids) == self.count:
-                os.kill(int(self.rng.choice(pids)), signal.SIGKILL)
-                self.kills += 1
-                while len(self.client.nthreads()) == self.count and not self.ended.is_set():
-                    time.sleep(0.01)
+            victim = workers[self.rng.integers(self.count)]
+            os.kill(pids[victim], signal.SIGKILL)
+            self.kills += 1
+            while victim in replaceable(self.client) and not self.ended.is_set():
+                time.sleep(0.01)
 
 
 @pytest.fixture
@@ -98,28 +161,44 @@ def killing():
     return of
 
 
-SCHEDULER = """
-import sys
-from distributed import LocalCluster
-if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False, protocol="tcp://",
-                      silence_logs=50) as c:
-        print(c.scheduler_address, flush=True)
-        sys.stdin.read()
-"""
+@pytest.fixture
+def scheduler_process(processes, quick):
+    """(process, address) of a scheduler with one worker, to be killed."""
+    import cluster_work
+
+    here, there = processes.Pipe()
+    process = processes.Process(target=cluster_work.serve, args=(there,))
+    process.start()
+    there.close()
+    try:
+        yield process, here.recv()
+    finally:
+        process.kill()
+        process.join()
+        here.close()
 
 
 @pytest.fixture
-def scheduler_process():
-    """(process, address) of a scheduler with one worker, to be killed."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCHEDULER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    )
-    try:
-        yield process, process.stdout.readline().strip()
-    finally:
+def worker_process(quick):
+    """(scheduler's address, cwd, **changes of the environment) -> a worker that is a program of its own.
+
+    Kernels of linear algebra are chosen when the library is loaded, code is what the path finds: both need a fresh
+    interpreter.
+    """
+    import subprocess
+
+    opened = []
+
+    def of(address, cwd=None, **environment):
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1", "--no-dashboard",
+                   "--no-nanny"]  # fmt: skip
+        quiet = subprocess.DEVNULL
+        opened.append(subprocess.Popen(command, cwd=cwd, env=os.environ | environment, stdout=quiet, stderr=quiet))
+
+    yield of
+    for process in opened:
         process.kill()
-        process.communicate()
+        process.wait()
 
 
 @pytest.fixture(scope="session")

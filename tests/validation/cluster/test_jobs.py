@@ -1,15 +1,17 @@
 """The same jobs here and on clusters: digits, order, storage, resumption, and what is said of who was lost."""
 
 import os
-import subprocess
 import sys
-import time
+import threading
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from fast.blockwise import engines as blockwise
+from fast.blockwise.engines import ClusterLostError
 from validation import chains, problems, storage
 from validation.checks import runner
 from validation.checks.core import Compared
@@ -172,6 +174,26 @@ def test_an_address_where_nobody_is_is_an_error(address, message, monkeypatch):
         pass
 
 
+def test_jobs_that_nobody_works_are_given_up(monkeypatch):
+    monkeypatch.setattr("validation.jobs.cluster.WITHOUT_WORKERS", 0.2)
+    monkeypatch.setattr(Cluster, "check_workers", lambda self: ())
+    with (
+        started(0, processes=False) as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+        pytest.raises(ClusterError, match="found no worker for 0 s with 0 of 3 jobs done, expected at least one"),
+    ):
+        list(run(work("draw"), draws(3), Cluster(client)))
+
+
+def test_a_question_under_way_when_the_scheduler_goes_is_not_waited_for():
+    client = SimpleNamespace(status="connecting", scheduler=SimpleNamespace(address="tcp://gone"))
+    for_ever = threading.Event().wait
+    with pytest.raises(ClusterError, match=r"tcp://gone: found the scheduler lost \(client connecting\), expected it"):
+        Cluster(client)._answered(for_ever)
+    with pytest.raises(ClusterLostError, match=r"found the sums of a sweep lost \(no answer; client connecting\)"):
+        blockwise._answered(client, for_ever)
+
+
 def test_without_the_packages_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ValueError, match=r"expected the extra gpc-triad\[cluster\]"), engine("local"):
@@ -194,20 +216,29 @@ def test_verdicts_are_the_same_on_a_cluster(engines, tmp_path):
     assert Compared in runner.TYPES
 
 
+@pytest.mark.slow
+def test_data_in_parts_are_judged_on_two_processes(two_processes):
+    selection = runner.select(check=["identity/*/parts", "identity/*/batches-elsewhere"])
+    results = runner.run(selection, engine=two_processes).results
+    assert len(results) > 20
+    assert {result.verdict for result in results} == {"PASS"}
+
+
 # -- faults in earnest: processes are killed -----------------------------------------------------------------------
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_lose_nothing(killing, kills_wanted):
-    expected = values(run(work("draw"), draws(40), Processes(1)))
-    with connected("local", jobs=2) as who, killing(who.client, 2, 20261123) as killer:
+def test_workers_killed_at_random_moments_lose_nothing(two_processes, killing, kills_wanted):
+    expected = values(run(work("draw"), draws(20), Processes(1)))
+    with killing(two_processes.client, 2, 20261123) as killer:
         while killer.kills < kills_wanted:
-            result = values(run(work("draw"), draws(40, seconds=0.3), who))
+            result = values(run(work("draw"), draws(20, seconds=0.1), two_processes))
             assert result.keys() == expected.keys()
             assert all(np.array_equal(result[name], expected[name]) for name in expected)
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("quick")
 def test_a_job_that_kills_three_workers_is_reported():
     with connected("local", jobs=2) as who:
         results = {done.job.unit: done for done in run(work("die"), [Job(f"j{k}", k) for k in range(4)], who)}
@@ -234,22 +265,14 @@ def test_a_scheduler_that_dies_is_said_and_the_run_goes_on_from_there(tmp_path, 
 
 
 @pytest.mark.slow
-def test_a_worker_with_another_kernel_is_named():
-    with started(1) as cluster, distributed.Client(cluster, set_as_default=False) as client:
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--nthreads", "1",
-                   "--no-dashboard", "--nworkers", "1"]  # fmt: skip
-        other = subprocess.Popen(
-            command,
-            env=os.environ | {"OPENBLAS_CORETYPE": "Nehalem"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            client.wait_for_workers(2, timeout=60)
-            result = list(run(work("draw"), draws(8, seconds=0.3), Cluster(client)))
-        finally:
-            other.terminate()
-            other.wait()
+def test_a_worker_with_another_kernel_is_named(worker_process):
+    with (
+        started(1, processes=False, protocol="tcp://") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        worker_process(cluster.scheduler_address, OPENBLAS_CORETYPE="Nehalem")
+        client.wait_for_workers(2, timeout=120)
+        result = list(run(work("draw"), draws(8, seconds=0.3), Cluster(client)))
     kernels = {done.place.kernel for done in result}
     if len(kernels) == 1:
         pytest.skip(f"the library of linear algebra knows no other kernel than {kernels.pop()}")
@@ -259,7 +282,7 @@ def test_a_worker_with_another_kernel_is_named():
 
 
 @pytest.mark.slow
-def test_a_worker_from_another_checkout_is_refused_by_name(tmp_path):
+def test_a_worker_from_another_checkout_is_refused_by_name(worker_process, tmp_path):
     import shutil
 
     root = Path(__file__).resolve().parents[3]
@@ -267,21 +290,14 @@ def test_a_worker_from_another_checkout_is_refused_by_name(tmp_path):
         shutil.copytree(root / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__"))
     with (tmp_path / "fast" / "ledger.py").open("a") as file:
         file.write("\n# one line more\n")
-    with started(0) as cluster, distributed.Client(cluster, set_as_default=False) as client:
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address, "--nthreads", "1",
-                   "--no-dashboard"]  # fmt: skip
-        other = subprocess.Popen(
-            command, cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(tmp_path)}, stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            client.wait_for_workers(1, timeout=60)
-            time.sleep(0.1)
-            with pytest.raises(ClusterError, match=r"worker tcp://\S+: found code \w+ against \w+ of the coordinator"):
-                list(run(work("draw"), draws(1), Cluster(client)))
-        finally:
-            other.terminate()
-            other.wait()
+    with (
+        started(0, processes=False, protocol="tcp://") as cluster,
+        distributed.Client(cluster, set_as_default=False) as client,
+    ):
+        worker_process(cluster.scheduler_address, cwd=tmp_path, PYTHONPATH=str(tmp_path))
+        client.wait_for_workers(1, timeout=120)
+        with pytest.raises(ClusterError, match=r"worker tcp://\S+: found code \w+ against \w+ of the coordinator"):
+            list(run(work("draw"), draws(1), Cluster(client)))
 
 
 # -- chains of a sampler -----------------------------------------------------------------------------------------------
