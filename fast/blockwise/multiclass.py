@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from functools import partial
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import numpy as np
 from fast.blockwise.classes import COUNT, StandsFor, checked_points, look
 from fast.blockwise.energies import EnergyInParts
 from fast.blockwise.engines import Spread, spread, streamed
+from fast.blockwise.kept import kept
 from fast.blockwise.rows import Leaf, Rows
 from fast.blockwise.sites import LatentsInParts, PowersInParts, SitesInParts
 from fast.core import inputs
@@ -131,7 +133,14 @@ class BlockwiseClasses:
 
 
 def fit(
-    method: str, rows: Rows, n_classes: int, prior: Prior, options: Any = None, *, client: Any = None
+    method: str,
+    rows: Rows,
+    n_classes: int,
+    prior: Prior,
+    options: Any = None,
+    *,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> BlockwiseClasses:
     """A method to its fixed point or optimum, on leaves here or on the workers of a Dask cluster.
 
@@ -145,12 +154,14 @@ def fit(
     prior : Prior      of C latent functions, with inducing points
     options            those of the method, such as `fast.methods.ep.EPOptions`; None: by default
     client             a dask.distributed.Client; None: this process. The digits are the same
+    checkpoint : path  folder where sums of sweeps are kept, from which the same call goes on; None: nowhere
 
     Raises
     ------
     ValueError                  bad input, by name and row
     NotPositiveDefiniteError    K_ZZ of a class is singular
     ClusterLostError            the scheduler is lost
+    OSError                     no room for a checkpoint
     """
     inputs.one_of("method", method, tuple(METHODS))
     kind = METHODS[method]
@@ -159,6 +170,7 @@ def fit(
     points = checked_points(n_classes, rows.d, prior)
     settings = settings_of(rows.n, options, scheme="outer", optimizer="lbfgs")
     with spread(rows, partial(look, points=points, n_sites=kind.n_sites(options)), client) as leaves:
+        leaves = kept(leaves, checkpoint, method, prior, options)
         stands_for = StandsFor(leaves.total(COUNT, None)[0].astype(np.int64), rows.n, rows.d)
         run = kind.run(leaves, stands_for, points, options)
         trained = converge(run, settings, options.callback)

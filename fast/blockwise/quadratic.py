@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from scipy.linalg.blas import dsyrk
 
 from fast.blockwise.classes import packed, unpacked
 from fast.blockwise.engines import Visit, spread, streamed
+from fast.blockwise.kept import kept
 from fast.blockwise.rows import Leaf, Rows
 from fast.core import inputs
 from fast.core.blocks import block_edges, padded
@@ -214,6 +216,27 @@ class BlockwiseOptions:
 DEFAULTS = BlockwiseOptions()
 
 
+def checked_options(options: object) -> tuple[float, int]:
+    """Tolerance and most sweeps.
+
+    Parameters
+    ----------
+    options    how to iterate
+
+    Raises
+    ------
+    TypeError     options of the array path, which may ask for more
+    ValueError    by name
+    """
+    if not isinstance(options, BlockwiseOptions):
+        raise TypeError(
+            f"options: found {type(options).__name__}, expected BlockwiseOptions: on data in parts sweeps are plain, "
+            "and nothing is learned"
+        )
+    most = inputs.count("max_iterations", options.max_iterations)
+    return inputs.scalar("tolerance", options.tolerance, positive=True), most
+
+
 def inducing(prior: Prior, n_columns: int) -> Inducing:
     """The prior checked, and K_ZZ factorised. Time m^3 / 3.
 
@@ -231,7 +254,13 @@ def inducing(prior: Prior, n_columns: int) -> Inducing:
 
 
 def fit(
-    method: str, rows: Rows, prior: Prior, options: BlockwiseOptions = DEFAULTS, *, client: Any = None
+    method: str,
+    rows: Rows,
+    prior: Prior,
+    options: BlockwiseOptions = DEFAULTS,
+    *,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> BlockwisePosterior:
     """x-gpc, vi-jj or its kin to the fixed point, on leaves here or on the workers of a Dask cluster.
 
@@ -242,16 +271,17 @@ def fit(
     prior : Prior    of one latent function, with inducing points
     options          how to iterate
     client           a dask.distributed.Client; None: this process. The digits are the same
+    checkpoint : path  folder where sums of sweeps are kept, from which the same call goes on; None: nowhere
 
     Raises
     ------
     ValueError                  bad input, by name and row
     NotPositiveDefiniteError    K_ZZ is singular
     ClusterLostError            the scheduler is lost
+    OSError                     no room for a checkpoint
     """
     inputs.one_of("method", method, tuple(METHODS))
-    tolerance = inputs.scalar("tolerance", options.tolerance, positive=True)
-    most = inputs.count("max_iterations", options.max_iterations)
+    tolerance, most = checked_options(options)
     points = inducing(prior, rows.d)
     m = points.Z.shape[0]
     before = Collapsed(np.eye(m, order="F"), np.zeros(m), np.zeros(m), -np.inf)
@@ -259,6 +289,7 @@ def fit(
     trace: list[float] = []
     steps: list[float] = []
     with spread(rows, partial(look, points=points, method=method), client) as leaves:
+        leaves = kept(leaves, checkpoint, method, prior, options)
         while True:
             given = spread_of(before)
             B, natural, constant = leaves.total(SWEEP, State(packed(given.factor), given.half_mean))

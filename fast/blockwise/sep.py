@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from fast.blockwise.classes import COUNT, Natural, Seen, StandsFor, checked_points, look
 from fast.blockwise.engines import Spread, Visit, spread, streamed
+from fast.blockwise.kept import kept
 from fast.blockwise.quadratic import ROUNDED, estimated_distance
 from fast.blockwise.rows import Leaf, Rows
 from fast.core import inputs
@@ -111,7 +113,15 @@ class SEPSweeps:
 DEFAULTS = SEPSweeps()
 
 
-def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS, *, client: Any = None) -> BlockwiseSEP:
+def fit(
+    rows: Rows,
+    n_classes: int,
+    prior: Prior,
+    options: SEPSweeps = DEFAULTS,
+    *,
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
+) -> BlockwiseSEP:
     """SEP to its fixed point, on leaves here or on the workers of a Dask cluster. Tied factors start at zero.
 
     Parameters
@@ -121,13 +131,20 @@ def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS,
     prior : Prior      of C latent functions, with inducing points
     options            how to iterate
     client             a dask.distributed.Client; None: this process. The digits are the same
+    checkpoint : path  folder where sums of sweeps are kept, from which the same call goes on; None: nowhere
 
     Raises
     ------
     ValueError                  bad input, by name and row
     NotPositiveDefiniteError    K_ZZ of a class is singular
     ClusterLostError            the scheduler is lost
+    OSError                     no room for a checkpoint
     """
+    if not isinstance(options, SEPSweeps):
+        raise TypeError(
+            f"options: found {type(options).__name__}, expected SEPSweeps: on data in parts sweeps are plain, and "
+            "nothing is learned"
+        )
     inputs.one_of("count", options.count, ("all", "per-class"))
     damping = inputs.share("damping", options.damping)
     if damping < 1e-8:
@@ -137,6 +154,7 @@ def fit(rows: Rows, n_classes: int, prior: Prior, options: SEPSweeps = DEFAULTS,
     points = checked_points(n_classes, rows.d, prior)
     C = points.n_classes
     with spread(rows, partial(look, points=points), client) as leaves:
+        leaves = kept(leaves, checkpoint, "sep", prior, options)
         stands_for = StandsFor(leaves.total(COUNT, None)[0].astype(np.int64), rows.n, rows.d)
         factors = TiedFactors(stands_for, points, options.count)
         changes: list[float] = []

@@ -7,6 +7,7 @@ high Psi is there.
 from __future__ import annotations
 
 from functools import partial
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,16 @@ from scipy.linalg.blas import dsyrk
 
 from fast.blockwise.classes import packed, unpacked
 from fast.blockwise.engines import Spread, Visit, spread
-from fast.blockwise.quadratic import DEFAULTS, BlockwiseOptions, BlockwisePosterior, Seen, inducing, look
+from fast.blockwise.kept import kept
+from fast.blockwise.quadratic import (
+    DEFAULTS,
+    BlockwiseOptions,
+    BlockwisePosterior,
+    Seen,
+    checked_options,
+    inducing,
+    look,
+)
 from fast.blockwise.rows import Rows
 from fast.blockwise.tree import Most
 from fast.core import inputs
@@ -83,7 +93,13 @@ SWEEP, HEIGHT = Visit(as_is, leaf_sums), Visit(as_is, leaf_height)
 
 
 def fit(
-    rows: Rows, prior: Prior, options: BlockwiseOptions = DEFAULTS, *, likelihood: str = "logit", client: Any = None
+    rows: Rows,
+    prior: Prior,
+    options: BlockwiseOptions = DEFAULTS,
+    *,
+    likelihood: str = "logit",
+    client: Any = None,
+    checkpoint: str | PathLike[str] | None = None,
 ) -> BlockwisePosterior:
     """vi-taylor to the mode, on leaves here or on the workers of a Dask cluster; predictions as of `quadratic.fit`.
 
@@ -94,19 +110,21 @@ def fit(
     options             how to iterate; the callback is called with (step, Psi, nan)
     likelihood : str    "logit" or "probit"
     client              a dask.distributed.Client; None: this process. The digits are the same
+    checkpoint : path   folder where sums of sweeps are kept, from which the same call goes on; None: nowhere
 
     Raises
     ------
     ValueError                  bad input, by name and row
     NotPositiveDefiniteError    K_ZZ is singular
     ClusterLostError            the scheduler is lost
+    OSError                     no room for a checkpoint
     """
     inputs.one_of("likelihood", likelihood, tuple(LINKS))
-    tolerance = inputs.scalar("tolerance", options.tolerance, positive=True)
-    most = inputs.count("max_iterations", options.max_iterations)
+    tolerance, most = checked_options(options)
     points = inducing(prior, rows.d)
     zero = np.zeros(points.Z.shape[0])
     with spread(rows, partial(look, points=points, method="vi-taylor"), client) as leaves:
+        leaves = kept(leaves, checkpoint, f"vi-taylor {likelihood}", prior, options)
         steps: list[float] = []
 
         def tell(height: float) -> None:

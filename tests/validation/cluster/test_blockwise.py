@@ -12,7 +12,6 @@ from fast.blockwise.quadratic import BlockwiseOptions
 from fast.blockwise.rows import rows_of
 from fast.core.values import Data, Prior
 from fast.methods import sep as methods_sep
-from validation.jobs.cluster import connected
 
 distributed = pytest.importorskip("distributed", reason="distributed is not installed (extra gpc-triad[cluster])")
 da = pytest.importorskip("dask.array", reason="dask.array is not installed (extra gpc-triad[cluster])")
@@ -74,41 +73,55 @@ def test_sites_and_energies_have_the_same_bits_too(classes, clients, method):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["x-gpc", "ep"])
-def test_a_scheduler_that_dies_under_sweeps_is_said(case, classes, scheduler_process, method):
+def test_a_scheduler_that_dies_under_sweeps_is_said_and_the_run_goes_on_from_there(
+    case, classes, clients, scheduler_process, tmp_path, method
+):
     process, address = scheduler_process
+    X, y, prior = case if method == "x-gpc" else classes
+    rows = rows_of(X, y, leaf=128)
 
-    def kill(*_):
-        process.kill()
-
-    with distributed.Client(address, set_as_default=False) as client:
+    def fit(client=None, callback=None, **kept):
         if method == "x-gpc":
-            X, y, prior = case
-            options = BlockwiseOptions(1e-300, 50, kill)
-            with pytest.raises(engines.ClusterLostError, match="a scheduler that answers"):
-                quadratic.fit("x-gpc", rows_of(X, y, leaf=128), prior, options, client=client)
-        else:
-            X, y, prior = classes
-            options = multiclass.METHODS["ep"].options(max_iterations=50, tolerance=1e-300, callback=kill)
-            with pytest.raises(engines.ClusterLostError, match="a scheduler that answers"):
-                multiclass.fit("ep", rows_of(X, y, leaf=50), 3, prior, options, client=client)
+            return quadratic.fit("x-gpc", rows, prior, BlockwiseOptions(1e-300, 6, callback), client=client, **kept)
+        options = multiclass.METHODS["ep"].options(max_iterations=6, tolerance=1e-300, callback=callback)
+        return multiclass.fit("ep", rows, 3, prior, options, client=client, **kept)
+
+    def kill(*told):
+        if (told[0] if method == "x-gpc" else told[0].iteration) == 3:
+            process.kill()
+
+    here = fit()
+    with (
+        distributed.Client(address, set_as_default=False) as client,
+        pytest.raises(
+            engines.ClusterLostError, match=r"a scheduler that answers; . sums are in .*: the same call goes"
+        ),
+    ):
+        fit(client, kill, checkpoint=tmp_path)
+    kept = {path: path.stat().st_mtime_ns for path in sorted(tmp_path.iterdir())}
+    assert len(kept) == (3 if method == "x-gpc" else 4)  # ep has its labels counted first
+    there = fit(clients(2), checkpoint=tmp_path)
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    assert there.inducing_mean.tobytes() == here.inducing_mean.tobytes()
+    assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
+    assert len(list(tmp_path.iterdir())) > len(kept)
 
 
 @pytest.mark.slow
-def test_sites_of_a_worker_that_died_are_made_again_from_what_sweeps_brought(classes):
+def test_sites_of_a_worker_that_died_are_made_again_from_what_sweeps_brought(classes, two_processes):
     X, y, prior = classes
     rows = rows_of(X, y, leaf=50)
     here = in_parts("ep", rows, prior, sweeps=6)
-    with connected("local", jobs=2) as who:
-        killed = []
+    client, killed = two_processes.client, []
 
-        def kill(progress):
-            if progress.iteration == 4:
-                (pid, *_) = who.client.run(os.getpid).values()
-                killed.append(pid)
-                os.kill(pid, signal.SIGKILL)
+    def kill(progress):
+        if progress.iteration == 4:
+            (pid, *_) = client.run(os.getpid).values()
+            killed.append(pid)
+            os.kill(pid, signal.SIGKILL)
 
-        options = multiclass.METHODS["ep"].options(max_iterations=6, tolerance=1e-300, callback=kill)
-        there = multiclass.fit("ep", rows, 3, prior, options, client=who.client)
+    options = multiclass.METHODS["ep"].options(max_iterations=6, tolerance=1e-300, callback=kill)
+    there = multiclass.fit("ep", rows, 3, prior, options, client=client)
     assert len(killed) == 1
     assert there.log_evidence == here.log_evidence
     assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
@@ -199,6 +212,24 @@ def test_a_worker_with_other_code_is_refused_by_name(case, clients, monkeypatch)
         quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=clients(1))
 
 
+def test_sweeps_that_lose_all_their_workers_are_given_up(case, monkeypatch):
+    from validation.jobs.cluster import started
+
+    monkeypatch.setattr(engines, "_WITHOUT_WORKERS", 1.0)
+    X, y, prior = case
+    with started(1, processes=False) as cluster, distributed.Client(cluster, set_as_default=False) as client:
+
+        def leave(*_):
+            cluster.scale(0)
+            while client.nthreads():
+                pass
+
+        with pytest.raises(
+            engines.ClusterLostError, match=r"found the sums of a sweep lost \(no worker for 1 s; c"
+        ):
+            quadratic.fit("x-gpc", rows_of(X, y), prior, BlockwiseOptions(1e-300, 9, leave), client=client)
+
+
 def test_a_client_without_workers_is_an_error(case):
     from validation.jobs.cluster import started
 
@@ -212,30 +243,30 @@ def test_a_client_without_workers_is_an_error(case):
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(killing, kills_wanted):
+def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(two_processes, killing, kills_wanted):
     rng = np.random.default_rng(20261123)
-    X = rng.standard_normal((60_000, 2))
-    y = (rng.random(60_000) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(np.int64)
-    prior = Prior(2.0, np.array([0.8, 1.3]), 0.0, 1e-8, X[:150].copy())
-    rows = rows_of(X, y, leaf=2048)
+    X = rng.standard_normal((12_000, 2))
+    y = (rng.random(12_000) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(np.int64)
+    prior = Prior(2.0, np.array([0.8, 1.3]), 0.0, 1e-8, X[:80].copy())
+    rows = rows_of(X, y, leaf=512)
     options = BlockwiseOptions(1e-300, 20)
     here = bits(quadratic.fit("x-gpc", rows, prior, options))
-    with connected("local", jobs=2) as who, killing(who.client, 2, 7) as killer:
+    with killing(two_processes.client, 2, 7) as killer:
         while killer.kills < kills_wanted:
-            assert bits(quadratic.fit("x-gpc", rows, prior, options, client=who.client)) == here
+            assert bits(quadratic.fit("x-gpc", rows, prior, options, client=two_processes.client)) == here
 
 
 @pytest.mark.slow
-def test_workers_killed_at_random_moments_leave_every_site(killing, kills_wanted):
+def test_workers_killed_at_random_moments_leave_every_site(two_processes, killing, kills_wanted):
     rng = np.random.default_rng(20261123)
-    X = rng.standard_normal((6_000, 2))
-    y = np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]) + 0.3 * rng.standard_normal((6_000, 3)), axis=1)
-    prior = Prior(np.full(3, 2.0), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[:30].copy())
-    rows = rows_of(X, y, leaf=512)
+    X = rng.standard_normal((3_000, 2))
+    y = np.argmax(np.column_stack([X[:, 0], X[:, 1], -X.sum(axis=1)]) + 0.3 * rng.standard_normal((3_000, 3)), axis=1)
+    prior = Prior(np.full(3, 2.0), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[:20].copy())
+    rows = rows_of(X, y, leaf=256)
     here = in_parts("ep", rows, prior, sweeps=20)
-    with connected("local", jobs=2) as who, killing(who.client, 2, 8) as killer:
+    with killing(two_processes.client, 2, 8) as killer:
         while killer.kills < kills_wanted:
-            there = in_parts("ep", rows, prior, who.client, sweeps=20)
+            there = in_parts("ep", rows, prior, two_processes.client, sweeps=20)
             assert there.log_evidence == here.log_evidence
             assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
 
