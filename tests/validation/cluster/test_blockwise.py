@@ -224,9 +224,7 @@ def test_sweeps_that_lose_all_their_workers_are_given_up(case, monkeypatch):
             while client.nthreads():
                 pass
 
-        with pytest.raises(
-            engines.ClusterLostError, match=r"found the sums of a sweep lost \(no worker for 1 s; c"
-        ):
+        with pytest.raises(engines.ClusterLostError, match=r"found the sums of a sweep lost \(no worker for 1 s; c"):
             quadratic.fit("x-gpc", rows_of(X, y), prior, BlockwiseOptions(1e-300, 9, leave), client=client)
 
 
