@@ -207,7 +207,8 @@ def test_a_run_is_recorded_by_the_command(monkeypatch, tmp_path, capfd):
     assert card["command"].startswith("triad reproduce villacampa2017 table2 -o ")
     assert '"wine"' in card["command"]
     assert any("2 repetitions" in note for note in card["notes"])
-    assert len((tmp_path / "villacampa2017-table2.csv").read_text(encoding="utf-8").splitlines()) == 3
+    # a header; nll, error and seconds
+    assert len((tmp_path / "villacampa2017-table2.csv").read_text(encoding="utf-8").splitlines()) == 4
 
 
 SAID = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from validation import arguments
 from validation.ledger.marker import equation
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017 import setting, uci
 
@@ -75,6 +77,63 @@ def times_of(courses: Sequence[setting.Course], count: int) -> Array:
     return np.geomspace(max(first, 1e-9), max(last, first, 1e-9), count)
 
 
+def _area(course: setting.Course, field: str, seconds: Array) -> float:
+    """Mean of a score over the logarithm of time; before its first one a run has that."""
+    place = np.maximum(np.searchsorted(course.seconds, seconds, side="right") - 1, 0)
+    return float(np.asarray(getattr(course, field))[place].mean())
+
+
+def _reached(course: setting.Course, level: float) -> int:
+    """The place of the first score of a course that is at most a level; its last one where none is."""
+    found = np.flatnonzero(course.nll <= level)
+    return int(found[0]) if found.size else course.nll.size - 1
+
+
+def decide(runs: Mapping[int, Mapping[str, Sequence[setting.Course]]]) -> list[Decided]:
+    """What section 4.3 says of Fig. 4 and 6, from courses by m and method, two repetitions or more of all four."""
+    best: list[Decided] = []
+    alike: list[Decided] = []
+    of_vi: list[Decided] = []
+    errors: list[Decided] = []
+    ratios = []
+    for m, every in runs.items():
+        grid = times_of([course for courses in every.values() for course in courses], 40)
+
+        def area(method: str, field: str, every=every, grid=grid) -> list[float]:  # type: ignore[no-untyped-def]
+            return [_area(course, field, grid) for course in every[method]]
+
+        def steps(method: str, every=every) -> list[float]:  # type: ignore[no-untyped-def]
+            return [float(np.log(c.iteration[_reached(c, c.nll[-1] + 0.02)] + 1.0)) for c in every[method]]
+
+        for rival in ("gfitc", "vi-robust"):
+            text = f"m = {m}: mean over log time, SEP less {setting.NAMES[rival]}, of the"
+            best.append(surely("fig4-sep-best", f"{text} nll", area("sep", "nll"), area(rival, "nll")))
+            errors.append(surely("fig6-errors", f"{text} error", area("sep", "error"), area(rival, "error")))
+        gap = abs(float(np.mean([a.nll[-1] - b.nll[-1] for a, b in zip(every["ep"], every["sep"], strict=True)])))
+        alike.append(below("fig4-ep-equals-sep", f"m = {m}: distance of EP's and SEP's mean final nll", gap, 0.02))
+        times = {
+            method: [float(np.log(c.seconds[_reached(c, c.nll[-1] + 0.02)])) for c in every[method]] for method in every
+        }
+        text = f"m = {m}: log time to the final nll + .02, SEP less GFITC"
+        best.append(surely("fig4-faster-than-gfitc", text, times["sep"], times["gfitc"]))
+        for method in ("ep", "sep"):
+            text = f"m = {m}: log steps to the final nll + .02, {setting.NAMES[method]} less VI"
+            of_vi.append(surely("converges-in-fewer", text, steps(method), steps("vi-robust")))
+        of_vi.append(surely("fig4-vi-small-m", f"m = {m}: log steps to the final nll + .02, SEP less VI",
+                            steps("sep"), steps("vi-robust")))  # fmt: skip
+        a_step = {method: np.mean([c.seconds[-1] / c.iteration[-1] for c in every[method]]) for method in every}
+        ratios.append(float(a_step["vi-robust"] / a_step["sep"]))
+        rises = {field: float(np.mean([getattr(c, field)[-1] - getattr(c, field).min() for c in every["vi-robust"]]))
+                 for field in ("nll", "error")}  # fmt: skip
+        errors += [
+            above("fig6-errors", f"m = {m}: rise of VI's nll after its lowest", rises["nll"], 0.02),
+            below("fig6-errors", f"m = {m}: rise of VI's error after its lowest", rises["error"], 0.005),
+        ]
+    text = f"time of a step, VI's over SEP's, at m = {max(runs)} and at m = {min(runs)}"
+    of_vi.append(below("fig4-vi-small-m", text, ratios[-1], ratios[0]))
+    return [*best, *alike, *of_vi, *errors]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fig4Options:
     """Options of `fig4`."""
@@ -114,6 +173,7 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
     summary: list[tuple[object, ...]] = []
     along: list[tuple[object, ...]] = []
     pictures = []
+    runs: dict[int, dict[str, list[setting.Course]]] = {}
     for size in asked.m:
         lines: dict[str, list[figures.Curve]] = {"nll": [], "error": []}
         for method in asked.methods:
@@ -126,6 +186,7 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
                 )
                 for k, plan in enumerate(plans)
             ]  # fmt: skip
+            runs.setdefault(int(size), {})[method] = courses
             seconds = times_of(courses, 12)
             results = {field: averaged(courses, field, seconds) for field in lines}
             name = setting.NAMES[method]
@@ -157,6 +218,9 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
     notes.append(f"start: {setting.START}")
     notes.append("GFITC and VI are scored at the best point that L-BFGS has seen; VI: q at its optimum at each step")
     notes.append("Fig. 4 and 6 print no numbers")
+    said: tuple[Table, ...] = ()
+    if set(asked.methods) == set(setting.METHODS) and asked.n_run > 1 and len(asked.m) > 1:
+        said = (decisions.table(decide(dict(sorted(runs.items()))), "What section 4.3 says of the curves"),)
     return Outcome(
         {
             "data": f"{asked.dataset}: n = {plans[0].y.size}, {plans[0].y_test.size} test rows",
@@ -173,6 +237,7 @@ def fig4(asked: Fig4Options, say: Say) -> Outcome:
                 "At the end of the runs, averages over repetitions",
             ),
             Table("curves", ("m", "method", "seconds", "nll", "error"), tuple(along), "Averages along the runs"),
+            *said,
         ),
         tuple(pictures),
         tuple(notes),

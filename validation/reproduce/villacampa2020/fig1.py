@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata, spearmanr
 
 from validation import arguments
 from validation.datasets.dataset import Dataset
 from validation.jobs.each import each
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2020 import plots, setting, uci
 
@@ -71,6 +74,91 @@ def one_setting(data: Dataset, fraction: float, repetition: int, asked: Fig1Opti
     return Scores(nll, wrong, n_test, seconds, tuple(notes))
 
 
+def _best(ranks: Array, alphas: Sequence[float]) -> float:
+    """The alpha of the least average rank, (alphas,) ranks."""
+    return float(alphas[int(np.argmin(ranks))])
+
+
+def _off(value: float, low: float, high: float) -> float:
+    """How far a number is from an interval."""
+    return max(low - value, value - high, 0.0)
+
+
+def decide(
+    results: Mapping[tuple[str, float], Sequence[Scores]], methods: Sequence[str], alphas: Sequence[float]
+) -> list[Decided]:
+    """What section 5.1 and appendix D say of the ranks, from the scores of each data set and number of points.
+
+    Needs all four methods, 0, 0.5 and 1 among the alphas, and two settings.
+    """
+    settings = [scores for every in results.values() for scores in every]
+    tables = {
+        "nll": np.array([each.nll for each in settings]),
+        "error": np.array([each.wrong / each.n_test for each in settings]),
+    }
+    heights = {score: np.asarray(rankdata(table, axis=2)) for score, table in tables.items()}  # (s, methods, alphas)
+    means = {score: table.mean(axis=0) for score, table in heights.items()}
+    colours = np.asarray(rankdata(tables["nll"], axis=1))  # among methods
+    place, half = {method: i for i, method in enumerate(methods)}, list(alphas).index(0.5)
+    step = float(np.diff(alphas).max())
+    of_nll: list[Decided] = []
+    of_error: list[Decided] = []
+
+    def among(claim: str, method: str, score: str, low: float, high: float) -> Decided:
+        best = _best(means[score][place[method]], alphas)
+        text = f"{setting.NAMES[method]}: least average rank by {score} at alpha = {best:g}, off {low:g} to {high:g} by"
+        return below(claim, text, _off(best, low, high), 1e-9)
+
+    pep = heights["nll"][:, place["pep"]]
+    of_nll.append(among("fig1-pep-half", "pep", "nll", 0.4, 0.6))
+    of_nll += [
+        surely("fig1-pep-half", f"PEP: rank at 0.5 less that at {alphas[j]:g}", pep[:, half].tolist(),
+               pep[:, j].tolist()) for j in (0, -1)
+    ]  # fmt: skip
+    of_nll += [among("fig1-apep-arpep", method, "nll", 0.6, 0.8) for method in ("apep", "arpep")]
+    last = int((colours.mean(axis=0).argmax(axis=0) == place["rpapep"]).sum())
+    text = f"alphas of {len(alphas)} at which RPAPEP has the largest average rank"
+    of_nll.append(above("fig1-rpapep-worst", text, last, len(alphas) * 8.5 / 11.0))
+    more: list[Decided] = []
+    for score in tables:
+        count = 0
+        for every in {name for name, _ in results}:
+            mine = [s for (name, _), group in results.items() if name == every for s in group]
+            for i in range(len(methods)):
+                column = np.array([(s.nll if score == "nll" else s.wrong / s.n_test)[i] for s in mine])
+                if np.isfinite(column).all() and len(mine) > 1:
+                    told = [surely("", "", column[:, half].tolist(), column[:, j].tolist()).held for j in (0, -1)]
+                    count += all(told)
+        text = f"methods on data sets of {len(methods) * len({name for name, _ in results})} whose {score} at 0.5 is "
+        more.append(above("half-better", text + "below that at 0 and that at 1, each at 95 %", count, 0.5))
+    three = [place[method] for method in ("pep", "apep", "arpep")]
+    own = np.asarray(rankdata(tables["nll"][:, three], axis=1))
+    mean, error = own.mean(axis=0), own.std(axis=0, ddof=1) / np.sqrt(len(own))
+    apart = 0
+    for j in range(len(alphas)):
+        order = np.argsort(mean[:, j])
+        first, second = order[:2]
+        apart += bool(mean[first, j] + 1.96 * error[first, j] < mean[second, j] - 1.96 * error[second, j])
+    text = "alphas at which the best of PEP, APEP and ARPEP has a 95 % interval of its rank below that of the next"
+    more.append(below("no-superior", text, apart, 0.5))
+    for score, table in tables.items():
+        pair = table[:, [place["apep"], place["arpep"]]]
+        gap = np.abs(np.diff(pair.mean(axis=0), axis=0)[0])
+        bar = np.hypot(*(pair.std(axis=0, ddof=1) / np.sqrt(len(pair))))
+        text = f"largest distance of mean {score} of APEP and ARPEP over alphas, in standard errors of two means"
+        more.append(below("apep-arpep-alike", text, float((gap / np.maximum(bar, 1e-12)).max()), 1.0))
+    for method in ("pep", "apep"):
+        rho = spearmanr(means["nll"][place[method]], means["error"][place[method]]).statistic
+        text = f"{setting.NAMES[method]}: rank correlation over alpha of the average ranks by nll and by error"
+        of_error.append(above("figd8-pep-apep", text, float(rho), 0.5))
+    of_error.append(among("figd8-arpep", "arpep", "error", 0.8, 0.9))
+    for method in methods:
+        ends = [_best(means[score][place[method]], alphas) for score in tables]
+        text = f"{setting.NAMES[method]}: best alpha by error less that by nll, at most a step of {step:g}"
+        of_error.append(below("ranks-alike", text, abs(ends[0] - ends[1]), step + 1e-9))
+    return [decisions.figure("fig1", of_nll), *of_nll, *more, decisions.figure("figd8", of_error), *of_error]
+
+
 @experiment(
     "villacampa2020",
     "fig1",
@@ -118,6 +206,9 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
         for row in _scores(name, fraction, every, asked.methods, asked.alphas)
     ]
     notes += reductions(asked)
+    said: tuple[Table, ...] = ()
+    if set(asked.methods) == set(setting.METHODS) and {0.0, 0.5, 1.0} <= set(asked.alphas) and len(settings) > 1:
+        said = (decisions.table(decide(results, asked.methods, asked.alphas), "What section 5.1 and appendix D say"),)
     return Outcome(
         {
             "data": ", ".join(asked.datasets),
@@ -140,6 +231,7 @@ def fig1(asked: Fig1Options, say: Say) -> Outcome:
                 tuple(rows),
                 "Averages over repetitions that have an optimum",
             ),
+            *said,
         ),
         tuple(
             Picture(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -12,6 +12,8 @@ import numpy as np
 from validation import arguments
 from validation.ledger.marker import equation
 from validation.report import figures
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below, surely
 from validation.reproduce.experiment import Outcome, Picture, Say, Table, experiment
 from validation.reproduce.villacampa2017.fig4 import averaged, times_of
 from validation.reproduce.villacampa2020 import setting, uci
@@ -73,6 +75,72 @@ def training_time_experiment(
     return Timed(result.course, result.optimum, result.notes)
 
 
+def until(course: setting.Course, field: str = "nll", share: float = 0.01) -> float:
+    """Seconds after which a score stays within a share of where it ends."""
+    values = np.asarray(getattr(course, field))
+    far = np.flatnonzero(np.abs(values - values[-1]) > share * abs(values[-1]))
+    return float(course.seconds[far[-1] + 1 if far.size else 0])
+
+
+_Runs = Mapping[tuple[int, str, float], Sequence[setting.Course]]
+
+
+def _of_ends(runs: _Runs, field: str, claims: Mapping[str, str]) -> list[Decided]:
+    """Which alphas have the smallest scores at the end, under the ids that a figure has for it."""
+    sizes = sorted({m for m, _, _ in runs})
+    methods = list(dict.fromkeys(method for _, method, _ in runs))
+    alphas = sorted({alpha for _, _, alpha in runs})
+    near = [alpha for alpha in alphas if alpha <= 0.1]
+    rest = [alpha for alpha in alphas if alpha > 0.1]
+    listed: list[Decided] = []
+    for m in sizes:
+        for method in methods:
+            end = {a: float(np.mean([getattr(c, field)[-1] for c in runs[m, method, a]])) for a in alphas}
+            name = f"m = {m}, {setting.NAMES[method]}"
+            text = f"{name}: final {field} near 0, above the largest of other alphas"
+            listed.append(above(claims["worst"], text, min(end[a] for a in near), max(end[a] for a in rest)))
+            order = sorted(rest, key=lambda a: end[a])
+            if method == "pep":
+                off = len(set(order[:2]) - {0.3, 0.5})
+                text = f"{name}: of the two smallest final {field}, at {order[0]:g} and {order[1]:g}, not at 0.3 or 0.5"
+                listed.append(below(claims["pep"], text, off, 0.5))
+            else:
+                text = f"{name}: alpha of the smallest final {field}"
+                listed.append(above(claims["others"], text, order[0], 0.79))
+    return listed
+
+
+def decide(runs: Mapping[tuple[int, str, float], Sequence[setting.Course]]) -> list[Decided]:
+    """What section 5.3 says of Fig. 3, and appendix D of D.9, from the courses by m, method and alpha.
+
+    Needs two repetitions, all methods, and alphas 0, which is VB, a small one, 0.3, 0.5, 0.8 and 1. Differences from VB
+    are taken to be in pairs over repetitions.
+    """
+    of_3 = _of_ends(runs, "nll", {"worst": "fig3-zero-worst", "pep": "fig3-pep-best", "others": "fig3-others-best"})
+    sizes = sorted({m for m, _, _ in runs})
+    alphas = sorted({alpha for _, _, alpha in runs})
+    small = min(alpha for alpha in alphas if alpha > 0.0)
+    for m in sizes:
+        vb = np.array([course.nll[-1] for course in runs[m, "arpep", 0.0]])
+        for method in setting.METHODS:
+            gap = np.array([course.nll[-1] for course in runs[m, method, small]]) - vb
+            error = float(gap.std(ddof=1) / np.sqrt(gap.size))
+            text = f"m = {m}, {setting.NAMES[method]} at {small:g}: final nll less that of VB, in standard errors"
+            off = float(abs(gap.mean()) / max(error, 1e-12))
+            if method in ("arpep", "rpapep"):
+                of_3.append(below("fig3-vb-equal", text, off, 1.0))
+            else:
+                of_3.append(above("fig3-pep-apep-differ", text, off, 2.0))
+        for method in setting.METHODS[1:]:
+            pairs = [(until(a), until(b)) for alpha in alphas if alpha > 0.1
+                     for a, b in zip(runs[m, "pep", alpha], runs[m, method, alpha], strict=True)]  # fmt: skip
+            left, right = np.log(np.array(pairs)).T
+            text = f"m = {m}: log time to within 1 % of the end, PEP less {setting.NAMES[method]}"
+            of_3.append(surely("fig3-pep-earlier", text, left.tolist(), right.tolist()))
+    of_d9 = _of_ends(runs, "error", dict.fromkeys(("worst", "pep", "others"), "figd9"))
+    return [decisions.figure("fig3", of_3), *of_3, *of_d9]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fig3Options:
     """Options of `fig3`."""
@@ -110,6 +178,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
     along: list[tuple[object, ...]] = []
     notes: list[str] = []
     pictures = []
+    kept: dict[tuple[int, str, float], list[setting.Course]] = {}
     for size in asked.m:
         for method in asked.methods:
             lines: dict[str, list[figures.Curve]] = {field: [] for field in FIELDS}
@@ -125,6 +194,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
                 head = (size, setting.NAMES[method], float(alpha))
                 notes += [note for run in runs if run.optimum for note in run.notes]
                 courses = [run.course for run in runs if run.course is not None]
+                kept[int(size), method, float(alpha)] = courses
                 if not courses:
                     summary.append((*head, setting.NONE, setting.NONE, setting.NONE, setting.NONE, len(runs)))
                     say(f"m = {size}, {head[1]}, alpha = {alpha:g}: {setting.NONE}")
@@ -158,6 +228,10 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
     if np.isfinite(asked.budget):
         notes.append(f"runs end after {asked.budget:g} s of training, if their {asked.n_steps} steps have not ended "
                      "before: -o budget=1e9")  # fmt: skip
+    whole = {0.0, 0.3, 0.5, 0.8, 1.0} < set(asked.alphas) and set(asked.methods) == set(setting.METHODS)
+    said: tuple[Table, ...] = ()
+    if whole and asked.n_run > 1 and all(len(courses) == asked.n_run for courses in kept.values()):
+        said = (decisions.table(decide(kept), "What section 5.3 and appendix D say of the curves"),)
     notes += [f"start: {setting.START}", setting.LIMIT, setting.OPTIMISER, "Fig. 3 and D.9 print no numbers"]
     return Outcome(
         {
@@ -176,6 +250,7 @@ def fig3(asked: Fig3Options, say: Say) -> Outcome:
                 "Where the runs end, averaged over those that have an optimum",
             ),
             Table("curves", ("m", "method", "alpha", "seconds", "nll", "error"), tuple(along), "Along the runs"),
+            *said,
         ),
         tuple(pictures),
         tuple(dict.fromkeys(notes)),

@@ -20,6 +20,8 @@ Labels = NDArray[np.int64]
 
 DATASETS = earlier.DATASETS
 FRACTIONS = earlier.FRACTIONS
+GENERATED = earlier.GENERATED
+DRAWS = earlier.DRAWS
 load = earlier.load
 
 
