@@ -15,6 +15,7 @@ from validation.checks.core import Compared, Context, Outcome, flaws
 from validation.checks.cost_statements import _by_data, _degree, _problem, _quadratic, _step, says_at_length
 from validation.checks.operations import operations
 from validation.checks.villacampa2020_dense import Dense, G
+from validation.problem import Problem
 
 Array = NDArray[np.float64]
 
@@ -82,6 +83,37 @@ def _cone_draws(n: int, c: int) -> float:
 def _(context: Context) -> Iterable[Outcome]:
     yield _degree("random numbers of a sweep's cone draws, in n", [_cone_draws(n, 3) for n in (6, 9, 12, 15)], 1)
     yield _degree("in c", [_cone_draws(12, c) for c in (2, 3, 4, 5)], 1)
+
+
+def _factors_a_sweep(c: int, *, learn: bool) -> float:
+    """Cholesky factors of n × n matrices in a sweep of the sampler, its parameters moved too or held."""
+    from validation.reproduce.riihimaki2013.table2 import counted
+    from validation.solve import solve
+
+    law = ("half-student-t", 4.0, 1.0)
+    rng, y = np.random.default_rng(0), np.arange(23) % c
+    problem = Problem(
+        "counted", rng.normal(size=(23, 2)) + np.stack([np.cos(y), np.sin(y)], axis=1), y, c, "multinomial-probit",
+        2.0, 1.0, jitter=1e-6, hyperprior={"variance": law, "lengthscales": law} if learn else None,
+    )  # fmt: skip
+    own: dict[str, Any] = {"learn": ("variance", "lengthscales")} if learn else {}
+    counts = []
+    for n_draws in (10, 30):
+        with counted(23) as value:
+            solve("gibbs", "gibbs-probit", problem, n_draws=n_draws, n_warmup=4, n_chains=4, seed=0, **own)
+        counts.append(value["factors"])
+    return (counts[1] - counts[0]) / 20.0
+
+
+@says_at_length("riihimaki2013", "gibbs-probit", "cost-mcmc", "Takes a sweep that moves parameters c factors of n × n?")
+def _(context: Context) -> Iterable[Outcome]:
+    counts = [_factors_a_sweep(c, learn=True) for c in (3, 4, 5)]
+    slope = float(np.polyfit(np.log([3.0, 4.0, 5.0]), np.log(np.maximum(counts, 1e-9)), 1)[0])
+    listed = ", ".join(f"{count:.5g}" for count in counts)
+    # how many moves a sweep makes hangs on what it accepts
+    yield Compared(abs(slope - 1.0), 0.2, f"order {slope:.3f} in c, n³/3 each; factors of four chains: {listed}",
+                   "paper", "counts")  # fmt: skip
+    yield flaws(_factors_a_sweep(3, learn=False) > 0.0, "a sweep with held parameters", "paper", "factors")
 
 
 # -- villacampa2017 ------------------------------------------------------------------------------------------------
@@ -190,3 +222,45 @@ def _(context: Context) -> Iterable[Outcome]:
     asked = printed("energies").rpapep_objective(at.q, at.y, at.matrices, problem.epsilon, 1.0)
     yield Compared(abs(value - asked) / abs(value), 1e-9, "EP's energy by its definition, and (10) at the same q",
                    "paper", "reference")  # fmt: skip
+
+
+# -- parallel updates ----------------------------------------------------------------------------------------------
+
+
+def _oscillating() -> Problem:
+    """Thirty data of three classes without order along a line, and next to no noise: their factors pull far."""
+    rng = np.random.default_rng(2)
+    y = rng.integers(0, 3, 30)
+    y[:3] = [0, 1, 2]
+    X = rng.normal(size=(30, 1))
+    return Problem("oscillating", X, y, 3, "threshold", 20.0, 0.5, noise=0.1, jitter=1e-3, Z=X[:4].copy(), epsilon=0.0)
+
+
+def _unstable(context: Context, method: str, **own: Any) -> tuple[float, float, float]:
+    """Residuals of undamped sweeps, of damped ones, and of undamped steps on single data."""
+    asked: dict[str, Any] = {"gradients": False, "tolerance": 1e-9, **own}
+    problem = _oscillating()
+    undamped = context.solve("fast", method, problem, damping=1.0, max_iterations=300, **asked)
+    damped = context.solve("fast", method, problem, damping=0.5, max_iterations=600, **asked)
+    steps = context.solve(
+        "fast", method, problem, damping=1.0, batch_size=1, n_steps=3000, learn=(), seed=0, gradients=False, **own
+    )
+    residuals = [answer.residual for answer in (undamped, damped, steps)]
+    assert all(value is not None for value in residuals)
+    first, second, third = (float(value) for value in residuals if value is not None)
+    return first, second, third
+
+
+@says_at_length("villacampa2017", "ep", "parallel-unstable", "Is there a problem where parallel updates need damping?")
+def _(context: Context) -> Iterable[Outcome]:
+    undamped, damped, steps = _unstable(context, "ep")
+    yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
+    yield Compared(damped, 1e-3, "residual of 600 sweeps damped by a half", "paper", "fast")
+    yield Compared(steps, 1e-6, "residual of 3000 undamped steps on a datum each", "paper", "fast")
+
+
+@says_at_length("villacampa2020", "pep", "parallel-unstable", "Is there a problem where parallel updates need damping?")
+def _(context: Context) -> Iterable[Outcome]:
+    undamped, damped, _ = _unstable(context, "pep", alpha=1.0)
+    yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
+    yield Compared(damped, 5e-3, "residual of 600 sweeps damped by a half", "paper", "fast")

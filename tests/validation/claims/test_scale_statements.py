@@ -30,6 +30,11 @@ def failures(name):
         ("print/svi/says_cost_svi_bound", "_elbo", lambda n, m: float(n * m**2)),
         ("print/svi/says_cost_svi_bound", "_elbo", lambda n, m: float(n * m**3 + m**3)),
         ("print/gibbs-probit/says_cost_gibbs_likelihood", "_cone_draws", lambda n, c: float(n * c**2)),
+        ("print/gibbs-probit/says_cost_mcmc", "_factors_a_sweep", lambda c, learn: float(c**2)),
+        ("print/gibbs-probit/says_cost_mcmc", "_factors_a_sweep", lambda c, learn: float(c)),
+        ("print/ep/says_parallel_unstable", "_unstable", lambda context, method: (0.5, 1e-4, 1e-9)),
+        ("print/ep/says_parallel_unstable", "_unstable", lambda context, method: (3.0, 1e-4, 1e-3)),
+        ("print/pep/says_parallel_unstable", "_unstable", lambda context, method, alpha: (3.0, 1.0, 1.0)),
         ("print/vi-robust/says_cost_ep_vb_alike", "_a_step", lambda method, n, m, C: 4.0 - 3.0 * (method == "ep")),
     ],
 )

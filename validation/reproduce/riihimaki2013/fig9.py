@@ -16,6 +16,8 @@ from validation.datasets.dataset import Dataset
 from validation.datasets.splits import Split, kfold, standardise, train_test_split
 from validation.ledger.marker import equation
 from validation.problem import Problem
+from validation.reproduce import decisions
+from validation.reproduce.decisions import Decided, above, below
 from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.riihimaki2013 import setting
@@ -115,6 +117,24 @@ def benchmark(
     return Predicted(np.concatenate(density), np.concatenate(right), np.array(variances), np.array(lengthscales))
 
 
+def vb_at(data: Dataset, splits: Sequence[Split], held: Predicted) -> Predicted:
+    """VB's predictions where another method's search for hyper-parameters ended, part by part."""
+    density, right = [], []
+    for split, variance, lengthscales in zip(splits, held.variance, held.lengthscales, strict=True):
+        X, X_test = standardise(data.X[split.train], data.X[split.test])
+        labels = data.y[split.test]
+        problem = Problem(
+            f"{data.name}-{split.train.size}", X, data.y[split.train], data.n_classes, "multinomial-probit",
+            variance, lengthscales, jitter=setting.JITTER, shared=True, X_test=X_test, y_test=labels,
+        )  # fmt: skip
+        answer = setting.answer("vb-probit", problem)
+        assert answer.probabilities is not None  # the problem has test inputs
+        with np.errstate(divide="ignore"):
+            density.append(np.log(setting.of_labels(answer, labels)))
+        right.append((answer.probabilities.argmax(axis=1) == labels).astype(np.float64))
+    return Predicted(np.concatenate(density), np.concatenate(right), held.variance, held.lengthscales)
+
+
 def _one_lengthscale(method: str, start: Problem, sits_on: str, tolerance: float, max_iterations: int) -> Solution:
     """The solution at the type-II mode where all covariates share a lengthscale: L-BFGS-B in (log σ², log l).
 
@@ -171,6 +191,157 @@ def splits_of(name: str, data: Dataset, n_run: int, n: int, n_test: int, seed: i
     return cut, notes
 
 
+class Gap(NamedTuple):
+    """Mean and 95 % interval of a difference between two methods."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def density_gap(left: Predicted, right: Predicted, seed: int) -> Gap:
+    """Of log predictive densities, by the Bayesian bootstrap of the paired rows."""
+    found = bayesian_bootstrap(left.log_density - right.log_density, seed=seed)
+    return Gap(found.mean, found.low, found.high)
+
+
+def accuracy_gap(left: Predicted, right: Predicted, seed: int) -> Gap:
+    """Of accuracies, by the Dirichlet-multinomial model."""
+    found = accuracy_comparison(outcomes(left.right, right.right), seed=seed)
+    return Gap(found.mean, found.low, found.high)
+
+
+_SIX = ("new_thyroid", "teaching", "glass", "wine", "segment", "usps-357")
+_EP, _IEP, _VB, _LA, _TKP, _MCMC = METHODS
+_AT_EP = "vb-probit at nested-ep's"  # VB where EP's search for hyper-parameters ended
+
+
+def _missing(claim: str, what: str) -> Decided:
+    return Decided(claim, f"{what}: not run", float("nan"), float("nan"), None)
+
+
+def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Decided]:
+    """What section 5.5 says of Fig. 9 to 11, from the predictions by data set and method: all six sets, and usps.
+
+    All methods but gibbs-probit, which cannot have one lengthscale, have all sets but usps; that has no chains and no
+    LA-TKP in the paper.
+    """
+    names = [name for name in _SIX if name in found]
+    chained = [name for name in names if _MCMC in found[name]]
+
+    def gap(name: str, left: str, right: str) -> Gap:
+        return density_gap(found[name][left], found[name][right], seed)
+
+    def change(name: str, left: str, right: str) -> Gap:
+        return accuracy_gap(found[name][left], found[name][right], seed)
+
+    def mean_of(method: str, against: str, among: Sequence[str]) -> float:
+        return float(np.mean([gap(name, method, against).mean for name in among]))
+
+    def accuracy(name: str, method: str) -> float:
+        return float(found[name][method].right.mean())
+
+    of_9: list[Decided] = []
+    ahead = {name: gap(name, _MCMC, _EP) for name in chained}
+    key = "fig9-mcmc-better"
+    for name in ("teaching", "segment"):
+        text = f"{name}: mlpd of MCMC less EP, lower end"
+        of_9.append(above(key, text, ahead[name].low, 0.0) if name in ahead else _missing(key, text))
+    others = sum(value.low > 0.0 for name, value in ahead.items() if name not in ("teaching", "segment"))
+    of_9.append(below(key, "other sets on which that interval is above zero", others, 0.5))
+    of_9 += [
+        below("fig9-iep-worse", f"{name}: mlpd of IEP less EP, upper end", gap(name, _IEP, _EP).high, 0.0)
+        for name in names if name not in ("teaching", "glass")
+    ]  # fmt: skip
+    for method in (_VB, _LA):
+        label = setting.NAMES[method]
+        own = mean_of(method, _EP, names)
+        of_9.append(below("fig9-vb-la-worse", f"{label}: mean over sets of mlpd less EP", own, 0.0))
+        of_9.append(below("fig9-vb-la-worse", f"{label}: the same, below that of IEP", own, mean_of(_IEP, _EP, names)))
+        of_9.append(
+            below("fig9-vb-la-worse", f"{label}: on sets with chains, below that of MCMC",
+                  mean_of(method, _EP, chained), mean_of(_MCMC, _EP, chained))
+        )  # fmt: skip
+    of_9 += [
+        above("fig9-tkp", f"{name}: mlpd of LA-TKP less LA", gap(name, _TKP, _LA).mean, 0.0)
+        for name in names if name != "teaching"
+    ]  # fmt: skip
+    far = {
+        method: float(np.mean([abs(gap(name, method, _MCMC).mean) for name in chained]))
+        for method in (_EP, _IEP, _VB, _LA, _TKP)
+    }
+    text = "mean over sets of the distance of mlpd to MCMC, EP's below the least of the others"
+    of_9.append(below("ep-near-mcmc", text, far[_EP], min(value for method, value in far.items() if method != _EP)))
+
+    of_10: list[Decided] = []
+    level = {name: {method: accuracy(name, method) for method in METHODS if method in found[name]} for name in names}
+    of_10 += [
+        below(
+            "fig10-small", f"{name}: range of accuracies", max(level[name].values()) - min(level[name].values()), 0.03
+        )
+        for name in names
+    ]
+    key = "fig10-teaching"
+    rest = min(level[name][_EP] for name in names if name != "teaching")
+    of_10.append(
+        below(key, "EP's accuracy on Teaching, below the least of the other sets", level["teaching"][_EP], rest)
+    )
+    for method in (_EP, _IEP, _VB, _LA, _TKP):
+        text = f"teaching: accuracy of MCMC less {setting.NAMES[method]}, lower end"
+        chain = "teaching" in chained
+        of_10.append(above(key, text, change("teaching", _MCMC, method).low, 0.0) if chain else _missing(key, text))
+    key = "fig10-ep-iep"
+    for name in names:
+        value = change(name, _IEP, _EP)
+        apart = max(value.low, -value.high)
+        of_10.append(below(key, f"{name}: accuracy of IEP less EP, how far the interval is from zero", apart, 1e-12))
+    of_10 += [
+        above(key, "wine: accuracy of IEP less EP, as counted", level["wine"][_IEP] - level["wine"][_EP], 0.0),
+        *(above(key, f"{name}: accuracy of EP less IEP, as counted", level[name][_EP] - level[name][_IEP], 0.0)
+          for name in ("glass", "segment")),
+        above("fig10-la-segment", "segment: accuracy of LA, above EP's", level["segment"][_LA], level["segment"][_EP]),
+    ]  # fmt: skip
+    for name in names:
+        value = change(name, _TKP, _LA)
+        text = f"{name}: accuracy of LA-TKP less LA, how far the interval is from zero"
+        of_10.append(below("fig10-tkp-unnecessary", text, max(value.low, -value.high), 1e-12))
+    key = "fig10-vb-lowest"
+    overall = {
+        method: float(np.mean([level[name][method] for name in names])) for method in (_EP, _IEP, _VB, _LA, _TKP)
+    }
+    least = min(value for method, value in overall.items() if method != _VB)
+    of_10.append(below(key, "mean over sets of VB's accuracy, below the least of the others", overall[_VB], least))
+    of_10 += [
+        below(key, f"{name}: accuracy of VB less {setting.NAMES[method]}, upper end",
+              change(name, _VB, method).high, 0.0)
+        for name in ("segment", "usps-357") for method in (_EP, _IEP, _LA, _TKP)
+    ]  # fmt: skip
+    moved = float(np.mean([accuracy(name, _AT_EP) - level[name][_VB] for name in names]))
+    of_10.append(
+        above("fig10-vb-hyper", "mean over sets of VB's accuracy at EP's hyper-parameters less its own", moved, 0.0)
+    )
+
+    of_11: list[Decided] = []
+    for own in (_EP, _IEP):
+        for method in (_VB, _LA):
+            text = f"usps: {setting.NAMES[method]} less {setting.NAMES[own]}, upper end of"
+            of_11.append(below("fig11-ep-significant", f"{text} mlpd", gap("usps", method, own).high, 0.0))
+            of_11.append(below("fig11-ep-significant", f"{text} accuracy", change("usps", method, own).high, 0.0))
+    density, right = gap("usps", _IEP, _EP), change("usps", _IEP, _EP)
+    count = accuracy("usps", _IEP) - accuracy("usps", _EP)
+    key = "fig11-ep-iep"
+    of_11 += [
+        below(key, "usps: mlpd of IEP less EP", density.mean, 0.0),
+        above(key, "usps: accuracy of IEP less EP, as counted", count, 0.0),
+        below(key, "usps: how far the interval of mlpd is from zero", max(density.low, -density.high), 1e-12),
+        below(key, "usps: how far the interval of accuracy is from zero", max(right.low, -right.high), 1e-12),
+    ]
+    return [
+        decisions.figure("fig9", of_9), *of_9, decisions.figure("fig10", of_10), *of_10,
+        decisions.figure("fig11", of_11), *of_11,
+    ]  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Fig9Options:
     """Options of `fig9`."""
@@ -208,6 +379,7 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
     text = published("riihimaki2013", "text")
     rows: list[tuple[object, ...]] = []
     notes: list[str] = []
+    everything: dict[str, dict[str, Predicted]] = {}
     sizes: list[tuple[object, ...]] = []
     for name in asked.datasets:
         data, note = setting.find(name)
@@ -222,6 +394,9 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
         )  # fmt: skip
         results: dict[str, Predicted] = {}
         for method in ("nested-ep", *(m for m in asked.methods if m != "nested-ep")):
+            if name == "usps" and method in (_TKP, _MCMC):
+                notes.append(f"{name}: {setting.NAMES[method]} is not in Fig. 11")
+                continue
             if method == "gibbs-probit" and not ard:
                 notes.append(f"{name}: no MCMC, whose chains have a lengthscale for each covariate")
                 continue
@@ -235,8 +410,14 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
                 data, method, splits, ard=ard, reading=asked.reading, sits_on=asked.sits_on,
                 max_iterations=asked.max_iterations, options=lengths, say=say,
             )  # fmt: skip
+        everything[name] = dict(results)
+        if "vb-probit" in results:
+            everything[name][_AT_EP] = vb_at(data, splits, results["nested-ep"])
         for method, predicted in results.items():
             rows += _rows(name, method, predicted, results["nested-ep"], text["against_ep"].get(method, {}), asked.seed)
+    said: tuple[Table, ...] = ()
+    if {*_SIX, "usps"} <= everything.keys() and set(asked.methods) == set(METHODS):
+        said = (decisions.table(decide(everything, asked.seed), "What section 5.5 says of the figures"),)
     notes.append("Fig. 9 to 11 print no numbers: the last column is what the text says of the log predictive density")
     return Outcome(
         {
@@ -270,6 +451,7 @@ def fig9(asked: Fig9Options, say: Say) -> Outcome:
                 tuple(sizes),
                 "The data, here (first part) and in the paper's Table 3",
             ),
+            *said,
         ),
         (),
         tuple(dict.fromkeys(notes)),

@@ -165,6 +165,29 @@ class Watch(NamedTuple):
 
 
 TRAINING, WATCH = Training(), Watch()
+_ADAM_RATE, _NAT_RATE = 0.03, 0.5  # of VI where Adam trains it
+# how VI is trained, by the name of its optimiser
+VI: Mapping[str, str] = MappingProxyType(
+    {
+        "lbfgs": "VI: at each step of L-BFGS q is at its optimum by natural gradients; the paper searches in q as well",
+        "adam": f"VI: steps of Adam from {_ADAM_RATE:g} on the prior beside natural gradients of {_NAT_RATE:g} on q, "
+        "all data at once; the paper has L-BFGS on both",
+    }
+)
+
+
+def training_of(method: str, n_steps: int, rate: float | None, tolerance: float, vi_optimizer: str) -> Training:
+    """How a method is trained in batch: by the paper's optimiser, or VI by Adam, its q and its prior together.
+
+    Parameters
+    ----------
+    method, n_steps       as `Training` has them
+    rate, tolerance       of the first adaptive step of EP and SEP; of EP
+    vi_optimizer : str    of vi-robust, a key of `VI`
+    """
+    if method == "vi-robust" and vi_optimizer == "adam":
+        return Training(n_steps, tolerance=tolerance, rate=_ADAM_RATE, optimizer="adam", nat_rate=_NAT_RATE)
+    return Training(n_steps, tolerance=tolerance, rate=rate if method in ("ep", "sep") else None)
 
 
 def train(method: str, X: Array, y: Labels, prior: Prior, training: Training = TRAINING, watch: Watch = WATCH) -> Run:

@@ -16,8 +16,6 @@ from validation.reproduce.experiment import Outcome, Say, Table, experiment
 from validation.reproduce.published import published
 from validation.reproduce.villacampa2017 import setting, uci
 
-_ADAM_RATE, _NAT_RATE = 0.03, 0.5  # of VI where Adam trains it
-
 
 @dataclass(frozen=True, kw_only=True)
 class Table1Options:
@@ -81,13 +79,6 @@ class Table2Options:
     seed: int = 0
 
 
-def training_of(method: str, steps: int, asked: Table2Options) -> setting.Training:
-    """How a method is trained: the paper's optimisers, or VI by Adam, its q and its prior together."""
-    if method == "vi-robust" and asked.vi_optimizer == "adam":
-        return setting.Training(steps, tolerance=asked.tolerance, rate=_ADAM_RATE, optimizer="adam", nat_rate=_NAT_RATE)
-    return setting.Training(steps, tolerance=asked.tolerance, rate=asked.rate if method in ("ep", "sep") else None)
-
-
 @experiment(
     "villacampa2017",
     "table2",
@@ -104,7 +95,7 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
     """
     for method in asked.methods:
         arguments.choice(method, setting.METHODS, "methods")
-    arguments.choice(asked.vi_optimizer, ("lbfgs", "adam"), "vi_optimizer")
+    arguments.choice(asked.vi_optimizer, tuple(setting.VI), "vi_optimizer")
     arguments.integer(asked.n_run, "n_run", at_least=1)
     arguments.integer(asked.n_draw, "n_draw", at_least=1)
     printed = published("villacampa2017", "table2")
@@ -135,7 +126,9 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
                         "plan": plan,
                         "n_classes": data.n_classes,
                         "seed": k,
-                        "training": training_of(method, min(steps, plan.n_steps), asked),
+                        "training": setting.training_of(
+                            method, min(steps, plan.n_steps), asked.rate, asked.tolerance, asked.vi_optimizer
+                        ),
                     }
                     for k, plan in enumerate(plans)
                 }
@@ -165,15 +158,7 @@ def table2(asked: Table2Options, say: Say) -> Outcome:
             "-o n_steps=250 -o n_steps_lbfgs=250"
         )
     notes.append(f"start: {setting.START}")
-    if asked.vi_optimizer == "adam":
-        notes.append(
-            f"VI: steps of Adam from {_ADAM_RATE:g} on the prior beside natural gradients of {_NAT_RATE:g} on q, all "
-            "data at once; the paper has L-BFGS on both"
-        )
-    else:
-        notes.append(
-            "VI: at each step of L-BFGS q is at its optimum by natural gradients; the paper searches in q as well"
-        )
+    notes.append(setting.VI[asked.vi_optimizer])
     notes.append("seconds are of this machine and of these programs; only their ratios can be set beside the paper's")
     return Outcome(
         {

@@ -1,0 +1,226 @@
+"""Sentences about whole tables and about runs beside numbers: what holds where it is so, and fails where it is not."""
+
+import numpy as np
+import pytest
+
+from validation.claims import inventory
+from validation.reproduce import averages as records
+from validation.reproduce import millions
+from validation.reproduce.averages import Average, alike, larger_by
+from validation.reproduce.riihimaki2013 import fig9, times
+from validation.reproduce.villacampa2017 import averages as tables23
+from validation.reproduce.villacampa2017 import fig4, setting, uci, updates
+from validation.reproduce.villacampa2020 import averages as tablesc
+from validation.reproduce.villacampa2020 import fig1, fig3
+
+ALPHAS = tuple(k / 10 for k in range(11))
+
+
+def verdicts(listed, paper):
+    """Whether all comparisons of each claim hold; the claims are in the inventory."""
+    assert {one.claim for one in listed} <= {claim.id for claim in inventory.load()[paper]}
+    return {one.claim: all(other.held is True for other in listed if other.claim == one.claim) for one in listed}
+
+
+# -- tables on record ----------------------------------------------------------------------------------------------
+
+
+def printed_like(**changed):
+    """Averages of four methods on three data sets, as the text has them."""
+    nll = {"GFITC": 0.50, "EP": 0.48, "SEP": 0.49, "VI": 1.2} | changed
+    seconds = {"GFITC": 3.0, "EP": 2.0, "SEP": 1.0, "VI": 9.0}
+    found = {}
+    for data in ("glass", "svmguide2", "waveform"):
+        for M in tables23.BLOCKS:
+            for i, (method, value) in enumerate(nll.items()):
+                found[data, M, method, "nll"] = Average(value, 0.01)
+                found[data, M, method, "error"] = Average(0.2 + 0.001 * i, 0.01)
+                found[data, M, method, "seconds"] = Average(seconds[method] * (1.0 + 0.1 * len(data)), 0.0)
+    return found
+
+
+def test_tables_2_and_3_are_as_the_text_has_them():
+    assert set(verdicts(tables23.decide(printed_like()), "villacampa2017").values()) == {True}
+    assert not verdicts(tables23.decide(printed_like(EP=0.7)), "villacampa2017")["ep-like-gfitc"]
+    assert not verdicts(tables23.decide(printed_like(SEP=0.6)), "villacampa2017")["sep-like-ep"]
+    worse = verdicts(tables23.decide(printed_like(VI=0.5)), "villacampa2017")
+    assert not worse["vi-nll-worse"]
+    assert not worse["vi-bad-predictive"]
+    without = {key: value for key, value in printed_like().items() if key[2] != "VI"}
+    assert "vi-nll-worse" not in verdicts(tables23.decide(without), "villacampa2017")
+
+
+def test_tables_of_appendix_c_are_as_the_text_has_them():
+    found = {}
+    for k, data in enumerate(("a", "b", "c")):
+        for method, value in (("MCMC", 0.3), ("Laplace", 0.5), ("PEP (alpha = 0.5)", 0.31 + 0.001 * k)):
+            found[data, "5%", method, "nll"] = Average(value, 0.01)
+        for method, value in (("MCMC", 1.0), ("PEP (alpha = 0.5)", 90.0 + k)):
+            found[data, "5%", method, "seconds"] = Average(value, 0.0)
+    assert set(verdicts(tablesc.decide(found), "villacampa2020").values()) == {True}
+    other = {key: Average(1.0, 0.01) if key[2] == "PEP (alpha = 0.5)" else value for key, value in found.items()}
+    assert set(verdicts(tablesc.decide(other), "villacampa2020").values()) == {False}
+
+
+def test_records_are_read_and_compared():
+    found = records.recorded("villacampa2017-table2")
+    assert found["glass", "5%", "EP", "nll"].error > 0.0
+    assert [one.held for one in alike("a", "b", [0.1, 0.1, 0.11], [0.1, 0.11, 0.1], 0.05)] == [True, True]
+    assert larger_by("a", "b", Average(1.0, 0.1), Average(0.2, 0.1), 0.2).held is True
+    assert larger_by("a", "b", Average(0.3, 0.1), Average(0.2, 0.1), 0.2).held is None
+    assert larger_by("a", "b", Average(-0.3, 0.1), Average(0.2, 0.1), 0.2).held is False
+
+
+def test_averages_over_draws_have_the_spread_of_one_more():
+    each = [uci.Averages(*(float(k),) * 6) for k in (1.0, 3.0)]
+    found = uci.over_draws(each)
+    assert (found.nll, found.error, found.seconds) == (2.0, 2.0, 2.0)
+    assert found.nll_bar == pytest.approx(np.sqrt(2.0) * np.sqrt(1.5))
+    with pytest.raises(ValueError, match="every: found 1 draws"):
+        uci.over_draws(each[:1])
+
+
+# -- ranks and courses ---------------------------------------------------------------------------------------------
+
+
+def ranked(best):
+    """Scores whose least is at `best` by method, with a little noise a setting."""
+    rng = np.random.default_rng(3)
+    every = []
+    for _ in range(8):
+        nll = np.array([[0.3 + (a - best[m]) ** 2 + (m == "rpapep") for a in ALPHAS] for m in setting_methods()])
+        every.append(fig1.Scores(nll + 1e-3 * rng.random(nll.shape), np.rint(100 * nll), 200, np.ones_like(nll), ()))
+    return {("a", 0.05): every[:4], ("b", 0.05): every[4:]}
+
+
+def setting_methods():
+    return ("pep", "apep", "arpep", "rpapep")
+
+
+def test_ranks_are_as_the_text_has_them():
+    good = {"pep": 0.5, "apep": 0.75, "arpep": 0.8, "rpapep": 0.8}
+    held = verdicts(fig1.decide(ranked(good), setting_methods(), ALPHAS), "villacampa2020")
+    for claim in ("fig1-pep-half", "fig1-apep-arpep", "fig1-rpapep-worst", "half-better", "figd8-arpep"):
+        assert held[claim], claim
+    bad = verdicts(fig1.decide(ranked(dict.fromkeys(good, 0.0)), setting_methods(), ALPHAS), "villacampa2020")
+    for claim in ("fig1", "fig1-pep-half", "fig1-apep-arpep", "half-better", "figd8", "figd8-arpep"):
+        assert not bad[claim], claim
+
+
+def course(end, rise=0.0, speed=1.0, steps=10):
+    """A score that falls to its end, and rises after it."""
+    k = np.arange(steps)
+    nll = end + 2.0 ** -(speed * k) - 2.0 ** -(speed * (steps - 1))
+    nll[-1] += rise
+    return setting.Course(k, 0.1 * (k + 1.0), 0.1 * nll, nll)
+
+
+def test_courses_of_figure_3_are_as_the_text_has_them():
+    ends = {"pep": {0.01: 0.9, 0.3: 0.3, 0.5: 0.31, 0.8: 0.4, 1.0: 0.41, 0.0: 1.0}}
+    other = {0.01: 1.0, 0.3: 0.6, 0.5: 0.5, 0.8: 0.4, 1.0: 0.41, 0.0: 1.0}
+    jitters = (0.0, 0.001, -0.0005)
+    runs = {}
+    for method in setting_methods():
+        for alpha, end in ends.get(method, other).items():
+            shift = -0.1 if method == "apep" and alpha == 0.01 else 0.0
+            small = [0.0001, -0.0001, 0.0] if alpha == 0.01 else [0.0, 0.0, 0.0]
+            runs[4, method, alpha] = [
+                course(end + shift + j + s, speed=3.0 if method == "pep" else 1.0 + j)
+                for j, s in zip(jitters, small, strict=True)
+            ]
+    held = verdicts(fig3.decide(runs), "villacampa2020")
+    assert {claim for claim, held in held.items() if not held} == set()
+    runs[4, "pep", 0.3] = [course(2.0)] * 3
+    assert {"fig3", "fig3-zero-worst", "fig3-pep-best", "figd9"} <= {
+        claim for claim, held in verdicts(fig3.decide(runs), "villacampa2020").items() if not held
+    }
+
+
+def test_courses_of_figure_4_are_as_the_text_has_them():
+    def runs(vi_rise=0.05):
+        found = {}
+        for m, slow in ((4, 40), (20, 20)):
+            each = {"sep": [], "ep": [], "gfitc": [], "vi-robust": []}
+            for k in range(3):
+                quick = course(0.4, speed=3.0 + 0.1 * k)
+                each["sep"].append(quick)
+                each["ep"].append(quick._replace(nll=quick.nll + 0.001))
+                slower = course(0.45, speed=1.0 + 0.1 * k, steps=12)
+                each["gfitc"].append(slower._replace(seconds=5.0 * slower.seconds))
+                last = course(0.6, vi_rise, speed=0.8 + 0.1 * k, steps=12)
+                each["vi-robust"].append(last._replace(seconds=slow * last.seconds, error=last.error * 0.0 + 0.3))
+            found[m] = each
+        return found
+
+    held = verdicts(fig4.decide(runs()), "villacampa2017")
+    assert {claim for claim, held in held.items() if not held} == set()
+    assert not verdicts(fig4.decide(runs(0.0)), "villacampa2017")["fig6-errors"]
+    other = runs()
+    other[4]["sep"], other[4]["vi-robust"] = other[4]["vi-robust"], other[4]["sep"]
+    held = verdicts(fig4.decide(other), "villacampa2017")
+    assert not held["fig4-sep-best"]
+    assert not held["converges-in-fewer"] or not held["fig4-vi-small-m"]
+
+
+# -- times and sizes -----------------------------------------------------------------------------------------------
+
+
+def test_updates_times_and_sizes_are_as_the_text_has_them():
+    one, two = [0.0, 0.1, 0.05], [1.0, 1.1, 1.2]
+    assert set(verdicts(updates.decide(one, two, two, one), "villacampa2017").values()) == {True}
+    assert set(verdicts(updates.decide(two, one, one, two), "villacampa2017").values()) == {False}
+    seconds = {"laplace": np.ones(9), "nested-ep": 3.0 * np.ones(9), "vb-probit": 2.9 * np.ones(9),
+               "gibbs-probit": 200.0 * np.ones(9)}  # fmt: skip
+    assert set(verdicts(times.decide(seconds), "riihimaki2013").values()) == {True}
+    other = dict.fromkeys(seconds, 10.0 * np.ones(9)) | {"laplace": np.ones(9)}
+    assert set(verdicts(times.decide(other), "riihimaki2013").values()) == {False}
+    few = millions.Trained(1.0, 0.1, 1.0)
+    for paper in ("villacampa2017", "villacampa2020"):
+        assert verdicts(millions.decide(few, few, 1000, "x", 0.2), paper) == {"millions": True}
+        assert verdicts(millions.decide(few, few._replace(megabytes=9.0), 1000, "x", 0.2), paper) == {"millions": False}
+        assert verdicts(millions.decide(few, few, 1000, "x", 0.05), paper) == {"millions": False}
+
+
+# -- predictive performance ----------------------------------------------------------------------------------------
+
+
+def predicted(density, right, n=200):
+    """n rows with this mean of log densities and share of hits."""
+    hits = np.zeros(n)
+    hits[: round(right * n)] = 1.0
+    return fig9.Predicted(density + 0.01 * np.cos(np.arange(n)), hits, np.ones(1), np.ones((1, 2)))
+
+
+def test_figures_9_to_11_are_as_the_text_has_them():
+    def found():
+        every = {}
+        for name in (*fig9._SIX, "usps"):
+            level = 0.5 if name == "teaching" else 0.9
+            better = 0.2 if name in ("teaching", "segment") else -0.001
+            worse = 0.001 if name in ("teaching", "glass") else -0.02
+            tkp = -0.1 if name == "teaching" else -0.05
+            every[name] = {
+                "nested-ep": predicted(-0.3, level),
+                "nested-iep": predicted(-0.3 + worse, level),
+                "vb-probit": predicted(-0.6, level - 0.02),
+                "laplace": predicted(-0.3 + 0.5 * (worse - 0.2), level),
+                "laplace-tkp": predicted(-0.3 + tkp, level),
+                "gibbs-probit": predicted(-0.3 + better, level),
+                fig9._AT_EP: predicted(-0.5, level),
+            }
+        del every["segment"]["gibbs-probit"]
+        return every
+
+    held = verdicts(fig9.decide(found(), 0), "riihimaki2013")
+    for claim in ("fig9-iep-worse", "fig9-vb-la-worse", "ep-near-mcmc", "fig10-small", "fig10-vb-hyper",
+                  "fig10-tkp-unnecessary"):  # fmt: skip
+        assert held[claim], claim
+    assert not held["fig9-mcmc-better"]  # one lengthscale: no chains
+    assert not held["fig10-teaching"]
+    other = found()
+    for name in other:
+        other[name]["nested-ep"], other[name]["vb-probit"] = other[name]["vb-probit"], other[name]["nested-ep"]
+        other[name][fig9._AT_EP] = predicted(-0.5, 0.1)
+    held = verdicts(fig9.decide(other, 0), "riihimaki2013")
+    for claim in ("fig9", "fig10", "fig9-vb-la-worse", "ep-near-mcmc", "fig10-vb-hyper", "fig10-vb-lowest"):
+        assert not held[claim], claim
