@@ -437,8 +437,9 @@ class EnergyRun:
         for k in range(points.n_classes):
             kind = points.kind[k]
             shift[k], precision[k] = move_kernel(q.shift[k], q.precision[k], old.chol_K[kind], points.chol_K[kind])
+        moved = ClassDistribution.of(precision, shift)
         self.points = points
-        self._set(ClassDistribution.of(precision, shift))
+        self._set(moved)
 
     def state(self) -> dict[str, Any]:
         """Arrays from which `restore` continues."""
