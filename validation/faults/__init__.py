@@ -22,6 +22,7 @@ from validation.faults import (
     print_villacampa2020,
     print_wenzel2019,
     probit,
+    promises,
     riihimaki,
     shared,
     softmax,
@@ -72,4 +73,5 @@ def all_faults() -> tuple[Fault, ...]:
         + shared.FAULTS
         + ways.FAULTS
         + blockwise.FAULTS
+        + promises.FAULTS
     )
