@@ -8,7 +8,7 @@ factors="pairwise": the model of the paper (7), Phi of a standardised difference
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -110,13 +110,14 @@ def latents(posterior: EPPosterior) -> Latents:
     posterior    from `fit`
     """
     run = posterior.run
+    factors = cast("Pairwise | Datum", run.factors)
     n, C = run.data.n, run.data.n_classes
     mean, var = np.empty((n, C)), np.empty((n, C))
     norm = []
     for block in run.data.blocks(run.points):
         moments, sites = run.q.project(block.view), run.of(block.part)
-        mean[block.part], var[block.part] = run.factors.latents(block.y, moments, block.view.cond_var, sites)
-        norm.append(run.factors.visit(block.y, moments, block.view.cond_var, sites).log_norm)
+        mean[block.part], var[block.part] = factors.latents(block.y, moments, block.view.cond_var, sites)
+        norm.append(factors.visit(block.y, moments, block.view.cond_var, sites).log_norm)
     return Latents(mean, var, np.concatenate(norm))
 
 

@@ -58,9 +58,6 @@ class Factors(Protocol):
     ) -> Cotangents:
         """What a gradient needs."""
 
-    def latents(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> ScalarMoments:
-        """Mean and variance of the latent values at the data."""
-
 
 class ImproperCavityError(ValueError):
     """There is no gradient: dividing q by a site leaves no distribution."""

@@ -134,10 +134,6 @@ class PowerDatum:
         x = (sites[0] + tilted.curvature / side.left) / side.left + self.alpha * t * t
         return np.where(proper, t, 0.0), np.where(proper, x, 0.0)
 
-    def latents(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> ScalarMoments:
-        """Mean and variance of the latent values at the data under q: villacampa2020 (A.32), (A.33)."""
-        return ScalarMoments(moments.mean, cond_var + moments.var)
-
 
 class PowerRun(SiteRun):
     """`SiteRun` whose sweeps are shortened until q is a distribution, and whose gradient may follow (A.28)."""
