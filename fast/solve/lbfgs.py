@@ -74,7 +74,9 @@ class Search:
         self.n_evaluations += 1
         try:
             place = self.evaluate(vector, best)
-            if not (np.isfinite(place.value) and np.isfinite(place.gradient).all()):
+            # a start that was cut short may be worse than all, but no NaN
+            usable = np.isfinite(place.value) or (place.value == -np.inf and best is None and ended())
+            if not (usable and np.isfinite(place.gradient).all()):
                 raise ValueError("objective: found a value or slope that is not finite, expected finite numbers")
         except (ValueError, NotPositiveDefiniteError):
             if best is None:
@@ -136,6 +138,8 @@ class Search:
             )
         except EndedError:
             assert self.best is not None  # the start is evaluated in any case
+            return End(self.best.vector, False, ended())
+        if self.best is not None and not np.isfinite(self.best.place.value):
             return End(self.best.vector, False, ended())
         if limits.gains and enough(self.trace[begun:]):
             return End(end.x, True, ENOUGH)

@@ -623,15 +623,16 @@ def search(
         value = run.log_evidence()
         if not np.isfinite(end.residual):
             raise ValueError(f"log_evidence: found {end.reason}; expected an optimum of q: lower alpha, move Z")
-        if value is None and best is None and ended():
-            value = -np.inf  # what there is when the time is over
-        if value is None:
+        if value is not None:
+            log_prior, prior_gradient = packing.prior(here[0])
+            gradient = packing.slope(run.gradient(), here[0]) + prior_gradient
+            value += log_prior
+            if not (np.isfinite(value) and np.isfinite(gradient).all()):
+                raise ValueError("log_evidence: found a value that is not finite, expected a number")
+        elif best is None and ended():
+            value, gradient = -np.inf, np.zeros(vector.size)  # what there is when the time is over
+        else:
             raise ValueError("log_evidence: found an improper cavity, expected a number; lower damping")
-        log_prior, prior_gradient = packing.prior(here[0])
-        gradient = packing.slope(run.gradient(), here[0]) + prior_gradient
-        value += log_prior
-        if not (np.isfinite(value) and np.isfinite(gradient).all()) and not (best is None and ended()):
-            raise ValueError("log_evidence: found a value that is not finite, expected a number")
         better = best is None or value > best.place.value
         state = {name: np.array(part) for name, part in run.state().items()} if better else {}
         if callback is not None:
@@ -651,5 +652,6 @@ def search(
     state, swept = end.best.place.payload
     run.restore(state, *packing.parameters(end.best.vector, hyper, Z), True)
     converged = end.enough or (end.residual <= settings.learn_tolerance and swept.converged)
+    converged = converged and np.isfinite(end.best.place.value)
     trace = end.trace if settings.trace else np.zeros(0)
     return Trained(trace, end.residual, converged, end.trace.size, improper, False, end.reason)
