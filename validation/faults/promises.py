@@ -1,7 +1,8 @@
-"""Faults of single steps: which are kept, what is carried over, what is looked at in each of them."""
+"""Faults of single steps: which are kept, what is carried over, what is looked at in each; of turns that few take."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,121 @@ def _from_complement(_original: Any) -> Any:
     return losing_probability
 
 
-FAULTS: tuple[Fault, ...] = (
+def _without_root(_original: Any) -> Any:
+    def damped(factor: Any, precision: Any, rhs: Any) -> Any:
+        from fast.core.linalg import solve_vector
+
+        return precision * solve_vector(factor, solve_vector(factor, rhs), transposed=True)
+
+    return damped
+
+
+def _nothing_moves(_original: Any) -> Any:
+    return lambda *arguments: 0.0
+
+
+def _never_ends(_original: Any) -> Any:
+    return lambda: ""
+
+
+def _one_restart_less(original: Any) -> Any:
+    def fit_learning(data: Any, prior: Any, options: Any) -> Any:
+        return original(data, prior, replace(options, restarts=options.restarts - 1))
+
+    return fit_learning
+
+
+def _first_alone(original: Any) -> Any:
+    return lambda path: list(original(path))[:1]
+
+
+def _without_order(original: Any) -> Any:
+    def common(data: Any, prior: Any) -> Any:
+        return original(data, prior)._replace(smoothness=None)
+
+    return common
+
+
+def _as_independent(_original: Any) -> Any:
+    return lambda values: float(values.std(ddof=1) / np.sqrt(values.size))
+
+
+def _always_built(original: Any) -> Any:
+    def move(self: Any, hyper: Any, Z: Any, rebuild: bool) -> None:
+        original(self, hyper, Z, True)
+
+    return move
+
+
+_TURNS = (
+    seeded(
+        "laplace-binary",
+        "unsymmetric-step",
+        "a Newton step takes W where it should take its root on both sides",
+        "fast.one_latent.mode:damped",
+        _without_root,
+        "identity/laplace-binary/halved_steps",
+    ),
+    seeded(
+        "nested-ep",
+        "inner-moves-unseen",
+        "the inner iteration takes no site to have moved",
+        "reference.riihimaki2013.inner_ep:change_of_site",
+        _nothing_moves,
+        "identity/nested-ep/inner_edges",
+    ),
+    seeded(
+        "ep",
+        "deaf-at-the-start",
+        "a search does not hear that its time is over before its first evaluation has ended",
+        "fast.sparse_classes.training:ended",
+        _never_ends,
+        "identity/ep/ended_at_once",
+        raises=True,
+    ),
+    seeded(
+        "x-gpc",
+        "one-restart-less",
+        "one restart less is made than was asked for",
+        "fast.methods.x_gpc:fit_learning",
+        _one_restart_less,
+        "identity/x-gpc/refused_restarts",
+    ),
+    seeded(
+        "x-gpc-svi",
+        "one-orphan-alone",
+        "one temporary file is looked at, whatever becomes of it",
+        "fast.core.checkpoint:_orphans",
+        _first_alone,
+        "invariance/x-gpc-svi/unreadable_orphans",
+    ),
+    seeded(
+        "gibbs-logit",
+        "order-left-out",
+        "the order of the Matérn kernel is not looked at, nor is it in the file",
+        "gibbs.models.sampling:_common",
+        _without_order,
+        "invariance/gibbs-logit/kernel_of_a_file",
+    ),
+    seeded(
+        "gibbs-logit",
+        "bridge-of-independent-draws",
+        "the error of the chain's side of the bridge is that of independent draws",
+        "gibbs.evidence.bridge:_batch_error",
+        _as_independent,
+        "exactness/gibbs-logit/bridge_of_odd_chains",
+    ),
+    seeded(
+        "epgpc",
+        "built-in-every-step",
+        "q is built from all sites in every step, however seldom that was asked for",
+        "fast.methods.epgpc_svi:SiteRun.move",
+        _always_built,
+        "identity/epgpc/refused_steps",
+    ),
+)
+
+_STEPS: tuple[Fault, ...] = (
     seeded(
         "ep",
         "condition-in-steps",
@@ -90,3 +205,5 @@ FAULTS: tuple[Fault, ...] = (
         "identity/apep/nearly_sure",
     ),
 )
+
+FAULTS = (*_STEPS, *_TURNS)
