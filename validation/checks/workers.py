@@ -6,14 +6,16 @@ written down, and a task may be said to have died. The data come as arrays, as m
 
 from __future__ import annotations
 
+import pickle
 import tempfile
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -345,3 +347,132 @@ def _(context: Context, problem: Problem) -> Iterable[Outcome]:
         yield flaws(abs(estimated_distance(changes) - wanted_distance) > 1e-12 if np.isfinite(wanted_distance)
                      else np.isfinite(estimated_distance(changes)), f"what is left after changes of {changes}", "fast",
                      "distances")  # fmt: skip
+
+
+class _Seen(NamedTuple):
+    """A leaf that was looked at: all that rows are taken from."""
+
+    first: int
+    X: Any
+    y: Any
+
+
+def _looked_at(leaf: Any) -> _Seen:
+    return _Seen(leaf.first, leaf.inputs(), leaf.labels())
+
+
+class _Interrupted(_Cluster):
+    """A cluster whose next answers are lost, and whose workers may say something else of themselves.
+
+    lost    what asking for the next answers raises
+    say     of the first worker
+    """
+
+    def __init__(self, n_workers: int, lost: Iterable[Exception] = (), say: Any = None) -> None:
+        super().__init__(n_workers)
+        self.lost, self.say, self.asked = list(lost), say, 0
+
+    def gather(self, tasks: list[_Task]) -> list[Any]:
+        """What tasks gave, or nothing this time."""
+        self.asked += 1
+        if self.lost:
+            raise self.lost.pop(0)
+        return super().gather(tasks)
+
+    def run(self, function: Callable[[], Any], *, on_error: str) -> dict[str, Any]:
+        """What each worker says of itself."""
+        answers = super().run(function, on_error=on_error)
+        return answers if self.say is None else {**answers, self.names[0]: self.say}
+
+
+@check(
+    "invariance/x-gpc/rows_taken",
+    paper="wenzel2019",
+    question="Are rows taken by their numbers those rows, on workers too, and are other workers refused or named?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import engines
+    from fast.blockwise.rows import rows_of
+
+    asked = tiny("logit")
+    X, y = asked.X, asked.y
+    rows = rows_of(X, y, leaf=3)
+    lists = ([5, 0, 7, 2], [3, 3, 1], [6], [0, 1, 2, 3, 4, 5, 6, 7], [7, 2, 5, 2])
+
+    def wrong(engine: Any) -> int:
+        count = 0
+        for numbers in lists:
+            wanted = np.array(numbers)
+            parts = engine.taken(wanted)
+            places = np.concatenate([at for at, _ in parts])
+            count += not np.array_equal(np.sort(places), np.arange(wanted.size))
+            count += not np.array_equal(np.concatenate([part[0] for _, part in parts]), X[wanted[places]])
+            count += not np.array_equal(np.concatenate([part[1] for _, part in parts]), y[wanted[places]])
+            alone = engine.taken(wanted, labels=True)
+            count += not np.array_equal(np.concatenate([part for _, part in alone]), y[wanted[places]])
+        return count
+
+    with _distributed():
+        for n_workers in (0, 1, 2, 3):
+            engine = (
+                engines.Workers(_Cluster(n_workers), rows, _looked_at) if n_workers else engines.Here(rows, _looked_at)
+            )
+            engine.check()
+            yield flaws(wrong(engine), f"five lists of eight rows, on {n_workers or 'no'} workers", "fast", "lists")
+        # a message that is lost is asked for again, a client that is closed, or thirty losses in a row, are the end
+        with mock.patch.object(engines, "_MOMENT", 0.0):
+            lost = [CancelledError(), _ClosedError("gone"), _KilledError("dead")]
+            cluster = _Interrupted(2, lost)
+            engine = engines.Workers(cluster, rows, _looked_at)
+            parts = engine.taken(np.array([7, 1]), labels=True)
+            made = sorted(int(label) for _, part in parts for label in part) == sorted(y[[7, 1]].tolist())
+            yield flaws(not made or cluster.asked != 4, f"three losses: asked {cluster.asked} times", "fast", "answers")
+            cluster = _Interrupted(2, [_ClosedError("gone")] * 31)
+            engine = engines.Workers(cluster, rows, _looked_at)
+            told = ""
+            try:
+                engine.taken(np.array([7, 1]))
+            except engines.ClusterLostError as error:
+                told = str(error)
+            yield flaws(
+                "_ClosedError: gone" not in told or cluster.asked != 30, f"thirty: {told[:80]}", "fast", "errors"
+            )
+        # a worker that is lost while its missing visits are made up is asked again
+        cluster = _Interrupted(2, [CancelledError()])
+        engine = engines.Workers(cluster, rows, _looked_at)
+        behind = [engines._BehindError("found 0 visits made, expected 1"), None]
+
+        def attempt() -> str:
+            if (error := behind.pop(0)) is not None:
+                raise error
+            return "made"
+
+        yield flaws(
+            engine._again(attempt) != "made" or bool(behind), "a loss while visits are made up", "fast", "answers"
+        )
+
+        own = engines.mine()
+        other = {"other code": own._replace(code="0123"), "another kernel": own._replace(kernel="of the judge"),
+                 "dead": OSError("gone"), "no answer": ValueError("no gpc-triad")}  # fmt: skip
+        wanted_words = {"other code": "expected the same code", "another kernel": "kernel of the judge against",
+                        "dead": "", "no answer": "found ValueError: no gpc-triad"}  # fmt: skip
+        for name, say in other.items():
+            told = ""
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                try:
+                    engines.Workers(_Interrupted(2, say=say), rows, _looked_at)
+                except engines.ClusterLostError as error:
+                    told = str(error)
+            told = told or " ".join(str(each.message) for each in heard)
+            right = wanted_words[name] in told and bool(told) is (name != "dead")
+            right &= bool(heard) is (name == "another kernel")
+            yield flaws(not right, f"a worker that is {name}: {told[:80]}", "fast", "answers")
+
+    held = engines._hold(_looked_at, engines._on_cluster(_Cluster(1), rows))
+    held.count, held.last = 4, (np.arange(3.0),)
+    moved = pickle.loads(pickle.dumps(held))
+    same = moved.count == 4 and np.array_equal(moved.last[0], held.last[0]) and not moved.lock.locked()
+    same &= all(np.array_equal(a.X, b.X) and a.first == b.first for a, b in zip(moved.looks, held.looks, strict=True))
+    yield flaws(not same, "a part that moves to another worker: its leaves, visits and last sum", "fast", "parts")

@@ -92,7 +92,22 @@ def _always_built(original: Any) -> Any:
     return move
 
 
+def _turned_round(original: Any) -> Any:
+    def rows(leaves: Any, wanted: Any, labels: bool) -> Any:
+        return original(leaves, np.sort(wanted), labels)
+
+    return rows
+
+
 _TURNS = (
+    seeded(
+        "x-gpc",
+        "rows-in-their-order",
+        "rows that are asked for by number come in the order of the data",
+        "fast.blockwise.engines:_rows",
+        _turned_round,
+        "invariance/x-gpc/rows_taken",
+    ),
     seeded(
         "laplace-binary",
         "unsymmetric-step",
