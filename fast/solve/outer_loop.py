@@ -182,8 +182,7 @@ def iterate(
         stalled = accelerated and since_best >= _PATIENCE and best <= _ROUNDED
         if converged or stalled or since_best >= _CIRCLES or not np.isfinite(step) or ended():
             break
-    if state is None:
-        state = state_of(sites)
+    assert state is not None  # at least one iteration was made
     return Outcome(sites, state, residual, converged, improper, used, np.array(trace))
 
 

@@ -209,17 +209,6 @@ class ClassDistribution:
         """w'P^-1 w of each class: (C,)."""
         return squared_norms(self.half_shift)
 
-    def halves(self, view: ClassView, k: int) -> FloatArray:
-        """R^-1 a_i as rows (b, m). Time b m^2.
-
-        Parameters
-        ----------
-        view       data
-        k : int    class
-        """
-        rows = view.rows[k if len(view.rows) > 1 else 0]
-        return solve_rows(self.factor[k], rows.copy())
-
     def project(self, view: ClassView) -> ScalarMoments:
         """Mean a_i'p and variance |R^-1 a_i|^2 of every projection: (b, C). Time C b m^2.
 
