@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
+from scipy.stats import t as student
 
 from validation.checks.chain_states import RUNS, apart
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
@@ -453,3 +455,170 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     gap = np.abs(numbers(end, kernel=True) / numbers(run(3), kernel=True) - 1.0).max()
     yield flaws(wrong or not np.isfinite(given).all(), f"ended with: {end.reason}", "fast", "runs")
     yield Compared(float(gap), 0.0, "it stands where three steps end", "fast", "fast")
+
+
+# -- energies and mixing that are refused ---------------------------------------------------------------------------
+
+
+def _run_of(name: str, kind: str, **options: Any) -> Any:
+    """The run behind a posterior of `fast`, after a fit with these options."""
+    from fast.core.values import Data, Prior
+
+    asked = tiny(kind)
+    method = import_module(f"fast.methods.{name}")
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    made = {"ep": "EPOptions", "apep": "EnergyOptions"}[name]
+    return method.fit(Data(asked.X, asked.y, 3), prior, getattr(method, made)(**options)).run
+
+
+@check(
+    "identity/ep/mixing_refused",
+    paper="villacampa2017",
+    question="Does mixing leave sites to which no distribution belongs, and the run where it was if all are such?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.errors import NotPositiveDefiniteError
+    from fast.sparse_classes import ep, mixing
+
+    rebuild = ep.SiteRun.rebuild
+    for refused in (1, 2, 3, 5):
+        run = _run_of("ep", "threshold", max_iterations=2)
+        before, count = run.sites.copy(), [0]
+
+        def failing(self: Any, refused: int = refused, count: list[int] = count) -> None:
+            count[0] += 1
+            if count[0] == refused:
+                raise NotPositiveDefiniteError("P: refused")
+            rebuild(self)
+
+        with mock.patch.object(ep.SiteRun, "rebuild", failing):
+            mixed = mixing.mix(run, tolerance=1e-9, max_iterations=200)
+        if refused == 1:
+            same = np.array_equal(run.sites, before) and mixed == mixing.Mixed(0, 0, why="P: refused")
+            yield flaws(not same, f"a first visit that is refused: {mixed}", "fast", "runs")
+            continue
+        left = run.refresh().residual
+        why = f"visit {refused} of {count[0]} is refused: what an undamped sweep would change where it ended"
+        yield Compared(left, 1e-8, why, "fast", "fixed point", "standardised change")
+
+
+@check(
+    "identity/apep/refused_ways",
+    paper="villacampa2020",
+    question="Is a way by easier energies that gains nothing undone, and Newton's step without neighbours natural?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.blockwise import energies, multiclass
+    from fast.blockwise.rows import rows_of
+    from fast.core.values import Prior
+    from fast.sparse_classes.alpha_energies import Energy
+    from fast.sparse_classes.alpha_runs import EnergyRun
+
+    asked = tiny("threshold")
+    run = _run_of("apep", "threshold", alpha=1e-3, max_iterations=3)
+    fresh = EnergyRun(run.data, run.points, run.energy, 0.0)
+    begun, fresh.rho = fresh.q, 0.125
+    with mock.patch.object(EnergyRun, "_accept", return_value=False):
+        moved = fresh._come_by_way()
+    wrong = moved or fresh.q is not begun or fresh.rho != 0.125 or fresh._come_by_way()
+    yield flaws(wrong, "a chain of energies whose end is refused leaves q, and is made once", "fast", "runs")
+    fresh = EnergyRun(run.data, run.points, run.energy, 0.0)
+    fresh.rho, value = 0.125, fresh.here.value
+    wrong = not fresh._come_by_way() or fresh.rho != 1.0 or not fresh.here.value > value
+    yield flaws(wrong, f"one that gains {fresh.here.value - value:.3g} nat is taken, full steps follow", "fast", "runs")
+
+    # neighbours that are no distributions: the operator is -I, and the step that of the natural gradient
+    moves = EnergyRun._moved
+
+    def without_neighbours(self: Any, difference: Array) -> Any:
+        return moves(self, difference) if np.linalg.norm(difference) > 1e-2 else None
+
+    at = EnergyRun(run.data, run.points, Energy("apep", 0.5, 8), 0.1)
+    natural = at._stepped(at.here.change, 1.0)
+    with mock.patch.object(EnergyRun, "_moved", without_neighbours):
+        step = at._newton()
+    gap = np.inf if step is None or natural is None else float(np.abs(step.precision - natural.precision).max())
+    yield Compared(gap, 1e-9, "a step by minus the unit matrix in the place of differences", "fast", "definition",
+                   "difference")  # fmt: skip
+
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    options = multiclass.METHODS["apep"].options(alpha=0.5, epsilon=0.1, max_iterations=2, tolerance=1e-300)
+    made: list[Any] = []
+    original = energies.EnergyInParts.terms
+
+    def noted(self: Any, *arguments: Any) -> Any:
+        if not made:
+            made.append(None)
+            made[0] = self.with_energy(Energy("arpep", 0.3, 8)).here.value
+        return original(self, *arguments)
+
+    with mock.patch.object(energies.EnergyInParts, "terms", noted):
+        multiclass.fit("apep", rows_of(asked.X, asked.y, leaf=3), 3, prior, options)
+    whole = EnergyRun(run.data, run.points, Energy("arpep", 0.3, 8), 0.1).here.value
+    yield Compared(abs(made[0] / whole - 1.0), 1e-12, "another energy of data in parts, at the prior", "fast", "fast")
+
+
+@check(
+    "identity/apep/unsure_factors",
+    paper="villacampa2020",
+    question="Are steps whose factors are unsure the same steps, and undone where there is no factor?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.errors import NotPositiveDefiniteError
+    from fast.sparse_classes import alpha_energies, alpha_joint
+
+    options: dict[str, Any] = {
+        "batches": [[0, 3, 5], [6, 1], [3, 2, 7]], "learn": ("variance", "Z"), "optimizer": "adam", "rate": 0.05,
+    }  # fmt: skip
+    plain = _run_of("apep", "threshold errors", **options)
+    short = _run_of("apep", "threshold errors", **{**options, "n_steps": 1})
+    with mock.patch.object(alpha_joint, "_surely_positive", return_value=False):
+        unsure = _run_of("apep", "threshold errors", **options)
+        looked, count = alpha_energies.Energy.distributions, [0]
+
+        def refused(self: Any, q: Any) -> Any:
+            count[0] += 1
+            if count[0] == 2:
+                raise NotPositiveDefiniteError("cavity: refused")
+            return looked(self, q)
+
+        with mock.patch.object(alpha_energies.Energy, "distributions", refused):
+            ended = _run_of("apep", "threshold errors", **options)
+    for run, other, why in ((unsure, plain, "looked at in each step: three steps"),
+                            (ended, short, "the second is refused: one step")):  # fmt: skip
+        pairs = ((run.q.precision, other.q.precision), (run.q.shift, other.q.shift), (run.points.Z, other.points.Z),
+                 (run.points.hyper.variance, other.points.hyper.variance))  # fmt: skip
+        difference = max(float(np.abs(a - b).max()) for a, b in pairs)
+        yield Compared(difference, 1e-12, why, "fast", "fast", "difference")
+
+
+@check(
+    "identity/laplace/readings_of_a_variance",
+    paper="riihimaki2013",
+    question="Are the scales of a half-Student-t with a variance those of the three readings, and is another refused?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.hyperprior import half_t_scale
+
+    for df in (2.5, 4.0, 9.0):
+        for variance in (0.3, 100.0):
+            found = [
+                half_t_scale(variance=variance, df=df, reading=each) for each in ("scale squared", "scale", "moment")
+            ]
+            moments = (found[0] ** 2, found[1], student(df, scale=found[2]).var())
+            gap = max(abs(float(moment) / variance - 1.0) for moment in moments)
+            yield Compared(gap, 1e-12, f"df {df:g}, variance {variance:g}: scale squared, scale, second moment", "fast",
+                           "definition")  # fmt: skip
+    told = []
+    for options in ({"df": 2.0, "reading": "moment"}, {"reading": "other"}, {"variance": 0.0}):
+        try:
+            half_t_scale(**options)  # type: ignore[arg-type]
+        except ValueError as error:
+            told.append(str(error).partition(":")[0])
+    yield flaws(told != ["df", "reading", "variance"], f"refused: {told}", "fast", "answers")
+    default = abs(half_t_scale() - 10.0)
+    yield Compared(default, 1e-12, "the paper's 100, its square the scale's", "fast", "definition", "difference")

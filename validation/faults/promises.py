@@ -99,7 +99,73 @@ def _turned_round(original: Any) -> Any:
     return rows
 
 
+def _mixes_coarsely(original: Any) -> Any:
+    def iterate(visit: Any, start: Any, steps: Any, callback: Any = None) -> Any:
+        return original(visit, start, steps._replace(tolerance=1e4 * steps.tolerance), callback)
+
+    return iterate
+
+
+def _full_steps(original: Any) -> Any:
+    def come_by_way(self: Any) -> bool:
+        self.rho = 1.0
+        return bool(original(self))
+
+    return come_by_way
+
+
+def _goes_on(original: Any) -> Any:
+    def step(self: Any) -> float:
+        from fast.core.errors import NotPositiveDefiniteError
+
+        try:
+            return float(original(self))
+        except NotPositiveDefiniteError:
+            return float("nan")
+
+    return step
+
+
+def _one_reading(original: Any) -> Any:
+    def half_t_scale(*, variance: float = 100.0, df: float = 4.0, reading: str = "scale squared") -> float:
+        return float(original(variance=variance, df=df, reading="scale squared" if reading == "moment" else reading))
+
+    return half_t_scale
+
+
 _TURNS = (
+    seeded(
+        "ep",
+        "mixing-ends-far-away",
+        "mixing ends ten thousand tolerances from the fixed point",
+        "fast.sparse_classes.mixing:iterate_sites",
+        _mixes_coarsely,
+        "identity/ep/mixing_refused",
+    ),
+    seeded(
+        "apep",
+        "full-steps-after-refusal",
+        "full steps follow a way by easier energies that was refused",
+        "fast.sparse_classes.alpha_runs:EnergyRun._come_by_way",
+        _full_steps,
+        "identity/apep/refused_ways",
+    ),
+    seeded(
+        "apep",
+        "goes-on-without-factor",
+        "a run goes on with the next batch where a step has no factor",
+        "fast.sparse_classes.alpha_joint:JointSteps.step",
+        _goes_on,
+        "identity/apep/unsure_factors",
+    ),
+    seeded(
+        "laplace",
+        "one-reading-for-two",
+        "the second moment of a half-Student-t is taken for its squared scale",
+        "fast.core.hyperprior:half_t_scale",
+        _one_reading,
+        "identity/laplace/readings_of_a_variance",
+    ),
     seeded(
         "x-gpc",
         "rows-in-their-order",
