@@ -5,9 +5,15 @@ Where a run ends does not show whether it kept to that. So single steps are held
 
 from __future__ import annotations
 
+import os
+import tempfile
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -54,7 +60,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         asked = tiny(kind)
         assert asked.Z is not None
         prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
-        run = import_module(f"fast.methods.{name}").fit(Data(asked.X, asked.y, 3), prior).run
+        module = import_module(f"fast.methods.{name}")
+        run = module.fit(Data(asked.X, asked.y, 3), prior).run
         state = {key: np.array(value) for key, value in run.state().items()}
         # four inducing points in one place: the smallest pivot squared is above the spacing of float64, the reciprocal
         # condition, a sixth of the jitter, below it
@@ -70,6 +77,10 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             yield flaws(not undone, f"{name}: where K_ZZ or q has no factor the run is where it was", "fast", "runs")
             taken = not _refused(run.move, near, Z) and run.points.hyper is near
             yield flaws(not taken, f"{name}: a step to a K_ZZ of condition 3e16 is made", "fast", "steps")
+        refused = _refused(
+            module.fit, Data(asked.X, asked.y, 3), replace(prior, variance=np.ones(3), jitter=near.jitter, Z=Z)
+        )
+        yield flaws(not refused, f"{name}: such a K_ZZ is refused where a run begins", "fast", "answers")
         for moved, why in ((True, "restored where priors are learned"), (False, "refused where they are held")):
             refused = _refused(run.restore, state, near, Z, moved)
             yield flaws(refused is moved, f"{name}: such a K_ZZ is {why}", "fast", "answers")
@@ -236,3 +247,250 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             value = powered_labels(np.array([1]), ScalarMoments(mean, var), alpha, 0.0).value[0]
             gap = abs(value * alpha / np.log1p(-left) - 1.0)
             yield Compared(gap, 1e-9, f"1 - P = {left:.1e}, alpha {alpha:g}: quadrature to 1e-11", "fast", "definition")
+
+
+# -- starts and what is learned of steps ----------------------------------------------------------------------------
+
+
+@check(
+    "identity/vi-taylor/starts",
+    paper="izmailov2016",
+    question="Does Newton's method begin where it was told to, and does mixing learn the steps that were made?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.likelihood.quadratic_bounds import LINKS
+    from fast.methods import apep, vi_taylor
+    from fast.solve.mixing import Mixing
+    from fast.sparse_classes.alpha_runs import EnergyRun
+
+    asked = tiny("logit")
+    for Z in (asked.Z, None):
+        prior = Prior(
+            asked.variance[0], asked.lengthscales[0], asked.noise[0], asked.jitter[0], None if Z is None else Z[0]
+        )
+        data = Data(asked.X, asked.y)
+        prepared, expansion = vi_taylor.prepare(data, prior), vi_taylor.Expanded(LINKS["logit"])
+        mode, plain, _, _ = vi_taylor._newton(prepared, expansion, None, 1e-10, 100, None)
+        again, short, _, converged = vi_taylor._newton(prepared, expansion, mode, 1e-6, 100, None)
+        what = "a full GP" if Z is None else "inducing points"
+        wrong = len(short) != 2 or len(plain) < 4 or not converged
+        yield flaws(wrong, f"{what}: {len(plain) - 1} steps from zero, {len(short) - 1} from the mode", "fast", "runs")
+        yield Compared(
+            abs(short[0] / plain[-1] - 1.0), 1e-9, f"{what}: it starts at the height of the mode", "fast", "fast"
+        )
+        yield Compared(float(np.abs(again - mode).max()), 1e-9, f"{what}: and ends there", "fast", "fast", "difference")
+
+    learnt: list[tuple[Array, Array]] = []
+    places: list[tuple[Array, Array]] = []
+    learn, accept = Mixing.learn, EnergyRun._accept
+
+    def taken(self: Any, q: Any) -> bool:
+        before = self.q, self.here.change.flat
+        moved = accept(self, q)
+        if moved:
+            flat = [np.concatenate([at.precision.ravel(), at.shift.ravel()]) for at in (before[0], self.q)]
+            places.append((flat[1] - flat[0], self.here.change.flat - before[1]))
+        return moved
+
+    def noted(self: Any, moved: Array, changed: Array) -> None:
+        learnt.append((moved, changed))
+        learn(self, moved, changed)
+
+    asked = tiny("threshold errors")
+    law = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    with mock.patch.object(Mixing, "learn", noted), mock.patch.object(EnergyRun, "_accept", taken):
+        apep.fit(Data(asked.X, asked.y, 3), law, apep.EnergyOptions(alpha=0.5, epsilon=0.05, max_iterations=6))
+    gap = np.inf
+    if len(learnt) == len(places) > 3:
+        gap = max(float(np.abs(a - b).max()) for pair, other in zip(learnt, places, strict=True)
+                  for a, b in zip(pair, other, strict=True))  # fmt: skip
+    why = f"{len(learnt)} steps of an energy: what moved, and by what its direction changed"
+    yield Compared(gap, 1e-12, why, "fast", "definition", "difference")
+
+
+@check(
+    "identity/epgpc/mixed_signs",
+    paper="wenzel2019",
+    question="Is a mixed precision that is no longer positive given up for the plain one, where signs are not allowed?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites
+
+    shrink, away = np.array([0.9, 0.8]), np.array([0.0, 0.02])
+    for signed, rules in ((False, {}), (True, {"signed": True})):
+        places: list[Array] = []
+
+        def visit(precision: Array, shift: Array, places: list[Array] = places) -> Visit:
+            places.append(precision.copy())
+            return Visit(precision, shift, shrink * precision - away, shift, np.ones(2), 0.0, 0, None)
+
+        steps = SiteSteps(1e-300, 3, monotone=False, **rules)
+        iterate_sites(visit, (np.ones(2), np.ones(2)), steps)
+        # the first step, and the mixture of it with the second whose own step would be the least
+        first = shrink - away
+        gaps = np.array([first - 1.0, shrink * first - away - first])
+        bend = gaps[1] - gaps[0]
+        mixed = first + gaps[1] - (gaps[1] @ bend) / (bend @ bend) * (gaps[0] + bend)
+        plain = first + gaps[1]
+        wanted = mixed if signed else np.where(mixed > 0.0, mixed, plain)
+        gap = max(float(np.abs(places[1] - first).max()), float(np.abs(places[2] - wanted).max()))
+        why = f"signs {'' if signed else 'not '}allowed: {wanted[0]:.3f}, {wanted[1]:.3f}"
+        yield Compared(gap, 1e-9, why, "fast", "definition", "difference")
+
+
+@check(
+    "identity/ep/mixing_led_nowhere",
+    paper="villacampa2017",
+    question="Do sweeps start over, as if nothing had been mixed, where mixing led to no point that they certify?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data, Prior
+    from fast.methods import ep
+    from fast.sparse_classes import training
+    from fast.sparse_classes.mixing import Mixed
+
+    asked = tiny("threshold")
+    data = Data(asked.X, asked.y, 3)
+    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+
+    def mix(run: Any, *, tolerance: float, max_iterations: int, spent: int, why: str) -> Mixed:
+        run.sites[...] = 0.3
+        run.rebuild()
+        return Mixed(spent, 7, 0.0, why)
+
+    def told(run: Any) -> tuple[Any, ...]:
+        return run.trained.reason, run.trained.iterations, run.trained.n_improper, run.trained.converged
+
+    for most, lost, why in ((60, True, ""), (60, True, "P has no factor"), (400, False, "")):
+        options = ep.EPOptions(max_iterations=most, tolerance=1e-10)
+        with mock.patch.object(training, "worth_mixing", return_value=False):
+            plain = ep.fit(data, prior, options)
+        with mock.patch.object(training, "mix", partial(mix, spent=most if lost else 20, why=why)):
+            found = ep.fit(data, prior, options)
+        reason, *numbers = told(plain)
+        end = f"; plain sweeps alone: {why or 'mixing led to no point that sweeps certify'}"
+        if lost:
+            same = told(found) == (reason + end, *numbers) and np.array_equal(found.run.sites, plain.run.sites)
+        else:
+            same = found.trained.reason == reason and found.trained.n_improper == 7 and found.trained.iterations > 20
+        yield flaws(not same, f"{most} sweeps, {lost=}: {found.trained.reason}", "fast", "runs")
+
+
+# -- tables, files, lines -------------------------------------------------------------------------------------------
+
+
+@check(
+    "invariance/laplace/tables",
+    paper="riihimaki2013",
+    question="Are sums over nodes the same however many rows share a table?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.results import Differences
+    from fast.full_classes import predict, quadrature_tilt
+    from fast.likelihood import largest, probit, region, sobol_rule
+
+    rng = np.random.default_rng(91)
+    t = 7
+    mean, var, y = rng.standard_normal((t, 3)), rng.uniform(0.2, 2.0, (t, 3)), rng.integers(0, 3, t)
+    roots = rng.standard_normal((t, 2, 4))
+    cov = roots @ np.swapaxes(roots, 1, 2) + 0.3 * np.eye(2)
+    nodes, weights = rng.standard_normal((5, 2)), rng.random(5)
+    differences, lower = Differences(mean[:, :2], cov), np.linalg.cholesky(cov)
+    asked: dict[str, tuple[Any, Callable[[], Any]]] = {
+        "softmax of differences": (sobol_rule, lambda: sobol_rule.softmax_of_differences(mean[:, :2], lower)),
+        "orthants": (sobol_rule, lambda: sobol_rule.log_orthant(differences)),
+        "tilted moments": (quadrature_tilt, lambda: tuple(quadrature_tilt.white_moments(differences, 5))),
+        "probabilities by a rule": (
+            predict, lambda: predict._by_rule(differences, nodes, weights, "f", lambda at: np.cos(at).sum(axis=2))
+        ),
+        "regions": (region, lambda: tuple(region.region_moments(mean, var, moments=True, curvature=True))),
+        "the largest": (largest, lambda: tuple(largest.argmax_moments(mean, var, y))),
+        "expected log Phi": (
+            probit, lambda: tuple(probit.expected_log_probit(2.0 * (y > 0) - 1.0, 3.0 * mean[:, 0], 9.0 * var[:, 1]))
+        ),
+    }  # fmt: skip
+
+    def parts(value: Any) -> list[Array]:
+        return [np.asarray(part) for part in (value if isinstance(value, tuple) else (value,)) if part is not None]
+
+    for name, (module, ask) in asked.items():
+        gap = 0.0
+        whole = parts(ask())
+        # a row a table; three rows of the smallest; all rows
+        for cells in (1, 3 * 4096 * 6, 2**40):
+            with mock.patch.object(module, "_CELLS", cells):
+                found = parts(ask())
+            gap = max(gap, *(float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(found, whole, strict=True)))
+        yield Compared(gap, 1e-12, f"{name} of seven rows, one a table, some, all", "fast", "fast")
+
+
+@check(
+    "invariance/x-gpc-svi/whole_files",
+    paper="wenzel2019",
+    question="Is a checkpoint whole on the disk before it takes the old one's place?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core import checkpoint as of_fast
+    from gibbs.chains import checkpoint as of_gibbs
+
+    content = b"whole" * 20
+    writers: dict[str, tuple[Any, Callable[[Path], None]]] = {
+        "fast": (of_fast, lambda path: of_fast._replace(path, lambda file: file.write(content))),
+        "gibbs": (of_gibbs, lambda path: of_gibbs.write(path, "{}", {"a": np.arange(3.0)})),
+    }
+    sync, rename = os.fsync, os.replace
+    for left, (module, write) in writers.items():
+        with tempfile.TemporaryDirectory(prefix="triad-whole-") as folder:
+            path = Path(folder) / "run.npz"
+            path.write_bytes(b"old")
+            seen: list[tuple[str, int]] = []
+
+            def synced(handle: int, seen: list[tuple[str, int]] = seen, path: Path = path) -> None:
+                seen.append(("synced" if path.read_bytes() == b"old" else "late", os.fstat(handle).st_size))
+                sync(handle)
+
+            def renamed(source: Any, target: Any, seen: list[tuple[str, int]] = seen) -> None:
+                seen.append(("renamed", Path(source).stat().st_size))
+                rename(source, target)
+
+            with mock.patch.object(module.os, "fsync", synced), mock.patch.object(module.os, "replace", renamed):
+                write(path)
+            size = path.stat().st_size
+        yield flaws(seen != [("synced", size), ("renamed", size)], f"{size} bytes: {seen}", left, "files")
+
+
+@check(
+    "identity/svi/lines_of_progress",
+    paper="izmailov2016",
+    question="Do lines of progress begin after a second and come half as far again apart each time?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core import ending
+
+    clock, told = [0.0], list[str]()
+    with mock.patch.object(ending, "time", SimpleNamespace(perf_counter=lambda: clock[0])):
+        due, wanted = 1.0, []
+        with ending.ending(None, told.append):
+            for k in range(1, 400):
+                clock[0] = 0.05 * k
+                ending.reached(f"step {k}", float("nan") if k % 2 else 0.25 * k)
+                if clock[0] >= due:
+                    objective = "" if k % 2 else f", objective {0.25 * k:.6g}"
+                    wanted.append(f"step {k}{objective}, {clock[0]:.1f} s")
+                    due = 1.5 * clock[0]
+        yield flaws(told != wanted, f"{len(told)} lines in twenty seconds, {len(wanted)} expected", "fast", "lines")
+        clock[0], spent = 5.0, []
+        with ending.ending(2.0) as here:
+            for seconds in (5.0, 6.9, 7.1):
+                clock[0] = seconds
+                spent.append(here.why())
+    yield flaws(
+        spent != ["", "", "max_time of 2 s spent"], f"seconds that are counted from now: {spent}", "fast", "ends"
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -132,6 +134,102 @@ def _one_reading(original: Any) -> Any:
 
     return half_t_scale
 
+
+def _from_zero(original: Any) -> Any:
+    def newton(objective: Any, start: Any, *arguments: Any) -> Any:
+        return original(objective, tuple(0.0 * part for part in start), *arguments)
+
+    return newton
+
+
+def _any_sign(original: Any) -> Any:
+    def propose(self: Any, visit: Any, rate: float, signed: bool) -> Any:
+        return original(self, visit, rate, True)
+
+    return propose
+
+
+def _keeps_mixed(original: Any) -> Any:
+    def plain(run: Any, settings: Any, callback: Any, iteration: int, improper: int, rate: float = 0.0) -> Any:
+        end = original(run, settings, callback, iteration, improper, rate)
+        return end._replace(converged=True)
+
+    return plain
+
+
+def _first_rows(_original: Any) -> Any:
+    def sequential(mean: Any, rows: Any, u: Any) -> Any:
+        return np.repeat(_original(mean[:1], rows[:1], u), len(mean))
+
+    return sequential
+
+
+def _unsynced(original: Any) -> Any:
+    def replaced(path: Any, write: Any) -> None:
+        with mock.patch.object(os, "fsync", return_value=None):
+            original(path, write)
+
+    return replaced
+
+
+def _always_due(original: Any) -> Any:
+    def hear(self: Any, what: str, value: float) -> None:
+        self._next = min(self._next, 1.0)
+        original(self, what, value)
+
+    return hear
+
+
+_TOLD = (
+    seeded(
+        "vi-taylor",
+        "newton-from-zero",
+        "Newton's method begins at zero wherever it is told to",
+        "fast.methods.vi_taylor:newton",
+        _from_zero,
+        "identity/vi-taylor/starts",
+    ),
+    seeded(
+        "epgpc",
+        "mixed-to-any-sign",
+        "mixed precisions are taken whatever their sign",
+        "fast.solve.site_iteration:_Mixer.propose",
+        _any_sign,
+        "identity/epgpc/mixed_signs",
+    ),
+    seeded(
+        "ep",
+        "mixed-taken-for-certified",
+        "sweeps after mixing are taken to have arrived",
+        "fast.sparse_classes.training:_plain",
+        _keeps_mixed,
+        "identity/ep/mixing_led_nowhere",
+    ),
+    seeded(
+        "laplace",
+        "first-row-of-a-table",
+        "all rows of a table are taken for its first",
+        "fast.likelihood.sobol_rule:_sequential",
+        _first_rows,
+        "invariance/laplace/tables",
+    ),
+    seeded(
+        "x-gpc-svi",
+        "file-not-synced",
+        "a checkpoint takes the old one's place before it is on the disk",
+        "fast.core.checkpoint:_replace",
+        _unsynced,
+        "invariance/x-gpc-svi/whole_files",
+    ),
+    seeded(
+        "svi",
+        "line-at-each-look",
+        "a line of progress is told at each look after the first second",
+        "fast.core.ending:Ending.hear",
+        _always_due,
+        "identity/svi/lines_of_progress",
+    ),
+)
 
 _TURNS = (
     seeded(
@@ -287,4 +385,4 @@ _STEPS: tuple[Fault, ...] = (
     ),
 )
 
-FAULTS = (*_STEPS, *_TURNS)
+FAULTS = (*_STEPS, *_TOLD, *_TURNS)
