@@ -209,7 +209,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 # -- labels that are nearly sure ------------------------------------------------------------------------------------
 
 
-def _losing(mean: Array, var: Array, y: int) -> float:
+def losing(mean: Array, var: Array, y: int) -> float:
     """1 - P(f_y is the largest): the others' integrals, each in one dimension."""
     total = 0.0
     for k in range(mean.size):
@@ -242,7 +242,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     var = np.array([[0.7, 1.2, 0.4]])
     for ahead in (0.3, 1.5, 3.4, 5.0, 8.0):
         mean = np.array([[0.2, 0.2 + ahead, -0.1]])
-        left = _losing(mean[0], var[0], 1)
+        left = losing(mean[0], var[0], 1)
         for alpha in (1e-5, 5e-4):
             value = powered_labels(np.array([1]), ScalarMoments(mean, var), alpha, 0.0).value[0]
             gap = abs(value * alpha / np.log1p(-left) - 1.0)

@@ -231,6 +231,116 @@ _TOLD = (
     ),
 )
 
+
+def _of_the_batch(original: Any) -> Any:
+    def objective(posterior: Any, y: Any, K: Any, epsilon: float, alpha: float, n: int | None = None) -> float:
+        return float(original(posterior, y, K, epsilon, alpha))
+
+    return objective
+
+
+def _always_proper(original: Any) -> Any:
+    def project(*arguments: Any) -> Any:
+        at = original(*arguments)
+        return at._replace(proper=np.ones_like(at.proper))
+
+    return project
+
+
+def _without_rest(original: Any) -> Any:
+    def tilted(cavities: Any, y: Any, cond_var: Any) -> Any:
+        return original(cavities, y, 0.0 * cond_var)
+
+    return tilted
+
+
+def _one_more(original: Any) -> Any:
+    def search(*arguments: Any) -> Any:
+        end = original(*arguments)
+        return end._replace(value=end.value - 1.0)
+
+    return search
+
+
+def _never_unbounded(_original: Any) -> Any:
+    return lambda q, K_ZZ: None
+
+
+def _without_reason(original: Any) -> Any:
+    def stochastic(*arguments: Any) -> Any:
+        return original(*arguments)._replace(reason="")
+
+    return stochastic
+
+
+def _forgets_sites(original: Any) -> Any:
+    def refuse(self: Any) -> Any:
+        return tuple(0.0 * part for part in original(self))
+
+    return refuse
+
+
+_REFERENCE = (
+    seeded(
+        "apep",
+        "batch-for-all",
+        "the bound of a mini-batch does not stand for all data",
+        "reference.villacampa2020.energies:arpep_objective",
+        _of_the_batch,
+        "limit/apep/objectives_at_zero",
+    ),
+    seeded(
+        "pep",
+        "value-without-cavity",
+        "log Z has a value where a cavity is no distribution",
+        "reference.villacampa2020.fit_pep:project",
+        _always_proper,
+        "identity/pep/without_value",
+        raises=True,
+    ),
+    seeded(
+        "ep",
+        "far-labels-without-rest",
+        "tilted derivatives leave out what the inducing values leave open",
+        "reference.villacampa2017.datum:tilted_of_data",
+        _without_rest,
+        "identity/ep/far_labels",
+    ),
+    seeded(
+        "vi-jj-full",
+        "told-less-than-found",
+        "who listens is told a bound one nat lower than the search has found",
+        "reference.izmailov2016.algorithm1:maximise",
+        _one_more,
+        "identity/vi-jj-full/told_once",
+    ),
+    seeded(
+        "vi-robust",
+        "starts-beyond-bounds",
+        "an ascent begins at a q beyond all bounds",
+        "reference.villacampa2017.vi_fit:unbounded",
+        _never_unbounded,
+        "identity/vi-robust/starts_refused",
+        raises=True,
+    ),
+    seeded(
+        "apep",
+        "left-without-reason",
+        "a run on batches that left the energies does not say so",
+        "reference.villacampa2020.fit_energies:_stochastic",
+        _without_reason,
+        "identity/apep/refused_batches",
+    ),
+    seeded(
+        "gfitc",
+        "sites-forgotten",
+        "sites are zero again where an extrapolation was refused",
+        "reference.common._sweeps:Sweeps.refuse",
+        _forgets_sites,
+        "identity/gfitc/refused_extrapolations",
+    ),
+)
+
 _TURNS = (
     seeded(
         "ep",
@@ -385,4 +495,4 @@ _STEPS: tuple[Fault, ...] = (
     ),
 )
 
-FAULTS = (*_STEPS, *_TOLD, *_TURNS)
+FAULTS = (*_STEPS, *_TOLD, *_REFERENCE, *_TURNS)
