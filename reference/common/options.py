@@ -4,6 +4,7 @@ One record a name (`OPTIONS`), and for each method those that a user may set, wi
 points of this package check what they are given against them before any work, whether the option is used or not.
 """
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import field, make_dataclass, replace
 from functools import cache, wraps
