@@ -102,29 +102,35 @@ def with_checks(function: Callable[P, R], records: Mapping[str, Option]) -> Call
 
 
 def takes_values(function: Callable[P, R]) -> Callable[P, R]:
-    """A door that refuses, by name and before any work, what is not of the class that its annotation names.
+    """A door that refuses, by name and before any work, what is no data, no prior, or not the options that it reads.
 
-    function : callable    whose data, prior, options or posterior are annotated by the plain name of their class
+    function : callable    whose data, prior and options are annotated by the plain name of their class; options of
+                           another class pass if they declare all that this one does
     """
     parameters = inspect.signature(function).parameters
 
     @cache
     def classes() -> dict[str, type]:
-        """Name of a parameter to its class; after the module is there, which may define the class below the door."""
+        """Name of a parameter to its class; asked at a call, as the module may define the class below the door."""
         named = {name: function.__globals__.get(str(one.annotation)) for name, one in parameters.items()}
-        return {name: kind for name, kind in named.items() if isinstance(kind, type) and _is_ours(kind)}
+        return {name: kind for name, kind in named.items() if isinstance(kind, type) and _is_value(kind)}
 
     @wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         given = dict(zip(parameters, args, strict=False)) | kwargs  # too many: the function itself refuses them
         for name, kind in classes().items():
-            if name in given and not isinstance(given[name], kind):
+            if name in given and not _stands_for(given[name], kind):
                 raise ValueError(f"{name}: found {shown(given[name])}, expected a {kind.__module__}.{kind.__name__}")
         return function(*args, **kwargs)
 
     return checked
 
 
-def _is_ours(kind: type) -> bool:
-    """Whether it is a class of this package, and no protocol: that something has its parts shows as they are used."""
-    return kind.__module__.startswith("fast.") and not getattr(kind, "_is_protocol", False)
+def _is_value(kind: type) -> bool:
+    return issubclass(kind, Options) or kind.__module__ == "fast.core.values"
+
+
+def _stands_for(value: Any, kind: type) -> bool:
+    if issubclass(kind, Options):
+        return isinstance(value, Options) and kind.declared().keys() <= value.declared().keys()
+    return isinstance(value, kind)

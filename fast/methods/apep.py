@@ -113,7 +113,6 @@ def fit(data: Data, prior: Prior, options: EnergyOptions = DEFAULTS) -> EnergyPo
     return EnergyPosterior(run, run.log_evidence() if options.evaluate else None, trained, optimum)
 
 
-@takes_values
 def gradients(posterior: EnergyPosterior) -> PointGradients:
     """Gradient of the energy of all data in the priors, mean and covariance of u held.
 
@@ -124,7 +123,6 @@ def gradients(posterior: EnergyPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
-@takes_values
 def log_norms(posterior: EnergyPosterior) -> FloatArray:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha of every datum: (n,). One pass.
 
@@ -137,7 +135,6 @@ def log_norms(posterior: EnergyPosterior) -> FloatArray:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: EnergyPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import logsumexp
 
-from fast.core.declare import Options, option, takes_values
+from fast.core.declare import Options, option
 from fast.core.linalg import cholesky_of_all, solve_stack
 from fast.core.options import Iteration, Learning, Length, Mislabelled, Powered, SearchEnd, Storage, Traced, Watched
 from fast.core.types import FloatArray
@@ -52,7 +52,6 @@ class Sampled(NamedTuple):
 
 
 @equation("villacampa2020", "11")
-@takes_values
 def quadrature_energy(posterior: EnergyPosterior) -> float | None:
     """Energy (11) at q, its expectations in closed form and one-dimensional integrals; None: no finite optimum.
 
@@ -64,7 +63,6 @@ def quadrature_energy(posterior: EnergyPosterior) -> float | None:
 
 
 @Drawing.checks
-@takes_values
 def monte_carlo_energy(posterior: EnergyPosterior, *, n_draws: int = 1000, seed: int = 0) -> Sampled:
     """Energy (11) at q with n_draws draws for every expectation, shared by the data. Time O(n_draws n C m).
 

@@ -85,7 +85,6 @@ def fit(data: Data, prior: Prior, options: EPOptions = DEFAULTS) -> EPPosterior:
 
 
 @GradientRule.checks
-@takes_values
 def gradients(posterior: EPPosterior, *, gradient_rule: str = "10") -> PointGradients:
     """Gradient of log Z_q over all data: exact at the fixed point by either rule, elsewhere by "exact".
 
@@ -101,7 +100,6 @@ def gradients(posterior: EPPosterior, *, gradient_rule: str = "10") -> PointGrad
     return posterior.run.gradient(None, gradient_rule)
 
 
-@takes_values
 def latents(posterior: EPPosterior) -> Latents:
     """Latent values at the data and log Z of every factor. One pass, time 2 C n m^2.
 
@@ -122,7 +120,6 @@ def latents(posterior: EPPosterior) -> Latents:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: EPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

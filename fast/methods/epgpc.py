@@ -238,7 +238,6 @@ def fit(data: Data, prior: Prior, options: EPGPCOptions = DEFAULTS) -> EPGPCPost
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)), with n for m if full.
 
@@ -251,7 +250,6 @@ def predict(posterior: EPGPCPosterior, X_test: Any, *, block_size: int = 4096) -
     return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
 
 
-@takes_values
 def gradients(posterior: EPGPCPosterior) -> Gradients:
     """Gradient of log Z_EP at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 

@@ -70,7 +70,6 @@ def fit(data: Data, prior: Prior, options: GFITCOptions = DEFAULTS) -> GFITCPost
     return GFITCPosterior(run, run.log_evidence(), trained)
 
 
-@takes_values
 def gradients(posterior: GFITCPosterior) -> PointGradients:
     """Gradient of log Z, sites held: exact at the fixed point.
 
@@ -81,7 +80,6 @@ def gradients(posterior: GFITCPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
-@takes_values
 def latents(posterior: GFITCPosterior) -> Latents:
     """Marginals of the latent values at the data and log Z of every factor. One pass.
 
@@ -100,7 +98,6 @@ def latents(posterior: GFITCPosterior) -> Latents:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: GFITCPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

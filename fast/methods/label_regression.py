@@ -275,7 +275,6 @@ def fit(data: Data, prior: Prior, options: RegressionOptions = DEFAULTS) -> Labe
     return LabelPosterior(run, options.epsilon, trained)
 
 
-@takes_values
 def gradients(posterior: LabelPosterior) -> PointGradients:
     """Gradient of the evidence in the priors.
 
@@ -287,7 +286,6 @@ def gradients(posterior: LabelPosterior) -> PointGradients:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: LabelPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34) with this q.
 

@@ -116,7 +116,6 @@ def _by_K(posterior: LaplacePosterior) -> Iterator[FloatArray]:
         yield gradient
 
 
-@takes_values
 def gradients(posterior: LaplacePosterior) -> ClassGradients:
     """Total gradient of log Z, through the mode too. Time O(C n^3 + n^2 d).
 
@@ -128,7 +127,6 @@ def gradients(posterior: LaplacePosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
-@takes_values
 def predict(
     posterior: LaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:
@@ -147,7 +145,6 @@ def predict(
     )  # fmt: skip
 
 
-@takes_values
 def mean_corrected(posterior: LaplacePosterior) -> Coupled:
     """The Gaussian around the mean of p(f|y) to first order, where Laplace's is around the mode.
 
@@ -167,7 +164,6 @@ def mean_corrected(posterior: LaplacePosterior) -> Coupled:
     return at._replace(weights=weights, mean=mean)
 
 
-@takes_values
 def predict_mean_corrected(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """`predict` with the Gaussian of `mean_corrected`: the latent distribution's mean, and E[softmax(f*)] under it.
 
@@ -214,7 +210,6 @@ class TKPPrediction(NamedTuple):
 
 
 @equation("riihimaki2013", "23", "u4.1.1-la-tkp")
-@takes_values
 def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tuple[FloatArray, bool]:
     """Z_LA of the data with one more point, for each label there, over Z_LA: (C,): riihimaki2013 (23), 4.1.1.
 
@@ -236,7 +231,6 @@ def evidence_ratios(posterior: LaplacePosterior, cross: list[FloatArray]) -> tup
     return ratios, all_converged
 
 
-@takes_values
 def predict_tkp(posterior: LaplacePosterior, X_test: Any) -> TKPPrediction:
     """Class probabilities as ratios of Laplace evidences, normalised; the ratios themselves beside them.
 

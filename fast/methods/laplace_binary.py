@@ -91,7 +91,6 @@ def fit(data: Data, prior: Prior, options: LaplaceBinaryOptions = DEFAULTS) -> L
     return converge(prepare(data, prior, options.block_size), options)
 
 
-@takes_values
 def gradients(posterior: LaplacePosterior) -> Gradients:
     """Total gradient of log Z: variance float, lengthscales (d,), noise float, Z None.
 
@@ -103,7 +102,6 @@ def gradients(posterior: LaplacePosterior) -> Gradients:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: LaplacePosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities, the link averaged over them. Time O(t n (n + d)).
 

@@ -117,7 +117,6 @@ def fit(data: Data, prior: Prior, options: SparseLaplaceOptions = DEFAULTS) -> S
     return result
 
 
-@takes_values
 def latent_distribution(posterior: SparseLaplacePosterior, X_test: FloatArray) -> LatentDistribution:
     """Mean upsilon'E[u] and covariance diag(kappa) - B M B' at inputs, B = Q(X_test, X), M = (K + W^-1)^-1.
 
@@ -139,7 +138,6 @@ def latent_distribution(posterior: SparseLaplacePosterior, X_test: FloatArray) -
 
 
 @Nodes.joined(Blocks).checks
-@takes_values
 def predict(
     posterior: SparseLaplacePosterior, X_test: Any, *, prediction_nodes: int | None = None, block_size: int = 1024
 ) -> ClassPrediction:

@@ -282,7 +282,6 @@ def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedEP
 
 
 @equation("riihimaki2013", "B-gradient")
-@takes_values
 def gradients(posterior: NestedEPPosterior) -> ClassGradients:
     """Gradient of log Z_EP at the fixed point, sites held: riihimaki2013, appendix B. Time O(C n^3 + n^2 d).
 
@@ -294,7 +293,6 @@ def gradients(posterior: NestedEPPosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
-@takes_values
 def predict(
     posterior: Any,
     X_test: Any,

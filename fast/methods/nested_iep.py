@@ -182,7 +182,6 @@ def converge(
     )
 
 
-@takes_values
 def warm(posterior: NestedIEPPosterior) -> Warm:
     """Where to start a run at nearby parameters.
 
@@ -214,7 +213,6 @@ def fit(data: Data, prior: Prior, options: NestedOptions = DEFAULTS) -> NestedIE
     return converge(prepare(data, prior), options)
 
 
-@takes_values
 def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     """Gradient of log Z at the fixed point, sites held. Time O(C n^2 d).
 
@@ -226,7 +224,6 @@ def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
-@takes_values
 def predict(
     posterior: NestedIEPPosterior,
     X_test: Any,

@@ -99,7 +99,6 @@ def fit(data: Data, prior: Prior, options: PEPOptions = DEFAULTS) -> PEPPosterio
     return PEPPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
-@takes_values
 def gradients(posterior: PEPPosterior) -> PointGradients:
     """Gradient of log Z_q over all data, by the rule of the run.
 
@@ -110,7 +109,6 @@ def gradients(posterior: PEPPosterior) -> PointGradients:
     return posterior.run.gradient(None, posterior.run.gradient_rule)
 
 
-@takes_values
 def log_norms(posterior: PEPPosterior) -> FloatArray:
     """F_i = log E[p(y_i | f_i)^alpha]/alpha under the cavity of each datum: (n,). One pass.
 
@@ -127,7 +125,6 @@ def log_norms(posterior: PEPPosterior) -> FloatArray:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: PEPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2020 (A.31) to (A.34).
 

@@ -309,7 +309,6 @@ def fit_qiep(data: Data, prior: Prior, options: QIEPOptions = INDEPENDENT) -> Qu
     )
 
 
-@takes_values
 def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
     """Gradient of log Z at the fixed point, sites held: exact up to the rule's error. None for a diagonal Lambda.
 
@@ -327,7 +326,6 @@ def gradients(posterior: QuadratureEPPosterior) -> ClassGradients | None:
 
 
 @ClassPredicting.checks
-@takes_values
 def predict(
     posterior: QuadratureEPPosterior,
     X_test: Any,

@@ -85,7 +85,6 @@ def fit(data: Data, prior: Prior, options: SEPOptions = DEFAULTS) -> SEPPosterio
 
 
 @GradientRule.checks
-@takes_values
 def gradients(posterior: SEPPosterior, *, gradient_rule: str = "10") -> PointGradients:
     """Over all data, by (10) as the paper says, which is no derivative of this log Z_q, or exactly, T and t held.
 
@@ -97,7 +96,6 @@ def gradients(posterior: SEPPosterior, *, gradient_rule: str = "10") -> PointGra
     return posterior.run.gradient(None, gradient_rule)
 
 
-@takes_values
 def latents(posterior: SEPPosterior) -> Latents:
     """Latent values at the data and log Z of every factor. One pass, time 2 C n m^2.
 
@@ -115,7 +113,6 @@ def latents(posterior: SEPPosterior) -> Latents:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: SEPPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points: villacampa2017 (66) to (68).
 

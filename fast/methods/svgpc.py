@@ -278,7 +278,6 @@ def probit_prediction(latent_mean: FloatArray, latent_var: FloatArray) -> Probit
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Predictions of a batch fit.
 
@@ -291,7 +290,6 @@ def predict(posterior: SVGPCPosterior, X_test: Any, *, block_size: int = 4096) -
     return predict_sites(posterior.prior, posterior.sites, posterior.site_precision, X_test, block_size=block_size)
 
 
-@takes_values
 def gradients(posterior: SVGPCPosterior) -> Gradients:
     """Gradient of the bound at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
 

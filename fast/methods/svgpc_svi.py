@@ -99,7 +99,6 @@ def latent(hyper: Hyper, state: State, X: Any, block_size: int) -> LatentMoments
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: SVIPosterior, X_test: Any, *, block_size: int = 4096) -> ProbitPrediction:
     """Latent moments and P(y = 1) = Phi(m / sqrt(1 + v)) at test points. Time O(t m (m + d)).
 

@@ -283,7 +283,6 @@ def _search(
     return form.unpack(Search(evaluate).round(form.pack(*start_of(prior.Z.shape[0])), limits).vector)[0].hyper
 
 
-@takes_values
 def gradients(posterior: SVGPCPosterior) -> Gradients:
     """Gradient of (11) at its maximum over q(u): variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -299,7 +298,6 @@ def _predicted(likelihood: str, mean: FloatArray, var: FloatArray) -> Prediction
 
 
 @_Predicting.checks
-@takes_values
 def predict(
     posterior: SVGPCPosterior, X_test: Any, *, likelihood: str = "logit", block_size: int = 4096
 ) -> Prediction | ProbitPrediction:

@@ -248,7 +248,6 @@ def fit(data: Data, prior: Prior, options: VBOptions = DEFAULTS) -> VBProbitPost
     return converge(prepare(data, prior), options)
 
 
-@takes_values
 def gradients(posterior: VBProbitPosterior) -> ClassGradients:
     """Gradient of the bound at its maximum over q, (b b' - (K + I)^-1)/2 for each K. Time O(C n^2 d).
 
@@ -260,7 +259,6 @@ def gradients(posterior: VBProbitPosterior) -> ClassGradients:
 
 
 @ClassPredicting.checks
-@takes_values
 def predict(posterior: VBProbitPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent distribution and class probabilities, each one integral.
 

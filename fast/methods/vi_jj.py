@@ -263,7 +263,6 @@ def fit_hybrid(data: Data, prior: Prior, options: JJHybridOptions = HYBRID) -> Q
     return _fit("hybrid", data, prior, options, options)
 
 
-@takes_values
 def gradients(posterior: QuadraticPosterior) -> Gradients:
     """Slope of the bound at the fixed point: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -276,7 +275,6 @@ def gradients(posterior: QuadraticPosterior) -> Gradients:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: QuadraticPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments and class probabilities E[sigma(f)] at test points. Time O(t m (m + d)), with n for m if full.
 

@@ -92,7 +92,6 @@ def fit(data: Data, prior: Prior, options: RobustOptions = DEFAULTS) -> RobustPo
     return RobustPosterior(run, run.log_evidence() if options.evaluate else None, trained)
 
 
-@takes_values
 def gradients(posterior: RobustPosterior) -> PointGradients:
     """Gradient of the bound over all data, q(u) held.
 
@@ -103,7 +102,6 @@ def gradients(posterior: RobustPosterior) -> PointGradients:
     return posterior.run.gradient()
 
 
-@takes_values
 def latents(posterior: RobustPosterior) -> Latents:
     """Moments (16), (17) at the data and the probability of each label, no error in it. One pass.
 
@@ -122,7 +120,6 @@ def latents(posterior: RobustPosterior) -> Latents:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: RobustPosterior, X_test: Any, *, block_size: int = 1024) -> ClassPrediction:
     """Latent moments and class probabilities at test points, the random labels of (13) included.
 

@@ -249,7 +249,6 @@ def _overshot(state: Alternation, log_likelihood: LogLikelihood) -> bool:
     return not float(log_likelihood(y, state.xi).value.sum()) >= zero
 
 
-@takes_values
 def gradients(posterior: TaylorPosterior) -> Gradients:
     """Slope of (19) at its xi held: variance float, lengthscales (d,), noise float, Z (m, d) or None.
 
@@ -263,7 +262,6 @@ def gradients(posterior: TaylorPosterior) -> Gradients:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: TaylorPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction | ProbitPrediction:
     """Latent moments and class probabilities at test points. Time O(t m (m + d)), with n for m if full.
 

@@ -169,7 +169,6 @@ def fit(data: Data, prior: Prior, options: XGPCOptions = DEFAULTS) -> XGPCPoster
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points.
 
@@ -198,7 +197,6 @@ def predict(posterior: XGPCPosterior, X_test: Any, *, block_size: int = 4096) ->
     return logit_prediction(mean, var)
 
 
-@takes_values
 def gradients(posterior: XGPCPosterior) -> Gradients:
     """Gradient of the bound, q(u) and c at their optimum, with respect to variance, lengthscales, noise and Z.
 

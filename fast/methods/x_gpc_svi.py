@@ -229,7 +229,6 @@ def _latent(state: State, X: Any, block_size: int) -> LatentMoments:
 
 
 @Blocks.checks
-@takes_values
 def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Prediction:
     """Latent moments (13) and class probabilities (14) of wenzel2019 at test points. Time O(t m (m + d)).
 
@@ -249,7 +248,6 @@ def predict(posterior: Trained, X_test: Any, *, block_size: int = 4096) -> Predi
 
 
 @Blocks.checks
-@takes_values
 def predict_blocks(posterior: SVIPosterior, blocks: Iterable[Any], *, block_size: int = 4096) -> Iterator[Prediction]:
     """Predictions block by block, each as soon as it is asked for: memory is that of one block.
 
