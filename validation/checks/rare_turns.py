@@ -141,8 +141,8 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             calls.append(m)
             return moments(m, v)
 
-        with mock.patch.object(inner_ep, "inner_tilted_moments", counted):
-            run = inner_ep.inner_ep(mean, cov, 0, *start, damping=damping, tolerance=1e-300, max_iterations=100)
+        with mock.patch.multiple(inner_ep, inner_tilted_moments=counted, CHANGE=0.0, LIMIT=100):
+            run = inner_ep.inner_ep(mean, cov, 0, *start, inner_damping=damping)
         told.append(f"damping {damping:g}: {len(calls) // 2} sweeps")
         yield flaws(len(calls) != 2 * sweeps or run.converged, told[-1], "reference", "runs")
 
