@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -221,27 +219,6 @@ def calls_back(name: str, value: Any) -> Callable[..., Any] | None:
     """
     if value is not None and not callable(value):
         raise ValueError(f"{name}: found {shown(value)}, expected something to call, or None")
-    return value
-
-
-def file_to_write(name: str, value: Any) -> str | os.PathLike[str] | None:
-    """A path in a folder that exists, or None: a run must not find out at its end that there is none.
-
-    Parameters
-    ----------
-    name : str    of the argument, for the message
-    value         what was given
-    """
-    if value is None:
-        return None
-    named = isinstance(value, (str, os.PathLike))
-    if not named:
-        raise ValueError(f"{name}: found {shown(value)}, expected a path, or None")
-    path = Path(value)
-    if not path.parent.is_dir():
-        raise ValueError(f"{name}: found {shown(str(path))}, expected a path in a folder that exists")
-    if path.is_dir():
-        raise ValueError(f"{name}: found {shown(str(path))}, a folder, expected a file")
     return value
 
 

@@ -206,6 +206,13 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
             return fitted
         raise AssertionError  # the loop returns or raises
 
+    def _finish(self, fitted: Fitted, callback: Any) -> Fitted:
+        """The end of training in one step, of which a callback hears."""
+        if callback is not None:
+            self._keep(fitted)
+            callback(self)
+        return fitted
+
     def _keep(self, fitted: Fitted) -> None:
         self.posterior_ = fitted.posterior
         self._predict = fitted.predict

@@ -14,9 +14,10 @@ from fast.core.declare import Options
 from fast.core.ending import ENOUGH, ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.estimators._base import GPClassifier
 from fast.estimators._guide import parameters_by_ep
-from fast.estimators.binary import _LARGEST_BATCH, _Predictor
+from fast.estimators._hyper import Fitted, Start, fitted
+from fast.estimators.binary import _LARGEST_BATCH
 from fast.sparse_classes.training import Trained
 
 _TOLERANCE = 1e-8  # of the iteration on q where nothing is learned
@@ -211,11 +212,8 @@ class ClassesClassifier(GPClassifier):
 
     def _fitted(self, posterior: Any, log_evidence: float | None, n_iter: int, converged: bool, reason: str) -> Fitted:
         points = posterior.run.points
-        hyper = points.hyper
-        return Fitted(
-            _Predictor(self._module.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
-            points.Z, np.nan if log_evidence is None else log_evidence, n_iter, converged, reason,
-        )  # fmt: skip
+        end = np.nan if log_evidence is None else log_evidence, n_iter, converged, reason
+        return fitted(self._module.predict, posterior, points.hyper, points.Z, *end)
 
     def _watch(self, callback: Any) -> Callable[[Any], None] | None:
         """What a method calls after every step: the state so far becomes the classifier's, then the user is called."""

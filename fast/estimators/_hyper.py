@@ -66,6 +66,21 @@ class Fitted(NamedTuple):
     reason: str  # why training stopped
 
 
+class Predictor:
+    """Predictions of a posterior; an object and no closure, so that classifiers can be pickled."""
+
+    def __init__(self, predict: Callable[..., Any], posterior: Any) -> None:
+        self.predict, self.posterior = predict, posterior
+
+    def __call__(self, X: Any) -> Any:
+        return self.predict(self.posterior, X)
+
+
+def fitted(predict: Callable[..., Any], posterior: Any, hyper: Any, Z: Any, *end: Any) -> Fitted:
+    """A posterior that predict takes, with its parameters; end: log evidence, n_iter, converged and reason."""
+    return Fitted(Predictor(predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise, Z, *end)
+
+
 class Learned(NamedTuple):
     """Parameters of one latent function, in the units of X."""
 

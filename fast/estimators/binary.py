@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,7 +13,8 @@ from fast.core import inputs
 from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import Fitted, GPClassifier, Start, _suited_threads
+from fast.estimators._base import GPClassifier, _suited_threads
+from fast.estimators._hyper import Fitted, Start, fitted
 from fast.methods import epgpc, epgpc_svi, svgpc, svgpc_svi, x_gpc, x_gpc_svi
 from fast.one_latent.online import Known, Online, OnlineOptions, OnlinePosterior
 
@@ -67,49 +69,31 @@ _PARAMETERS = """
 """
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _BinaryClassifier(GPClassifier):
-    """Training of the three; a subclass names its modules."""
+    """Training of the three; fields are parameters, a subclass names its modules."""
 
-    _batch: ModuleType
-    _stochastic: ModuleType
-    _evidence: str
-    _learning: Any  # class of the options of fit_learning
-    _steps: Any  # of fit on mini-batches
+    _batch: ClassVar[ModuleType]
+    _stochastic: ClassVar[ModuleType]
+    _evidence: ClassVar[str]
+    _learning: ClassVar[Any]  # class of the options of fit_learning
+    _steps: ClassVar[Any]  # of fit on mini-batches
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.0,
-        jitter: float = 1e-6,
-        learn: Any = "auto",
-        prior: Any = "weak",
-        training: str = "auto",
-        batch_size: int = 100,
-        max_iter: int | None = None,
-        learning_rate: float = 0.01,
-        max_time: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_inducing = n_inducing
-        self.inducing_points = inducing_points
-        self.variance = variance
-        self.lengthscales = lengthscales
-        self.noise = noise
-        self.jitter = jitter
-        self.learn = learn
-        self.prior = prior
-        self.training = training
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.max_time = max_time
-        self.random_state = random_state
-        self.verbose = verbose
+    n_inducing: Any = "auto"
+    inducing_points: Any = None
+    variance: float = 1.0
+    lengthscales: Any = "median"
+    noise: float = 0.0
+    jitter: float = 1e-6
+    learn: Any = "auto"
+    prior: Any = "weak"
+    training: str = "auto"
+    batch_size: int = 100
+    max_iter: int | None = None
+    learning_rate: float = 0.01
+    max_time: float | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _on_batches(self, n: int) -> bool:
         return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
@@ -138,15 +122,9 @@ class _BinaryClassifier(GPClassifier):
             n_iter, converged = posterior.iterations, posterior.converged
             reason = "fixed point reached" if converged else ended() or "iteration limit reached"
         prior = posterior.prior
-        Z = None if start.Z is None else prior.Z
-        fitted = Fitted(
-            _Predictor(module.predict, posterior), posterior, prior.hyper.variance, prior.hyper.lengthscales,
-            prior.hyper.noise, Z, getattr(posterior, evidence), n_iter, converged, reason,
-        )  # fmt: skip
-        if callback is not None:
-            self._keep(fitted)
-            callback(self)
-        return fitted
+        Z, value = None if start.Z is None else prior.Z, getattr(posterior, evidence)
+        end = fitted(module.predict, posterior, prior.hyper, Z, value, n_iter, converged, reason)
+        return self._finish(end, callback)
 
     def _n_steps(self, n: int) -> int:
         if self.max_iter is not None:
@@ -185,27 +163,14 @@ class _BinaryClassifier(GPClassifier):
         return after_step
 
 
-class _Predictor:
-    """Predictions of a posterior; an object and no closure, so that classifiers can be pickled."""
-
-    def __init__(self, predict: Callable[..., Any], posterior: Any) -> None:
-        self.predict, self.posterior = predict, posterior
-
-    def __call__(self, X: Any) -> Any:
-        return self.predict(self.posterior, X)
-
-
 class _NaturalGradientClassifier(_BinaryClassifier):
     """Mini-batches by natural gradients, and one batch at a time through `partial_fit`."""
 
     _rate: Any
 
     def _fitted(self, posterior: Any, log_evidence: float, reason: str) -> Fitted:
-        hyper = posterior.hyper
-        return Fitted(
-            _Predictor(self._stochastic.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
-            posterior.Z, log_evidence, posterior.iterations, posterior.converged, reason,
-        )  # fmt: skip
+        end = log_evidence, posterior.iterations, posterior.converged, reason
+        return fitted(self._stochastic.predict, posterior, posterior.hyper, posterior.Z, *end)
 
     def _train_on_batches(
         self, X: Any, codes: IntArray, start: Start, rng: np.random.RandomState, callback: Any
@@ -337,8 +302,5 @@ class EPGPClassifier(_BinaryClassifier):
         return self._fitted(run.posterior, run.iterations, run.converged, run.reason)
 
     def _fitted(self, posterior: Any, n_iter: int, converged: bool, reason: str) -> Fitted:
-        hyper = posterior.prior.hyper
-        return Fitted(
-            _Predictor(epgpc.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
-            posterior.prior.Z, posterior.log_evidence, n_iter, converged, reason,
-        )  # fmt: skip
+        prior, end = posterior.prior, (posterior.log_evidence, n_iter, converged, reason)
+        return fitted(epgpc.predict, posterior, prior.hyper, prior.Z, *end)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import Fitted, GPClassifier, Start, cluster_centres
-from fast.estimators.binary import _LARGEST_BATCH, _Predictor
+from fast.estimators._base import GPClassifier, cluster_centres
+from fast.estimators._hyper import Fitted, Start, fitted
+from fast.estimators.binary import _LARGEST_BATCH
 from fast.methods import svi, vi_jj, vi_taylor
 
 _PARAMETERS = """
@@ -70,16 +72,23 @@ _TOL = "    tol : float                          relative change of the objectiv
 _STEPS = _PARAMETERS.format(own=_BATCHES, evidence=_BOUND).replace(_TOL, "").replace("iterations of learning", "steps")
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _Classifier(GPClassifier):
-    """Starts and inducing points of the five."""
+    """Starts and inducing points of the five; fields are parameters."""
 
-    variance: float
-    lengthscales: Any
-    smoothness: float | None
-    noise: float
-    learn: Any
-    tol: float
-    max_iter: int
+    n_inducing: Any = "auto"
+    inducing_points: Any = None
+    variance: float = 1.0
+    lengthscales: Any = "median"
+    smoothness: float | None = None
+    noise: float = 0.0
+    jitter: float = 1e-6
+    learn: Any = "auto"
+    prior: Any = "weak"
+    max_iter: int = 100
+    max_time: float | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     _link = "logit"
 
@@ -95,20 +104,17 @@ class _Classifier(GPClassifier):
     def _prior(self, start: Start) -> Prior:
         return Prior(*start, smoothness=self.smoothness)
 
-    def _finish(self, fitted: Fitted, callback: Any) -> Fitted:
-        if callback is not None:
-            self._keep(fitted)
-            callback(self)
-        return fitted
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class _QuadraticClassifier(_Classifier):
     """Training of the four that replace the likelihood by quadratics."""
 
-    _fit: Callable[..., Any]
-    _predict_with: Callable[..., Any]
-    _settings: Any  # class of the options of the fit
-    _gradients: Callable[..., Any] = staticmethod(vi_jj.gradients)
+    _fit: ClassVar[Callable[..., Any]]
+    _predict_with: ClassVar[Callable[..., Any]]
+    _settings: ClassVar[Any]  # class of the options of the fit
+    _gradients: ClassVar[Callable[..., Any]] = staticmethod(vi_jj.gradients)
+
+    tol: float = 1e-5
 
     def _lengthscale_gradient(self, posterior: Any) -> FloatArray:
         gradient: FloatArray = type(self)._gradients(posterior).lengthscales
@@ -126,52 +132,16 @@ class _QuadraticClassifier(_Classifier):
         learning = posterior.learning
         ends = ("fixed point reached", ended() or "iteration limit reached")
         reason = learning.reason if learning is not None and self._moved else ends[not posterior.converged]
-        fitted = Fitted(
-            _Predictor(cls._predict_with, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
-            start.Z, posterior.elbo, posterior.iterations, posterior.converged, reason,
-        )  # fmt: skip
-        return self._finish(fitted, callback)
+        end = posterior.elbo, posterior.iterations, posterior.converged, reason
+        return self._finish(fitted(cls._predict_with, posterior, hyper, start.Z, *end), callback)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class _StagedClassifier(_QuadraticClassifier):
     """Those that alternate closed updates and searches."""
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        smoothness: float | None = None,
-        noise: float = 0.0,
-        jitter: float = 1e-6,
-        learn: Any = "auto",
-        prior: Any = "weak",
-        n_upd: int = 3,
-        n_fun: int = 5,
-        tol: float = 1e-5,
-        max_iter: int = 100,
-        max_time: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_inducing = n_inducing
-        self.inducing_points = inducing_points
-        self.variance = variance
-        self.lengthscales = lengthscales
-        self.smoothness = smoothness
-        self.noise = noise
-        self.jitter = jitter
-        self.learn = learn
-        self.prior = prior
-        self.n_upd = n_upd
-        self.n_fun = n_fun
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.random_state = random_state
-        self.verbose = verbose
+    n_upd: int = 3
+    n_fun: int = 5
 
 
 class JJClassifier(_StagedClassifier):
@@ -194,88 +164,29 @@ class TaylorClassifier(_StagedClassifier):
     _settings, _gradients = vi_taylor.TaylorOptions, staticmethod(vi_taylor.gradients)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class JJFullClassifier(_QuadraticClassifier):
     __doc__ = f"""As JJClassifier, one search over parameters and local parameters: vi-jj-full of izmailov2016.
     {_PARAMETERS.format(own="", evidence=_BOUND)}"""
     _fit, _predict_with = staticmethod(vi_jj.fit_full), staticmethod(vi_jj.predict)
     _settings = vi_jj.JJFullOptions
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        smoothness: float | None = None,
-        noise: float = 0.0,
-        jitter: float = 1e-6,
-        learn: Any = "auto",
-        prior: Any = "weak",
-        tol: float = 1e-7,
-        max_iter: int = 500,
-        max_time: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_inducing = n_inducing
-        self.inducing_points = inducing_points
-        self.variance = variance
-        self.lengthscales = lengthscales
-        self.smoothness = smoothness
-        self.noise = noise
-        self.jitter = jitter
-        self.learn = learn
-        self.prior = prior
-        self.tol = tol
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.random_state = random_state
-        self.verbose = verbose
+    tol: float = 1e-7
+    max_iter: int = 500
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class SVIClassifier(_Classifier):
     __doc__ = f"""Binary GP classification by the variational bound of the logit link: svi of izmailov2016.
 
     Batch training goes to the maximum of the bound, mini-batches take steps of AdaDelta towards it.
     {_STEPS}"""
 
-    def __init__(
-        self,
-        *,
-        n_inducing: Any = "auto",
-        inducing_points: Any = None,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        smoothness: float | None = None,
-        noise: float = 0.0,
-        jitter: float = 1e-3,
-        learn: Any = "auto",
-        prior: Any = "weak",
-        training: str = "auto",
-        batch_size: int = 50,
-        rate: float = 1.0,
-        max_iter: int = 1000,
-        max_time: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.n_inducing = n_inducing
-        self.inducing_points = inducing_points
-        self.variance = variance
-        self.lengthscales = lengthscales
-        self.smoothness = smoothness
-        self.noise = noise
-        self.jitter = jitter
-        self.learn = learn
-        self.prior = prior
-        self.training = training
-        self.batch_size = batch_size
-        self.rate = rate
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.random_state = random_state
-        self.verbose = verbose
+    jitter: float = 1e-3
+    training: str = "auto"
+    batch_size: int = 50
+    rate: float = 1.0
+    max_iter: int = 1000
 
     def _on_batches(self, n: int) -> bool:
         return self.training == "minibatch" or (self.training == "auto" and n > _LARGEST_BATCH)
@@ -316,16 +227,8 @@ class SVIClassifier(_Classifier):
             posterior, _ = svi.fit(data, prior, options)
             n_iter, converged = posterior.iterations, posterior.converged
             reason = "fixed point reached" if converged else ended() or "iteration limit reached"
-        hyper = posterior.prior.hyper
-        fitted = Fitted(
-            _Predictor(svi.predict, posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise, start.Z,
-            posterior.elbo, n_iter, converged, reason,
-        )  # fmt: skip
-        return self._finish(fitted, callback)
+        end = posterior.elbo, n_iter, converged, reason
+        return self._finish(fitted(svi.predict, posterior, posterior.prior.hyper, start.Z, *end), callback)
 
     def _fitted(self, run: Any, Z: FloatArray | None, log_evidence: float, reason: str) -> Fitted:
-        hyper = run.hyper
-        return Fitted(
-            _Predictor(svi.predict_run, run), run, hyper.variance, hyper.lengthscales, hyper.noise, Z, log_evidence,
-            run.iterations, not ended(), reason,
-        )  # fmt: skip
+        return fitted(svi.predict_run, run, run.hyper, Z, log_evidence, run.iterations, not ended(), reason)

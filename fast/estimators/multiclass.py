@@ -6,8 +6,9 @@ riihimaki2013, section 5.5: one kernel for all classes, parameters by type-II MA
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -15,8 +16,9 @@ from fast.core import inputs
 from fast.core.ending import ended
 from fast.core.types import FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.estimators._base import Fitted, GPClassifier, Start
+from fast.estimators._base import GPClassifier
 from fast.estimators._guide import probit_parameters_by_ep
+from fast.estimators._hyper import Fitted, Start, fitted
 from fast.full_classes.learning import ClassSearch, search
 from fast.full_classes.prior import prepare
 from fast.methods import laplace, nested_ep, nested_iep, vb_probit
@@ -64,54 +66,30 @@ _PARAMETERS = """
 """
 
 
-class _Predictor:
-    """Predictions of a posterior; an object and no closure, so that classifiers can be pickled."""
-
-    def __init__(self, predict: Callable[..., Any], posterior: Any) -> None:
-        self.predict, self.posterior = predict, posterior
-
-    def __call__(self, X: Any) -> Any:
-        return self.predict(self.posterior, X)
-
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class _MulticlassClassifier(GPClassifier):
-    """Training of the four; a subclass names its module."""
+    """Training of the four; fields are parameters, a subclass names its module."""
 
     _multi_class = True
-    _module: ModuleType
+    _module: ClassVar[ModuleType]
     _evidence, _link = "log_evidence", "probit"
+
+    variance: float = 1.0
+    lengthscales: Any = "median"
+    noise: float = 0.0
+    jitter: float = 1e-6
+    hyperparameters: str = "map"
+    learn: Any = "auto"
+    prior: Any = "weak"
+    max_iter: int = 100
+    max_time: float | None = None
+    random_state: Any = None
+    verbose: int = 0
 
     def _predicting(self) -> Callable[..., Any]:
         """What predicts from a posterior: (posterior, X)."""
         predict: Callable[..., Any] = self._module.predict
         return predict
-
-    def __init__(
-        self,
-        *,
-        variance: float = 1.0,
-        lengthscales: Any = "median",
-        noise: float = 0.0,
-        jitter: float = 1e-6,
-        hyperparameters: str = "map",
-        learn: Any = "auto",
-        prior: Any = "weak",
-        max_iter: int = 100,
-        max_time: float | None = None,
-        random_state: Any = None,
-        verbose: int = 0,
-    ) -> None:
-        self.variance = variance
-        self.lengthscales = lengthscales
-        self.noise = noise
-        self.jitter = jitter
-        self.hyperparameters = hyperparameters
-        self.learn = learn
-        self.prior = prior
-        self.max_iter = max_iter
-        self.max_time = max_time
-        self.random_state = random_state
-        self.verbose = verbose
 
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> None:
         return None
@@ -162,14 +140,8 @@ class _MulticlassClassifier(GPClassifier):
             reason = "fixed point reached" if converged else ended() or "iteration limit reached"
         hyper = posterior.prior.hyper.of(0)
         value = getattr(posterior, evidence)
-        fitted = Fitted(
-            _Predictor(self._predicting(), posterior), posterior, hyper.variance, hyper.lengthscales, hyper.noise,
-            None, np.nan if value is None else value, n_iter, converged, reason,
-        )  # fmt: skip
-        if callback is not None:
-            self._keep(fitted)
-            callback(self)
-        return fitted
+        end = np.nan if value is None else value, n_iter, converged, reason
+        return self._finish(fitted(self._predicting(), posterior, hyper, None, *end), callback)
 
 
 class NestedEPClassifier(_MulticlassClassifier):

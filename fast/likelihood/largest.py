@@ -34,8 +34,6 @@ from fast.core.types import FloatArray, IntArray
 from fast.ledger import equation
 from fast.likelihood.probit import hazard
 
-#: Stated error of P, relative.
-WINNER_ERROR = 1e-12
 _DROP = 40.0  # logarithm by which the integrand has fallen where the rule ends
 _STEP = 0.75
 _MOST_EQUAL = 160  # nodes of the trapezoidal rule above which panels take over

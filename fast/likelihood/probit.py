@@ -28,7 +28,6 @@ from scipy.special import erfcx, log_ndtr, wrightomega
 
 from fast.core.types import FloatArray
 
-PROBIT_ERROR = 1e-12  # relative, of the three expectations
 _CELLS = 2**16  # numbers in one table of (points, nodes)
 _SPLIT = 3.0  # standard deviation above which steps left of 0 are logarithmic
 _FAR = 12.0  # standard deviations from 0 at which the bend is out of sight
