@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,10 +21,6 @@ from validation import arguments, storage
 from validation.quoting import shown
 
 SCHEMA = "gpc-triad/problem/1"
-
-Likelihood = Literal["logit", "probit", "softmax", "multinomial-probit", "threshold"]
-Kernel = Literal["se", "matern"]
-PriorModel = Literal["full", "fitc"]
 
 LIKELIHOODS = ("logit", "probit", "softmax", "multinomial-probit", "threshold")
 BINARY_LIKELIHOODS = ("logit", "probit")

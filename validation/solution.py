@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,6 @@ from validation.problem import Problem
 
 SCHEMA = "gpc-triad/solution/1"
 
-EvidenceKind = Literal["estimate", "lower bound", "sampled", "exact"]
-EvidenceTarget = Literal["log p(y)", "pairwise model", "projected", "regression"]
 EVIDENCE_KINDS = ("estimate", "lower bound", "sampled", "exact")
 EVIDENCE_TARGETS = ("log p(y)", "pairwise model", "projected", "regression")
 GRADIENT_FIELDS = ("variance", "lengthscales", "noise", "Z")

@@ -722,10 +722,6 @@ def _full() -> Iterable[Fault]:
         )
 
 
-def _half_log_det(means: Any, weights: Any, K: Any, y: Any) -> float:
-    return 0.5 * float(np.linalg.slogdet(np.eye(len(K)) + K)[1])
-
-
 def _lazy_region(original: Any) -> Any:
     return lambda means, y: (correct := original(means, y))._replace(mean=0.5 * (correct.mean + means))
 

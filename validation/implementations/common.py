@@ -62,33 +62,6 @@ def cholesky(K: NDArray[np.float64], name: str, remedy: str) -> NDArray[np.float
         ) from error
 
 
-def require_binary_logit(problem: Problem, who: str) -> None:
-    """Refuse a problem that a Pólya-Gamma method cannot answer."""
-    if problem.likelihood != "logit":
-        raise ValueError(f"likelihood: found {shown(problem.likelihood)}, expected 'logit' for {who}")
-    if problem.kernel != "se":
-        raise ValueError(f"kernel: found {shown(problem.kernel)}, expected 'se' for {who}")
-
-
-def refuse(tolerance: Any, max_iterations: Any) -> None:
-    """Refuse settings with which a loop would not do what was asked."""
-    if not 0.0 < arguments.real(tolerance, "tolerance") < 1.0:
-        raise ValueError(f"tolerance: found {shown(tolerance)}, expected a number in (0, 1)")
-    arguments.integer(max_iterations, "max_iterations", at_least=1)
-
-
-def refuse_switches(**switches: Any) -> None:
-    """Refuse anything but True and False: the text "no" would count as true."""
-    for name, value in switches.items():
-        arguments.boolean(value, name)
-
-
-def refuse_callback(callback: Any) -> None:
-    """Refuse a callback that cannot be called, before the first iteration and not after it."""
-    if callback is not None and not callable(callback):
-        raise TypeError(f"callback: found {type(callback).__name__}, expected a callable or None")
-
-
 def refuse_learning(learn: Sequence[str], optimizer: Any, stochastic: bool) -> None:
     """L-BFGS-B takes all data, Adam mini-batches; None leaves the choice to that."""
     if optimizer is None:

@@ -24,8 +24,6 @@ from validation.reproduce import catalogue, decisions, page
 from validation.reproduce.experiment import EXPERIMENTS, Experiment, Outcome, Table, check_options, find
 from validation.terminal import Grid, print_grid, say, waiting
 
-_FOLDER = Path("results/reproduce")
-
 parse: Callable[[list[str]], dict[str, Any]] | None = None  # name=value pairs; the command line sets it
 
 

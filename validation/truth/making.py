@@ -22,7 +22,6 @@ from validation.jobs.job import Job
 from validation.jobs.run import Engine
 from validation.solve import ImplementationError
 from validation.truth import library, shelf
-from validation.truth.card import EvidenceCard
 from validation.truth.evidence import MOST_ERROR, agreement, mcse, routes_of
 from validation.truth.library import ANNEALED, Posterior
 from validation.truth.make import Pair, Request, Truth, make_pair
@@ -227,8 +226,3 @@ def _text(value: Any) -> str:
     import json
 
     return json.dumps(value, ensure_ascii=False)
-
-
-def card_line(card: EvidenceCard) -> str:
-    """One line about a card, for whoever watches."""
-    return f"{card.problem}: {card.route}; gate {card.gate}; {card.evidence_note or 'log Z: see the file'}"
