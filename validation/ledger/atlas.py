@@ -176,7 +176,8 @@ def card(
         f'data-words="{escape(_words(row))}">',
         f'<h3><a class="number" href="#{escape(here)}">{escape(number(entry.id))}</a> {escape(entry.title)}</h3>',
         f'<p class="facts"><span class="state {escape(row.state.replace(" ", "-"))}">{escape(row.state)}</span> '
-        f"{escape(entry.kind)}{', executed by ' + escape(row.words) if row.words else ''}</p>",
+        f"{escape(entry.kind)}, {escape(_place(entry.section))}"
+        f"{', executed by ' + escape(row.words.replace(' | ', ', ')) if row.words else ''}</p>",
         _formulas(row, functions, typeset),
     ]
     if entry.inputs or entry.outputs:
@@ -277,6 +278,11 @@ def number(id: str) -> str:
     return f"({id})" if re.fullmatch(r"(?:[A-Z]\.)?\d+", id) else id
 
 
+def _place(section: str) -> str:
+    """Where in the paper: section 3.2, appendix A.3, abstract."""
+    return f"section {section}" if section[:1].isdigit() else section
+
+
 def _raw(html: str) -> list[str]:
     """A block of HTML in Markdown."""
     # a blank line is no end of a raw block, a fence of backticks in a docstring would be
@@ -333,17 +339,52 @@ def _proof(outcome: Outcome | None) -> str:
 
 
 def _parameters(listed: Sequence[Function], words: Mapping[str, Mapping[str, str]]) -> str:
-    """The symbols of the functions: name, shape and meaning of what they are handed."""
-    names = dict.fromkeys(name for item in listed if item.package == "reference" for name in _arguments(item))
+    """The symbols of the functions: what an argument is in the equation, its shape, what the name always means."""
+    said: dict[str, tuple[str, str]] = {}
+    for item in listed:
+        if item.package == "reference":
+            own = parameters(item.docstring)
+            for name in _arguments(item):
+                if name not in said or (name in own and not said[name][1]):
+                    said[name] = own.get(name, ("", ""))
     rows = [
-        f"<tr><td><code>{escape(name)}</code></td><td>{escape(words[name]['shape'])}</td>"
-        f"<td>{escape(words[name]['meaning'])}</td></tr>"
-        for name in names
-        if name in words
+        f"<tr><td><code>{escape(name)}</code></td><td>{escape(here)}</td>"
+        f"<td>{escape(shape or words.get(name, {}).get('shape', ''))}</td>"
+        f"<td>{escape(words.get(name, {}).get('meaning', ''))}</td></tr>"
+        for name, (shape, here) in said.items()
+        if here or name in words
     ]
     if not rows:
         return ""
-    return f'<details class="symbols"><summary>Symbols</summary><table>{"".join(rows)}</table></details>'
+    head = "<tr><th>in code</th><th>in the equation</th><th>shape</th><th>the name means</th></tr>"
+    return (
+        f'<details class="symbols"><summary>Symbols</summary><table><thead>{head}</thead>'
+        f"<tbody>{''.join(rows)}</tbody></table></details>"
+    )
+
+
+_PARAMETER = re.compile(r"(\w+(?:, \w+)*)(?: : (.*?))?(?: {2,}(\S.*)|$)")
+
+
+def parameters(docstring: str) -> dict[str, tuple[str, str]]:
+    """Shape and meaning of each parameter, as the section of that name of a docstring has them.
+
+    Parameters
+    ----------
+    docstring    without its indentation
+    """
+    section = re.search(r"^Parameters\n-+\n(.*?)(?=^\w[\w ]*\n-{3,}$|\Z)", docstring, re.MULTILINE | re.DOTALL)
+    found: dict[str, tuple[str, str]] = {}
+    names: list[str] = []
+    for line in section[1].splitlines() if section else ():
+        if line.startswith(" ") and names:  # goes on with what was said
+            for name in names:
+                shape, here = found[name]
+                found[name] = shape, f"{here} {line.strip()}".strip()
+        elif told := _PARAMETER.fullmatch(line.rstrip()):
+            names = told[1].split(", ")
+            found |= dict.fromkeys(names, (told[2] or "", told[3] or ""))
+    return found
 
 
 def _arguments(function: Function) -> list[str]:

@@ -185,6 +185,29 @@ def test_a_card_tells_symbols_the_counterpart_and_what_the_perturbation_did(tmp_
     assert "printed 1.5, corrected 0.25" in html
 
 
+def test_symbols_are_told_in_the_words_of_the_equation_and_else_of_the_name():
+    source = "def right(alpha, c1, Z, other):\n    return alpha"
+    docstring = (
+        "Line.\n\nParameters\n----------\nalpha : float    α in (0, 1],\n    not zero\nc1, c2 : (m,)    C¹\n"
+        "side    a cavity\n\nRaises\n------\nValueError    never"
+    )
+    functions = {item.address: replace(item, text=Text(docstring, "", source)) for item in ROW.functions}
+    words = {"alpha": {"shape": "()", "meaning": "power"}, "Z": {"shape": "(m, d)", "meaning": "inducing inputs"}}
+    html = atlas.card(ROW, functions, str, str, atlas.Known(words))
+    row = "<tr><td><code>{}</code></td><td>{}</td><td>{}</td><td>{}</td></tr>"
+    assert row.format("alpha", "α in (0, 1], not zero", "float", "power") in html
+    assert row.format("c1", "C¹", "(m,)", "") in html
+    assert row.format("Z", "", "(m, d)", "inducing inputs") in html
+    assert "<code>other</code>" not in html  # nobody says what it is
+    assert atlas.parameters(docstring)["side"] == ("", "a cavity")
+    assert "ValueError" not in atlas.parameters(docstring)
+
+
+def test_a_card_says_where_in_the_paper_it_stands():
+    section = ROW.entry.section
+    assert f", section {section}" in shown(ROW) if section[:1].isdigit() else f", {section}" in shown(ROW)
+
+
 def test_a_link_leads_to_the_card_from_the_first_page():
     assert atlas.link(("villacampa2020", "A.20")) == "atlas/villacampa2020.html#A.20"
 
