@@ -90,14 +90,14 @@ def scatter(
     worst = np.max([np.abs(answer.values - truth) for answer in answers], axis=0)
     kept = figures.thinned(truth, worst, _MOST_POINTS)
     figure, ax = figures._figure(_WIDTH, _HEIGHT, left=0.42, bottom=0.26, top=0.08)
-    ax.plot(span, span, color=figures.INK, linewidth=0.7, alpha=0.5)
+    ax.plot(span, span, color=figures.INK, linewidth=0.7, alpha=0.5, zorder=0.5)  # below the dots, which are small
     x = truth[kept]
     for place, answer in enumerate(answers):
         y = answer.values[kept]
         if truth_se is not None and not place:
             reach = 2.0 * truth_se[kept]
             figures._strokes(ax, x - reach, y, x + reach, y, figures.TRUTH, width=0.8, alpha=0.6)
-        figures._strokes(ax, x, y, x, y, colour(answer.who), width=4.4 if not place else 1.9, alpha=1.0)
+        figures._strokes(ax, x, y, x, y, colour(answer.who), width=5.2 if not place else 2.6, alpha=1.0)
     ax.set_xlim(*span)
     ax.set_ylim(*span)
     _ticks(ax)
@@ -149,5 +149,5 @@ def along(
 
 def _ticks(ax: Axes) -> None:
     """Two or three round numbers: there is no room for more, least of all side by side."""
-    for axis, most in ((ax.xaxis, 2), (ax.yaxis, 4)):
+    for axis, most in ((ax.xaxis, 3), (ax.yaxis, 4)):
         axis.set_major_locator(matplotlib.ticker.MaxNLocator(most, steps=[1, 2, 5, 10], min_n_ticks=1))

@@ -267,7 +267,10 @@ def _svg(figure: Figure, name: str, caption: str) -> Markup:
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)  # inside a page it would style the whole page
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"xlink:href", "href", text)
-    text = re.sub(r' d="[^"]*"', lambda value: _rounded(value.group()), text)
+    text = re.sub(r' d="([^"]*)"', lambda value: f' d="{_short(value[1])}"', text)
+    text = re.sub(r' (x|y|width|height)="([^"]*)"', lambda value: f' {value[1]}="{_rounded(value[2])}"', text)
+    text = re.sub(r' transform="rotate\(-?0 [^"]*\)"', "", text)
+    text = _ungrouped(re.sub(r"<defs>\s*</defs>|<defs/>", "", text))
     text = re.sub(r"font: ([^;\"']*?)([\d.]+)px [^;\"]*", r"font: \1\2px var(--font)", text)
     text = re.sub(r"font-family: [^;\"]*", "font-family: var(--font)", text)
     for placeholder, variable in _VARIABLES.items():
@@ -281,8 +284,30 @@ def _svg(figure: Figure, name: str, caption: str) -> Markup:
     )
     text = head + text[text.index(">") + 1 :]
     # safe to mark: drawn here; every text from outside was escaped by Matplotlib or above
-    return Markup(re.sub(r"\s*\n\s*", " ", text))
+    text = re.sub(r' style="[^"]*"', lambda value: re.sub(r"([:;]) +", r"\1", value.group()), text)
+    return Markup(re.sub(r">\s+<", "><", re.sub(r"\s*\n\s*", " ", text)))
 
 
 def _rounded(path: str) -> str:
-    return re.sub(r"-?\d+\.\d+", lambda value: f"{float(value.group()):.2f}".rstrip("0").rstrip("."), path)
+    """Numbers to a tenth, which is a seventh of a pixel as the pictures are shown."""
+    return re.sub(r"-?\d+\.\d+", lambda value: f"{float(value.group()):.1f}".removesuffix(".0"), path)
+
+
+def _short(path: str) -> str:
+    """A path in fewer characters: rounded, and a stroke that ends where it begins as one of no length."""
+    text = " ".join(_rounded(path).split())
+    text = re.sub(r"M (\S+ \S+) L \1(?= M|$)", r"M\1h0", text)
+    return re.sub(r" ?([MLCQZ]) ?", r"\1", text)
+
+
+def _ungrouped(text: str) -> str:
+    """Without the groups that say nothing of what is in them."""
+    kept: list[bool] = []
+    pieces = []
+    for piece in re.split(r"(<g\b[^>]*>|</g>)", text):
+        if piece.startswith("<g") and not piece.endswith("/>"):
+            kept.append(piece != "<g>")
+            pieces.append(piece if kept[-1] else "")
+        else:
+            pieces.append("" if piece == "</g>" and not kept.pop() else piece)
+    return "".join(pieces)

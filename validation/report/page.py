@@ -41,6 +41,9 @@ _BANDS = (
 # A page of more bytes opens slowly on a phone: problems are drawn while there is room, others are named.
 _MOST_BYTES = 1_900_000
 
+# quantities not judged that the head of the page names; all of them stand among the checks
+_MOST_NAMED = 3
+
 # moves of one kind that the page lists
 _MOST_MOVES = 40
 
@@ -107,7 +110,7 @@ def render(
         "unlike": places.unlike(place for place, _ in run.places),
         "headline": _headline(run),
         "state": "stopped" if run.interrupted else "red" if run.failed else "green",
-        "summary": table.summary(run),
+        "summary": table.summary(run, most=_MOST_NAMED),
         "date": (now or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "kinds": [_kind(kind, [r for r in run.results if r.kind == kind]) for kind in KINDS if _any(run.results, kind)],
         "failures": [result for result in run.results if result.failed],

@@ -224,7 +224,8 @@ def _note(group: Sequence[Solution]) -> str:
     apart = _distance(group[0], group[1]) if len(group) == len(_ORDER) else None
     if apart is None:
         return names
-    return f"{names}, {apart:.0e} apart" if apart else f"{names}, equal"
+    # a hyphen that no line is broken at
+    return f"{names}, {apart:.0e} apart".replace("e-", "e\u2011") if apart else f"{names}, equal"
 
 
 def _distance(left: Solution, right: Solution) -> float | None:

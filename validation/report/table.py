@@ -121,8 +121,14 @@ def closest(results: Iterable[Result]) -> Result | None:
     return max(finite, key=lambda result: result.ratio, default=None)
 
 
-def summary(run: Run) -> str:
-    """One line: counts, time, the ratio that is nearest to its limit or furthest beyond, and what was not judged."""
+def summary(run: Run, most: int = _MOST_NAMED) -> str:
+    """One line: counts, time, the ratio that is nearest to its limit or furthest beyond, and what was not judged.
+
+    Parameters
+    ----------
+    run     what was judged
+    most    quantities that were not judged are named up to so many
+    """
     skipped = sum(result.verdict == "SKIP" and result.why != NOT_RUN for result in run.results)
     counts = [f"{run.count('PASS')} passed", f"{run.count('FAIL')} failed", f"{skipped} skipped"]
     errors = run.count("ERROR")
@@ -132,7 +138,7 @@ def summary(run: Run) -> str:
     largest = closest(run.results)
     if largest is not None:
         text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check} on {largest.problem})"
-    text += f"; not judged: {_not_judged(r for r in run.results if r.why != NOT_RUN)}"
+    text += f"; not judged: {_not_judged((r for r in run.results if r.why != NOT_RUN), most)}"
     if not run.interrupted:
         return text
     never = {(result.check, result.problem) for result in run.results if result.why == NOT_RUN}
@@ -146,7 +152,7 @@ def asked(run: Run) -> frozenset[str]:
     return frozenset(result.check for result in run.results if result.verdict != "SKIP")
 
 
-def _not_judged(results: Iterable[Result]) -> str:
+def _not_judged(results: Iterable[Result], most: int) -> str:
     """How many quantities were skipped, and which: checks with the problems where they were."""
     where: dict[str, list[str]] = {}
     for result in results:
@@ -157,8 +163,10 @@ def _not_judged(results: Iterable[Result]) -> str:
     if not where:
         return "nothing"
     told = [check if names == ["-"] else f"{check} on {', '.join(names)}" for check, names in where.items()]
-    if len(told) > _MOST_NAMED:
-        told[_MOST_NAMED:] = [f"and {len(told) - _MOST_NAMED} more, with their reasons above"]
+    if len(told) > most:
+        # a terminal has had them above, the page has them below
+        where_told = "above" if most == _MOST_NAMED else "below"
+        told[most:] = [f"and {len(told) - most} more, with their reasons {where_told}"]
     count = sum(map(len, where.values()))
     return f"{count} quantit{'y' if count == 1 else 'ies'} ({'; '.join(told)})"
 

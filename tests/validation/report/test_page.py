@@ -126,7 +126,7 @@ def test_witnesses_that_differ_are_seen_in_words_and_in_two_colours(fake_run):
     assert fast.latent_mean is not None
     moved = replace(fast, latent_mean=fast.latent_mean + 0.1 * np.ptp(fast.latent_mean))
     html = render(run._replace(solutions=(reference, moved, chain)))
-    assert "reference and fast, 1e-01 apart" in html
+    assert "reference and fast, 1e\u201101 apart" in html
     (picture,) = re.findall(r'<svg[^>]*aria-label="latent means at the data[^"]*".*?</svg>', html, flags=re.DOTALL)
     assert "var(--s1)" in picture
     assert "var(--s2)" in picture
@@ -265,7 +265,7 @@ def test_problems_are_drawn_while_the_page_stays_below_two_megabytes_and_the_oth
     names = {f"digits-{i}": (240, 20) for i in range(4)}
     whole = render(fake_run(names))
     assert "are not drawn here" not in whole
-    room = len(whole.encode()) - 40_000
+    room = len(whole.encode()) - 5_000
     monkeypatch.setattr(page, "_MOST_BYTES", room)
     html = render(fake_run(names))
     drawn = re.findall(r'<h3 id="problem-([^"]*)"', html)
@@ -342,3 +342,28 @@ def test_thinning_keeps_the_worst_and_both_ends():
 )
 def test_a_bar_has_a_length_for_every_ratio(ratio, length):
     assert page._bar(ratio) == length
+
+
+def test_a_picture_is_written_in_few_characters_and_says_the_same():
+    with figures.style():
+        points = np.array([1.0, 2.0, 3.0])
+        drawn = figures.scatter("t", points, None, [figures.Cloud("a", points + 0.5, 0)], "truth", "few")
+    read(drawn)  # what was opened is closed
+    assert "<g>" not in drawn
+    assert re.search(r'd="(M[\d.]+ [\d.]+h0){3}"', drawn)  # three dots
+    assert not re.search(r"\d\.\d\d", re.sub(r'id="[^"]*"|#\w+', "", re.sub(r'viewBox="[^"]*"', "", drawn)))
+    assert figures._ungrouped('<g>a<g id="b">c<g>d</g></g></g>') == 'a<g id="b">cd</g>'
+
+
+def test_the_head_of_the_page_names_three_that_were_not_judged_and_counts_the_others(fake_run):
+    run = fake_run({"toy": (10, 5)})
+    skipped = [
+        replace(run.results[0], check=f"identity/x-gpc/q{k}", verdict="SKIP", why="no draws", ratio=math.nan)
+        for k in range(9)
+    ]
+    html = render(run._replace(results=(*run.results, *skipped)))
+    head = html[html.index('<div class="verdict') : html.index('<dl class="facts">')]
+    assert "q1" in head  # the run has one of its own
+    assert "q2" not in head
+    assert "and 7 more, with their reasons below" in head
+    assert "q8" in html
