@@ -211,8 +211,17 @@ class Workers:
         return list(_answered(self.client, partial(self.client.gather, tasks)))
 
     def _scattered(self, value: Any) -> Any:
-        """A value that workers fetch where they need it."""
-        (task,) = _answered(self.client, partial(self.client.scatter, [value], hash=False))
+        """A value that workers fetch where they need it.
+
+        Raises
+        ------
+        CancelledError    it was given to a worker that has just died
+        """
+        try:
+            (task,) = _answered(self.client, partial(self.client.scatter, [value], hash=False))
+        except OSError as error:
+            time.sleep(_MOMENT)
+            raise CancelledError(f"{type(error).__name__}: {error}") from error
         return task
 
     def _again(self, attempt: Callable[[], Any]) -> Any:
@@ -231,7 +240,7 @@ class Workers:
                     self._make_up()
                 except (CancelledError, CommClosedError, KilledWorker):
                     continue
-            except CancelledError as error:  # what was scattered died with its worker
+            except CancelledError as error:  # what was scattered died with its worker, or on its way there
                 why = error
             except CommClosedError as error:  # the scheduler has gone, which the client learns in a moment
                 why = error

@@ -279,6 +279,9 @@ def started(count: int, *, processes: bool = True, protocol: str | None = None) 
 
     settings = {
         "distributed.scheduler.allowed-failures": DEATHS - 1,
+        # who is not there fifteen seconds after a death, of a death since then or on a slow machine, would be given up
+        # for ever: a nanny brings it back
+        "distributed.deploy.lost-worker-timeout": "1000 days",
         # work stays beside its data, and messages can be counted
         "distributed.scheduler.work-stealing": False,
         # a hundred looks a second at what each thread does, for pictures that nobody sees here

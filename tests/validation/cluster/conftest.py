@@ -115,29 +115,35 @@ def replaceable(client):
 
 
 class Killer(threading.Thread):
-    """Kills a worker at a random moment, waits until there are as many as before, and again.
+    """Kills a worker at a random moment, waits until there are as many as before and the run has moved, and again.
 
-    A worker that came in a dead one's place imports what it needs before the next moment is drawn: on a slow machine
-    a job would otherwise cost three workers their lives while they start, and be given up.
+    Who runs something calls `moved` at every step: on a slow machine deaths would otherwise come faster than steps.
+    A worker that came in a dead one's place imports what it needs before the next moment is drawn: a job would
+    otherwise cost three workers their lives while they start, and be given up.
     """
 
     def __init__(self, client, count, seed):
         super().__init__(daemon=True)
         self.client, self.count, self.rng = client, count, np.random.default_rng(seed)
-        self.ended, self.kills = threading.Event(), 0
+        self.ended, self.kills, self._steps = threading.Event(), 0, threading.Event()
+        self._steps.set()
+
+    def moved(self, *_):
+        self._steps.set()
 
     def run(self):
         import cluster_work
 
         while not self.ended.is_set():
             workers = replaceable(self.client)
-            if len(workers) < self.count:
+            if len(workers) < self.count or not self._steps.is_set():
                 self.ended.wait(0.05)
                 continue
             pids = self.client.run(cluster_work.awake, workers=workers)
             if self.ended.wait(float(self.rng.uniform(0.0, 0.8))):
                 return
             victim = workers[self.rng.integers(self.count)]
+            self._steps.clear()
             os.kill(pids[victim], signal.SIGKILL)
             self.kills += 1
             while victim in replaceable(self.client) and not self.ended.is_set():

@@ -55,8 +55,8 @@ def classes():
     return X, y, Prior(np.array([1.5, 2.0, 4.5]), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[::60].copy())
 
 
-def in_parts(method, rows, prior, client=None, sweeps=3):
-    options = multiclass.METHODS[method].options(max_iterations=sweeps, tolerance=1e-300)
+def in_parts(method, rows, prior, client=None, sweeps=3, callback=None):
+    options = multiclass.METHODS[method].options(max_iterations=sweeps, tolerance=1e-300, callback=callback)
     return multiclass.fit(method, rows, 3, prior, options, client=client)
 
 
@@ -212,6 +212,23 @@ def test_a_worker_with_other_code_is_refused_by_name(case, clients, monkeypatch)
         quadratic.fit("x-gpc", rows_of(X, y), prior, OPTIONS, client=clients(1))
 
 
+def test_a_worker_that_dies_while_q_is_on_its_way_to_it_costs_a_second_try(case, clients, monkeypatch):
+    X, y, prior = case
+    rows = rows_of(X, y, leaf=128)
+    client, errors = clients(2), [OSError("Timed out trying to connect to tcp://gone after 30 s")]
+    real = client.scatter
+
+    def scatter(*asked, **how):
+        if errors:
+            raise errors.pop()
+        return real(*asked, **how)
+
+    monkeypatch.setattr(client, "scatter", scatter)
+    there = quadratic.fit("x-gpc", rows, prior, OPTIONS, client=client)
+    assert not errors
+    assert bits(there) == bits(quadratic.fit("x-gpc", rows, prior, OPTIONS))
+
+
 def test_sweeps_that_lose_all_their_workers_are_given_up(case, monkeypatch):
     from validation.jobs.cluster import started
 
@@ -247,9 +264,9 @@ def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(two_processe
     y = (rng.random(12_000) < 1.0 / (1.0 + np.exp(-3.0 * np.sin(2.0 * X[:, 0])))).astype(np.int64)
     prior = Prior(2.0, np.array([0.8, 1.3]), 0.0, 1e-8, X[:80].copy())
     rows = rows_of(X, y, leaf=512)
-    options = BlockwiseOptions(1e-300, 20)
-    here = bits(quadratic.fit("x-gpc", rows, prior, options))
+    here = bits(quadratic.fit("x-gpc", rows, prior, BlockwiseOptions(1e-300, 20)))
     with killing(two_processes.client, 2, 7) as killer:
+        options = BlockwiseOptions(1e-300, 20, killer.moved)
         while killer.kills < kills_wanted:
             assert bits(quadratic.fit("x-gpc", rows, prior, options, client=two_processes.client)) == here
 
@@ -264,7 +281,7 @@ def test_workers_killed_at_random_moments_leave_every_site(two_processes, killin
     here = in_parts("ep", rows, prior, sweeps=20)
     with killing(two_processes.client, 2, 8) as killer:
         while killer.kills < kills_wanted:
-            there = in_parts("ep", rows, prior, two_processes.client, sweeps=20)
+            there = in_parts("ep", rows, prior, two_processes.client, sweeps=20, callback=killer.moved)
             assert there.log_evidence == here.log_evidence
             assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
 

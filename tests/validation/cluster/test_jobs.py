@@ -232,7 +232,7 @@ def test_workers_killed_at_random_moments_lose_nothing(two_processes, killing, k
     expected = values(run(work("draw"), draws(20), Processes(1)))
     with killing(two_processes.client, 2, 20261123) as killer:
         while killer.kills < kills_wanted:
-            result = values(run(work("draw"), draws(20, seconds=0.1), two_processes))
+            result = values(run(work("draw"), draws(20, seconds=0.1), two_processes, listen=killer.moved))
             assert result.keys() == expected.keys()
             assert all(np.array_equal(result[name], expected[name]) for name in expected)
 
