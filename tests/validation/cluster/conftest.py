@@ -16,6 +16,7 @@ distributed = pytest.importorskip("distributed", reason="distributed is not inst
 
 from validation.jobs.cluster import Cluster, connected, started  # noqa: E402
 
+PATIENCE = 90  # seconds until a worker that does not come back is taken for lost
 HERE = str(Path(__file__).resolve().parent)
 
 
@@ -92,16 +93,38 @@ def quick(processes):
 
 @pytest.fixture(scope="session")
 def _two(quick):
-    with connected("local", jobs=2) as who:
-        yield who
+    """() -> the cluster of this session; a new one after `_two().close()`."""
+    opened = []
+
+    class Opened:
+        def __init__(self):
+            self._context = connected("local", jobs=2)
+            self.who = self._context.__enter__()
+
+        def close(self):
+            opened.remove(self)
+            self._context.__exit__(None, None, None)
+
+    def of():
+        if not opened:
+            opened.append(Opened())
+        return opened[0]
+
+    yield of
+    if opened:
+        opened[0].close()
 
 
 @pytest.fixture
 def two_processes(_two):
     """An engine with two worker processes, both there; tests may kill them, others come in their place."""
-    while len(replaceable(_two.client)) < 2:
+    since = time.monotonic()
+    while len(replaceable(_two().who.client)) < 2:
         time.sleep(0.05)
-    return _two
+        if time.monotonic() - since > PATIENCE:  # a nanny gives up whose process does not find the scheduler in time
+            _two().close()
+            since = time.monotonic()
+    return _two().who
 
 
 def replaceable(client):
@@ -122,20 +145,29 @@ class Killer(threading.Thread):
     otherwise cost three workers their lives while they start, and be given up.
     """
 
-    def __init__(self, client, count, seed):
+    def __init__(self, client, count, seed, most):
         super().__init__(daemon=True)
-        self.client, self.count, self.rng = client, count, np.random.default_rng(seed)
+        self.client, self.count, self.rng, self.most = client, count, np.random.default_rng(seed), most
         self.ended, self.kills, self._steps = threading.Event(), 0, threading.Event()
         self._steps.set()
 
     def moved(self, *_):
         self._steps.set()
 
+    def wants_more(self):
+        """Whether there are deaths to come; a worker that does not come back is an error, no wait."""
+        assert self.is_alive() or self.kills == self.most, f"no worker came in a dead one's place for {PATIENCE} s"
+        return self.kills < self.most
+
     def run(self):
         import cluster_work
 
-        while not self.ended.is_set():
+        there = time.monotonic()
+        while not self.ended.is_set() and self.kills < self.most:
             workers = replaceable(self.client)
+            there = time.monotonic() if len(workers) == self.count else there
+            if time.monotonic() - there > PATIENCE:
+                self.ended.set()
             if len(workers) < self.count or not self._steps.is_set():
                 self.ended.wait(0.05)
                 continue
@@ -152,11 +184,11 @@ class Killer(threading.Thread):
 
 @pytest.fixture
 def killing():
-    """(client, count, seed) -> a context in which workers die, with the number of deaths so far."""
+    """(client, count, seed, most) -> a context in which so many workers die."""
 
     @contextmanager
-    def of(client, count, seed):
-        killer = Killer(client, count, seed)
+    def of(client, count, seed, most):
+        killer = Killer(client, count, seed, most)
         killer.start()
         try:
             yield killer

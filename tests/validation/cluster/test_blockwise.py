@@ -265,9 +265,9 @@ def test_workers_killed_at_random_moments_of_sweeps_leave_every_bit(two_processe
     prior = Prior(2.0, np.array([0.8, 1.3]), 0.0, 1e-8, X[:80].copy())
     rows = rows_of(X, y, leaf=512)
     here = bits(quadratic.fit("x-gpc", rows, prior, BlockwiseOptions(1e-300, 20)))
-    with killing(two_processes.client, 2, 7) as killer:
+    with killing(two_processes.client, 2, 7, kills_wanted) as killer:
         options = BlockwiseOptions(1e-300, 20, killer.moved)
-        while killer.kills < kills_wanted:
+        while killer.wants_more():
             assert bits(quadratic.fit("x-gpc", rows, prior, options, client=two_processes.client)) == here
 
 
@@ -279,8 +279,8 @@ def test_workers_killed_at_random_moments_leave_every_site(two_processes, killin
     prior = Prior(np.full(3, 2.0), np.ones((3, 2)), np.full(3, 0.02), np.full(3, 1e-8), X[:20].copy())
     rows = rows_of(X, y, leaf=256)
     here = in_parts("ep", rows, prior, sweeps=20)
-    with killing(two_processes.client, 2, 8) as killer:
-        while killer.kills < kills_wanted:
+    with killing(two_processes.client, 2, 8, kills_wanted) as killer:
+        while killer.wants_more():
             there = in_parts("ep", rows, prior, two_processes.client, sweeps=20, callback=killer.moved)
             assert there.log_evidence == here.log_evidence
             assert there.inducing_cov.tobytes() == here.inducing_cov.tobytes()
