@@ -135,7 +135,7 @@ def kept(leaves: Spread, checkpoint: str | os.PathLike[str] | None, method: str,
     ----------
     leaves               whoever visits them
     checkpoint : path    a folder; None: the leaves as they are
-    method : str         its id
+    method : str         its id, and what else it was asked beside its options
     prior : Prior        as it was given
     options              those of the method, a dataclass
 

@@ -170,7 +170,7 @@ def fit(
     points = checked_points(n_classes, rows.d, prior)
     settings = settings_of(rows.n, options, scheme="outer", optimizer="lbfgs")
     with spread(rows, partial(look, points=points, n_sites=kind.n_sites(options)), client) as leaves:
-        leaves = kept(leaves, checkpoint, method, prior, options)
+        leaves = kept(leaves, checkpoint, f"{method}, {n_classes} classes", prior, options)
         stands_for = StandsFor(leaves.total(COUNT, None)[0].astype(np.int64), rows.n, rows.d)
         run = kind.run(leaves, stands_for, points, options)
         trained = converge(run, settings, options.callback)

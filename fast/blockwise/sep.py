@@ -154,7 +154,7 @@ def fit(
     points = checked_points(n_classes, rows.d, prior)
     C = points.n_classes
     with spread(rows, partial(look, points=points), client) as leaves:
-        leaves = kept(leaves, checkpoint, "sep", prior, options)
+        leaves = kept(leaves, checkpoint, f"sep, {n_classes} classes", prior, options)
         stands_for = StandsFor(leaves.total(COUNT, None)[0].astype(np.int64), rows.n, rows.d)
         factors = TiedFactors(stands_for, points, options.count)
         changes: list[float] = []
