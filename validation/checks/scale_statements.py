@@ -5,11 +5,13 @@ As in `validation.checks.cost_statements`: each check is `print/METHOD/says_ID`,
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import minimize
+from scipy.special import ndtr
 
 from validation.checks.core import Compared, Context, Outcome, flaws
 from validation.checks.cost_statements import _by_data, _degree, _problem, _quadratic, _step, says_at_length
@@ -114,6 +116,61 @@ def _(context: Context) -> Iterable[Outcome]:
     yield Compared(abs(slope - 1.0), 0.2, f"order {slope:.3f} in c, n³/3 each; factors of four chains: {listed}",
                    "paper", "counts")  # fmt: skip
     yield flaws(_factors_a_sweep(3, learn=False) > 0.0, "a sweep with held parameters", "paper", "factors")
+
+
+def _tilted(variance: Array) -> tuple[Array, Array]:
+    """Mean and covariance of three latent values N(0, variance) times the multinomial probit of the first class."""
+    x, w = np.polynomial.hermite_e.hermegauss(32)
+    w = w / w.sum()
+    f = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3) * np.sqrt(variance)
+    weight = (w[:, None, None] * w[:, None] * w).ravel()
+    u = x[:, None] + f[:, 0]
+    weight = weight * (w @ (ndtr(u - f[:, 1]) * ndtr(u - f[:, 2])))
+    weight = weight / weight.sum()
+    mean = weight @ f
+    return mean, (f * weight[:, None]).T @ f - np.outer(mean, mean)
+
+
+def _best_site(variance: Array, mean: Array, cov: Array) -> tuple[float, Callable[[Array, Array], float]]:
+    """The least of KL(tilted || q) up to a constant over sites of the form (12), and that function of q's moments."""
+
+    def divergence(precision: Array, shift: Array) -> float:
+        off = mean - np.linalg.solve(precision, shift)
+        quadratic = float(np.trace(precision @ cov) + off @ precision @ off)
+        return 0.5 * (quadratic - float(np.linalg.slogdet(precision)[1]))
+
+    def of_site(z: Array) -> float:
+        pi = np.exp(z[:3])
+        nu = np.array([-z[3] - z[4], z[3], z[4]])
+        return divergence(np.diag(1.0 / variance) + np.diag(pi) - np.outer(pi, pi) / pi.sum(), nu)
+
+    starts = (np.array([level] * 3 + [0.1, -0.1]) for level in (-1.0, 0.5))
+    return min(float(minimize(of_site, start, options={"gtol": 1e-9}).fun) for start in starts), divergence
+
+
+@says_at_length(
+    "riihimaki2013", "nested-ep", "seeger-form", "Is the best site of the form (12), and nested EP's near it?"
+)
+def _(context: Context) -> Iterable[Outcome]:
+    for variance in (np.array([1.0, 1.0, 1.0]), np.array([1.0, 4.0, 9.0])):
+        mean, cov = _tilted(variance)
+        least, divergence = _best_site(variance, mean, cov)
+        precision = np.linalg.inv(cov)
+        # the Gaussian of the tilted moments is the best of all Gaussians
+        gap = least - divergence(precision, precision @ mean)
+        why = f"variances {variance.tolist()}: nats from the best Gaussian to the best site of (12)"
+        yield Compared(gap, 1e-3, why, "paper", "quadrature")
+        # three data that know nothing of one another: the cavity of the first is its prior
+        problem = Problem("apart", 1e3 * np.arange(3.0)[:, None], np.arange(3), 3, "multinomial-probit", variance, 1.0)
+        answer = context.solve("fast", "nested-ep", problem, tolerance=1e-12)
+        assert answer.latent_mean is not None
+        assert answer.latent_cov is not None
+        own = np.linalg.inv(answer.latent_cov[0])
+        site = own - np.diag(1.0 / variance)
+        yield Compared(float(np.abs(site.sum(axis=1)).max()), 1e-10, "row sums of nested EP's site precision", "paper",
+                       "fast")  # fmt: skip
+        far = divergence(own, own @ answer.latent_mean[0]) - least
+        yield Compared(abs(far), 5e-3, "nats from the best site of (12) to nested EP's", "paper", "fast")
 
 
 # -- villacampa2017 ------------------------------------------------------------------------------------------------
@@ -264,3 +321,28 @@ def _(context: Context) -> Iterable[Outcome]:
     undamped, damped, _ = _unstable(context, "pep", alpha=1.0)
     yield flaws(undamped < 1.0, f"residual of 300 undamped sweeps: {undamped:.3g}", "paper", "convergence")
     yield Compared(damped, 5e-3, "residual of 600 sweeps damped by a half", "paper", "fast")
+
+
+def _until(context: Context) -> tuple[float, float, float, int, float]:
+    """Operations of a sweep and of N single updates; sweeps until a residual of 1e-6; passes of as many, and theirs."""
+    problem = _problem(30, 6, 3, epsilon=0.01)
+    alone: dict[str, Any] = {"alpha": 0.5, "damping": 1.0, "batch_size": 1, "seed": 0, "learn": (), "gradients": False}
+    sweep = _step("fast", "pep", problem, elementwise=False, alpha=0.5, tolerance=1e-14, gradients=False)
+    single = problem.n * _step("fast", "pep", problem, elementwise=False, key="n_steps", **alone)
+    parallel = context.solve("fast", "pep", problem, alpha=0.5, damping=0.5, tolerance=1e-6, gradients=False)
+    assert parallel.iterations is not None
+    passes = max(int(parallel.iterations * sweep / single), 1)
+    answer = context.solve("fast", "pep", problem, n_steps=passes * problem.n, **alone)
+    assert answer.residual is not None
+    return sweep, single, float(parallel.iterations), passes, float(answer.residual)
+
+
+@says_at_length(
+    "villacampa2020", "pep", "parallel-faster", "Take parallel sweeps fewer operations than single updates?"
+)
+def _(context: Context) -> Iterable[Outcome]:
+    sweep, single, sweeps, passes, residual = _until(context)
+    why = f"products, factors and solves: a sweep {sweep:.4g}, N single updates {single:.4g}"
+    yield Compared(sweep / single, 1.0, why, "paper", "counts")
+    why = f"residual 1e-6 after {sweeps:g} sweeps damped by a half, {residual:.3g} after {passes} passes, as much work"
+    yield flaws(residual < 1e-6, why, "paper", "passes of single updates that converge with as many operations")

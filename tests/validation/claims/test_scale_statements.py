@@ -35,6 +35,9 @@ def failures(name):
         ("print/ep/says_parallel_unstable", "_unstable", lambda context, method: (0.5, 1e-4, 1e-9)),
         ("print/ep/says_parallel_unstable", "_unstable", lambda context, method: (3.0, 1e-4, 1e-3)),
         ("print/pep/says_parallel_unstable", "_unstable", lambda context, method, alpha: (3.0, 1.0, 1.0)),
+        ("print/pep/says_parallel_faster", "_until", lambda context: (2.0, 1.0, 9.0, 9, 1.0)),
+        ("print/pep/says_parallel_faster", "_until", lambda context: (0.5, 1.0, 9.0, 9, 1e-9)),
+        ("print/nested-ep/says_seeger_form", "_tilted", lambda variance: (np.zeros(3), np.diag(variance))),
         ("print/vi-robust/says_cost_ep_vb_alike", "_a_step", lambda method, n, m, C: 4.0 - 3.0 * (method == "ep")),
     ],
 )

@@ -7,11 +7,13 @@ from validation.claims import inventory
 from validation.reproduce import averages as records
 from validation.reproduce import millions
 from validation.reproduce.averages import Average, alike, larger_by
+from validation.reproduce.protocols import Curve
 from validation.reproduce.riihimaki2013 import fig9, times
 from validation.reproduce.villacampa2017 import averages as tables23
 from validation.reproduce.villacampa2017 import fig4, setting, uci, updates
 from validation.reproduce.villacampa2020 import averages as tablesc
 from validation.reproduce.villacampa2020 import fig1, fig3
+from validation.reproduce.wenzel2019 import fig3 as shuttle
 
 ALPHAS = tuple(k / 10 for k in range(11))
 
@@ -160,6 +162,24 @@ def test_courses_of_figure_4_are_as_the_text_has_them():
     held = verdicts(fig4.decide(other), "villacampa2017")
     assert not held["fig4-sep-best"]
     assert not held["converges-in-fewer"] or not held["fig4-vi-small-m"]
+
+
+def test_curves_on_shuttle_are_as_the_text_has_them():
+    def curves(slow=20.0, rough=0.05, few=0.012):
+        found = {}
+        for method, factor in (("x-gpc-svi", 1.0), ("svgpc", slow), ("epgpc", slow)):
+            found[method] = {}
+            for m, end in ((16, 0.02), (32, few), (64, 0.011), (128, 0.01)):
+                error = np.array([0.2, end + 0.001, end + (rough if method == "svgpc" and m < 128 else 0.0), end])
+                found[method][m] = Curve(factor * m * np.arange(1.0, 5.0), error, error)
+        return found
+
+    assert set(verdicts(shuttle.decide(curves()), "wenzel2019").values()) == {True}
+    assert not verdicts(shuttle.decide(curves(slow=3.0)), "wenzel2019")["fig3-fastest"]
+    assert not verdicts(shuttle.decide(curves(rough=0.0)), "wenzel2019")["fig3-svgpc-unstable"]
+    other = verdicts(shuttle.decide(curves(few=0.03)), "wenzel2019")
+    assert not other["fig3-32-enough"]
+    assert not other["fig3-more-is-better"]
 
 
 # -- times and sizes -----------------------------------------------------------------------------------------------
