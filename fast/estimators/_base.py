@@ -297,9 +297,7 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
     def _sizes(self, X: Any) -> tuple[int, int | None]:
         """Rows that a step works on and inducing points (None: a full GP), as far as they show before any check."""
         rows = n = _length(X)
-        training, batch = getattr(self, "training", "minibatch"), getattr(self, "batch_size", None)
-        if not isinstance(training, str):  # refused later; a table would compare entry by entry
-            training = "batch"
+        training, batch = self._way("minibatch"), getattr(self, "batch_size", None)
         if isinstance(batch, int) and (training == "minibatch" or (training == "auto" and n > _MOST_IN_ONE)):
             n = min(n, batch)
         given, wanted = getattr(self, "inducing_points", None), getattr(self, "n_inducing", None)
@@ -309,9 +307,14 @@ class GPClassifier(HyperLearning, ClassifierMixin, BaseEstimator):
             return max(n, _length(getattr(getattr(self, "posterior_", None), "latent_mean", ()))), None
         return n, min(rows, wanted if isinstance(wanted, int) else self._enough_inducing(rows))
 
+    def _way(self, alone: str) -> str:
+        """How a classifier trains; alone: one that is not asked. What is no word is refused later."""
+        training = getattr(self, "training", alone)
+        return training if isinstance(training, str) else "batch"  # an array would compare entry by entry
+
     def _enough_inducing(self, n: int) -> int:
         """How many inducing points n rows are given: in batch what a sweep of C n m^2 can afford, all of few rows."""
-        training = getattr(self, "training", "minibatch" if hasattr(self, "batch_size") else "batch")
+        training = self._way("minibatch" if hasattr(self, "batch_size") else "batch")
         if not (training == "batch" or (training == "auto" and n <= _MOST_IN_ONE)):
             return self._most_inducing
         functions = len(getattr(self, "classes_", (0, 1))) if self._multi_class else 1
