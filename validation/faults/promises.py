@@ -280,6 +280,102 @@ def _forgets_sites(original: Any) -> Any:
     return refuse
 
 
+def _never_leapt(_original: Any) -> Any:
+    return lambda state, log_likelihood: False
+
+
+def _first_block(original: Any) -> Any:
+    def look(self: Any, start: int, stop: int) -> Any:
+        return original(
+            self, start if self.cached is not None else 0, stop if self.cached is not None else stop - start
+        )
+
+    return look
+
+
+def _as_given(_original: Any) -> Any:
+    return lambda self, alone: self.training
+
+
+def _per_class(original: Any) -> Any:
+    return lambda self, posterior: original(self, posterior) / 3.0
+
+
+def _follows_slope(original: Any) -> Any:
+    return lambda values, slope, radius: original(np.ones_like(values), slope, radius)
+
+
+def _one_round(original: Any) -> Any:
+    def estimate(rng: Any, common: Any, workers: Any = None, options: Any = None) -> Any:
+        return original(rng, common, workers, replace(options, max_rounds=1))
+
+    return estimate
+
+
+def _in_order(_original: Any) -> Any:
+    return lambda rng, weights: np.arange(len(weights))
+
+
+_ENDS = (
+    seeded(
+        "vi-taylor",
+        "leaps-unseen",
+        "an expansion that leapt past the mode is kept",
+        "fast.methods.vi_taylor:_overshot",
+        _never_leapt,
+        "identity/vi-taylor/leapt",
+    ),
+    seeded(
+        "vi-jj",
+        "first-block-again",
+        "without memory every block is the first",
+        "fast.one_latent.quadratic_sweep:BlockPrior.look",
+        _first_block,
+        "invariance/vi-jj/without_memory",
+        raises=True,
+    ),
+    seeded(
+        "x-gpc",
+        "words-unchecked",
+        "what is no word is compared with words",
+        "fast.estimators._base:GPClassifier._way",
+        _as_given,
+        "identity/x-gpc/words_before_checks",
+    ),
+    seeded(
+        "laplace",
+        "slope-of-a-class",
+        "the slope of lengthscales that classes share is that of one class",
+        "fast.estimators.multiclass:_MulticlassClassifier._lengthscale_gradient",
+        _per_class,
+        "identity/laplace/shared_slopes",
+    ),
+    seeded(
+        "rpapep",
+        "curvature-left-out",
+        "Newton's steps take all curvatures for one",
+        "fast.sparse_classes.alpha_search:_within",
+        _follows_slope,
+        "identity/rpapep/few_hessians",
+    ),
+    seeded(
+        "gibbs-threshold",
+        "one-round-of-islands",
+        "islands do not grow whatever their error",
+        "gibbs.evidence.sequential:estimate",
+        _one_round,
+        "exactness/gibbs-threshold/rounds_of_islands",
+    ),
+    seeded(
+        "mh-softmax",
+        "resampled-in-order",
+        "particles stay where their weights are made equal",
+        "gibbs.evidence.softmax_annealed:_systematic",
+        _in_order,
+        "exactness/mh-softmax/islands_unbiased",
+    ),
+)
+
 _REFERENCE = (
     seeded(
         "apep",
@@ -495,4 +591,4 @@ _STEPS: tuple[Fault, ...] = (
     ),
 )
 
-FAULTS = (*_STEPS, *_TOLD, *_REFERENCE, *_TURNS)
+FAULTS = (*_STEPS, *_TOLD, *_REFERENCE, *_ENDS, *_TURNS)

@@ -1,0 +1,38 @@
+"""The checks of ends and ways round that few runs come to, and a mistake in each."""
+
+import pytest
+
+_LEAPT, _MEMORY = "identity/vi-taylor/leapt", "invariance/vi-jj/without_memory"
+_WORDS, _SLOPES = "identity/x-gpc/words_before_checks", "identity/laplace/shared_slopes"
+_HESSIANS, _ROUNDS = "identity/rpapep/few_hessians", "exactness/gibbs-threshold/rounds_of_islands"
+_ISLANDS = "exactness/mh-softmax/islands_unbiased"
+_ESTIMATORS = ("._classes", ".binary", ".multiclass", ".izmailov", ".villacampa2017", ".villacampa2020", "")
+_SEQUENTIAL = "gibbs.evidence.sequential"
+_PLANTED = (
+    (_LEAPT, "fast.methods.vi_taylor", "None, 1e-6, 100, None)[0]", "None, 1e-6, 1, None)[0]"),
+    (_LEAPT, "fast.methods.vi_taylor", ".value.sum()) >= zero", ".value.sum()) <= zero"),
+    (_MEMORY, "fast.one_latent.quadratic_sweep", "return Whitened(rows, self.cond_var[start:stop])",
+     "return Whitened(rows, self.cond_var[:stop])"),
+    (_MEMORY, "fast.blockwise.taylor", "len(steps), height, np.nan", "len(steps) + 1, height, np.nan"),
+    (_WORDS, "fast.estimators._base", "if isinstance(training, str)", "if isinstance(training, object)"),
+    (_SLOPES, "fast.estimators.multiclass", ".lengthscales[0]", ".lengthscales[0] / 3.0"),
+    (_HESSIANS, "fast.sparse_classes.alpha_search", "formed == _HESSIANS:", "formed > _HESSIANS:"),
+    (_ROUNDS, _SEQUENTIAL, "apart <= 0.5", "apart <= 0.6"),
+    (_ROUNDS, _SEQUENTIAL, "size * 1.3", "size * 1.2"),
+    (_ROUNDS, _SEQUENTIAL, "2 * size, 8 * size", "2 * size, 9 * size"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("asked", [_LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS])
+def test_healthy_witnesses_pass(reds, asked):
+    assert reds("rare_ends", asked) == []
+
+
+@pytest.mark.parametrize(("asked", "module", "old", "new"), _PLANTED)
+def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
+    again = {
+        _MEMORY: ("fast.one_latent.quadratic_search", "fast.methods.vi_jj"),
+        _WORDS: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
+        _SLOPES: ("fast.estimators",),
+    }.get(asked, ())
+    assert reds("rare_ends", asked, (module, old, new), again=again)
