@@ -26,6 +26,7 @@ def _given(kind: str) -> tuple[Problem, Any, Any]:
     from reference.villacampa2020.hyper import prior_matrices
 
     asked = tiny(kind)
+    assert asked.Z is not None
     prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
     return asked, prior, prior_matrices(asked.X, prior)
 

@@ -116,15 +116,15 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         why = f"variance {variance:g}: five steps of .9 to what all sites want, log Z falls in {falls} of them"
         yield Compared(gap, 1e-10, why, "fast", "definition")
     rng = np.random.default_rng(3)
-    lowest = falls = 0.0
+    lowest, back = 0.0, 0
     for _ in range(12):
         X, y = rng.uniform(-1.5, 1.5, (8, 2)), np.append([0, 1], rng.integers(0, 2, 6))
         prior = Prior(150.0, np.array([0.9, 1.4]), 0.2, 0.3, X[:4] + 0.2)
-        options = svgpc.SVGPCOptions(accelerate=False, max_iterations=12, tolerance=1e-12)
-        trace = svgpc.fit(Data(X, y), prior, options).trace
+        plain = svgpc.SVGPCOptions(accelerate=False, max_iterations=12, tolerance=1e-12)
+        trace = svgpc.fit(Data(X, y), prior, plain).trace
         lowest = min(lowest, float((np.diff(trace) / (1.0 + np.abs(trace[1:]))).min()))
-        falls += float(np.any(np.diff(trace) == 0.0))
-    why = f"twelve problems of variance 150, {falls:g} with a step that is taken back: how far the bound falls"
+        back += int(np.any(np.diff(trace) == 0.0))
+    why = f"twelve problems of variance 150, {back} with a step that is taken back: how far the bound falls"
     yield Compared(-lowest, 1e-13, why, "fast", "definition")
 
 
@@ -165,7 +165,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
             return np.asarray(variance * np.exp(-0.5 * np.square(scaled).sum(axis=2)))
 
         K = kernel(Z, Z) + jitter * np.eye(len(Z))
-        kappa = np.linalg.solve(K, kernel(Z, X)).T
+        kappa: Array = np.asarray(np.linalg.solve(K, kernel(Z, X)).T, dtype=np.float64)
         return K, kappa, variance + noise - np.einsum("nm,mp,np->n", kappa, K, kappa)
 
     variances = (1.7, 3.0, 0.6, 0.6)
@@ -400,7 +400,9 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     roots = rng.standard_normal((t, 2, 4))
     cov = roots @ np.swapaxes(roots, 1, 2) + 0.3 * np.eye(2)
     nodes, weights = rng.standard_normal((5, 2)), rng.random(5)
-    differences, lower = Differences(mean[:, :2], cov), np.linalg.cholesky(cov)
+    differences = Differences(mean[:, :2], cov)
+    lower: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+    signs: Array = np.where(y > 0, 1.0, -1.0)
     asked: dict[str, tuple[Any, Callable[[], Any]]] = {
         "softmax of differences": (sobol_rule, lambda: sobol_rule.softmax_of_differences(mean[:, :2], lower)),
         "orthants": (sobol_rule, lambda: sobol_rule.log_orthant(differences)),
@@ -411,7 +413,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         "regions": (region, lambda: tuple(region.region_moments(mean, var, moments=True, curvature=True))),
         "the largest": (largest, lambda: tuple(largest.argmax_moments(mean, var, y))),
         "expected log Phi": (
-            probit, lambda: tuple(probit.expected_log_probit(2.0 * (y > 0) - 1.0, 3.0 * mean[:, 0], 9.0 * var[:, 1]))
+            probit, lambda: tuple(probit.expected_log_probit(signs, 3.0 * mean[:, 0], 9.0 * var[:, 1]))
         ),
     }  # fmt: skip
 
