@@ -81,7 +81,7 @@ class Kept:
                 ) from error
             save(path, mark, dict(_named(k, value) for k, value in enumerate(sums)))
         self._count += 1
-        return sums  # type: ignore[no-any-return]
+        return sums
 
     def missed(self, visit: Visit[SumsT], state: Any) -> None:
         """A visit whose sums are known already.
