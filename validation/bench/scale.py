@@ -31,6 +31,7 @@ from validation.bench.measure import Row
 
 ROWS, INDUCING, INPUTS = 1_000_000, 200, 8
 SWEEPS = 3
+LEAVES = 128  # at most; two workers have half of them each, while 13 leaves of 8192 rows would be 7 and 6
 COUNTED = (8, 64)  # workers of in-process clusters
 PREDICTED = (8, 64, 512)
 LATENCY, BANDWIDTH = 5e-4, 1.25e9  # seconds a message; bytes a second, ten gigabit
@@ -62,7 +63,7 @@ def scale(n: int = ROWS, m: int = INDUCING, counted: Iterable[int] = COUNTED) ->
     from validation.jobs.cluster import connected, started
 
     with tempfile.TemporaryDirectory(prefix="triad-scale-") as folder:
-        rows, prior = _data(Path(folder), n, m)
+        rows, prior = _data(Path(folder), n, m, leaf=-(-n // LEAVES))
         runs = {}
         for workers in (1, 2):
             before = _resident()
@@ -191,7 +192,7 @@ def _prior(Z: np.ndarray[Any, Any]) -> Prior:
     return Prior(2.0, np.full(INPUTS, 2.0), 0.05, 1e-6, Z)
 
 
-def _data(folder: Path, n: int, m: int, leaf: int = 8192) -> tuple[Rows, Prior]:
+def _data(folder: Path, n: int, m: int, leaf: int) -> tuple[Rows, Prior]:
     """n rows in memory maps, drawn block by block."""
     folder.mkdir(parents=True, exist_ok=True)
     X = np.memmap(folder / "X", dtype=np.float64, mode="w+", shape=(n, INPUTS))
