@@ -148,6 +148,27 @@ def test_sources_and_tests_unfold(page, docs):
     assert wider_than_the_screen(page) <= 0
 
 
+def test_a_misprint_and_its_correction_stand_side_by_side_where_there_is_room(page, docs):
+    page.goto(f"{docs}/atlas/villacampa2020.html#A.20")
+    card = page.locator("article#A\\.20")
+    printed, corrected = (card.locator(f"figure.{name}").bounding_box() for name in ("printed", "corrected"))
+    if page.evaluate("window.innerWidth") >= 1280:
+        assert corrected["y"] == pytest.approx(printed["y"], abs=2)
+        assert corrected["x"] >= printed["x"] + printed["width"]
+    else:
+        assert corrected["y"] >= printed["y"] + printed["height"]
+    expect(card.locator("p.facts").first).to_contain_text("appendix A.4")
+
+
+def test_the_symbols_of_a_card_are_those_of_its_equation(page, docs):
+    page.goto(f"{docs}/atlas/villacampa2020.html#A.20")
+    symbols = page.locator("article#A\\.20 details.symbols")
+    symbols.locator("summary").click()
+    expect(symbols.locator("th")).to_have_text(["in code", "in the equation", "shape", "the name means"])
+    expect(symbols.locator("tr", has_text="alpha").first).to_contain_text("\N{GREEK SMALL LETTER ALPHA}")
+    assert wider_than_the_screen(page) <= 0
+
+
 def test_a_card_tells_what_both_forms_give_and_what_the_perturbation_did(page, docs):
     page.goto(f"{docs}/atlas/villacampa2020.html#A.20")
     card = page.locator("article#A\\.20")
@@ -190,6 +211,23 @@ def test_the_report_opens_with_its_verdict_and_loads_nothing(page, report):
     page.goto(report)
     expect(page.locator(".verdict")).to_contain_text("passed")
     assert wider_than_the_screen(page) <= 0
+
+
+def test_the_head_of_the_report_fits_a_screen(page, report):
+    page.goto(report)
+    box = page.locator("dl.facts").bounding_box()
+    assert box["y"] + box["height"] < 850
+
+
+def test_two_answers_on_one_point_are_seen_as_a_dot_in_a_ring(page, report):
+    page.goto(report)
+    widths = page.locator("section .facet svg").first.evaluate(
+        """picture => ['--s1', '--s2'].map(colour => Math.max(...Array.from(picture.querySelectorAll('path'))
+            .filter(path => path.style.stroke.includes(colour)).map(path => parseFloat(path.style.strokeWidth))))"""
+    )
+    ring, dot = widths
+    assert dot >= 2  # units of 1.35 pixels
+    assert ring >= dot + 2
 
 
 def test_the_report_is_filtered_by_words_and_by_kind(page, report):

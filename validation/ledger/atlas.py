@@ -113,7 +113,8 @@ def page(
     for row in rows:
         if row.entry.section != section:
             section = row.entry.section
-            lines += ["", f"## Section {_plain(section)}" if section[:1].isdigit() else f"## {_plain(section)}", ""]
+            place = _plain(_place(section))
+            lines += ["", f"## {place[:1].upper()}{place[1:]}", ""]
         lines += _raw(card(row, functions, typeset, highlight, known))
     return "\n".join(lines) + "\n"
 
@@ -278,9 +279,14 @@ def number(id: str) -> str:
     return f"({id})" if re.fullmatch(r"(?:[A-Z]\.)?\d+", id) else id
 
 
+_APPENDIX = re.compile(r"[A-Z](?![A-Za-z])")
+
+
 def _place(section: str) -> str:
-    """Where in the paper: section 3.2, appendix A.3, abstract."""
-    return f"section {section}" if section[:1].isdigit() else section
+    """Where in the paper: section 3.2, appendix A.3, at (8), Table 2."""
+    kind = "section" if section[:1].isdigit() else "appendix" if _APPENDIX.match(section) else ""
+    kind = kind or ("at" if section.startswith("(") else "")
+    return f"{kind} {section}".strip()
 
 
 def _raw(html: str) -> list[str]:

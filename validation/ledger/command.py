@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from validation.ledger import audit as ledger_audit
 from validation.ledger import executed, page, perturb, registry, show
 from validation.ledger import perturbed as perturbed_record
-from validation.terminal import say
+from validation.terminal import say, waiting
 
 STORED = "states as they were when this package was built: its tests are not installed"
 
@@ -83,7 +83,7 @@ def audit(
     if paper is not None and not (perturbed or measured or as_json or as_markdown or output or check):
         _look_up(sources, paper, id, errors, rerun=rerun, slow=slow)
         return
-    with errors.status("reading functions and tests"):
+    with waiting(errors, "reading functions and tests, as after every change of the code"):
         # one equation needs no tests of other papers
         ledger = ledger_audit.build(sources, paper=None if id is None else paper)
     rows = ledger.select(paper, id)

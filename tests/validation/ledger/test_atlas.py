@@ -203,9 +203,21 @@ def test_symbols_are_told_in_the_words_of_the_equation_and_else_of_the_name():
     assert "ValueError" not in atlas.parameters(docstring)
 
 
-def test_a_card_says_where_in_the_paper_it_stands():
-    section = ROW.entry.section
-    assert f", section {section}" in shown(ROW) if section[:1].isdigit() else f", {section}" in shown(ROW)
+@pytest.mark.parametrize(
+    ("section", "place"),
+    [
+        ("3.2", "section 3.2"),
+        ("A.4", "appendix A.4"),
+        ("B, below (24)", "appendix B, below (24)"),
+        ("(8)", "at (8)"),
+        ("Table 2", "Table 2"),
+        ("Appendix I", "Appendix I"),
+        ("above (14)", "above (14)"),
+    ],
+)
+def test_a_card_says_where_in_the_paper_it_stands(section, place):
+    row = replace(ROW, entry=replace(ENTRY, section=section))
+    assert f"{ENTRY.kind}, {place}" in shown(row)
 
 
 def test_a_link_leads_to_the_card_from_the_first_page():
