@@ -98,7 +98,12 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters.update(
-        number=table.number, observed=table.observed, ratio=table.ratio, seconds=table.seconds, against=table.against
+        number=table.number,
+        observed=table.observed,
+        ratio=table.ratio,
+        seconds=table.seconds,
+        against=table.against,
+        on=table.on,
     )
     solutions, samples = distinct(run.solutions), power.samples()
     checks = _checks(run.results)

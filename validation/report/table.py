@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from rich.console import Console
 from rich.text import Text
 
-from validation.checks.core import Result
+from validation.checks.core import NO_PROBLEM, Result
 from validation.checks.runner import NOT_RUN, Run
 from validation.ledger import atlas, executed
 from validation.mutation import power
@@ -105,6 +105,11 @@ def ratio(value: float) -> str:
     return f"{value:.3f}" if value < 10.0 else f"{value:.3g}"
 
 
+def on(problem: str) -> str:
+    """Where a verdict was reached: " on iris", or nothing for a check that needs no problem."""
+    return "" if problem == NO_PROBLEM else f" on {problem}"
+
+
 def seconds(value: float) -> str:
     """Seconds as one reads them."""
     return f"{value:.1f} s" if value < 100.0 else f"{value / 60.0:.0f} min"
@@ -137,7 +142,7 @@ def summary(run: Run, most: int = _MOST_NAMED) -> str:
     text = f"{', '.join(counts)} in {_duration(run.seconds)}"
     largest = closest(run.results)
     if largest is not None:
-        text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check} on {largest.problem})"
+        text += f"; largest ratio {ratio(largest.ratio) or 0} ({largest.check}{on(largest.problem)})"
     text += f"; not judged: {_not_judged((r for r in run.results if r.why != NOT_RUN), most)}"
     if not run.interrupted:
         return text
@@ -162,7 +167,7 @@ def _not_judged(results: Iterable[Result], most: int) -> str:
                 names.append(result.problem)
     if not where:
         return "nothing"
-    told = [check if names == ["-"] else f"{check} on {', '.join(names)}" for check, names in where.items()]
+    told = [check if names == [NO_PROBLEM] else f"{check} on {', '.join(names)}" for check, names in where.items()]
     if len(told) > most:
         # a terminal has had them above, the page has them below
         where_told = "above" if most == _MOST_NAMED else "below"
@@ -264,7 +269,7 @@ def print_moves(console: Console, moves: Sequence[Move], earlier: str) -> None:
     for kind, group in groups.items():
         console.print(Text(f"{kind}:", style=_MOVED.get(kind, "dim")), soft_wrap=True)
         for move in group[:_MOST_MOVES]:
-            text = f"{move.check} on {move.problem}: {moved_numbers(move)}"
+            text = f"{move.check}{on(move.problem)}: {moved_numbers(move)}"
             console.print(Text(folded(text, columns_of(console), 2)), soft_wrap=True)
         if len(group) > _MOST_MOVES:
             console.print(Text(f"  and {len(group) - _MOST_MOVES} more (report.html, --json)", style="dim"))
@@ -395,7 +400,7 @@ def print_self_test(console: Console, value: SelfTest, *, verbose: bool = False)
         for result in shown:
             far = ratio(result.ratio) or "nan"
             what = "raised " + result.why if result.verdict == "ERROR" else f"{far} x limit"
-            console.print(Text(f"     by: {result.check} on {result.problem}, {what}", style="dim"), soft_wrap=True)
+            console.print(Text(f"     by: {result.check}{on(result.problem)}, {what}", style="dim"), soft_wrap=True)
         if len(shown) < len(trial.by):
             rest = len(trial.by) - len(shown)
             console.print(Text(f"         and {rest} more (--verbose shows them)", style="dim"), soft_wrap=True)

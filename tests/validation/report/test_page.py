@@ -367,3 +367,13 @@ def test_the_head_of_the_page_names_three_that_were_not_judged_and_counts_the_ot
     assert "q2" not in head
     assert "and 7 more, with their reasons below" in head
     assert "q8" in html
+
+
+def test_a_check_that_needs_no_problem_is_on_none(fake_run):
+    run = fake_run({"toy": (10, 5)})
+    alone = replace(run.results[0], check="identity/x-gpc/rule", problem="-", ratio=0.9, observed=9e-9)
+    html = render(run._replace(results=(*run.results, alone)))
+    assert " on -" not in html
+    assert "largest ratio 0.900 (identity/x-gpc/rule);" in html
+    assert "0.900 of the limit</span>" in html  # of a phone's row
+    assert table.on("toy") == " on toy"
