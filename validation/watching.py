@@ -26,7 +26,7 @@ _KEPT = 4000  # of the changes: as many of the latest iterations as a rate is re
 class _Seen(NamedTuple):
     """After so many iterations: how many seconds, and the logarithm of the change."""
 
-    count: int
+    iteration: int
     seconds: float
     log_change: float
 
@@ -112,19 +112,19 @@ class Watch:
         """Seconds until the change is below the tolerance if it goes on to fall as it did lately, or the loop ends."""
         assert self._tolerance is not None
         last = self._changes[-1]
-        wanted = last.count * (1.0 - _LATEST)
-        first = next((seen for seen in self._changes if seen.count >= wanted), last)
-        if last.count - first.count < _FEWEST:
+        wanted = last.iteration * (1.0 - _LATEST)
+        first = next((seen for seen in self._changes if seen.iteration >= wanted), last)
+        if last.iteration - first.iteration < _FEWEST:
             return None
-        each = (last.seconds - first.seconds) / (last.count - first.count)
-        fall = (first.log_change - last.log_change) / (last.count - first.count)
+        each = (last.seconds - first.seconds) / (last.iteration - first.iteration)
+        fall = (first.log_change - last.log_change) / (last.iteration - first.iteration)
         missing = last.log_change - math.log(self._tolerance)
         if missing <= 0.0:
             return 0.0
         if fall <= 0.0:  # it does not fall: nobody can tell
             return None
         iterations = missing / fall
-        return each * (iterations if self._most is None else min(iterations, max(0, self._most - last.count)))
+        return each * (iterations if self._most is None else min(iterations, max(0, self._most - last.iteration)))
 
 
 class Counting:
