@@ -197,6 +197,9 @@ def test_on_paper_the_tools_are_gone_and_the_cards_stay(page, docs):
     page.emulate_media(media="print")
     expect(page.locator(".atlas-tools")).to_be_hidden()
     expect(page.locator("article#\\31 1")).to_be_visible()
+    page.set_viewport_size({"width": 718, "height": 1000})  # a sheet of A4 without its margins
+    box = page.locator("article#\\31 1").bounding_box()
+    assert box["x"] + box["width"] <= 718
 
 
 # -- the report -----------------------------------------------------------------------------------------------
