@@ -322,11 +322,11 @@ def decide(found: Mapping[str, Mapping[str, Predicted]], seed: int) -> list[Deci
     )
 
     of_11: list[Decided] = []
-    for own in (_EP, _IEP):
+    for rival in (_EP, _IEP):
         for method in (_VB, _LA):
-            text = f"usps: {setting.NAMES[method]} less {setting.NAMES[own]}, upper end of"
-            of_11.append(below("fig11-ep-significant", f"{text} mlpd", gap("usps", method, own).high, 0.0))
-            of_11.append(below("fig11-ep-significant", f"{text} accuracy", change("usps", method, own).high, 0.0))
+            text = f"usps: {setting.NAMES[method]} less {setting.NAMES[rival]}, upper end of"
+            of_11.append(below("fig11-ep-significant", f"{text} mlpd", gap("usps", method, rival).high, 0.0))
+            of_11.append(below("fig11-ep-significant", f"{text} accuracy", change("usps", method, rival).high, 0.0))
     density, right = gap("usps", _IEP, _EP), change("usps", _IEP, _EP)
     count = accuracy("usps", _IEP) - accuracy("usps", _EP)
     key = "fig11-ep-iep"
