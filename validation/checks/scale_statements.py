@@ -120,7 +120,8 @@ def _(context: Context) -> Iterable[Outcome]:
 
 def _tilted(variance: Array) -> tuple[Array, Array]:
     """Mean and covariance of three latent values N(0, variance) times the multinomial probit of the first class."""
-    x, w = np.polynomial.hermite_e.hermegauss(32)
+    x = np.arange(-6.3, 6.31, 0.3)  # the trapezoidal rule, exact to rounding for what is smooth on this scale
+    w = np.exp(-0.5 * x * x)
     w = w / w.sum()
     f = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3) * np.sqrt(variance)
     weight = (w[:, None, None] * w[:, None] * w).ravel()
@@ -155,7 +156,7 @@ def _(context: Context) -> Iterable[Outcome]:
     for variance in (np.array([1.0, 1.0, 1.0]), np.array([1.0, 4.0, 9.0])):
         mean, cov = _tilted(variance)
         least, divergence = _best_site(variance, mean, cov)
-        precision = np.linalg.inv(cov)
+        precision: Array = np.asarray(np.linalg.inv(cov), dtype=np.float64)
         # the Gaussian of the tilted moments is the best of all Gaussians
         gap = least - divergence(precision, precision @ mean)
         why = f"variances {variance.tolist()}: nats from the best Gaussian to the best site of (12)"

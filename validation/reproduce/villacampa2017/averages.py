@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from validation import arguments
 from validation.reproduce import decisions
 from validation.reproduce.averages import Averages, alike, larger_by, pairs, recorded
 from validation.reproduce.decisions import Decided, above, below, surely
@@ -67,6 +69,7 @@ class AveragesOptions:
     """Options of `averages`."""
 
     result: str = RESULT
+    methods: Sequence[str] = _METHODS
 
 
 @experiment(
@@ -78,15 +81,17 @@ class AveragesOptions:
 )
 def averages(asked: AveragesOptions, say: Say) -> Outcome:
     """From the rows that `table2` has put on record: no method is run."""
-    found = recorded(asked.result)
+    for method in asked.methods:
+        arguments.choice(method, _METHODS, "methods")
+    found = {key: value for key, value in recorded(asked.result).items() if key[2] in asked.methods}
     said = decide(found)
     sets = sorted({data for data, _, _, _ in found})
     return Outcome(
-        {"rows": asked.result, "data": ", ".join(sets)},
+        {"rows": asked.result, "methods": ", ".join(asked.methods), "data": ", ".join(sets)},
         (decisions.table(said, "What section 4.1 and appendix I say of Tables 2 and 3"),),
         (),
         (
             f"{len(sets)} data sets of the paper's eight have rows; a comparison is over those that have both methods",
-            "the rows' own settings are on their cards: splits, first rates, VI by Adam",
+            "the rows' own settings are on their cards: numbers of splits, first rates, VI by Adam",
         ),
     )
