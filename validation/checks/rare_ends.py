@@ -145,6 +145,67 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 
 
 @check(
+    "identity/x-gpc/sizes_of_steps",
+    paper="wenzel2019",
+    question="Are the rows and inducing points by which threads are chosen those of a step?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    import fast.estimators as of_fast
+    from fast.estimators import _base
+
+    X = np.zeros((37, 2))
+    points = np.zeros((5, 2))
+    cases: tuple[tuple[str, dict[str, Any], Any, tuple[int, int | None]], ...] = (
+        ("XGPClassifier", {"training": "batch", "n_inducing": 7}, X, (37, 7)),
+        ("XGPClassifier", {"training": "minibatch", "batch_size": 10, "n_inducing": 50}, X, (10, 37)),
+        ("XGPClassifier", {"training": "auto", "batch_size": 10, "n_inducing": 7}, X, (37, 7)),
+        ("XGPClassifier", {"training": "batch", "inducing_points": points}, X.tolist(), (37, 5)),
+        ("XGPClassifier", {"training": "batch", "n_inducing": None}, X, (37, None)),
+        ("XGPClassifier", {"training": "batch", "n_inducing": 7}, 3.0, (0, 0)),
+        ("EPClassifier", {"training": "batch", "inducing_points": np.zeros((3, 6, 2))}, X, (37, 6)),
+        ("LaplaceClassifier", {}, X, (37, None)),
+    )
+    for name, options, rows, wanted in cases:
+        found = getattr(of_fast, name)(**options)._sizes(rows)
+        yield flaws(found != wanted, f"{name} {sorted(options)}: {found}", "fast", "sizes")
+    many = _base._MOST_IN_ONE + 1
+    found = of_fast.XGPClassifier(training="auto", batch_size=10, n_inducing=7)._sizes(np.zeros((many, 1)))
+    yield flaws(found != (10, 7), f"{many} rows, more than are trained on at once: {found}", "fast", "sizes")
+
+
+@check(
+    "identity/qiep/sites_without_sign",
+    paper="riihimaki2013",
+    question="Are site precisions of independent classes that rounding leaves below zero zero, and others refused?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.results import Differences
+    from fast.full_classes import quadrature_tilt
+
+    cov = np.array([[[1.5, 0.0], [0.0, 0.8]]])
+    root: Array = np.sqrt(cov)
+    mean, moved = np.array([[0.3, -0.4]]), np.array([[0.1, 0.2]])
+    for below, good in ((0.3, True), (0.0, True), (-1e-12, True), (-1e-6, False)):
+        # tilted variances in white coordinates are 1/(1 + what the site adds)
+        white = np.diag([1.0 / (1.0 + below), 1.0 / 1.4])
+        moments = quadrature_tilt.WhiteMoments(np.zeros(1), moved, white[None], root)
+        sites = quadrature_tilt.g_sites(Differences(mean, cov), moments, full=False)
+        inverse = np.linalg.inv(root[0])
+        precision = np.diag(inverse.T @ (np.linalg.inv(white) - np.eye(2)) @ inverse)
+        wanted = np.maximum(precision, 0.0)
+        found = sites[0][0]
+        wrong = bool(sites[2][0]) is not good or (good and (np.diag(found) < 0.0).any())
+        yield flaws(wrong, f"a site that adds {below:g}: good {bool(sites[2][0])}", "fast", "sites")
+        if good:
+            gap = float(np.abs(found - np.diag(wanted)).max())
+            yield Compared(
+                gap, 1e-12, f"a site that adds {below:g}: inverses of 2 x 2", "fast", "definition", "difference"
+            )
+
+
+@check(
     "identity/laplace/shared_slopes",
     paper="riihimaki2013",
     question="Is the slope that decides on lengthscales of each input that of log Z, all classes together?",

@@ -131,6 +131,11 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                                "definition")  # fmt: skip
     yield Compared(-min(lowest), 0.0, "precisions of its sites: none below zero", "reference", "definition", "depth")
 
+    # 1/v - alpha of a site so narrow that q knows its projection by it alone is rounding: no cavity, counted once
+    narrow = np.array([1e18, 0.2]), np.array([0.0, -0.2])
+    run = inner_ep.inner_ep(np.array([0.4, -0.2, 0.1]), cov, 0, *narrow, inner="incremental")
+    yield flaws(run.n_improper != 1 or run.alpha[0] != 1e18, f"{run.n_improper} cavities skipped", "reference", "sites")
+
     # with 2 delta 100 below log 2, a hundred sweeps leave half of the way: one sweep is made
     mean, told = np.array([0.4, -0.2, 0.1]), []
     moments = inner_ep.inner_tilted_moments

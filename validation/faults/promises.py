@@ -316,7 +316,35 @@ def _in_order(_original: Any) -> Any:
     return lambda rng, weights: np.arange(len(weights))
 
 
+def _of_the_first_axis(original: Any) -> Any:
+    return lambda array, axis=0: original(array, 0)
+
+
+def _unclipped(original: Any) -> Any:
+    def sites(cavity: Any, tilted: Any, *, full: bool) -> Any:
+        whole = original(cavity, tilted, full=True)
+        return whole if full else whole._replace(precision=whole.precision * np.eye(whole.precision.shape[1]))
+
+    return sites
+
+
 _ENDS = (
+    seeded(
+        "x-gpc",
+        "sizes-of-the-first-axis",
+        "threads are chosen by the number of classes in the place of inducing points",
+        "fast.estimators._base:_length",
+        _of_the_first_axis,
+        "identity/x-gpc/sizes_of_steps",
+    ),
+    seeded(
+        "qiep",
+        "precisions-below-zero",
+        "precisions that rounding leaves below zero stay there",
+        "fast.full_classes.quadrature_tilt:g_sites",
+        _unclipped,
+        "identity/qiep/sites_without_sign",
+    ),
     seeded(
         "vi-taylor",
         "leaps-unseen",

@@ -7,6 +7,7 @@ _WORDS, _SLOPES = "identity/x-gpc/words_before_checks", "identity/laplace/shared
 _HESSIANS, _ROUNDS = "identity/rpapep/few_hessians", "exactness/gibbs-threshold/rounds_of_islands"
 _ISLANDS = "exactness/mh-softmax/islands_unbiased"
 _ESTIMATORS = ("._classes", ".binary", ".multiclass", ".izmailov", ".villacampa2017", ".villacampa2020", "")
+_SIZES, _SIGN = "identity/x-gpc/sizes_of_steps", "identity/qiep/sites_without_sign"
 _SEQUENTIAL = "gibbs.evidence.sequential"
 _PLANTED = (
     (_LEAPT, "fast.methods.vi_taylor", "None, 1e-6, 100, None)[0]", "None, 1e-6, 1, None)[0]"),
@@ -16,6 +17,9 @@ _PLANTED = (
     (_MEMORY, "fast.blockwise.taylor", "len(steps), height, np.nan", "len(steps) + 1, height, np.nan"),
     (_WORDS, "fast.estimators._base", "if isinstance(training, str)", "if isinstance(training, object)"),
     (_SLOPES, "fast.estimators.multiclass", ".lengthscales[0]", ".lengthscales[0] / 3.0"),
+    (_SIZES, "fast.estimators._base", "_length(array: Any, axis: int = 0)", "_length(array: Any, axis: int = 1)"),
+    (_SIZES, "fast.estimators._base", "n = min(n, batch)", "n = max(n, batch)"),
+    (_SIGN, "fast.full_classes.quadrature_tilt", "kept = np.maximum(kept, 0.0)", "pass"),
     (_HESSIANS, "fast.sparse_classes.alpha_search", "formed == _HESSIANS:", "formed > _HESSIANS:"),
     (_ROUNDS, _SEQUENTIAL, "apart <= 0.5", "apart <= 0.6"),
     (_ROUNDS, _SEQUENTIAL, "size * 1.3", "size * 1.2"),
@@ -23,7 +27,7 @@ _PLANTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", [_LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS])
+@pytest.mark.parametrize("asked", [_SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS])
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("rare_ends", asked) == []
 
@@ -32,6 +36,7 @@ def test_healthy_witnesses_pass(reds, asked):
 def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
     again = {
         _MEMORY: ("fast.one_latent.quadratic_search", "fast.methods.vi_jj"),
+        _SIZES: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
         _WORDS: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
         _SLOPES: ("fast.estimators",),
     }.get(asked, ())
