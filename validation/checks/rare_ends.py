@@ -349,3 +349,58 @@ def _(context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         np.array([z]), f"{count} islands of 5 particles over three powers; Holm over a run at 1e-4", "gibbs",
         "quadrature", f"a bias of {6.0 * values.std() / truth / np.sqrt(count):.1%} would show",
     )  # fmt: skip
+
+
+@check(
+    "identity/epgpc/changes_in_order",
+    paper="wenzel2019",
+    question="Is the change of each step measured from before it to after it, relative to after, where it is due?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.core.values import Data
+    from fast.methods import epgpc_svi, x_gpc_svi
+    from fast.one_latent import stochastic
+    from fast.solve import stopping
+
+    for size in (0.3, 40.0):
+        before = (size * np.array([1.0, -0.5]), size * np.array([[2.0, 0.1], [0.1, 0.7]]))
+        after = (before[0] * 0.6, before[1] * 1.5)
+        wanted = max(0.4 * size / max(1.0, 0.6 * size), size / max(1.0, 3.0 * size))
+        found = stopping.parameter_change(before, after)  # type: ignore[arg-type]
+        yield Compared(abs(found / wanted - 1.0), 1e-12, f"entries of {size:g}: over those after, one at least", "fast",
+                       "definition")  # fmt: skip
+
+    asked, _, prior = _logit()
+    data = Data(asked.X, asked.y)
+    lists = [[0, 3, 5], [6, 1], [3, 2, 7], [1, 4]] * 4
+    pairs: list[tuple[Any, Any]] = []
+
+    def noted(before: Any, after: Any) -> float:
+        pairs.append((before, after))
+        return stopping.parameter_change(before, after)
+
+    due: list[int] = []
+
+    def told(progress: Any) -> None:
+        if np.isfinite(progress.change):
+            due.append(progress.iteration)
+
+    with mock.patch.object(epgpc_svi, "parameter_change", noted):
+        run = epgpc_svi.fit(data, prior, epgpc_svi.EPGPCSteps(batches=lists, stop=1e-9, window=2))
+    cases = [("epgpc", list(pairs), run.posterior.inducing_mean, len(lists) - 1, 1)]
+    pairs.clear()
+    steps = x_gpc_svi.XGPCSteps(batches=lists, n_steps=13, stop=1e-9, window=2, check_every=6, callback=told)
+    with mock.patch.object(stochastic, "parameter_change", noted):
+        end = x_gpc_svi.fit(data, prior, steps)
+    cases.append(("x-gpc-svi", list(pairs), end.inducing_mean, 4, 2))
+    for name, seen, last, count, stride in cases:
+        wrong = len(seen) != count
+        # the second of two that are due together begins where the first has ended
+        follows = seen[1::stride] if stride > 1 else seen[1:]
+        begun = seen[::stride] if stride > 1 else seen[:-1]
+        wrong |= any(not np.array_equal(a[1][0], b[0][0]) for a, b in zip(begun, follows, strict=False))
+        if name == "epgpc":
+            wrong |= not np.allclose(seen[-1][1][0], last, rtol=1e-9, atol=1e-12)
+        yield flaws(wrong, f"{name}: {len(seen)} changes, each from where the last has ended", "fast", "runs")
+    yield flaws(due != [5, 6, 11, 12], f"every six steps the last two: {due}", "fast", "steps")

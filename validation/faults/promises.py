@@ -328,7 +328,19 @@ def _unclipped(original: Any) -> Any:
     return sites
 
 
+def _over_before(original: Any) -> Any:
+    return lambda before, after: original(after, before)
+
+
 _ENDS = (
+    seeded(
+        "epgpc",
+        "change-over-before",
+        "a change is told relative to what was before it",
+        "fast.solve.stopping:parameter_change",
+        _over_before,
+        "identity/epgpc/changes_in_order",
+    ),
     seeded(
         "x-gpc",
         "sizes-of-the-first-axis",

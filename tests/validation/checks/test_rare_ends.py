@@ -8,6 +8,7 @@ _HESSIANS, _ROUNDS = "identity/rpapep/few_hessians", "exactness/gibbs-threshold/
 _ISLANDS = "exactness/mh-softmax/islands_unbiased"
 _ESTIMATORS = ("._classes", ".binary", ".multiclass", ".izmailov", ".villacampa2017", ".villacampa2020", "")
 _SIZES, _SIGN = "identity/x-gpc/sizes_of_steps", "identity/qiep/sites_without_sign"
+_ORDER = "identity/epgpc/changes_in_order"
 _SEQUENTIAL = "gibbs.evidence.sequential"
 _PLANTED = (
     (_LEAPT, "fast.methods.vi_taylor", "None, 1e-6, 100, None)[0]", "None, 1e-6, 1, None)[0]"),
@@ -20,6 +21,10 @@ _PLANTED = (
     (_SIZES, "fast.estimators._base", "_length(array: Any, axis: int = 0)", "_length(array: Any, axis: int = 1)"),
     (_SIZES, "fast.estimators._base", "n = min(n, batch)", "n = max(n, batch)"),
     (_SIGN, "fast.full_classes.quadrature_tilt", "kept = np.maximum(kept, 0.0)", "pass"),
+    (_ORDER, "fast.methods.epgpc_svi", "parameter_change(before, after)", "parameter_change(after, before)"),
+    (_ORDER, "fast.one_latent.stochastic", "parameter_change(before, after)", "parameter_change(after, before)"),
+    (_ORDER, "fast.one_latent.stochastic", "            self.previous = None\n", "            pass\n"),
+    (_ORDER, "fast.solve.stopping", "np.abs(new).max())\n", "np.abs(old).max())\n"),
     (_HESSIANS, "fast.sparse_classes.alpha_search", "formed == _HESSIANS:", "formed > _HESSIANS:"),
     (_ROUNDS, _SEQUENTIAL, "apart <= 0.5", "apart <= 0.6"),
     (_ROUNDS, _SEQUENTIAL, "size * 1.3", "size * 1.2"),
@@ -27,7 +32,9 @@ _PLANTED = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", [_SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS])
+@pytest.mark.parametrize(
+    "asked", [_ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS]
+)
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("rare_ends", asked) == []
 
@@ -36,6 +43,7 @@ def test_healthy_witnesses_pass(reds, asked):
 def test_a_planted_mistake_is_seen(reds, asked, module, old, new):
     again = {
         _MEMORY: ("fast.one_latent.quadratic_search", "fast.methods.vi_jj"),
+        _ORDER: ("fast.methods.x_gpc_svi",),
         _SIZES: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
         _WORDS: tuple(f"fast.estimators{name}" for name in _ESTIMATORS),
         _SLOPES: ("fast.estimators",),
