@@ -24,7 +24,7 @@ _PLANTED = (
     (_ORDER, "fast.methods.epgpc_svi", "parameter_change(before, after)", "parameter_change(after, before)"),
     (_ORDER, "fast.one_latent.stochastic", "parameter_change(before, after)", "parameter_change(after, before)"),
     (_ORDER, "fast.one_latent.stochastic", "            self.previous = None\n", "            pass\n"),
-    (_ORDER, "fast.solve.stopping", "np.abs(new).max())\n", "np.abs(old).max())\n"),
+    (_ORDER, "fast.solve.stopping", "np.abs(new).max()))", "np.abs(old).max()))"),
     (_HESSIANS, "fast.sparse_classes.alpha_search", "formed == _HESSIANS:", "formed > _HESSIANS:"),
     (_ROUNDS, _SEQUENTIAL, "apart <= 0.5", "apart <= 0.6"),
     (_ROUNDS, _SEQUENTIAL, "size * 1.3", "size * 1.2"),
