@@ -15,7 +15,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -56,6 +56,7 @@ class Problem:
     healthy: dict[Key, Solution] = field(default_factory=dict)
     files: dict[Key, Path] = field(default_factory=dict)
     imported: Lines = field(default_factory=dict)  # of functions that run while their module is imported
+    listens: set[Pair] = field(default_factory=set)  # they watch witnesses work: a remembered answer shows them nothing
 
 
 @dataclass
@@ -211,10 +212,30 @@ def _measure(unit: Healthy, listen: object) -> dict[str, bytes]:
             problem.answers[pair] = Answered(pair, answered.outcomes, spent, answered.error)
     tracer.stop()
     _collect(tracer, problem)
+    with threadpool_limits(limits=1):
+        problem.listens = _listening(problem, selection, checks)
     with tempfile.TemporaryDirectory(prefix="triad-healthy-") as folder:
         save(problem, Path(folder))
         files = contents(Path(folder))
     return {key: files[key] for key in sorted(files, key=lambda key: key == LAST)}
+
+
+def _listening(problem: Problem, selection: Selection, checks: Mapping[str, core.Check]) -> set[Pair]:
+    """Pairs that are not green once their questions are answered from memory, though nothing is wrong."""
+    context = Context(quick=not selection.full)
+    context._answers.update(problem.healthy)
+    result = set()
+    for pair in (pair for pair in problem.answers if problem.asked[pair]):
+        asked = None if problem.name == NO_PROBLEM else context.problem(problem.name)
+        answered = runner.ask(checks[pair.check], context, asked, pair)
+        # z statistics are a matter of the whole run, and those of one answer are the same each time
+        outcomes = tuple(outcome for outcome in answered.outcomes if not isinstance(outcome, Tested))
+        settled = Answered(pair, outcomes, answered.seconds, answered.error)
+        if not outcomes and answered.error is None:
+            continue
+        if any(each.failed for each in runner.judge([settled], selection.modules) if each.check == pair.check):
+            result.add(pair)
+    return result
 
 
 # -- files -----------------------------------------------------------------------------------------------------
@@ -250,6 +271,7 @@ def save(problem: Problem, folder: Path) -> None:
             for pair, answer in problem.answers.items()
         ],
         "imported": {module: sorted(lines) for module, lines in problem.imported.items()},
+        "listens": sorted(problem.listens),
     }
     storage.write_text(folder / LAST, json.dumps(stored))
 
@@ -259,6 +281,7 @@ def load(folder: Path) -> Problem:
     stored = json.loads((folder / LAST).read_text(encoding="utf-8"))
     problem = Problem(stored["name"])
     problem.imported = {module: frozenset(lines) for module, lines in stored["imported"].items()}
+    problem.listens = {Pair(*pair) for pair in stored["listens"]}
     keys = [_tuples(entry["key"]) for entry in stored["keys"]]
     for number, (key, entry) in enumerate(zip(keys, stored["keys"], strict=True)):
         problem.solved[key] = {module: frozenset(lines) for module, lines in entry["lines"].items()}

@@ -129,9 +129,8 @@ def judge(mutant: Mutant, baseline: Baseline) -> tuple[str, str, str, int]:
             context = _remembering(baseline, name, package, keys, quick=not selection.full)
             for pair in pairs:
                 asked += 1
-                answer = runner.ask(
-                    checks[pair.check], context, None if name == NO_PROBLEM else context.problem(name), pair
-                )
+                here = Context(quick=not selection.full) if pair in baseline.problems[name].listens else context
+                answer = runner.ask(checks[pair.check], here, None if name == NO_PROBLEM else here.problem(name), pair)
                 answers[pair] = answer
                 # z statistics are judged among those of the whole run, as they would be in one
                 whole = any(isinstance(outcome, Tested) for outcome in answer.outcomes)

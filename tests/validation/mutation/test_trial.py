@@ -177,3 +177,11 @@ def test_a_changed_default_is_held_against_the_record_of_defaults(tmp_path):
     assert (result.state, result.by) == ("red", "discrepancy/x-gpc/defaults_of_gibbs on -")
     inside = next(entry for entry in statements.statements("gibbs.chains.diagnostics") if entry.first > 50)
     assert trial.readers(statements.make(inside, inside.changes[0])) == frozenset()
+
+
+def test_who_watches_witnesses_work_is_asked_without_memory(tmp_path):
+    selection = runner.select(check=["identity/epgpc/neighbours", "identity/epgpc/improper_sites"])
+    known = baseline.measure(selection, tmp_path, Processes(1))
+    # it takes down what a witness is asked: from memory it is asked nothing, which would be red without any mistake
+    assert {pair.check for pair in known.problems["-"].listens} == {"identity/epgpc/neighbours"}
+    assert baseline.load(tmp_path / "-").listens == known.problems["-"].listens
