@@ -29,14 +29,13 @@ from fast.methods.svgpc import (
     cond_var_of,
     learn_prior,
     predict_sites,
-    site_inducing_cov,
-    site_inducing_mean,
 )
 from fast.methods.x_gpc import Prepared, prepare
 from fast.one_latent.learning import Learned
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import Cavity, SitePosterior, cavity, condition, ep_evidence, log_site_scale, match_moments
+from fast.one_latent.whitened import SitedPosterior
 from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites
 
 
@@ -54,7 +53,7 @@ DEFAULTS = EPGPCOptions()
 
 
 @dataclass(frozen=True, eq=False)
-class EPGPCPosterior:
+class EPGPCPosterior(SitedPosterior):
     """q(u) and the sites at the fixed point."""
 
     prior: Prepared
@@ -71,21 +70,6 @@ class EPGPCPosterior:
     residual: float  # estimated scaled distance of the sites from the fixed point
     converged: bool
     n_improper: int  # cavities that were no distribution and were skipped, over all sweeps
-
-    @property
-    def iterations(self) -> int:
-        """Sweeps made."""
-        return self.trace.size
-
-    @property
-    def inducing_mean(self) -> FloatArray:
-        """Mean of u under q: (m,); of the latent values for a full GP."""
-        return site_inducing_mean(self.prior, self.sites)
-
-    @property
-    def inducing_cov(self) -> FloatArray:
-        """Covariance of u under q: (m, m); of the latent values for a full GP."""
-        return site_inducing_cov(self.prior, self.sites, self.site_precision)
 
 
 def refresh(

@@ -6,7 +6,7 @@ Rasmussen and Williams (2006), sections 3.4 and 5.5.1; Williams and Barber (1998
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fast.core import inputs
@@ -15,15 +15,14 @@ from fast.core.inputs import Hyper
 from fast.core.options import Blocks, Iteration, Link, Search, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
-from fast.core.values import Data, Prior, checked_binary, checked_hyper, moved
+from fast.core.values import Data, Prior, checked_binary, moved
 from fast.likelihood.quadratic_bounds import LINKS
 from fast.methods.svgpc import ProbitPrediction, probit_prediction
 from fast.one_latent.laplace import LaplacePosterior, gaussian_at, total_gradients
-from fast.one_latent.learning import Learned, maximise
+from fast.one_latent.learning import Learned, WarmSearch, starting
 from fast.one_latent.mode import find_mode
 from fast.one_latent.predict import Prediction, full_latent, logit_prediction
 from fast.one_latent.prior import FullPrior
-from fast.solve.adam import Packing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -130,22 +129,11 @@ def fit_learning(data: Data, prior: Prior, options: LaplaceBinaryLearning) -> tu
     prior : Prior    of one latent function, full, where the search starts
     options          of `fit`, and of the search: its tolerance is on the gradient in logarithms; no callback is called
     """
-    X = inputs.inputs("X", data.X)
-    data = replace(data, X=X)
-    packing = Packing(options.learn, checked_hyper(prior, X.shape[1]), None)
-    if packing.size == 0:
-        raise ValueError("learn: found no name, expected some of variance, lengthscales, noise")
+    data, packing = starting(data, prior, options.learn)
     own = LaplaceBinaryOptions.of(vars(options) | {"callback": None})
-    start: FloatArray | None = None
 
-    def posterior_at(hyper: Hyper) -> LaplacePosterior:
-        return converge(prepare(data, moved(prior, hyper, prior.Z), own.block_size), own, start=start)
+    def run(hyper: Hyper, Z: FloatArray | None, start: FloatArray | None) -> LaplacePosterior:
+        return converge(prepare(data, moved(prior, hyper, Z), own.block_size), own, start=start)
 
-    def evaluate(hyper: Hyper, _: Any) -> tuple[float, Gradients]:
-        nonlocal start
-        posterior = posterior_at(hyper)
-        start = posterior.mode.weights
-        return posterior.log_evidence, gradients(posterior)
-
-    end = maximise(evaluate, packing, max_iterations=options.learning_iterations, tolerance=options.learning_tolerance)
-    return posterior_at(end.hyper), end
+    search = WarmSearch(run, lambda at: (at.log_evidence, gradients(at)), lambda at: at.mode.weights)
+    return search.maximum(packing, options)

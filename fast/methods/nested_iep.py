@@ -5,47 +5,27 @@ Inner EP runs on the full g_i under a diagonal cavity; only means and variances 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from fast.core.declare import takes_values
 from fast.core.hyper import ClassGradients
 from fast.core.linalg import positive_factors, solve_stack
-from fast.core.results import ClassPrediction, Differences
+from fast.core.results import Differences
 from fast.core.types import BoolArray, FloatArray, IntArray
 from fast.core.values import Data, Prior
-from fast.full_classes.couplings import Coupled, evidence_gradients, marginal_covariances
+from fast.full_classes.couplings import evidence_gradients, marginal_covariances
 from fast.full_classes.independent_sites import Tilt, diagonal, settle_independent
 from fast.full_classes.inner_ep import distribution_with, log_normaliser, parallel_refresh, run
 from fast.full_classes.nested_sites import differences, other_classes, spread
-from fast.full_classes.predict import predict_law
 from fast.full_classes.prior import MulticlassPrior, prepare
 from fast.ledger import equation
-from fast.methods.nested_ep import DEFAULTS, ClassPredicting, NestedOptions
+from fast.methods.nested_ep import DEFAULTS, NestedEPPosterior, NestedOptions
+from fast.methods.nested_ep import predict as predict
 from fast.solve.outer_loop import Pair
 
 
-@dataclass(frozen=True, eq=False)
-class NestedIEPPosterior:
-    """q(f) and the sites where the iteration stopped."""
-
-    prior: MulticlassPrior
-    posterior: Coupled
-    latent_mean: FloatArray  # (n, C)
-    latent_cov: FloatArray  # (n, C, C), diagonal
-    alpha_tilde: FloatArray  # (n, C - 1) inner sites
-    beta_tilde: FloatArray  # (n, C - 1)
-    site_precision: FloatArray  # (n, C, C), diagonal
-    site_location: FloatArray  # (n, C)
-    log_tilted_norm: FloatArray  # (n,)
-    log_evidence: float | None
-    trace: FloatArray
-    residual: float
-    converged: bool
-    n_improper: int
-    iterations: int
+class NestedIEPPosterior(NestedEPPosterior):
+    """q(f) and the sites where the iteration stopped, with diagonal covariances; alpha and beta are inner sites."""
 
 
 @equation("riihimaki2013", "u3.2.2-iep")
@@ -80,8 +60,8 @@ def independent_update(
         "nji,nj->ni", whitened, np.einsum("nij,nj->ni", whitened, np.einsum("nij,nj->ni", cavity.cov, score))
     )
     t = spread(y, others, inverse_score)
-    left = 1.0 - cavity_var * q
-    return q / left, (t + cavity_mean * q) / left
+    ratio = 1.0 - cavity_var * q
+    return q / ratio, (t + cavity_mean * q) / ratio
 
 
 class _Inner:
@@ -221,28 +201,3 @@ def gradients(posterior: NestedIEPPosterior) -> ClassGradients:
     posterior    from `fit`
     """
     return posterior.prior.vjp(evidence_gradients(posterior.prior, posterior.posterior))
-
-
-@ClassPredicting.checks
-def predict(
-    posterior: NestedIEPPosterior,
-    X_test: Any,
-    *,
-    prediction: str = "inner-ep",
-    prediction_nodes: int | None = None,
-    block_size: int = 1024,
-) -> ClassPrediction:
-    """Latent distribution and class probabilities at test points.
-
-    Parameters
-    ----------
-    posterior                   from `fit`
-    X_test : (t, d)             t may be 0
-    prediction : str            "inner-ep", or "quadrature": one integral a class
-    prediction_nodes : int      not used by independent classes
-    block_size : int            test points at a time
-    """
-    return predict_law(
-        posterior.prior, posterior.posterior, X_test, prediction=prediction, prediction_nodes=prediction_nodes,
-        block_size=block_size,
-    )  # fmt: skip

@@ -19,19 +19,18 @@ import numpy as np
 from fast.core import inputs
 from fast.core.declare import takes_values
 from fast.core.inputs import Hyper
-from fast.core.linalg import solve_rows
 from fast.core.options import Accelerated, Blocks, Iteration, Search, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
-from fast.core.values import Data, Prior, checked_hyper, moved
+from fast.core.values import Data, Prior, moved
 from fast.likelihood.probit import LinkMoments, class_probabilities, expected_log_probit
 from fast.methods.x_gpc import Prepared, prepare
-from fast.one_latent.learning import Learned, maximise
+from fast.one_latent.learning import Learned, WarmSearch, starting
 from fast.one_latent.predict import full_latent, sparse_latent
 from fast.one_latent.prior import FullPrior
 from fast.one_latent.site_gradients import full_site_gradients, sparse_site_gradients
 from fast.one_latent.sites import SitePosterior, condition, kl_from_sites
-from fast.solve.adam import Packing
+from fast.one_latent.whitened import SitedPosterior
 from fast.solve.site_iteration import SiteSteps, Visit, iterate_sites
 
 
@@ -54,7 +53,7 @@ DEFAULTS = SVGPCOptions()
 
 
 @dataclass(frozen=True, eq=False)
-class SVGPCPosterior:
+class SVGPCPosterior(SitedPosterior):
     """q(u) at the fixed point."""
 
     prior: Prepared
@@ -69,24 +68,9 @@ class SVGPCPosterior:
     converged: bool
 
     @property
-    def iterations(self) -> int:
-        """Steps made."""
-        return self.trace.size
-
-    @property
     def latent_mean(self) -> FloatArray:
         """Mean of q(f_i): (n,)."""
         return self.sites.proj_mean
-
-    @property
-    def inducing_mean(self) -> FloatArray:
-        """mu: (m,); the latent means for a full GP."""
-        return site_inducing_mean(self.prior, self.sites)
-
-    @property
-    def inducing_cov(self) -> FloatArray:
-        """Sigma: (m, m), computed when asked for in O(m^3); of all latent values for a full GP."""
-        return site_inducing_cov(self.prior, self.sites, self.site_precision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,33 +81,6 @@ class ProbitPrediction:
     latent_var: FloatArray  # (t,), noise included
     probabilities: FloatArray  # (t, 2), rows sum to 1
     probability_mass: FloatArray  # (t,), their sum before normalising
-
-
-def site_inducing_mean(prior: Prepared, posterior: SitePosterior) -> FloatArray:
-    """Mean of u under q: (m,).
-
-    Parameters
-    ----------
-    prior        from `prepare`
-    posterior    q given the sites
-    """
-    return posterior.proj_mean.copy() if isinstance(prior, FullPrior) else prior.chol_K @ posterior.weights
-
-
-def site_inducing_cov(prior: Prepared, posterior: SitePosterior, site_precision: FloatArray) -> FloatArray:
-    """Covariance of u under q: (m, m).
-
-    Parameters
-    ----------
-    prior                    from `prepare`
-    posterior                q given the sites
-    site_precision : (n,)    tau
-    """
-    if isinstance(prior, FullPrior):
-        explained = solve_rows(posterior.factor, prior.K * np.sqrt(site_precision))  # row i: R^-1 S k_i
-        return prior.K - explained @ explained.T
-    spread = solve_rows(posterior.factor, np.array(prior.chol_K, order="C"))  # row i: R^-1 (row i of L)
-    return spread @ spread.T
 
 
 def bound(link: LinkMoments, posterior: SitePosterior, site_precision: FloatArray) -> float:
@@ -326,27 +283,13 @@ def learn_prior(
     -------
     posterior at the best parameters, and how the search went
     """
-    X = inputs.inputs("X", data.X)
-    data, hyper = replace(data, X=X), checked_hyper(prior, X.shape[1])
-    Z = None if prior.Z is None else inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, X.shape[1])).copy()
-    packing = Packing(options.learn, hyper, Z, options.hyperprior)
-    if packing.size == 0:
-        raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
-    start: tuple[FloatArray, FloatArray] | None = None
+    data, packing = starting(data, prior, options.learn, options.hyperprior)
 
-    def posterior_at(hyper: Hyper, Z: FloatArray | None) -> Any:
+    def run(hyper: Hyper, Z: FloatArray | None, start: Any) -> Any:
         return converge(prepare(data, moved(prior, hyper, Z), options), start=start)
 
-    def evaluate(hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:
-        nonlocal start
-        posterior = posterior_at(hyper, Z)
-        start = (posterior.site_precision, posterior.site_shift)
-        return value_and_gradients(posterior)
-
-    learned = maximise(
-        evaluate, packing, max_iterations=options.learning_iterations, tolerance=options.learning_tolerance
-    )
-    return posterior_at(learned.hyper, learned.Z), learned
+    search = WarmSearch(run, value_and_gradients, lambda at: (at.site_precision, at.site_shift))
+    return search.maximum(packing, options)
 
 
 @takes_values

@@ -11,17 +11,17 @@ from fast.core import inputs
 from fast.core.declare import option, takes_values
 from fast.core.errors import NotPositiveDefiniteError
 from fast.core.inputs import Hyper
-from fast.core.linalg import solve_rows
 from fast.core.options import Accelerated, Blocks, Iteration, Restarts, Search, Storage, Watched
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
-from fast.core.values import Data, Prior, checked_binary, checked_hyper, moved
+from fast.core.values import Data, Prior, checked_binary, moved
 from fast.likelihood.polya_gamma import pg_mean, update_local
 from fast.one_latent.fixed_point import ascend
 from fast.one_latent.hyper import full_gradients, sparse_gradients
-from fast.one_latent.learning import Learned, maximise
+from fast.one_latent.learning import Learned, WarmSearch, starting
 from fast.one_latent.predict import Prediction, full_latent, logit_prediction, sparse_latent
 from fast.one_latent.prior import Evaluation, FullPrior, SparsePrior
+from fast.one_latent.whitened import EvaluatedPosterior
 from fast.solve.adam import Packing
 
 Prepared = SparsePrior | FullPrior
@@ -45,7 +45,7 @@ DEFAULTS = XGPCOptions()
 
 
 @dataclass(frozen=True, eq=False)
-class XGPCPosterior:
+class XGPCPosterior(EvaluatedPosterior):
     """q(u) prod PG(omega_i | 1, c_i) at the fixed point."""
 
     prior: Prepared
@@ -57,42 +57,14 @@ class XGPCPosterior:
     converged: bool
 
     @property
-    def iterations(self) -> int:
-        """Sweeps made."""
-        return self.trace.size
-
-    @property
-    def latent_mean(self) -> FloatArray:
-        """Mean of q(f_i): (n,)."""
-        return self.evaluation.latent_mean
-
-    @property
-    def latent_var(self) -> FloatArray:
-        """Variance of q(f_i), noise included: (n,)."""
-        return self.evaluation.latent_var
-
-    @property
     def theta(self) -> FloatArray:
         """E[omega_i]: (n,)."""
         return pg_mean(self.c)
 
     @property
-    def inducing_mean(self) -> FloatArray:
-        """mu: (m,); the latent means for a full GP."""
-        if isinstance(self.prior, FullPrior):
-            return self.latent_mean.copy()
-        return self.prior.chol_K @ self.evaluation.weights
-
-    @property
-    def inducing_cov(self) -> FloatArray:
-        """Sigma: (m, m), computed when asked for in O(m^3); of all latent values for a full GP."""
-        prior, factor = self.prior, self.evaluation.factor
-        if isinstance(prior, FullPrior):
-            explained = solve_rows(factor, prior.K * np.sqrt(self.theta))  # row i: R^-1 S k_i
-            return prior.K - explained @ explained.T
-        # a copy even for m = 1, where one order of memory is the other: the solve is in place
-        spread = solve_rows(factor, np.array(prior.chol_K, order="C"))  # row i: R^-1 (row i of L)
-        return spread @ spread.T
+    def site_precision(self) -> FloatArray:
+        """E[omega_i] too: a Gaussian site a datum."""
+        return self.theta
 
 
 class Sweep(NamedTuple):
@@ -238,24 +210,14 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
     -------
     posterior at the best parameters, and how the best search went
     """
-    X = inputs.inputs("X", data.X)
-    data, hyper = replace(data, X=X), checked_hyper(prior, X.shape[1])
-    Z = None if prior.Z is None else inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, X.shape[1])).copy()
-    packing = Packing(options.learn, hyper, Z, options.hyperprior)
-    if packing.size == 0:
-        raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
+    data, packing = starting(data, prior, options.learn, options.hyperprior)
+    hyper, Z = packing.hyper, packing.Z
     rng = np.random.default_rng(options.seed)
-    start: FloatArray | None = options.initial_c
 
-    def posterior_at(hyper: Hyper, Z: FloatArray | None) -> XGPCPosterior:
+    def run(hyper: Hyper, Z: FloatArray | None, start: FloatArray | None) -> XGPCPosterior:
         return fit(data, moved(prior, hyper, Z), replace(options, initial_c=start, callback=None))
 
-    def evaluate(hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:
-        nonlocal start
-        posterior = posterior_at(hyper, Z)
-        start = posterior.c
-        return posterior.elbo, gradients(posterior)
-
+    search = WarmSearch(run, lambda at: (at.elbo, gradients(at)), lambda at: at.c, options.initial_c)
     best: tuple[XGPCPosterior, Learned] | None = None
     highest = -np.inf
     for k in range(1 + options.restarts):
@@ -265,14 +227,11 @@ def fit_learning(data: Data, prior: Prior, options: XGPCLearning) -> tuple[XGPCP
             vector = scales.vector(hyper, Z) + rng.standard_normal(scales.size)
             here = Packing(packing.names, *scales.parameters(vector, hyper, Z), options.hyperprior)
         try:
-            learned = maximise(
-                evaluate, here, max_iterations=options.learning_iterations, tolerance=options.learning_tolerance
-            )
+            posterior, learned = search.maximum(here, options)
         except NotPositiveDefiniteError:
             if k == 0:
                 raise
             continue  # a restart that the prior refuses is none
-        posterior = posterior_at(learned.hyper, learned.Z)
         value = posterior.elbo + here.prior(learned.hyper)[0]
         if best is None or value > highest:
             best, highest = (posterior, learned), value

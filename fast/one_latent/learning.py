@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from fast.core import inputs
+from fast.core.declare import Options
 from fast.core.ending import ENOUGH, ended
 from fast.core.inputs import Hyper
 from fast.core.results import Gradients
 from fast.core.types import FloatArray
+from fast.core.values import Data, Prior, checked_hyper
 from fast.solve.adam import Packing
 from fast.solve.lbfgs import Best, Limits, Place, Search
 
@@ -125,3 +129,48 @@ def maximise(
     reason = end.reason if flat or not end.success else "no step raises the objective, whose slope is not zero"
     count = search.n_evaluations - again
     return Learned(hyper, Z, np.array(search.trace), end.success and flat, reason, count, search.n_refused)
+
+
+def starting(data: Data, prior: Prior, learn: Iterable[str], hyperprior: Any = None) -> tuple[Data, Packing]:
+    """Data with checked inputs, and what is learned at its start; a copy of Z, which the search moves.
+
+    Parameters
+    ----------
+    data          labels 0, 1
+    prior         where the search starts
+    learn         names
+    hyperprior    of what is learned, or None
+    """
+    X = inputs.inputs("X", data.X)
+    Z = None if prior.Z is None else inputs.finite_rows("Z", inputs.inputs("Z", prior.Z, X.shape[1])).copy()
+    packing = Packing(learn, checked_hyper(prior, X.shape[1]), Z, hyperprior)
+    if packing.size == 0:
+        raise ValueError("learn: found no name, expected some of variance, lengthscales, noise, Z")
+    return replace(data, X=X), packing
+
+
+class WarmSearch:
+    """`maximise` on an objective of a method that runs at every evaluation from the end of the one before."""
+
+    def __init__(
+        self,
+        run: Callable[[Hyper, FloatArray | None, Any], Any],
+        objective: Callable[[Any], tuple[float, Gradients]],
+        end_of: Callable[[Any], Any],
+        start: Any = None,
+    ) -> None:
+        """run: parameters and a start -> posterior; objective: of a posterior, with its gradient; end_of: of it too."""
+        self.run, self.objective, self.end_of, self.start = run, objective, end_of, start
+
+    def _evaluate(self, hyper: Hyper, Z: FloatArray | None) -> tuple[float, Gradients]:
+        posterior = self.run(hyper, Z, self.start)
+        self.start = self.end_of(posterior)
+        return self.objective(posterior)
+
+    def maximum(self, packing: Packing, options: Options) -> tuple[Any, Learned]:
+        """The posterior at the best parameters, and how the search over a packing went; options: of a `Search`."""
+        limits: Any = options
+        learned = maximise(
+            self._evaluate, packing, max_iterations=limits.learning_iterations, tolerance=limits.learning_tolerance
+        )
+        return self.run(learned.hyper, learned.Z, self.start), learned

@@ -12,7 +12,6 @@ from fast.core.declare import Options, option
 from fast.core.ending import ended, reached
 from fast.core.hyperprior import Hyperprior
 from fast.core.inputs import Hyper
-from fast.core.linalg import solve_rows
 from fast.core.options import Iteration, Storage, Watched
 from fast.core.options import Learning as Learned
 from fast.core.results import Gradients
@@ -36,6 +35,7 @@ from fast.one_latent.quadratic_sweep import (
     sweep,
     unit_covariance,
 )
+from fast.one_latent.whitened import EvaluatedPosterior
 from fast.solve.adam import Packing
 from fast.solve.lbfgs import Limits, Place, Search
 
@@ -384,7 +384,7 @@ def alternate(
 
 
 @dataclass(frozen=True, eq=False)
-class QuadraticPosterior:
+class QuadraticPosterior(EvaluatedPosterior):
     """q(u) at the fixed point, and how learning went."""
 
     prior: Prepared
@@ -396,35 +396,3 @@ class QuadraticPosterior:
     residual: float
     converged: bool
     learning: Learning | None
-
-    @property
-    def iterations(self) -> int:
-        """Iterations made."""
-        return self.trace.size
-
-    @property
-    def latent_mean(self) -> FloatArray:
-        """Mean of q(f_i): (n,)."""
-        return self.evaluation.latent_mean
-
-    @property
-    def latent_var(self) -> FloatArray:
-        """Variance of q(f_i), noise included: (n,)."""
-        return self.evaluation.latent_var
-
-    @property
-    def inducing_mean(self) -> FloatArray:
-        """mu: (m,); the latent means for a full GP."""
-        if isinstance(self.prior, FullPrior):
-            return self.latent_mean.copy()
-        return self.prior.chol_K @ self.evaluation.weights
-
-    @property
-    def inducing_cov(self) -> FloatArray:
-        """Sigma: (m, m), computed when asked for in O(m^3); of all latent values for a full GP."""
-        prior, factor = self.prior, self.evaluation.factor
-        if isinstance(prior, FullPrior):
-            explained = solve_rows(factor, prior.K * np.sqrt(self.site_precision))  # row i: R^-1 S k_i
-            return prior.K - explained @ explained.T
-        spread = solve_rows(factor, np.array(prior.chol_K, order="C"))  # row i: R^-1 (row i of L)
-        return spread @ spread.T
