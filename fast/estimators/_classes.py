@@ -136,8 +136,8 @@ class ClassesClassifier(GPClassifier):
                 if Z.shape[0] != C or Z.shape[2] != X.shape[1] or Z.shape[1] == 0:
                     raise ValueError(f"inducing_points: found shape {Z.shape}, expected ({C}, m, {X.shape[1]}), m >= 1")
                 return Z
-        spread = super()._inducing(X, lengthscales, rng)
-        return np.unique(np.asarray(X, dtype=np.float64), axis=0) if spread is None else spread
+        centres = super()._inducing(X, lengthscales, rng)
+        return np.unique(np.asarray(X, dtype=np.float64), axis=0) if centres is None else centres
 
     # -- training --------------------------------------------------------------------------------------------------
 

@@ -93,13 +93,13 @@ class _Classifier(GPClassifier):
     _link = "logit"
 
     def _inducing(self, X: Any, lengthscales: FloatArray, rng: np.random.RandomState) -> FloatArray | None:
-        spread = super()._inducing(X, lengthscales, rng)
-        if spread is None or self.inducing_points is not None:
-            return spread
+        centres = super()._inducing(X, lengthscales, rng)
+        if centres is None or self.inducing_points is not None:
+            return centres
         distinct = np.unique(np.asarray(X, dtype=np.float64), axis=0)
-        if len(spread) >= len(distinct):
-            return spread  # every row is a centre
-        return cluster_centres(distinct, lengthscales, len(spread), rng)
+        if len(centres) >= len(distinct):
+            return centres  # every row is a centre
+        return cluster_centres(distinct, lengthscales, len(centres), rng)
 
     def _prior(self, start: Start) -> Prior:
         return Prior(*start, smoothness=self.smoothness)

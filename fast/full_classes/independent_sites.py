@@ -58,7 +58,7 @@ def independent_state(
     posterior = condition_independent(prior, tau, nu)
     var = np.column_stack([one.cond_var for one in posterior.factors])
     cavity = scalar_cavity(posterior.mean, var, tau, nu)
-    proper: BoolArray = np.asarray((cavity.left > 0.0).all(axis=1))
+    proper: BoolArray = np.asarray((cavity.cavity_ratio > 0.0).all(axis=1))
     value = np.nan
     if log_norm is not None and proper.all():
         sites = log_site_integral(posterior.mean, var, tau, nu)
@@ -110,7 +110,7 @@ def settle_independent(
             var = cov.diagonal()[None]
             cavity = scalar_cavity(mean[None], var, tau[one], nu[one])
             result = tilt(everything[one], cavity.mean, cavity.var)
-            if not (result.good[0] and (cavity.left > 0.0).all()):
+            if not (result.good[0] and (cavity.cavity_ratio > 0.0).all()):
                 improper += 1
                 continue
             target = (result.precision, result.location)

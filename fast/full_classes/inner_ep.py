@@ -35,7 +35,7 @@ class ScalarCavity(NamedTuple):
 
     mean: FloatArray
     var: FloatArray
-    left: FloatArray  # 1 - alpha v, > 0 where the cavity is a distribution
+    cavity_ratio: FloatArray  # 1 - alpha v, > 0 where the cavity is a distribution
 
 
 class InnerSites(NamedTuple):
@@ -59,9 +59,9 @@ def scalar_cavity(mean: FloatArray, var: FloatArray, alpha_tilde: FloatArray, be
     mean, var      of g_j under q, any shape
     alpha_tilde, beta_tilde    its inner site
     """
-    left = 1.0 - alpha_tilde * var
-    safe = np.where(left > 0.0, left, 1.0)
-    return ScalarCavity((mean - var * beta_tilde) / safe, var / safe, left)
+    cavity_ratio = 1.0 - alpha_tilde * var
+    safe = np.where(cavity_ratio > 0.0, cavity_ratio, 1.0)
+    return ScalarCavity((mean - var * beta_tilde) / safe, var / safe, cavity_ratio)
 
 
 @equation("riihimaki2013", "A-step2", "A-step3")
@@ -154,7 +154,7 @@ def sweep(
         v, m = (cov[:, j, j], mean[:, j]) if one_by_one else (cov[:, index, index], mean)
         result = scalar_cavity(m, v, alpha_tilde[:, j], beta_tilde[:, j])
         new_alpha, new_beta = matched_site(result.mean, np.maximum(result.var, 0.0))
-        good = (result.left > 0.0) & np.isfinite(new_alpha) & np.isfinite(new_beta)
+        good = (result.cavity_ratio > 0.0) & np.isfinite(new_alpha) & np.isfinite(new_beta)
         d_alpha = np.where(good, damping * (new_alpha - alpha_tilde[:, j]), 0.0)
         d_beta = np.where(good, damping * (new_beta - beta_tilde[:, j]), 0.0)
         change = standardised_change(m, v, d_alpha, d_beta)

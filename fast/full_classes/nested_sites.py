@@ -169,13 +169,13 @@ class ProjectedCavity(NamedTuple):
     log_det_left: FloatArray  # (n,) log|I - S^1/2 H S^1/2|
 
 
-def _left(projected: Differences, alpha_tilde: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _reduced(projected: Differences, alpha_tilde: FloatArray) -> tuple[FloatArray, FloatArray]:
     """X and I - X'H X."""
     root = site_root(alpha_tilde)
-    left = -(root.transpose(0, 2, 1) @ projected.cov @ root)
+    reduced = -(root.transpose(0, 2, 1) @ projected.cov @ root)
     index = np.arange(alpha_tilde.shape[1])
-    left[:, index, index] += 1.0
-    return root, left
+    reduced[:, index, index] += 1.0
+    return root, reduced
 
 
 def proper_cavities(projected: Differences, alpha_tilde: FloatArray) -> BoolArray:
@@ -186,7 +186,7 @@ def proper_cavities(projected: Differences, alpha_tilde: FloatArray) -> BoolArra
     projected         distribution of h
     alpha_tilde : (n, D)    inner sites
     """
-    return positive_factors(_left(projected, alpha_tilde)[1])[1]
+    return positive_factors(_reduced(projected, alpha_tilde)[1])[1]
 
 
 @equation("riihimaki2013", "u3.1-cavity")
@@ -200,8 +200,8 @@ def projected_cavity(projected: Differences, alpha_tilde: FloatArray, beta_tilde
     projected               distribution of h
     alpha_tilde, beta_tilde : (n, D)    inner sites
     """
-    root, left = _left(projected, alpha_tilde)
-    factor, proper = positive_factors(left)
+    root, reduced = _reduced(projected, alpha_tilde)
+    factor, proper = positive_factors(reduced)
     cross = root.transpose(0, 2, 1) @ projected.cov
     whitened = solve_stack(factor, cross)
     cov = projected.cov + whitened.transpose(0, 2, 1) @ whitened
@@ -285,9 +285,9 @@ def full_cavity(projected: Differences, sites: FullSites) -> FullCavity:
     D = h.shape[1]
     index = np.arange(D)
     root, solid = positive_factors(H)
-    left = -(root.transpose(0, 2, 1) @ S @ root)
-    left[:, index, index] += 1.0
-    factor, proper = positive_factors(left)
+    reduced = -(root.transpose(0, 2, 1) @ S @ root)
+    reduced[:, index, index] += 1.0
+    factor, proper = positive_factors(reduced)
     whitened = solve_stack(factor, root.transpose(0, 2, 1))
     cov = whitened.transpose(0, 2, 1) @ whitened
     mean = h + np.einsum("nij,nj->ni", cov, np.einsum("nij,nj->ni", S, h) - location)

@@ -163,12 +163,12 @@ def independent_tilt(
     r = hazard(z).ratio
     rho = np.einsum("nq,nqj->nj", terms, r) / scale
     gamma = rho * rho + np.einsum("nq,nqj->nj", terms, r * z) / (1.0 + v)
-    left = 1.0 - v * gamma
+    var_ratio = 1.0 - v * gamma
     tau, nu = np.zeros((n, C)), np.zeros((n, C))
-    good: BoolArray = np.logical_and.reduce(left > 0.0, axis=1)
-    left = np.where(left > 0.0, left, 1.0)
-    np.put_along_axis(tau, others, gamma / left, axis=1)
-    np.put_along_axis(nu, others, (m * gamma - rho) / left, axis=1)
+    good: BoolArray = np.logical_and.reduce(var_ratio > 0.0, axis=1)
+    var_ratio = np.where(var_ratio > 0.0, var_ratio, 1.0)
+    np.put_along_axis(tau, others, gamma / var_ratio, axis=1)
+    np.put_along_axis(nu, others, (m * gamma - rho) / var_ratio, axis=1)
 
     sd = np.sqrt(v_y)
     points = (m_y[:, None] + sd[:, None] * x)[:, :, None] + x  # (n, f_y, u)

@@ -32,11 +32,11 @@ def default_lengthscales(X: Any, rng: np.random.Generator) -> FloatArray:
     part = np.asarray(X[rows], dtype=np.float64)
     size = np.abs(part).max(axis=0)
     size[size == 0.0] = 1.0
-    spread = (part / size).std(axis=0) * size  # scaled first: squares of large or tiny inputs stay finite
-    spread[spread <= 1e-12 * size] = 0.0  # rounding of a constant
-    spread[spread == 0.0] = 1.0
-    distances = pdist(part / spread) if part.shape[0] > 1 else np.empty(0)
+    deviation = (part / size).std(axis=0) * size  # scaled first: squares of large or tiny inputs stay finite
+    deviation[deviation <= 1e-12 * size] = 0.0  # rounding of a constant
+    deviation[deviation == 0.0] = 1.0
+    distances = pdist(part / deviation) if part.shape[0] > 1 else np.empty(0)
     distances = distances[distances > 0.0]
     typical = float(np.median(distances)) if distances.size else float(np.sqrt(2.0 * d))
-    lengthscales: FloatArray = spread * typical
+    lengthscales: FloatArray = deviation * typical
     return lengthscales

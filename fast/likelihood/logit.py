@@ -62,9 +62,9 @@ def expected_log_logit(y_sign: FloatArray, latent_mean: FloatArray, latent_var: 
     for start in range(0, latent_mean.size, _CHUNK):
         part = slice(start, start + _CHUNK)
         centre, var = y_sign[part] * latent_mean[part], latent_var[part]
-        spread = var > _TINY
-        scale = np.sqrt(np.where(spread, var, 1.0))
-        a = np.where(spread, centre, 0.0)
+        wide = var > _TINY
+        scale = np.sqrt(np.where(wide, var, 1.0))
+        a = np.where(wide, centre, 0.0)
         left, right = _half_line(a, scale), _half_line(-a, scale)
         h = a / scale
         below = ndtr(-h)
@@ -72,10 +72,10 @@ def expected_log_logit(y_sign: FloatArray, latent_mean: FloatArray, latent_var: 
         value = -(scale * below * hazard(-h).excess + left[:, 0] + right[:, 0])
         slope = below - left[:, 1] + right[:, 1]
         curvature = -(left[:, 2] + right[:, 2])
-        if not spread.all():
+        if not wide.all():
             point = logistic(np.ones(centre.size), centre)
-            value = np.where(spread, value, point.value)
-            slope = np.where(spread, slope, point.slope)
-            curvature = np.where(spread, curvature, point.curvature)
+            value = np.where(wide, value, point.value)
+            slope = np.where(wide, slope, point.slope)
+            curvature = np.where(wide, curvature, point.curvature)
         out.value[part], out.slope[part], out.curvature[part] = value, y_sign[part] * slope, curvature
     return out

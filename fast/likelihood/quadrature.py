@@ -100,10 +100,10 @@ def log_class_probabilities(latent_mean: FloatArray, latent_var: FloatArray) -> 
         part = slice(start, start + _CHUNK)
         mean, var = latent_mean[part], latent_var[part]
         # below 1e-30 the variance moves log P by less than 1e-30: the point mass is exact in float64
-        spread = var > 1e-30
-        scale = np.sqrt(np.where(spread, var, 1.0))
+        wide = var > 1e-30
+        scale = np.sqrt(np.where(wide, var, 1.0))
         for column, sign in ((0, -1.0), (1, 1.0)):
             point = -np.logaddexp(0.0, -sign * mean)
-            centre = np.where(spread, sign * mean, 0.0)
-            out[part, column] = np.where(spread, _log_sigmoid_mean(centre, scale), point)
+            centre = np.where(wide, sign * mean, 0.0)
+            out[part, column] = np.where(wide, _log_sigmoid_mean(centre, scale), point)
     return out

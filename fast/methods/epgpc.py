@@ -107,7 +107,7 @@ def sweep(prior: Prepared, site_precision: FloatArray, site_shift: FloatArray) -
     site_precision, site_shift : (n,)    tau, nu
     """
     sites = condition(prior, site_precision, site_shift)
-    cavities = cavity(sites.proj_mean, sites.proj_var, sites.left, site_precision, site_shift)
+    cavities = cavity(sites.proj_mean, sites.proj_var, sites.cavity_ratio, site_precision, site_shift)
     link, new_precision, new_shift = refresh(prior.y_sign, cavities, cond_var_of(prior))
     scales = log_site_scale(link.value, cavities.mean, cavities.var, site_precision, site_shift)
     proper = cavities.proper

@@ -221,8 +221,8 @@ class SiteRun:
         start = self.precision[batch], self.shift[batch]
         for k, i in enumerate(batch):
             row = view.rows[k]
-            spread = S @ row
-            var, mean = np.array([row @ spread]), np.array([row @ weights])
+            cov_row = S @ row
+            var, mean = np.array([row @ cov_row]), np.array([row @ weights])
             tau, nu = self.precision[i : i + 1], self.shift[i : i + 1]
             result = cavity(mean, var, 1.0 - tau * var, tau, nu)
             if not result.proper[0]:
@@ -233,8 +233,8 @@ class SiteRun:
             if not np.isfinite(by_tau + by_nu):
                 raise ValueError("sites: found a value that is not finite, expected finite numbers; lower damping")
             gain = 1.0 + by_tau * var[0]
-            weights = weights + spread * ((by_nu - by_tau * mean[0]) / gain)
-            S -= np.outer(spread, spread * (by_tau / gain))
+            weights = weights + cov_row * ((by_nu - by_tau * mean[0]) / gain)
+            S -= np.outer(cov_row, cov_row * (by_tau / gain))
             self.precision[i] += by_tau
             self.shift[i] += by_nu
         once = np.unique(batch, return_index=True)[1]

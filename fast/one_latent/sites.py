@@ -34,7 +34,7 @@ class SitePosterior(NamedTuple):
     weights: FloatArray  # sparse: p (m,), mean of v; full: alpha (n,), mean = K alpha
     proj_mean: FloatArray  # (n,) mean of t
     proj_var: FloatArray  # (n,) variance of t
-    left: FloatArray  # (n,) 1 - tau proj_var: share of the cavity's precision, in (0, 1]
+    cavity_ratio: FloatArray  # (n,) 1 - tau proj_var: share of the cavity's precision, in (0, 1]
     prior_norm: float  # m'K^-1 m of the inducing mean
     site_norm: float  # nu' times the mean of t
     log_det: float  # log|B|
@@ -104,15 +104,15 @@ def _condition_full(prior: FullPrior, site_precision: FloatArray, site_shift: Fl
     factor = cholesky(B.T, "B = I + T^1/2 K T^1/2", "lower variance")
     alpha = root * solve_vector(factor, solve_vector(factor, site_shift / root), transposed=True)
     mean = prior.K @ alpha
-    left = np.einsum("nm,nm->m", *([solve_rows(factor, np.eye(n)).T] * 2))  # squared columns of R^-1
+    cavity_ratio = np.einsum("nm,nm->m", *([solve_rows(factor, np.eye(n)).T] * 2))  # squared columns of R^-1
     prior_var = prior.K.diagonal()
     var = np.empty(n)
     for start, stop in block_edges(n, prior.block_size):
         work = np.zeros((padded(stop - start), n))
         np.multiply(prior.K[start:stop], root, out=work[: stop - start])
         var[start:stop] = prior_var[start:stop] - squared_norms(solve_rows(factor, work)[: stop - start])
-    observed = 1.0 - left > 0.1
-    var[observed] = (1.0 - left[observed]) / site_precision[observed]
+    observed = 1.0 - cavity_ratio > 0.1
+    var[observed] = (1.0 - cavity_ratio[observed]) / site_precision[observed]
     worst = int(np.argmin(var / prior_var))
     if var[worst] < -1e-8 * prior_var[worst]:  # rounding leaves n eps tau k, far less
         raise NotPositiveDefiniteError(
@@ -121,7 +121,7 @@ def _condition_full(prior: FullPrior, site_precision: FloatArray, site_shift: Fl
         )
     log_det = 2.0 * float(np.log(factor.diagonal()).sum())
     norms = float(alpha @ mean), float(site_shift @ mean)
-    return SitePosterior(factor, alpha, mean, np.maximum(var, 0.0), left, *norms, log_det)
+    return SitePosterior(factor, alpha, mean, np.maximum(var, 0.0), cavity_ratio, *norms, log_det)
 
 
 def kl_from_sites(posterior: SitePosterior, site_precision: FloatArray) -> float:
@@ -139,22 +139,26 @@ def kl_from_sites(posterior: SitePosterior, site_precision: FloatArray) -> float
 
 
 def cavity(
-    proj_mean: FloatArray, proj_var: FloatArray, left: FloatArray, site_precision: FloatArray, site_shift: FloatArray
+    proj_mean: FloatArray,
+    proj_var: FloatArray,
+    cavity_ratio: FloatArray,
+    site_precision: FloatArray,
+    site_shift: FloatArray,
 ) -> Cavity:
     """Divide q(t_i) by site i: variance v/(1 - tau v), mean (m - nu v)/(1 - tau v). Time O(n).
 
     Parameters
     ----------
     proj_mean, proj_var : (n,)           m, v: moments of t under q
-    left : (n,)                          1 - tau v
+    cavity_ratio : (n,)                  1 - tau v
     site_precision, site_shift : (n,)    tau, nu
 
     Returns
     -------
     mean, var, proper (n,)               proper is False where 1 - tau v <= 0: nothing is left that is a distribution
     """
-    proper = left > 0.0
-    safe = np.where(proper, left, 1.0)
+    proper = cavity_ratio > 0.0
+    safe = np.where(proper, cavity_ratio, 1.0)
     mean = np.where(proper, (proj_mean - site_shift * proj_var) / safe, 0.0)
     return Cavity(mean, np.where(proper, proj_var / safe, 1.0), proper)
 

@@ -47,7 +47,7 @@ class Side(NamedTuple):
 
     mean: FloatArray  # (b, C): e
     var: FloatArray  # (b, C): v
-    left: FloatArray  # (b, C): D, 1 where the cavity is improper
+    cavity_ratio: FloatArray  # (b, C): D, 1 where the cavity is improper
     miss: FloatArray  # (b, C): c2 - c1 p
 
 
@@ -134,9 +134,9 @@ def pair_totals(y: IntArray, sites: PairSites) -> Totals:
 
 
 def _side(mean: FloatArray, var: FloatArray, c1: FloatArray, c2: FloatArray) -> tuple[Side, BoolArray]:
-    left = 1.0 - c1 * var
-    proper = left > 0.0
-    safe = np.where(proper, left, 1.0)
+    cavity_ratio = 1.0 - c1 * var
+    proper = cavity_ratio > 0.0
+    safe = np.where(proper, cavity_ratio, 1.0)
     return Side((mean - c2 * var) / safe, var / safe, safe, c2 - c1 * mean), proper
 
 
@@ -234,7 +234,7 @@ def site_integral(side: Side, c1: FloatArray, c2: FloatArray, alpha: float = 1.0
     """
     e, v = side.mean, side.var
     exponent = 2.0 * c2 * e + alpha * c2 * c2 * v - c1 * e * e
-    return 0.5 * (exponent * side.left - log1p_quotient(alpha, c1 * v))
+    return 0.5 * (exponent * side.cavity_ratio - log1p_quotient(alpha, c1 * v))
 
 
 class Pairwise:
@@ -335,7 +335,7 @@ def scalar_cotangents(
     alpha : float           share of a site that its cavity lacks, in [0, 1]
     """
     if gradient_rule != "exact":
-        return slope, (2.0 * by_var - alpha * slope * side.miss) / side.left
+        return slope, (2.0 * by_var - alpha * slope * side.miss) / side.cavity_ratio
     by_mean = slope - side.miss
-    by_var = by_var + 0.5 * (c1 * side.left - alpha * side.miss * side.miss)
-    return by_mean / side.left, (by_var - alpha * by_mean * side.miss) / (side.left * side.left)
+    by_var = by_var + 0.5 * (c1 * side.cavity_ratio - alpha * side.miss * side.miss)
+    return by_mean / side.cavity_ratio, (by_var - alpha * by_mean * side.miss) / (side.cavity_ratio * side.cavity_ratio)

@@ -93,9 +93,9 @@ class PowerDatum:
 
     def tilted(self, y: IntArray, moments: ScalarMoments, cond_var: FloatArray, sites: Sites) -> PowerTilt:
         """Powered cavities and F under them; improper ones are replaced by harmless ones. Time O(b C nodes)."""
-        left = 1.0 - self.alpha * sites[0] * moments.var
-        proper: BoolArray = np.logical_and.reduce(left > 0.0, axis=1, keepdims=True)
-        safe = np.where(proper, left, 1.0)
+        cavity_ratio = 1.0 - self.alpha * sites[0] * moments.var
+        proper: BoolArray = np.logical_and.reduce(cavity_ratio > 0.0, axis=1, keepdims=True)
+        safe = np.where(proper, cavity_ratio, 1.0)
         mean = np.where(proper, (moments.mean - self.alpha * sites[1] * moments.var) / safe, 0.0)
         var = moments.var / safe
         side = Side(mean, var, safe, sites[1] - sites[0] * moments.mean)
@@ -130,8 +130,8 @@ class PowerDatum:
         second moment about the mean of q. (b, C) each; zero at a fixed point.
         """
         side, proper, tilted = self.tilted(y, moments, cond_var, sites)
-        t = (tilted.slope - side.miss) / side.left
-        x = (sites[0] + tilted.curvature / side.left) / side.left + self.alpha * t * t
+        t = (tilted.slope - side.miss) / side.cavity_ratio
+        x = (sites[0] + tilted.curvature / side.cavity_ratio) / side.cavity_ratio + self.alpha * t * t
         return np.where(proper, t, 0.0), np.where(proper, x, 0.0)
 
 

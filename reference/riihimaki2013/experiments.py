@@ -34,36 +34,36 @@ class Differences(NamedTuple):
     cov: Array  # (n, c, c)
 
 
-def tilted_by_inner_ep(left: Moments, y_i: int) -> Tilted:
-    """Tilted moments by the inner algorithm from zero sites; left is the cavity, y_i the label."""
-    start = np.zeros(len(left.mean) - 1)
-    result = inner_ep(left.mean, left.cov, y_i, start, start)
-    w = augmented_tilted(left.mean, left.cov, y_i)
+def tilted_by_inner_ep(cavity: Moments, y_i: int) -> Tilted:
+    """Tilted moments by the inner algorithm from zero sites; y_i is the label of the cavity."""
+    start = np.zeros(len(cavity.mean) - 1)
+    result = inner_ep(cavity.mean, cavity.cov, y_i, start, start)
+    w = augmented_tilted(cavity.mean, cavity.cov, y_i)
     norm = float(np.exp(inner_log_normaliser(w, result.alpha, result.beta)))
     return Tilted(norm, result.mean[:-1], result.cov[:-1, :-1])
 
 
-def tilted_by_differences(left: Moments, y_i: int, nodes: int, diagonal: bool) -> Tilted:
+def tilted_by_differences(cavity: Moments, y_i: int, nodes: int, diagonal: bool) -> Tilted:
     """Tilted moments of f that the site of section 3.3 makes: its rule over g, then Λ, or its diagonal, and ξ.
 
     Parameters
     ----------
-    left : Moments            cavity
+    cavity : Moments          of the datum
     y_i : int                 label
     nodes : int               per dimension
     diagonal : bool           Λ cut to its diagonal
     """
-    B = difference_matrix(len(left.mean), y_i)
-    hat = tilted_moments_quadrature(B.T @ left.mean, cavity_covariance_g(left.cov, B), nodes)
-    Lambda = lambda_from_moments(hat.cov, left.cov, B)
+    B = difference_matrix(len(cavity.mean), y_i)
+    hat = tilted_moments_quadrature(B.T @ cavity.mean, cavity_covariance_g(cavity.cov, B), nodes)
+    Lambda = lambda_from_moments(hat.cov, cavity.cov, B)
     if diagonal:
         Lambda = np.diag(diagonal_lambda(Lambda))
-    site = quadrature_site(Lambda, xi_from_moments(hat.mean, hat.cov, left.mean, left.cov, B, diagonal), y_i)
+    site = quadrature_site(Lambda, xi_from_moments(hat.mean, hat.cov, cavity.mean, cavity.cov, B, diagonal), y_i)
     cov = np.asarray(
-        inverted(inverted(left.cov, "cavity covariance") + site.precision, "precision"),
+        inverted(inverted(cavity.cov, "cavity covariance") + site.precision, "precision"),
         dtype=np.float64,
     )
-    return Tilted(hat.norm, cov @ (solution(left.cov, left.mean, "cavity covariance") + site.location), cov)
+    return Tilted(hat.norm, cov @ (solution(cavity.cov, cavity.mean, "cavity covariance") + site.location), cov)
 
 
 @equation("riihimaki2013", "u5.1-tilted-study")
@@ -94,17 +94,17 @@ def compare_tilted_moments(
     rows: dict[str, list[tuple[float, Array, Array]]] = {}
     for i in range(len(y)):
         label = int(y[i])
-        left = cavity(fit.latent_mean[i], fit.latent_cov[i], fit.site_precision[i], fit.site_location[i])
+        without = cavity(fit.latent_mean[i], fit.latent_cov[i], fit.site_precision[i], fit.site_location[i])
         if baseline == "differences":
-            right = tilted_multinomial_probit(left.mean, left.cov, label, nodes)
+            right = tilted_multinomial_probit(without.mean, without.cov, label, nodes)
         else:
-            right = tilted_moments_full_quadrature(left.mean, left.cov, label, 10 if nodes is None else nodes)
+            right = tilted_moments_full_quadrature(without.mean, without.cov, label, 10 if nodes is None else nodes)
         results = {
-            "inner-ep": tilted_by_inner_ep(left, label),
-            "Q5": tilted_by_differences(left, label, 5, False),
-            "Q10": tilted_by_differences(left, label, 10, False),
-            "QD5": tilted_by_differences(left, label, 5, True),
-            "QD10": tilted_by_differences(left, label, 10, True),
+            "inner-ep": tilted_by_inner_ep(without, label),
+            "Q5": tilted_by_differences(without, label, 5, False),
+            "Q10": tilted_by_differences(without, label, 10, False),
+            "QD5": tilted_by_differences(without, label, 5, True),
+            "QD10": tilted_by_differences(without, label, 10, True),
         }
         for name, one in results.items():
             gap = float(np.log(one.norm) - np.log(right.norm))

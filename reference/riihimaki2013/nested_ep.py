@@ -147,17 +147,17 @@ class NestedEP:
         """π_i of (12)."""
         return coupled_sites(self.alpha, self.y)
 
-    def moment_gap(self, i: int, left: Moments) -> float:
+    def moment_gap(self, i: int, without: Moments) -> float:
         """How far (12) and (15) are from matching the moments (9), (13) of datum i on its cavity, section 3.1.
 
         Largest change of a site in units of the tilted distribution, as section 3.2.2 says zero but for rounding.
         """
         alpha, beta = self.alpha[i], self.beta[i]
         # fmt: off
-        w = augmented_tilted(left.mean, left.cov, int(self.y[i]))                             # (7)
+        w = augmented_tilted(without.mean, without.cov, int(self.y[i]))                             # (7)
         cov = tilted_covariance_augmented(w.Sigma_w, w.B_tilde, alpha)                        # (9)
         mean = tilted_mean_augmented(w.mu_w, w.Sigma_w, w.B_tilde, alpha, beta)               # (13)
-        matched = match_moments(mean, cov, left.mean, left.cov)                               # 3.1
+        matched = match_moments(mean, cov, without.mean, without.cov)                               # 3.1
         site = self.site(i)                                                                   # (12), (15)
         # fmt: on
         sd = np.sqrt(np.diag(cov))

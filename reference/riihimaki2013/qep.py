@@ -62,12 +62,12 @@ class QuadratureEP:
         B = difference_matrix(len(cavity_mean), int(self.y[i]))
         return B, B.T @ cavity_mean, cavity_covariance_g(cavity_cov, B)
 
-    def _propose(self, i: int, left: Moments) -> tuple[Array, Array] | None:
-        B, mean_g, cov_g = self._law_of_g(i, left.mean, left.cov)
+    def _propose(self, i: int, without: Moments) -> tuple[Array, Array] | None:
+        B, mean_g, cov_g = self._law_of_g(i, without.mean, without.cov)
         hat = tilted_moments_quadrature(mean_g, cov_g, self.nodes)
         if hat.norm <= 0.0 or eigenvalues(hat.cov, "tilted Σ_g")[0] <= 0.0:
             return None
-        Lambda = lambda_from_moments(hat.cov, left.cov, B)
+        Lambda = lambda_from_moments(hat.cov, without.cov, B)
         Lambda = 0.5 * (Lambda + Lambda.T)
         if self.diagonal_only:
             kept = diagonal_lambda(Lambda)
@@ -78,15 +78,15 @@ class QuadratureEP:
             scale = np.sqrt(np.diag(cov_g))
             if eigenvalues(scale[:, None] * Lambda * scale, "Λ in units of Σ_g")[0] < -ROUNDING:
                 return None
-        return Lambda, xi_from_moments(hat.mean, hat.cov, left.mean, left.cov, B, self.diagonal_only)
+        return Lambda, xi_from_moments(hat.mean, hat.cov, without.mean, without.cov, B, self.diagonal_only)
 
     def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
         """Λ and ξ from the moments of g under the tilted distribution."""
-        left = self.cavity(i, mean, cov)
-        proposal = None if left is None else self._propose(i, left)
-        if left is None or proposal is None:
+        without = self.cavity(i, mean, cov)
+        proposal = None if without is None else self._propose(i, without)
+        if without is None or proposal is None:
             return None
-        _, mean_g, cov_g = self._law_of_g(i, left.mean, left.cov)
+        _, mean_g, cov_g = self._law_of_g(i, without.mean, without.cov)
         # the marginal of g under cavity times site: (Σ_g⁻¹ + Λ)⁻¹
         posterior = inverted(inverted(cov_g, "Σ_g") + self.Lambda[i], "Σ_g⁻¹ + Λ")
         m = posterior @ (solution(cov_g, mean_g, "Σ_g") + self.xi[i])
@@ -130,17 +130,17 @@ class QuadratureIEP:
 
     def visit(self, i: int, mean: Array, cov: Array) -> Step | None:
         """τ and ν from the tilted means and variances."""
-        left = self.cavity(i, mean, cov)
-        if left is None:
+        without = self.cavity(i, mean, cov)
+        if without is None:
             return None
-        var = np.diag(left.cov)
-        hat = qiep_tilted_moments(left.mean, var, int(self.y[i]), self.nodes)
+        var = np.diag(without.cov)
+        hat = qiep_tilted_moments(without.mean, var, int(self.y[i]), self.nodes)
         if hat.norm <= 0.0 or np.any(hat.cov <= 0.0):
             return None
         precision = 1.0 / hat.cov - 1.0 / var
         if np.any(precision * var < -ROUNDING):
             return None
-        location = hat.mean / hat.cov - left.mean / var
+        location = hat.mean / hat.cov - without.mean / var
         return damped_diagonal(self, i, mean, cov, np.maximum(precision, 0.0), location)
 
     def log_norm(self, i: int, cavity_mean: Array, cavity_cov: Array) -> float:

@@ -33,7 +33,7 @@ def _without_cond_var(original: Any) -> Any:
 
 def _without_log_integral(original: Any) -> Any:
     def integral(side: Any, c1: Any, c2: Any) -> Any:
-        return original(side, c1, c2) - 0.5 * np.log(side.left)
+        return original(side, c1, c2) - 0.5 * np.log(side.cavity_ratio)
 
     return integral
 

@@ -134,7 +134,7 @@ def test_scalar_cavities_divide_by_their_site():
     result = inner_ep.scalar_cavity(mean, var, alpha, beta)
     np.testing.assert_allclose(1 / result.var, 1 / var - alpha, rtol=1e-13)  # a few roundings
     np.testing.assert_allclose(result.mean / result.var, mean / var - beta, rtol=1e-13)
-    np.testing.assert_allclose(result.left, var / result.var, rtol=1e-13)
+    np.testing.assert_allclose(result.cavity_ratio, var / result.var, rtol=1e-13)
 
 
 @pytest.mark.verifies(PAPER, "A-step2", "A-step3", route="tilted moments by adaptive quadrature")

@@ -50,7 +50,7 @@ def test_conditioning_on_sites_is_the_dense_posterior(rng, make_problem, dense, 
     np.testing.assert_allclose(got.proj_mean, want.projection @ want.mu, rtol=0, atol=1e-9)
     var = np.einsum("nm,mp,np->n", want.projection, want.Sigma, want.projection)
     np.testing.assert_allclose(got.proj_var, var, rtol=1e-8)
-    np.testing.assert_allclose(got.left, 1 - tau * var, rtol=1e-7)
+    np.testing.assert_allclose(got.cavity_ratio, 1 - tau * var, rtol=1e-7)
     kl = 0.5 * (
         np.trace(np.linalg.solve(want.K, want.Sigma))
         + want.mu @ np.linalg.solve(want.K, want.mu)
@@ -83,7 +83,7 @@ def test_a_full_prior_that_is_singular_is_served(make_problem):
     assert isinstance(prior, FullPrior)
     got = condition(prior, np.ones(6), np.arange(6.0))
     np.testing.assert_allclose(got.proj_mean[3], got.proj_mean[0], rtol=1e-10)  # the same latent value
-    assert (got.left > 0).all()
+    assert (got.cavity_ratio > 0).all()
 
 
 def test_a_cavity_times_its_site_is_the_marginal(rng):
