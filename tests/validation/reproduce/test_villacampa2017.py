@@ -164,8 +164,8 @@ def test_the_printed_tables_have_every_set_and_method():
 def test_table_2_runs_at_a_tiny_size_beside_the_printed_numbers_and_says_what_was_reduced():
     result = table2.table2(datasets=("wine",), n_run=1, n_max=40, n_steps=2, n_steps_lbfgs=1, tolerance=0.1)
     rows = [dict(zip(result.tables[0].columns, row, strict=True)) for row in result.tables[0].rows]
-    assert [row["method"] for row in rows[::2]] == ["GFITC", "EP", "SEP", "VI"]
-    assert [row["paper"] for row in rows[::2]] == [0.08, 0.07, 0.08, 0.08]
+    assert [row["method"] for row in rows[::3]] == ["GFITC", "EP", "SEP", "VI"]
+    assert [row["paper"] for row in rows[::3]] == [0.08, 0.07, 0.08, 0.08]
     assert rows[1]["where"] == "Table 3"
     assert all(np.isfinite(row["here"]) for row in rows)
     text = " ".join(result.notes)
