@@ -256,7 +256,9 @@ class XGPClassifier(_NaturalGradientClassifier):
     Batch training runs coordinate ascent to its fixed point, mini-batches take natural gradients in closed form with an
     adaptive rate.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
-    _batch, _stochastic, _evidence, _rate, _link = x_gpc, x_gpc_svi, "elbo", "adaptive", "logit"
+    _batch: ClassVar[ModuleType] = x_gpc
+    _stochastic: ClassVar[ModuleType] = x_gpc_svi
+    _evidence, _rate, _link = "elbo", "adaptive", "logit"
     _learning, _steps = x_gpc.XGPCLearning, x_gpc_svi.XGPCSteps
 
     def _likelihood(self) -> Any:
@@ -266,7 +268,9 @@ class XGPClassifier(_NaturalGradientClassifier):
 class SVGPClassifier(_NaturalGradientClassifier):
     __doc__ = f"""Binary variational GP classification with the probit link and natural gradients: svgpc of wenzel2019.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
-    _batch, _stochastic, _evidence, _rate, _link = svgpc, svgpc_svi, "elbo", 0.1, "probit"
+    _batch: ClassVar[ModuleType] = svgpc
+    _stochastic: ClassVar[ModuleType] = svgpc_svi
+    _evidence, _rate, _link = "elbo", 0.1, "probit"
     _learning, _steps = svgpc.SVGPCLearning, svgpc_svi.SVGPCSteps
 
     def _likelihood(self) -> Any:
@@ -278,7 +282,9 @@ class EPGPClassifier(_BinaryClassifier):
 
     A site for each row is kept, so there is no `partial_fit`.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y) under the FITC prior")}"""
-    _batch, _stochastic, _evidence, _link = epgpc, epgpc_svi, "log_evidence", "probit"
+    _batch: ClassVar[ModuleType] = epgpc
+    _stochastic: ClassVar[ModuleType] = epgpc_svi
+    _evidence, _link = "log_evidence", "probit"
     _learning, _steps = epgpc.EPGPCLearning, epgpc_svi.EPGPCSteps
 
     def _train_on_batches(

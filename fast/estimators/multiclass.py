@@ -147,7 +147,7 @@ class _MulticlassClassifier(GPClassifier):
 class NestedEPClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by nested EP with all couplings between classes, multinomial probit: riihimaki2013.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y)")}"""
-    _module = nested_ep
+    _module: ClassVar[ModuleType] = nested_ep
 
     def _warm(self, posterior: Any) -> Any:
         return posterior.alpha_tilde, posterior.beta_tilde
@@ -156,7 +156,7 @@ class NestedEPClassifier(_MulticlassClassifier):
 class NestedIEPClassifier(_MulticlassClassifier):
     __doc__ = f"""GP classification by nested EP with independent classes, multinomial probit: riihimaki2013.
     {_PARAMETERS.format(evidence="EP's estimate of log p(y)")}"""
-    _module = nested_iep
+    _module: ClassVar[ModuleType] = nested_iep
 
     def _warm(self, posterior: Any) -> Any:
         return nested_iep.warm(posterior)
@@ -168,7 +168,8 @@ class LaplaceClassifier(_MulticlassClassifier):
     Predictions are around the mean of the latent values to first order (`fast.methods.laplace.mean_corrected`), as the
     mode is far from it where labels are nearly sure; `fast.methods.laplace.predict` has those around the mode.
     {_PARAMETERS.format(evidence="Laplace's estimate of log p(y)")}"""
-    _module, _link = laplace, "softmax"
+    _module: ClassVar[ModuleType] = laplace
+    _link = "softmax"
 
     def _predicting(self) -> Callable[..., Any]:
         return laplace.predict_mean_corrected
@@ -184,7 +185,8 @@ class VBProbitClassifier(_MulticlassClassifier):
     learn="auto" the parameters are those that EP finds for the same model, on 400 rows at most. Parameters that are
     named are learned by the bound.
     {_PARAMETERS.format(evidence="lower bound on log p(y), every constant in it")}"""
-    _module, _evidence = vb_probit, "elbo"
+    _module: ClassVar[ModuleType] = vb_probit
+    _evidence = "elbo"
 
     def _asks_ep(self) -> bool:
         """Whether EP finds the parameters, which are then held."""

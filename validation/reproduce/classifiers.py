@@ -36,5 +36,5 @@ TRACTABLE = {
 
 def tractable_classifier(method: str, *, n_inducing: int, max_iter: int, seed: int) -> Any:
     """A classifier of izmailov2016 by method id: n_inducing cluster centres, at most max_iter iterations, seed."""
-    steps = {"training": "minibatch"} if method == "svi" else {}  # what the paper compares
+    steps: dict[str, Any] = {"training": "minibatch"} if method == "svi" else {}  # what the paper compares
     return TRACTABLE[method](n_inducing=n_inducing, max_iter=max_iter, random_state=seed, **steps)
