@@ -196,7 +196,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         precision = np.diag(inverse.T @ (np.linalg.inv(white) - np.eye(2)) @ inverse)
         wanted = np.maximum(precision, 0.0)
         found = sites[0][0]
-        wrong = bool(sites[2][0]) is not good or (good and (np.diag(found) < 0.0).any())
+        wrong = bool(bool(sites[2][0]) is not good or (good and (np.diag(found) < 0.0).any()))
         yield flaws(wrong, f"a site that adds {below:g}: good {bool(sites[2][0])}", "fast", "sites")
         if good:
             gap = float(np.abs(found - np.diag(wanted)).max())

@@ -204,6 +204,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.core.errors import NotPositiveDefiniteError
     from fast.core.values import Data, Prior
     from fast.methods import x_gpc
+    from fast.one_latent import learning
 
     asked = tiny("logit")
     assert asked.Z is not None
@@ -232,7 +233,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                             ).elbo for v in ends]  # fmt: skip
         left = [k for k in range(4) if k != refused]
         wanted = max(left, key=lambda k: values[k])
-        with mock.patch.object(x_gpc, "maximise", search):
+        with mock.patch.object(learning, "maximise", search):
             try:
                 posterior, end = x_gpc.fit_learning(data, prior, options)
                 learned: Any = end

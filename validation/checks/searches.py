@@ -339,6 +339,7 @@ def _restart_promises() -> Iterable[str]:
 
     from fast.core.values import Data, Prior
     from fast.methods import x_gpc
+    from fast.one_latent import learning
     from fast.one_latent.learning import Learned
 
     problem = line("logit")
@@ -352,7 +353,7 @@ def _restart_promises() -> Iterable[str]:
         value, _ = evaluate(packing.hyper, packing.Z)
         return Learned(packing.hyper, packing.Z, np.array([value]), True, "stays", 1, 0)
 
-    with mock.patch.object(x_gpc, "maximise", stays):
+    with mock.patch.object(learning, "maximise", stays):
         posterior, _ = x_gpc.fit_learning(data, prior, options)
     first = np.log([1.2, 0.9])
     wanted = np.exp(np.vstack([first, first + np.random.default_rng(1).standard_normal((3, 2))]))
