@@ -11,6 +11,8 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
 
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import tiny
@@ -301,3 +303,35 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     gap = max(gap, abs(_sweeps._slowest(moves) - 0.7))
     yield Compared(gap, 1e-9, "moves that vanish have no factor, others that by which they fall", "reference",
                    "definition", "difference")  # fmt: skip
+
+
+@check(
+    "identity/ep/modes_of_rows",
+    paper="villacampa2017",
+    question="Are modes of the integrands that decide on the largest found row by row, however unlike the rows are?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from reference.common import _largest
+
+    rng = np.random.default_rng(84)
+    start = rng.standard_normal((12, 3)) * np.array([0.3, 3.0, 30.0] * 4)[:, None] - np.array([0.0, 20.0] * 6)[:, None]
+    rate = np.exp(rng.uniform(-3.0, 4.0, (12, 3)))
+
+    def slope(row: int, t: float) -> float:
+        at = start[row] + rate[row] * t
+        # phi/Phi by logarithms
+        hazard = np.exp(-0.5 * at**2 - 0.5 * np.log(2.0 * np.pi) - log_ndtr(at))
+        return float(rate[row] @ hazard) - t
+
+    found = _largest._modes(start, rate)
+    worst = 0.0
+    for row in range(len(start)):
+        high = 1.0
+        while slope(row, high) > 0.0:
+            high *= 2.0
+        zero = float(brentq(lambda t: slope(row, t), 0.0, high, xtol=1e-12))  # noqa: B023
+        width = 1.0 / np.sqrt(-(slope(row, zero + 1e-6) - slope(row, zero - 1e-6)) / 2e-6)
+        worst = max(worst, abs(found[row] - zero) / width)
+    why = "twelve rows at once: a tenth of the width of each is asked for"
+    yield Compared(worst, 0.3, why, "reference", "definition", "widths")

@@ -332,7 +332,40 @@ def _over_before(original: Any) -> Any:
     return lambda before, after: original(after, before)
 
 
+def _mirrored(original: Any) -> Any:
+    def sequential(mean: Any, rows: Any, u: Any) -> Any:
+        size = rows.shape[-1] - 1
+        other = rows.copy()
+        other[:, :size, :size] *= 2.0 * np.eye(size) - 1.0
+        return original(mean, other, u)
+
+    return sequential
+
+
+def _of_the_first_row(original: Any) -> Any:
+    def modes(start: Any, rate: Any) -> Any:
+        return np.full(len(start), original(start[:1], rate[:1])[0])
+
+    return modes
+
+
 _ENDS = (
+    seeded(
+        "laplace",
+        "correlations-turned-round",
+        "an entry of an orthant is moved away from where those before it are",
+        "fast.likelihood.sobol_rule:_sequential",
+        _mirrored,
+        "limit/laplace/orthants_of_one_factor",
+    ),
+    seeded(
+        "ep",
+        "mode-of-the-first-row",
+        "the mode of the first row is taken for that of all",
+        "reference.common._largest:_modes",
+        _of_the_first_row,
+        "identity/ep/modes_of_rows",
+    ),
     seeded(
         "epgpc",
         "change-over-before",

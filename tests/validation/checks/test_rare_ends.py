@@ -9,6 +9,7 @@ _ISLANDS = "exactness/mh-softmax/islands_unbiased"
 _ESTIMATORS = ("._classes", ".binary", ".multiclass", ".izmailov", ".villacampa2017", ".villacampa2020", "")
 _SIZES, _SIGN = "identity/x-gpc/sizes_of_steps", "identity/qiep/sites_without_sign"
 _ORDER = "identity/epgpc/changes_in_order"
+_ORTHANTS = "limit/laplace/orthants_of_one_factor"
 _SEQUENTIAL = "gibbs.evidence.sequential"
 _PLANTED = (
     (_LEAPT, "fast.methods.vi_taylor", "None, 1e-6, 100, None)[0]", "None, 1e-6, 1, None)[0]"),
@@ -25,6 +26,8 @@ _PLANTED = (
     (_ORDER, "fast.one_latent.stochastic", "parameter_change(before, after)", "parameter_change(after, before)"),
     (_ORDER, "fast.one_latent.stochastic", "            self.previous = None\n", "            pass\n"),
     (_ORDER, "fast.solve.stopping", "np.abs(new).max()))", "np.abs(old).max()))"),
+    (_ORTHANTS, "fast.likelihood.sobol_rule", "mean[:, j, None] - (rows", "mean[:, j, None] + (rows"),
+    (_ORTHANTS, "fast.likelihood.sobol_rule", "d = root[part] @ x", "d = root[part].transpose(0, 2, 1) @ x"),
     (_HESSIANS, "fast.sparse_classes.alpha_search", "formed == _HESSIANS:", "formed > _HESSIANS:"),
     (_ROUNDS, _SEQUENTIAL, "apart <= 0.5", "apart <= 0.6"),
     (_ROUNDS, _SEQUENTIAL, "size * 1.3", "size * 1.2"),
@@ -33,7 +36,7 @@ _PLANTED = (
 
 
 @pytest.mark.parametrize(
-    "asked", [_ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS]
+    "asked", [_ORTHANTS, _ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS]
 )
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("rare_ends", asked) == []

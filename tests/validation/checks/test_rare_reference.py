@@ -7,6 +7,7 @@ _FAR, _TOLD = "identity/ep/far_labels", "identity/vi-jj-full/told_once"
 _STARTS, _BATCHES = "identity/vi-robust/starts_refused", "identity/apep/refused_batches"
 _LEAPS = "identity/gfitc/refused_extrapolations"
 _ENERGIES, _FIT = "reference.villacampa2020.energies", "reference.villacampa2020.fit_energies"
+_MODES = "identity/ep/modes_of_rows"
 _SWEEPS = "reference.common._sweeps"
 _PLANTED = (
     (_ZERO, _ENERGIES, "y, K, epsilon, 0.0, n)", "y, K, epsilon, 0.0)"),
@@ -21,13 +22,14 @@ _PLANTED = (
     (_BATCHES, _FIT, "[*places[-1:], (of_q, prior)]\n            new", "[(of_q, prior)]\n            new"),
     (_BATCHES, _FIT, "reason = reason or f", "reason = f"),
     (_BATCHES, _FIT, "if not places:\n                raise", "if not places:\n                return None"),
+    (_MODES, "reference.common._largest", "            if np.all(result):", "            if np.any(result):"),
     (_LEAPS, _SWEEPS, "sites = sweeps.refuse()", "sites = sweeps.refuse()[:0]"),
     (_LEAPS, _SWEEPS, "        return 0.5\n", "        return 0.25\n"),
     (_LEAPS, _SWEEPS, "        return 0.0\n    factors", "        return 1.0\n    factors"),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("asked", [_ZERO, _VALUE, _FAR, _TOLD, _STARTS, _BATCHES, _LEAPS])
+@pytest.mark.parametrize("asked", [_MODES, _ZERO, _VALUE, _FAR, _TOLD, _STARTS, _BATCHES, _LEAPS])
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("rare_reference", asked) == []
 
