@@ -16,13 +16,13 @@ from unittest import mock
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import log_ndtr
 from scipy.stats import t as student
 
 from validation.checks.chain_states import RUNS, apart
 from validation.checks.core import NO_PROBLEM, Compared, Context, Outcome, check, flaws
 from validation.checks.learning import tiny
+from validation.checks.run_promises import zero_of
 from validation.checks.standard_errors import sampled
 from validation.problem import Problem
 
@@ -339,7 +339,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
                     (1.0 / (1.0 + np.exp(log_z - of_fit))).mean() - (1.0 / (1.0 + np.exp(of_chain - log_z))).mean()
                 )
 
-            log_z = float(brentq(balance, -20.0, 5.0, xtol=1e-13))
+            log_z = zero_of(balance, -20.0, 5.0)
             sides = 1.0 / (1.0 + np.exp(of_chain - log_z)), 1.0 / (1.0 + np.exp(log_z - of_fit))
             batches = max(32 // chains, 2)
             size = half // batches

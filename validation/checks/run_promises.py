@@ -29,6 +29,16 @@ from validation.problem import Problem
 Array = NDArray[np.float64]
 _EPS = float(np.finfo(np.float64).eps)
 
+
+def zero_of(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function changes its sign, by halving: both ends differ in sign."""
+    below = function(low) < 0.0
+    for _ in range(120):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if (function(middle) < 0.0) is below else (low, middle)
+    return 0.5 * (low + high)
+
+
 # -- priors that move -----------------------------------------------------------------------------------------------
 
 _RUNS = (("ep", "threshold"), ("sep", "threshold"), ("pep", "threshold errors"), ("apep", "threshold errors"),
