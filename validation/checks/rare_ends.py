@@ -197,7 +197,7 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         precision = np.diag(inverse.T @ (np.linalg.inv(white) - np.eye(2)) @ inverse)
         wanted = np.maximum(precision, 0.0)
         found = sites[0][0]
-        wrong = bool(bool(sites[2][0]) is not good or (good and (np.diag(found) < 0.0).any()))
+        wrong = bool(sites[2][0]) is not good or (good and bool((np.diag(found) < 0.0).any()))
         yield flaws(wrong, f"a site that adds {below:g}: good {bool(sites[2][0])}", "fast", "sites")
         if good:
             gap = float(np.abs(found - np.diag(wanted)).max())
@@ -434,9 +434,35 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
         weights = np.exp(-0.5 * nodes**2) * (nodes[1] - nodes[0])
         grids = np.stack([axis.ravel() for axis in np.meshgrid(*[nodes] * D, indexing="ij")])
         rule = np.prod(np.stack([axis.ravel() for axis in np.meshgrid(*[weights] * D, indexing="ij")]), axis=0)
-        values = mean[:, None] + np.linalg.cholesky(cov) @ grids
+        lower: Array = np.asarray(np.linalg.cholesky(cov), dtype=np.float64)
+        values = mean[:, None] + lower @ grids
         scores = np.exp(np.vstack([values, np.zeros(rule.size)]))
         expected = (scores / scores.sum(axis=0)) @ rule / (2.0 * np.pi) ** (0.5 * D)
-        found = sobol_rule.softmax_of_differences(mean[None], np.linalg.cholesky(cov)[None])[0]
+        found = sobol_rule.softmax_of_differences(mean[None], lower[None])[0]
         gap = float(np.abs(found - expected).max())
         yield Compared(gap, 1e-3, f"{D + 1} classes: softmax expectations", "fast", "quadrature", "difference")
+
+
+# where rows of a run go that a checkpoint of an earlier version holds: keys k * 1000003 mod 2^32, k = 1 .. 6
+_ORDER = (29, 36, 14, 20, 26, 10, 5, 2, 17, 25, 34, 9, 19, 24, 33, 27, 8, 16, 23, 0, 21, 1, 18, 31, 4, 12, 32, 3, 13, 7,
+          15, 30, 6, 28, 22, 11, 35)  # fmt: skip
+
+
+@check(
+    "invariance/x-gpc-svi/order_of_keys",
+    paper="wenzel2019",
+    question="Is the order of rows under given keys a permutation, the one on which earlier runs go on?",
+    problems=(NO_PROBLEM,),
+)
+def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
+    from fast.solve.minibatch import permuted
+
+    keys: NDArray[np.int64] = np.arange(1, 7) * 1000003 % 2**32
+    found = tuple(permuted(index, 37, keys) for index in range(37))
+    yield flaws(found != _ORDER, f"37 rows, as recorded: {found[:4]} ...", "fast", "orders")
+    rng = np.random.default_rng(93)
+    wrong = []
+    for count in (1, 2, 3, 16, 17, 100):
+        drawn = rng.integers(0, 2**32, 6)
+        wrong += [count] * (sorted(permuted(index, count, drawn) for index in range(count)) != list(range(count)))
+    yield flaws(len(wrong), f"each place once: {wrong}", "fast", "counts")

@@ -349,7 +349,19 @@ def _of_the_first_row(original: Any) -> Any:
     return modes
 
 
+def _backwards(original: Any) -> Any:
+    return lambda index, count, keys: original(index, count, keys[::-1])
+
+
 _ENDS = (
+    seeded(
+        "x-gpc-svi",
+        "keys-backwards",
+        "rows go where the keys in the other order send them",
+        "fast.solve.minibatch:permuted",
+        _backwards,
+        "invariance/x-gpc-svi/order_of_keys",
+    ),
     seeded(
         "laplace",
         "correlations-turned-round",

@@ -10,6 +10,7 @@ _ESTIMATORS = ("._classes", ".binary", ".multiclass", ".izmailov", ".villacampa2
 _SIZES, _SIGN = "identity/x-gpc/sizes_of_steps", "identity/qiep/sites_without_sign"
 _ORDER = "identity/epgpc/changes_in_order"
 _ORTHANTS = "limit/laplace/orthants_of_one_factor"
+_KEYS = "invariance/x-gpc-svi/order_of_keys"
 _SEQUENTIAL = "gibbs.evidence.sequential"
 _PLANTED = (
     (_LEAPT, "fast.methods.vi_taylor", "None, 1e-6, 100, None)[0]", "None, 1e-6, 1, None)[0]"),
@@ -28,6 +29,7 @@ _PLANTED = (
     (_ORDER, "fast.solve.stopping", "np.abs(new).max()))", "np.abs(old).max()))"),
     (_ORTHANTS, "fast.likelihood.sobol_rule", "mean[:, j, None] - (rows", "mean[:, j, None] + (rows"),
     (_ORTHANTS, "fast.likelihood.sobol_rule", "d = root[part] @ x", "d = root[part].transpose(0, 2, 1) @ x"),
+    (_KEYS, "fast.solve.minibatch", "(mixed >> 32) & mask", "(mixed >> 31) & mask"),
     (_HESSIANS, "fast.sparse_classes.alpha_search", "formed == _HESSIANS:", "formed > _HESSIANS:"),
     (_ROUNDS, _SEQUENTIAL, "apart <= 0.5", "apart <= 0.6"),
     (_ROUNDS, _SEQUENTIAL, "size * 1.3", "size * 1.2"),
@@ -36,7 +38,7 @@ _PLANTED = (
 
 
 @pytest.mark.parametrize(
-    "asked", [_ORTHANTS, _ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS]
+    "asked", [_KEYS, _ORTHANTS, _ORDER, _SIZES, _SIGN, _LEAPT, _MEMORY, _WORDS, _SLOPES, _HESSIANS, _ROUNDS, _ISLANDS]
 )
 def test_healthy_witnesses_pass(reds, asked):
     assert reds("rare_ends", asked) == []
