@@ -93,7 +93,10 @@ def checked_options(*options: type[Options]) -> Callable[[Callable[P, R]], Calla
 
 
 def takes_values(function: Callable[P, R]) -> Callable[P, R]:
-    """A door that refuses, by name and before any work, what is not of the class it is annotated by."""
+    """A door that refuses, by name and before any work, what is not of the class it is annotated by.
+
+    function: whose data, prior and options are annotated by the plain name of their class.
+    """
     signature = inspect.signature(function)
     annotated = {name: function.__globals__.get(str(one.annotation)) for name, one in signature.parameters.items()}
     classes = {name: kind for name, kind in annotated.items() if isinstance(kind, type) and _is_value(kind)}

@@ -16,7 +16,7 @@ _PLANTED = (
     (_NEWTON, _BINARY, "size *= 0.5", "size *= 0.6"),
     (_NEWTON, _BINARY, "value >= trace[-1] - 1e-12", "value <= trace[-1] - 1e-12"),
     (_INNER, _EP, "d_alpha = -float(alpha[j])", "d_alpha = -2.0 * float(alpha[j])"),
-    (_INNER, _EP, "** max_iterations > 0.5", "** max_iterations > 0.51"),
+    (_INNER, _EP, "** LIMIT > 0.5", "** LIMIT > 0.51"),
     (_INNER, _EP, "skipped += 1", "skipped -= 1"),
     (_INNER, _EP, "min(2.0 * damping, 1.0)", "min(1.0 * damping, 1.0)"),
     (_AT_ONCE, "fast.sparse_classes.training", "elif best is None and ended():", "elif best is None:"),

@@ -108,8 +108,8 @@ _PLANTED = (
     (
         "invariance/x-gpc/rows_taken",
         "fast.blockwise.engines",
-        "self.client.gather(flying)",
-        "self.client.gather(flying[::-1])",
+        "self.client.gather, tasks",
+        "self.client.gather, tasks[::-1]",
     ),
     (
         "invariance/x-gpc/leaves",
