@@ -14,7 +14,6 @@ import numpy as np
 from scipy.special import expit, log_ndtr
 
 from fast.core import inputs
-from fast.core.checks import shown
 from fast.core.linalg import cholesky_of_all
 from fast.core.results import ClassPrediction, Differences
 from fast.core.types import FloatArray
@@ -209,18 +208,6 @@ def normalised(distribution: LatentDistribution, raw: FloatArray, first: int = 0
     return ClassPrediction(*distribution, raw / mass[:, None], mass)
 
 
-def check_prediction(prediction: str, names: tuple[str, ...]) -> None:
-    """Refuse an unknown way to predict.
-
-    Parameters
-    ----------
-    prediction : str         what was given
-    names : tuple of str     what may be chosen
-    """
-    if not isinstance(prediction, str) or prediction not in names:
-        raise ValueError(f"prediction: found {shown(prediction)}, expected one of {', '.join(map(repr, names))}")
-
-
 def predict_law(
     prior: MulticlassPrior,
     posterior: Coupled | Dense,
@@ -241,7 +228,7 @@ def predict_law(
     prediction_nodes : int      nodes in each dimension of a product rule; None: points of Sobol's sequence
     block_size : int            test points at a time
     """
-    check_prediction(prediction, ("inner-ep", "quadrature", "softmax"))
+    inputs.one_of("prediction", prediction, ("inner-ep", "quadrature", "softmax"))
     X_test = inputs.inputs("X_test", X_test, prior.X.shape[1], allow_empty=True)
     block_size = inputs.count("block_size", block_size)
     C = prior.n_classes
