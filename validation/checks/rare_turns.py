@@ -169,13 +169,12 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     from fast.core.ending import ending
-    from fast.core.values import Data, Prior
     from fast.methods import ep
     from fast.sparse_classes.ep import SiteRun
+    from validation.implementations.fast.inducing import given
 
     asked = tiny("threshold")
-    data = Data(asked.X, asked.y, 3)
-    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    data, prior = given(asked)
     options = ep.EPOptions(learn=("variance", "lengthscales"))
     for improper in (False, True):
         with ending(None) as here:

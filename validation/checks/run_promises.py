@@ -358,14 +358,13 @@ def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
     problems=(NO_PROBLEM,),
 )
 def _(_context: Context, _problem: Problem | None) -> Iterable[Outcome]:
-    from fast.core.values import Data, Prior
     from fast.methods import ep
     from fast.sparse_classes import training
     from fast.sparse_classes.mixing import Mixed
+    from validation.implementations.fast.inducing import given
 
     asked = tiny("threshold")
-    data = Data(asked.X, asked.y, 3)
-    prior = Prior(asked.variance, asked.lengthscales, asked.noise, asked.jitter, asked.Z)
+    data, prior = given(asked)
 
     def mix(run: Any, *, tolerance: float, max_iterations: int, spent: int, why: str) -> Mixed:
         run.sites[...] = 0.3
