@@ -65,12 +65,12 @@ class Kept:
         """
         path = self._folder / f"{self._count:06d}.npz"
         mark = fingerprint({**self._settings, "sum": self._count, "visit": visit.leaf.__qualname__}, self._arrays)
-        found = load(path, mark)
-        if found is not None:
+        stored = load(path, mark)
+        if stored is not None:
             self._leaves.missed(visit, state)
             sums: Any = tuple(
-                Most(float(found[f"most_{k}"])) if f"most_{k}" in found else found[f"sum_{k}"]
-                for k in range(len(found))
+                Most(float(stored[f"most_{k}"])) if f"most_{k}" in stored else stored[f"sum_{k}"]
+                for k in range(len(stored))
             )
         else:
             try:

@@ -246,7 +246,7 @@ class Hyperprior:
         total, slopes = 0.0, {}
         for name in names:
             field = field_of(name)
-            if not isinstance(field, str) or field not in self.laws:
+            if field not in self.laws:
                 continue
             law, value = self.laws[field], np.asarray(value_of(field))
             result = log_hyperprior(field, value, law, sits_on=self.sits_on, map_density=self.map_density)
