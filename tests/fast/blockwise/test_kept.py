@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fast.blockwise import engines, multiclass, quadratic, sep, taylor
+from fast.blockwise import engines, kept, multiclass, quadratic, sep, taylor
 from fast.blockwise.quadratic import BlockwiseOptions
 from fast.blockwise.rows import rows_of
 from fast.core.values import Prior
@@ -95,6 +95,34 @@ def test_sums_of_another_run_are_refused_by_name(X, tmp_path, change, message):
         other[[1, 2]] = other[[2, 1]]
     with pytest.raises(ValueError, match=message):
         run(change.get("method", "ep"), other, damping=change.get("damping", 1.0), checkpoint=tmp_path)
+
+
+def _ones(_leaf, _ready):
+    return (np.ones(2),)
+
+
+def _twos(_leaf, _ready):
+    return (np.full(2, 2.0),)
+
+
+class Alone:
+    """One leaf without data."""
+
+    def total(self, visit, state):
+        return visit.leaf(None, state) if visit.leaf in (_ones, _twos) else (np.zeros(4, dtype=np.uint64),)
+
+    def missed(self, visit, state):
+        """Nothing is kept beside it."""
+
+
+def test_the_sum_of_another_visit_in_its_place_is_refused(tmp_path):
+    def first(leaf):
+        return kept.Kept(Alone(), tmp_path, {}, {}).total(engines.Visit(None, leaf), None)
+
+    for _ in range(2):
+        np.testing.assert_array_equal(first(_ones)[0], np.ones(2))
+    with pytest.raises(ValueError, match=r"of a run with visit = '_ones', expected visit = '_twos'"):
+        first(_twos)
 
 
 def test_a_prior_that_differs_is_named(X, tmp_path):

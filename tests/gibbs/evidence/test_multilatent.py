@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from gibbs.core.kernels import squared_exponential
 from gibbs.evidence import fitted, sequential, softmax_annealed, softmax_bridge
@@ -234,3 +235,10 @@ def test_bad_input_is_refused_by_name(rng, call, message):
 def test_labels_of_any_type_but_integers_are_refused_before_their_extremes_are_asked_for(rng, call, y):
     with pytest.raises(ValueError, match=r"^y: found (shape|dtype) .*, expected"):
         call(rng, y)
+
+
+def test_the_hazard_is_density_over_tail_at_every_gap():
+    gap = np.linspace(-8.0, 8.0, 41)
+    np.testing.assert_allclose(fitted._hazard(gap), np.exp(norm.logpdf(gap) - norm.logsf(gap)), rtol=1e-12)
+    wide = np.array([1e4, 1e8, 1e15, 1e150])  # gap + 1/gap - 2/gap^3
+    np.testing.assert_allclose(fitted._hazard(wide), wide + 1.0 / wide, rtol=1e-12)
