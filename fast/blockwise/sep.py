@@ -26,7 +26,7 @@ from fast.core.values import Prior
 from fast.sparse_classes.inference import predict
 from fast.sparse_classes.pairwise_factors import pair_sites, pair_totals
 from fast.sparse_classes.projections import ClassDistribution, InducingClasses, add_projected
-from fast.sparse_classes.sep import TiedFactors, tied_update
+from fast.sparse_classes.sep import TiedFactors, tied_change, tied_update
 
 _PATIENCE = 20  # sweeps without a smaller change, after which rounding is what is left
 
@@ -161,7 +161,7 @@ def fit(
         while True:
             added, shift, _ = _swept(leaves, factors, stands_for)
             q, share = factors.q, np.ones(C)
-            changes.append(factors._residual(added, shift, share))
+            changes.append(tied_change(q, added, shift, share))
             factors._set(ClassDistribution.of(*tied_update(q.precision, q.shift, added, shift, share, damping)))
             # the change is that of an undamped sweep: the ratio of two is that of the damped iteration
             residual = estimated_distance(changes)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg.blas import dgemm
 from scipy.spatial.distance import cdist
 
 from fast.core.inputs import Hyper
@@ -31,6 +32,25 @@ class KernelGradient(NamedTuple):
     X2: FloatArray  # (b, d)
 
 
+class ProductSums(NamedTuple):
+    """Sums over rows x of X with weights P, from which gradients follow; t in lengthscales from the centre of Z."""
+
+    totals: FloatArray  # (m,), of P
+    squares: FloatArray  # (d,), of P t^2
+    inner: FloatArray  # (m, d), of P't
+
+    def add(self, other: ProductSums) -> None:
+        """Those of another block, in place."""
+        for mine, its in zip(self, other, strict=True):
+            mine += its
+
+
+def _column_sums(left: FloatArray, right: FloatArray) -> FloatArray:
+    """Sums over rows of the products of entries."""
+    sums: FloatArray = (left * right).sum(axis=0)
+    return sums
+
+
 class PreparedKernel:
     """k(., Z) with what does not depend on its first argument computed once, for many small batches."""
 
@@ -46,8 +66,7 @@ class PreparedKernel:
         if t is None:
             self._centre = None
         else:
-            constant = np.log(variance) - 0.5 * np.einsum("md,md->m", t, t)
-            self._right = np.vstack([t.T, np.full(t.shape[0], -0.5), constant])
+            self._offset = np.log(variance) - 0.5 * np.vecdot(t, t)
 
     def _scale(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -66,11 +85,10 @@ class PreparedKernel:
         t = self._units(X) if self.smoothness is None else None
         if t is None:
             return self.cross(X)
-        left = np.empty((X.shape[0], t.shape[1] + 2))
-        left[:, :-2] = t
-        left[:, -2] = np.vecdot(t, t)
-        left[:, -1] = 1.0
-        k: FloatArray = left @ self._right
+        assert self._t_Z is not None
+        k: FloatArray = t @ self._t_Z.T  # of Z with itself BLAS computes one triangle
+        k -= 0.5 * np.vecdot(t, t)[:, None]
+        k += self._offset
         np.exp(k, out=k)
         return k
 
@@ -79,7 +97,8 @@ class PreparedKernel:
         if self._centre is None:
             return None
         with np.errstate(over="ignore", invalid="ignore"):
-            t: FloatArray = (X - self._centre) / self.lengthscales
+            t: FloatArray = X - self._centre
+            t /= self.lengthscales
             near = max(t.max(), -t.min()) <= _NEAR  # False for NaN too
         return t if near else None
 
@@ -99,16 +118,57 @@ class PreparedKernel:
 
     def vjp(self, weighted: FloatArray, X: FloatArray) -> KernelGradient:
         """`se_ard_vjp` by matrix products where distances may come from one, see `cross_by_product`."""
-        t = self._units(X)
-        if t is None or self._t_Z is None:
+        sums = self.sums(weighted, X)
+        if sums is None:
             return se_ard_vjp(weighted, X, self.Z, self.variance, self.lengthscales)
+        return self.vjp_of_sums(sums, None)
+
+    def sums(self, weighted: FloatArray, X: FloatArray) -> ProductSums | None:
+        """What `vjp_of_sums` needs of a block, P of `se_ard_vjp`; None where no product gives distances. Time O(b m d).
+
+        Parameters
+        ----------
+        weighted : (b, m)    P, gradient times kernel
+        X : (b, d)
+        """
+        t = self._units(X)
+        if t is None:
+            return None
+        inner = weighted.T @ t
         of_X, of_Z = weighted.sum(axis=1), weighted.sum(axis=0)
-        by_input = weighted.T @ t
-        cross = np.einsum("md,md->d", by_input, self._t_Z)
-        by_length = (of_X @ t**2 - 2.0 * cross + of_Z @ self._t_Z**2) / self.lengthscales
-        by_input -= of_Z[:, None] * self._t_Z
-        by_input /= self.lengthscales
-        return KernelGradient(float(of_Z.sum()) / self.variance, by_length, by_input)
+        return ProductSums(of_Z, of_X @ np.square(t), inner)
+
+    def vjp_of_sums(self, sums: ProductSums, among: FloatArray | None) -> KernelGradient:
+        """The gradient through k(X, Z) from sums over X, and through k(Z, Z), Z moved in both arguments of it.
+
+        With t' of Z, A = sum of P't over X, P' the weights of k(Z, Z), w' their sums, w = 2 w' + sum of P over X,
+
+            Z:              G / lengthscales,   G = A + (2 P' - diag w) t'
+            lengthscales:   (sum of P t^2 - sum over Z of t' (G + A)) / lengthscales
+
+        Time O(m^2 d), or O(m d) without k(Z, Z).
+
+        Parameters
+        ----------
+        sums               of all blocks; overwritten
+        among : (m, m)     P', symmetric, gradient times kernel; None: k(X, Z) alone
+        """
+        t = self._t_Z
+        assert t is not None
+        totals, squares, inner = sums
+        total = float(totals.sum())
+        by_length = squares - _column_sums(inner, t)
+        if among is None:
+            inner -= totals[:, None] * t
+        else:
+            own, turn = among.sum(axis=0), 2.0 * among
+            total += float(own.sum())
+            turn.flat[:: t.shape[0] + 1] -= totals + 2.0 * own
+            inner = dgemm(1.0, t.T, turn.T, beta=1.0, c=inner.T, overwrite_c=1).T
+        by_length -= _column_sums(inner, t)
+        by_length /= self.lengthscales
+        inner /= self.lengthscales
+        return KernelGradient(total / self.variance, by_length, inner)
 
     def _squared(self, X: FloatArray) -> FloatArray:
         squared: FloatArray = cdist(self._scale(X), self._scaled, "sqeuclidean", w=self._weights)

@@ -408,7 +408,7 @@ class EnergyRun:
         Q, t = np.zeros((C, m, m)), np.zeros((C, m))
         for view, value in self.powers(q, batch, with_cross=True):
             slope, by_var = scale * value.slope, scale * value.by_variance
-            vjp.add_distribution(view, q, covariance, slope, 2.0 * by_var, by_var)
+            vjp.add_distribution(view, q, slope, 2.0 * by_var, by_var)
             if energy.prior_moves_data:
                 add_projected(Q, t, view, by_var, slope)
 

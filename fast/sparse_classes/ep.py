@@ -11,7 +11,7 @@ writes them block by block.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -69,6 +69,7 @@ class Swept(NamedTuple):
     residual: float
     n_improper: int
     why: str = ""  # there is nothing to come to, and why: the residual is infinite then
+    later: Callable[[], float] | None = None  # the residual, NaN above, where it would be a good part of the step
 
 
 @equation("villacampa2017", "u12-damping")
@@ -376,9 +377,7 @@ class SiteRun:
             cot = Cotangents(*(scale * part for part in result))
             if exact:
                 add_projected(by_covariance, by_mean, view, cot.by_var, cot.by_mean)
-            vjp.add_distribution(
-                view, q, covariance, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var
-            )
+            vjp.add_distribution(view, q, cot.by_mean, (2.0 if exact else 1.0) * cot.by_var, cot.by_cond_var)
         if exact:
             extra = [
                 distribution_cotangent(covariance[k], q.weights[k], by_mean[k], by_covariance[k]) for k in range(C)

@@ -230,7 +230,7 @@ class PowerRun(SiteRun):
             )
             t, x = self.power.moved_moments(y, moments, view.cond_var, sites)
             add_projected(by_second, by_mean, view, 0.5 * scale * x, scale * t)
-            vjp.add_distribution(view, q, covariance, *cot)
+            vjp.add_distribution(view, q, *cot)
 
         def by_K(k: int) -> FloatArray:
             moved = distribution_cotangent(covariance[k], q.weights[k], by_mean[k], by_second[k])

@@ -36,7 +36,7 @@ from fast.core.hyper import ClassHyper
 from fast.core.linalg import cholesky, factorise, invert_lower, solve_rows, solve_vector, squared_norms
 from fast.core.results import ScalarMoments
 from fast.core.types import FloatArray
-from fast.kernel.kernels import PreparedKernel, gram
+from fast.kernel.kernels import KernelGradient, PreparedKernel, ProductSums, gram
 from fast.solve.natural import factor_precision
 
 REMEDY = "raise jitter or remove duplicate rows of Z"
@@ -176,6 +176,8 @@ class ClassDistribution:
         self.weights = np.array(
             [solve_vector(R, w, transposed=True) for R, w in zip(factor, self.half_shift, strict=True)]
         )
+        self._covariance: dict[int, FloatArray] = {}
+        self._halved: tuple[ClassView, list[FloatArray]] | None = None  # R^-1 a_i of the batch projected last
 
     @classmethod
     def of(cls, precision: FloatArray, shift: FloatArray) -> ClassDistribution:
@@ -218,23 +220,54 @@ class ClassDistribution:
         """
         mean, var = np.empty(view.cond_var.shape), np.empty(view.cond_var.shape)
         work = np.empty(view.rows[0].shape)  # of all classes, one after the other
+        kept: list[FloatArray] | None = [] if self._few(view) else None
         for k in range(len(self.factor)):
+            if kept is not None:
+                work = np.empty(view.rows[0].shape)
+                kept.append(work)
             work[:] = view.rows[k if len(view.rows) > 1 else 0]
             halved = solve_rows(self.factor[k], work)
             mean[:, k] = halved @ self.half_shift[k]
             var[:, k] = squared_norms(halved)
+        self._halved = None if kept is None else (view, kept)
         return ScalarMoments(mean, var)
 
+    @staticmethod
+    def _few(view: ClassView) -> bool:
+        """Whether solves for the rows of a view are cheaper than the inverse and a product with it."""
+        b, m = view.rows[0].shape
+        return b <= 2 * m
+
     def covariance(self, k: int) -> FloatArray:
-        """S = P^-1 of a class: (m, m). Time m^3 / 2.
+        """S = P^-1 of a class: (m, m), not to be written to. Time m^3 / 2, once.
 
         Parameters
         ----------
         k : int    class
         """
-        inverse = invert_lower(self.factor[k])
-        S: FloatArray = inverse.T @ inverse
+        S = self._covariance.get(k)
+        if S is None:
+            inverse = invert_lower(self.factor[k])
+            S = self._covariance[k] = inverse.T @ inverse
         return S
+
+    def times_covariance(self, view: ClassView, k: int) -> FloatArray:
+        """S a_i of a class in rows: (b, m), to be written to. Time b m^2, and m^3 / 2 where S is needed for it.
+
+        Parameters
+        ----------
+        view       data
+        k : int    class
+        """
+        rows = view.rows[k if len(view.rows) > 1 else 0]
+        if k in self._covariance or not self._few(view):
+            product: FloatArray = rows @ self.covariance(k)
+            return product
+        if self._halved is not None and self._halved[0] is view:
+            halved = self._halved[1][k].copy()
+        else:
+            halved = solve_rows(self.factor[k], np.array(rows))
+        return solve_rows(self.factor[k], halved, transposed=True)
 
 
 def add_projected(
@@ -276,6 +309,8 @@ class VectorJacobianProduct:
         self._variance, self._noise = np.zeros(kinds), np.zeros(kinds)
         self._lengthscales, self._Z = np.zeros((kinds, d)), np.zeros((kinds, m, d))
         self._cross = np.zeros((kinds, m, m))
+        # of blocks near enough for products: one pass over the inputs of Z then serves k(X, Z) and k(Z, Z)
+        self._sums: dict[int, ProductSums] = {}
 
     def add(self, view: ClassView, by_upsilon: Callable[[int], FloatArray], by_cond_var: FloatArray) -> None:
         """Take in the cotangents of a block. Time O(b m (m + d)) for each distinct kernel.
@@ -303,18 +338,27 @@ class VectorJacobianProduct:
             self._cross[kind] -= W.T @ a
             W -= moved
             W = solve_rows(points.chol_K[kind], W, transposed=True)
-            part_k = points.kernels[kind].entries_vjp(W, view.X, view.K_XZ[kind])
             total = float(by_s.sum())
-            self._variance[kind] += part_k.variance + total
+            self._variance[kind] += total
             self._noise[kind] += total
-            self._lengthscales[kind] += part_k.lengthscales
-            self._Z[kind] += part_k.X2
+            W *= view.K_XZ[kind]
+            sums = points.kernels[kind].sums(W, view.X)
+            if sums is None:
+                self._take(kind, points.kernels[kind].vjp(W, view.X), 1.0)
+            elif kind in self._sums:
+                self._sums[kind].add(sums)
+            else:
+                self._sums[kind] = sums
+
+    def _take(self, kind: int, part: KernelGradient, times: float) -> None:
+        self._variance[kind] += part.variance
+        self._lengthscales[kind] += part.lengthscales
+        self._Z[kind] += times * part.X2
 
     def add_distribution(
         self,
         view: ClassView,
         q: ClassDistribution,
-        covariance: list[FloatArray],
         by_mean: FloatArray,
         by_covariance: FloatArray,
         by_cond_var: FloatArray,
@@ -328,12 +372,11 @@ class VectorJacobianProduct:
         ----------
         view                                    with k(X, Z)
         q                                       of v
-        covariance : C times (m, m)                 S of the distribution
         by_mean, by_covariance, by_cond_var : (b, C)
         """
 
         def by_upsilon(k: int) -> FloatArray:
-            W: FloatArray = view.rows[self.points.kind[k]] @ covariance[k]
+            W = q.times_covariance(view, k)
             W *= by_covariance[:, k, None]
             W += np.multiply.outer(by_mean[:, k], q.weights[k])
             return W
@@ -356,11 +399,14 @@ class VectorJacobianProduct:
             L = points.chol_K[kind]
             outer = dtrsm(1.0, L, total.T, side=0, lower=1, trans_a=1, overwrite_b=1)
             outer = dtrsm(1.0, L, outer, side=1, lower=1, overwrite_b=1).T
-            part = points.kernels[kind].entries_vjp(outer, points.kernels[kind].Z, points.K_ZZ[kind])
-            self._variance[kind] += part.variance
-            self._lengthscales[kind] += part.lengthscales
-            # each entry of K_ZZ holds two inducing points: the product in the second argument is half of it
-            self._Z[kind] += 2.0 * part.X2
+            kernel = points.kernels[kind]
+            outer *= points.K_ZZ[kind]
+            sums = self._sums.pop(kind, None)
+            if sums is None:
+                # each entry of K_ZZ holds two inducing points: the product in the second argument is half of it
+                self._take(kind, kernel.vjp(outer, kernel.Z), 2.0)
+            else:
+                self._take(kind, kernel.vjp_of_sums(sums, outer), 1.0)
         results = (self._variance, self._lengthscales, self._noise, self._Z)
         if points.shared:
             return PointGradients(*(np.repeat(part, C, axis=0) for part in results))

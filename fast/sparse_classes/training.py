@@ -510,8 +510,16 @@ class TrainingSteps:
         self.adam = AdamState.start(packing.size)
         self.adaptive = AdaptiveState(np.full(packing.size, settings.rate), np.full(packing.size, np.nan))
         self.trace: list[float] = []
-        self.iteration, self.improper, self.residual = 0, 0, np.inf
+        self.iteration, self.improper = 0, 0
+        self._swept = Swept(np.inf, 0)
         self.inner = settings._replace(trace=False)
+
+    @property
+    def residual(self) -> float:
+        """Of the step before, computed where somebody asks for it."""
+        if self._swept.later is not None:
+            self._swept = Swept(self._swept.later(), self._swept.n_improper)
+        return self._swept.residual
 
     def step(self) -> float:
         """Factors, log Z_q if asked for, gradient, move."""
@@ -519,11 +527,10 @@ class TrainingSteps:
         batch = self.batches(self.iteration)
         if settings.scheme == "outer" and settings.learn:
             end = converge(run, self.inner)
-            residual, improper = end.residual, end.n_improper
+            self._swept = Swept(end.residual, end.n_improper)
         else:
-            residual, improper, _ = run.refresh() if batch is None else run.refresh(batch)
-        self.improper += improper
-        self.residual = residual
+            self._swept = run.refresh() if batch is None else run.refresh(batch)
+        self.improper += self._swept.n_improper
         value = _evidence(run) if settings.trace else np.nan
         if np.isfinite(value):  # no entry where a cavity is improper
             self.trace.append(value)
@@ -539,14 +546,17 @@ class TrainingSteps:
             value = run.gradient() if batch is None else run.gradient(batch)
         except ImproperCavityError:
             return  # the priors stay
-        gradient = packing.slope(value, hyper) + packing.prior(hyper)[1]
+        gradient = packing.slope(value, hyper)
+        if packing.hyperprior is not None:
+            gradient += packing.prior(hyper)[1]
         if not np.isfinite(gradient).all():
             raise ValueError("gradient: found a value that is not finite, expected finite numbers; lower rate")
         if self.settings.optimizer == "adam":
-            move, self.adam = adam_step(gradient, self.adam, self.settings.rate)
+            move, self.adam = adam_step(gradient, self.adam, self.settings.rate, overwrite=True)
         else:
             move, self.adaptive = adaptive_step(gradient, self.adaptive)
-        run.move(*packing.parameters(packing.vector(hyper, Z) + move, hyper, Z))
+        move += packing.vector(hyper, Z)
+        run.move(*packing.parameters(move, hyper, Z))
 
     def all(self, callback: Callable[[Progress], None] | None) -> Trained:
         """Every step.
@@ -586,7 +596,7 @@ class TrainingSteps:
         """
         self.run.restore(arrays, hyper_restored(arrays), arrays["Z"], bool(self.packing.size))
         self.batches.restore(arrays)
-        self.trace, self.residual = arrays["trace"].tolist(), float(arrays["residual"])
+        self.trace, self._swept = arrays["trace"].tolist(), Swept(float(arrays["residual"]), 0)
         self.iteration, self.improper = (int(value) for value in arrays["numbers"])
         self.adaptive, self.adam = AdaptiveState(*arrays["adaptive"]), adam_restored(arrays)
 

@@ -190,3 +190,26 @@ def test_a_search_does_not_leap_over_a_maximum_to_a_plateau(start):
     assert optimum.hyper.variance == pytest.approx(
         np.e, rel=1e-4, abs=0
     )  # the plain's slope at 1 is 6e-7 of the hill's
+
+
+def test_the_gradient_through_both_kernels_is_that_through_each(rng):
+    Z, blocks = rng.normal(size=(7, 3)), [rng.normal(size=(n, 3)) for n in (4, 9)]
+    lengths = np.array([0.5, 1.0, 3.0])
+    kernel = PreparedKernel(Z, 1.7, lengths)
+    among = rng.normal(size=(7, 7))
+    among = (among + among.T) * se_ard(Z, Z, 1.7, lengths)
+    weighted = [rng.normal(size=(len(X), 7)) for X in blocks]
+    sums = kernel.sums(weighted[0], blocks[0])
+    sums.add(kernel.sums(weighted[1], blocks[1]))
+    got = kernel.vjp_of_sums(sums, among)
+    parts = [se_ard_vjp(P, X, Z, 1.7, lengths) for P, X in zip(weighted, blocks, strict=True)]
+    own = se_ard_vjp(among, Z, Z, 1.7, lengths)
+    assert got.variance == pytest.approx(sum(part.variance for part in parts) + own.variance, rel=1e-12)
+    # sums of some dozen terms of size 10
+    assert largest(got.lengthscales, sum(part.lengthscales for part in parts) + own.lengthscales) < 1e-12
+    assert largest(got.X2, sum(part.X2 for part in parts) + 2.0 * own.X2) < 1e-12
+
+
+def test_a_block_too_far_out_for_products_has_no_sums(rng):
+    kernel = PreparedKernel(rng.normal(size=(5, 2)), 1.0, np.ones(2))
+    assert kernel.sums(np.ones((1, 5)), np.full((1, 2), 40.0)) is None

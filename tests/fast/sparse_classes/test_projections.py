@@ -138,3 +138,39 @@ def test_with_tiny_lengthscales_inducing_points_say_nothing():
     view = tiny.view(np.random.default_rng(6).standard_normal((B, D)))
     np.testing.assert_array_equal(view.cond_var, np.tile(points.prior_var, (B, 1)))
     assert all(not rows.any() for rows in view.rows)
+
+
+@pytest.mark.parametrize("projected", [False, True])
+@pytest.mark.parametrize("rows", [3, 40])
+def test_rows_times_the_covariance_are_those_of_the_inverse(rng, rows, projected):
+    points, root = _points(), rng.normal(size=(C, M, M))
+    precision = np.eye(M) + root @ root.transpose(0, 2, 1)
+    q, view = ClassDistribution.of(precision, rng.normal(size=(C, M))), points.view(rng.normal(size=(rows, D)))
+    other = points.view(rng.normal(size=(rows, D)))
+    if projected:  # solves that projections made already, and none of another batch
+        q.project(view)
+    for k in range(C):
+        for part in (view, other, view):
+            expected = part.rows[k] @ np.linalg.inv(precision[k])
+            np.testing.assert_allclose(q.times_covariance(part, k), expected, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(q.covariance(k), np.linalg.inv(precision[k]), rtol=0, atol=1e-13)
+        np.testing.assert_allclose(q.times_covariance(view, k), view.rows[k] @ np.linalg.inv(precision[k]), atol=1e-13)
+
+
+def test_a_gradient_of_near_and_far_blocks_is_the_sum_of_both(rng):
+    points = _points()
+    near, far = rng.normal(size=(5, D)), rng.normal(size=(2, D))
+    far[0] += 40.0  # lengthscales: distances there come from differences
+    cotangents = [(rng.normal(size=(len(X), M)), rng.normal(size=(len(X), C))) for X in (near, far)]
+
+    def gradient(chosen):
+        vjp = VectorJacobianProduct(points)
+        for X, (by_upsilon, by_s) in chosen:
+            vjp.add(points.view(X, with_cross=True), lambda k, W=by_upsilon: W.copy(), by_s)
+        return vjp.finish(lambda k: np.zeros((M, M)))
+
+    pairs = list(zip((near, far), cotangents, strict=True))
+    together, apart = gradient(pairs), [gradient([pair]) for pair in pairs]
+    for name in together._fields:
+        expected = sum(getattr(part, name) for part in apart)
+        np.testing.assert_allclose(getattr(together, name), expected, rtol=1e-10, atol=1e-10)
