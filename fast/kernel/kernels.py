@@ -123,18 +123,19 @@ class PreparedKernel:
             return se_ard_vjp(weighted, X, self.Z, self.variance, self.lengthscales)
         return self.vjp_of_sums(sums, None)
 
-    def sums(self, weighted: FloatArray, X: FloatArray) -> ProductSums | None:
+    def sums(self, weighted: FloatArray, X: FloatArray, out: FloatArray | None = None) -> ProductSums | None:
         """What `vjp_of_sums` needs of a block, P of `se_ard_vjp`; None where no product gives distances. Time O(b m d).
 
         Parameters
         ----------
         weighted : (b, m)    P, gradient times kernel
         X : (b, d)
+        out : (m, d)         where P't is to stand; C order
         """
         t = self._units(X)
         if t is None:
             return None
-        inner = weighted.T @ t
+        inner = np.matmul(weighted.T, t, out=out)
         of_X, of_Z = weighted.sum(axis=1), weighted.sum(axis=0)
         return ProductSums(of_Z, of_X @ np.square(t), inner)
 
@@ -150,7 +151,7 @@ class PreparedKernel:
 
         Parameters
         ----------
-        sums               of all blocks; overwritten
+        sums               of all blocks; overwritten, and X2 of the gradient stands where P't stood
         among : (m, m)     P', symmetric, gradient times kernel; None: k(X, Z) alone
         """
         t = self._t_Z

@@ -336,10 +336,12 @@ class JointSteps:
         if self.settings.trace:
             self.publish()
             value = run.here.value
-        move, adam = adam_step(self._slope(), self.adam, self.settings.rate)
+        # in place: after a step that fails there is no other
+        move, self.adam = adam_step(self._slope(), self.adam, self.settings.rate, overwrite=True)
         before = run.points, self.vector, self.white
         try:
-            self.vector = self.vector + move
+            move += self.vector
+            self.vector = move
             if self.packing.size:
                 hyper, Z = run.points.hyper, run.points.Z
                 hyper, Z = self.packing.parameters(self.vector[self.edges[1] :], hyper, Z)
@@ -351,7 +353,6 @@ class JointSteps:
         except (ValueError, NotPositiveDefiniteError):
             run.points, self.vector, self.white = before
             raise
-        self.adam = adam
         self.iteration += 1
         if self.settings.trace:
             self.trace.append(value)

@@ -101,6 +101,10 @@ class ClassData:
             self._last = last
         return last[2]
 
+    def forget(self) -> None:
+        """Let go of the projections of the last listed rows, and of the inducing points that they are under."""
+        self._last = None
+
     def chunks(
         self, points: InducingClasses, batch: IntArray | None = None, *, with_cross: bool = False
     ) -> Iterator[Chunk]:

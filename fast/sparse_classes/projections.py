@@ -307,10 +307,12 @@ class VectorJacobianProduct:
         self.points = points
         kinds, m, d = points.n_kinds, points.m, points.d
         self._variance, self._noise = np.zeros(kinds), np.zeros(kinds)
-        self._lengthscales, self._Z = np.zeros((kinds, d)), np.zeros((kinds, m, d))
+        # P't of the sums, then the gradient in Z: with many inputs nothing else is as large
+        self._lengthscales, self._Z = np.zeros((kinds, d)), np.empty((kinds, m, d))
         self._cross = np.zeros((kinds, m, m))
         # of blocks near enough for products: one pass over the inputs of Z then serves k(X, Z) and k(Z, Z)
         self._sums: dict[int, ProductSums] = {}
+        self._far: dict[int, FloatArray] = {}  # the gradient in Z through other blocks
 
     def add(self, view: ClassView, by_upsilon: Callable[[int], FloatArray], by_cond_var: FloatArray) -> None:
         """Take in the cotangents of a block. Time O(b m (m + d)) for each distinct kernel.
@@ -342,18 +344,20 @@ class VectorJacobianProduct:
             self._variance[kind] += total
             self._noise[kind] += total
             W *= view.K_XZ[kind]
-            sums = points.kernels[kind].sums(W, view.X)
+            kernel, before = points.kernels[kind], self._sums.get(kind)
+            sums = kernel.sums(W, view.X, self._Z[kind] if before is None else None)
             if sums is None:
-                self._take(kind, points.kernels[kind].vjp(W, view.X), 1.0)
-            elif kind in self._sums:
-                self._sums[kind].add(sums)
-            else:
+                part_k = kernel.vjp(W, view.X)
+                self._take(kind, part_k)
+                self._far[kind] = self._far.get(kind, 0.0) + part_k.X2
+            elif before is None:
                 self._sums[kind] = sums
+            else:
+                before.add(sums)
 
-    def _take(self, kind: int, part: KernelGradient, times: float) -> None:
+    def _take(self, kind: int, part: KernelGradient) -> None:
         self._variance[kind] += part.variance
         self._lengthscales[kind] += part.lengthscales
-        self._Z[kind] += times * part.X2
 
     def add_distribution(
         self,
@@ -403,10 +407,14 @@ class VectorJacobianProduct:
             outer *= points.K_ZZ[kind]
             sums = self._sums.pop(kind, None)
             if sums is None:
+                part = kernel.vjp(outer, kernel.Z)
                 # each entry of K_ZZ holds two inducing points: the product in the second argument is half of it
-                self._take(kind, kernel.vjp(outer, kernel.Z), 2.0)
+                np.multiply(part.X2, 2.0, out=self._Z[kind])
             else:
-                self._take(kind, kernel.vjp_of_sums(sums, outer), 1.0)
+                part = kernel.vjp_of_sums(sums, outer)  # its X2 is self._Z[kind]
+            self._take(kind, part)
+            if kind in self._far:
+                self._Z[kind] += self._far.pop(kind)
         results = (self._variance, self._lengthscales, self._noise, self._Z)
         if points.shared:
             return PointGradients(*(np.repeat(part, C, axis=0) for part in results))

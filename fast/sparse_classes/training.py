@@ -180,14 +180,20 @@ class ClassPacking:
             values[part] = value[: self.rows].ravel()
         return values
 
-    def parameters(self, vector: FloatArray, hyper: ClassHyper, Z: FloatArray) -> tuple[ClassHyper, FloatArray]:
-        """A vector back to parameters; ValueError, by name, where they leave the range that a prior may have."""
+    def parameters(
+        self, vector: FloatArray, hyper: ClassHyper, Z: FloatArray, *, copy: bool = True
+    ) -> tuple[ClassHyper, FloatArray]:
+        """A vector back to parameters; ValueError, by name, where they leave the range that a prior may have.
+
+        Not to copy makes them parts of the vector.
+        """
         changed: dict[str, Any] = {}
         for name, part in self.parts.items():
             value = vector[part].reshape(self.shapes[name])
             if name != "Z":
                 value = field_at(name, value, getattr(hyper, field_of(name))[: self.rows])
-            full = np.repeat(value, self.n_classes, axis=0) if self.rows < self.n_classes else value.copy()
+            full = np.repeat(value, self.n_classes, axis=0) if self.rows < self.n_classes else value
+            full = full.copy() if copy and full is value else full
             if name == "Z":
                 Z = full
                 if not np.isfinite(Z).all():
@@ -507,8 +513,10 @@ class TrainingSteps:
         self.run, self.settings, self.packing = run, settings, packing
         n = run.data.n if settings.stochastic else 0
         self.batches = Batches(settings, n)
-        self.adam = AdamState.start(packing.size)
-        self.adaptive = AdaptiveState(np.full(packing.size, settings.rate), np.full(packing.size, np.nan))
+        # of one of the two rules there is nothing: each is twice as large as what is learned
+        size, other = (packing.size, 0) if settings.optimizer == "adam" else (0, packing.size)
+        self.adam = AdamState.start(size)
+        self.adaptive = AdaptiveState(np.full(other, settings.rate), np.full(other, np.nan))
         self.trace: list[float] = []
         self.iteration, self.improper = 0, 0
         self._swept = Swept(np.inf, 0)
@@ -547,6 +555,7 @@ class TrainingSteps:
         except ImproperCavityError:
             return  # the priors stay
         gradient = packing.slope(value, hyper)
+        del value  # as large as Z, of which there are enough
         if packing.hyperprior is not None:
             gradient += packing.prior(hyper)[1]
         if not np.isfinite(gradient).all():
@@ -556,7 +565,8 @@ class TrainingSteps:
         else:
             move, self.adaptive = adaptive_step(gradient, self.adaptive)
         move += packing.vector(hyper, Z)
-        run.move(*packing.parameters(move, hyper, Z))
+        run.data.forget()
+        run.move(*packing.parameters(move, hyper, Z, copy=False))
 
     def all(self, callback: Callable[[Progress], None] | None) -> Trained:
         """Every step.

@@ -60,11 +60,13 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "scale": scale.scale,
     "peers": peer_programs.peers,
     "peers/multiclass": peers_multiclass.peers,
+    "peers/classes-step": peers_multiclass.classes_step,
 }
 BY_NAME = (
     "scale",
     "peers",
     "peers/multiclass",
+    "peers/classes-step",
 )  # measured only when asked for: they take minutes, and packages that nothing else needs
 
 QUALITY = "quality"  # a table of its own, with options of its own

@@ -17,9 +17,12 @@ import importlib
 import importlib.util
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +33,8 @@ from fast.core.values import Prior
 from fast.methods import sep
 from fast.sparse_classes.training import Progress, drawn
 from validation import datasets
-from validation.bench.measure import Row
+from validation.bench import villacampa, villacampa2020
+from validation.bench.measure import Row, best_of
 from validation.datasets.folder import ENVIRONMENT
 from validation.datasets.splits import standardise
 
@@ -183,17 +187,21 @@ def peers(
     ------
     LookupError          GPflow is not installed
     """
-    if importlib.util.find_spec("gpflow") is None:
-        raise LookupError(
-            "gpflow: found no such package, expected it beside this one: pip install .[peers], "
-            "then pip install --no-deps gpflow, in an environment of their own"
-        )
+    _require_gpflow()
     kinds_of_data = [load(dataset, m=m, batch_size=batch_size, shared=shared) for shared in kinds]
     return _rows(
         kinds_of_data,
         lambda data: _ours(data, seconds, options or {}),
         lambda data: _gpflow(data, seconds, epsilon, natural_rate),
     )
+
+
+def _require_gpflow() -> None:
+    if importlib.util.find_spec("gpflow") is None:
+        raise LookupError(
+            "gpflow: found no such package, expected it beside this one: pip install .[peers], "
+            "then pip install --no-deps gpflow, in an environment of their own"
+        )
 
 
 def _rows(
@@ -258,7 +266,16 @@ def _ours(data: Data, seconds: float, options: dict[str, Any]) -> Curve:
     return watch.curve
 
 
-def _gpflow(data: Data, seconds: float, epsilon: float, natural_rate: float) -> Curve:
+class _GPflow(NamedTuple):
+    """GPflow's SVGP with RobustMax, its step compiled."""
+
+    step: Callable[[Any, Any], None]  # natural gradients for q, if they are wanted, then Adam for the rest
+    predict: Callable[[Array], Any]
+    q: tuple[Any, Any]
+    gamma: Any  # rate of natural gradients
+
+
+def _gpflow_model(data: Data, epsilon: float, *, natural: bool = True) -> _GPflow:
     gpflow = importlib.import_module("gpflow")
     tf = importlib.import_module("tensorflow")
     C = data.n_classes
@@ -280,38 +297,142 @@ def _gpflow(data: Data, seconds: float, epsilon: float, natural_rate: float) -> 
     model = gpflow.models.SVGP(
         prior, likelihood, inducing_variable=points, num_latent_gps=C, num_data=data.X.shape[0], whiten=True
     )
-    gpflow.set_trainable(model.q_mu, False)
-    gpflow.set_trainable(model.q_sqrt, False)
+    if natural:
+        gpflow.set_trainable(model.q_mu, False)
+        gpflow.set_trainable(model.q_sqrt, False)
     gamma = tf.Variable(0.0, dtype=tf.float64)
-    natural, adam = gpflow.optimizers.NaturalGradient(gamma=gamma), tf.optimizers.Adam(_RATE)
+    by_nature, adam = gpflow.optimizers.NaturalGradient(gamma=gamma), tf.optimizers.Adam(_RATE)
     trainable = model.trainable_variables
     adam.build(trainable)
     q = (model.q_mu, model.q_sqrt)
 
     @tf.function  # type: ignore[untyped-decorator, unused-ignore]
     def step(X: Any, y: Any) -> None:
-        natural.minimize(lambda: model.training_loss((X, y)), [q])
+        if natural:
+            by_nature.minimize(lambda: model.training_loss((X, y)), [q])
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             tape.watch(trainable)
             loss = model.training_loss((X, y))
         adam.apply_gradients(zip(tape.gradient(loss, trainable), trainable, strict=True))
 
-    predicted = tf.function(lambda X: model.predict_y(X)[0])
+    def made(X: Array, y: Labels) -> None:
+        step(tf.constant(X), tf.constant(y[:, None]))
+
+    return _GPflow(made, tf.function(lambda X: model.predict_y(X)[0]), q, gamma)
+
+
+def _gpflow(data: Data, seconds: float, epsilon: float, natural_rate: float) -> Curve:
+    tf = importlib.import_module("tensorflow")
+    model = _gpflow_model(data, epsilon)
     rng, halved = np.random.default_rng(data.seed), 0
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
     going = True
     while going:
         rows = drawn(data.X.shape[0], data.batch_size, rng)
-        gamma.assign(natural_rate * 0.5**halved * 10.0 ** (-3.0 * max(0.0, 1.0 - watch.step / _RAMP)))
-        before = [part.numpy() for part in q]
+        model.gamma.assign(natural_rate * 0.5**halved * 10.0 ** (-3.0 * max(0.0, 1.0 - watch.step / _RAMP)))
+        before = [part.numpy() for part in model.q]
         try:
-            step(tf.constant(data.X[rows]), tf.constant(data.y[rows, None]))
+            model.step(data.X[rows], data.y[rows])
         except tf.errors.InvalidArgumentError:
             halved += 1
             if halved > _MOST_HALVED:
                 break
-            for part, value in zip(q, before, strict=True):
+            for part, value in zip(model.q, before, strict=True):
                 part.assign(value)
             continue
-        going = watch.after(lambda: np.asarray(predicted(data.X_test)))
+        going = watch.after(lambda: np.asarray(model.predict(data.X_test)))
     return watch.curve._replace(n_halved=halved)
+
+
+# -- one step at the shape of MNIST ----------------------------------------------------------------------------------
+
+_STEP_PROGRAMS = ("sep", "apep", "GPflow, natural gradients and Adam", "GPflow, Adam")
+_LEAST = {"sep": (4.0, 4.0), "apep": (4.0, 4.0)}  # how many times its step GPflow's two are asked to take
+_MEMORY_SHARE = 0.25  # of GPflow's growth that a step of sep is asked to need
+_STATUS = Path("/proc/self/status")
+
+
+def mnist_shape(n: int = 2000, *, C: int = 10, d: int = 784, m: int = 200, batch_size: int = 200) -> Data:
+    """Random rows in the shape of MNIST, a kernel and inducing points for each class: what a step costs is all here."""
+    rng = np.random.default_rng(0)
+    X, y = rng.uniform(0.0, 1.0, (n, d)), rng.integers(0, C, n)
+    return Data("shape of MNIST", X, y, X[:10], y[:10], X[:m].copy(), C, False, batch_size)
+
+
+def _stepping(name: str, data: Data) -> Callable[[], object]:
+    """One step of a program, on batches of its own."""
+    rng, n = np.random.default_rng(data.seed), data.X.shape[0]
+    if name.startswith("GPflow"):
+        model = _gpflow_model(data, _EPSILON, natural="natural" in name)
+        model.gamma.assign(1e-4)
+
+        def theirs() -> None:
+            rows = drawn(n, data.batch_size, rng)
+            model.step(data.X[rows], data.y[rows])
+
+        return theirs
+    steps = {"sep": villacampa, "apep": villacampa2020}[name]
+    made = steps.steps_of(data.X, data.y, data.n_classes, len(data.Z), data.batch_size, data.shared)
+    return made.step
+
+
+def classes_step(*, repeats: int = 6, data: Data | None = None) -> Iterable[Row]:
+    """A step of sep and apep beside GPflow's, everything learned, and how much memory steps need.
+
+    Times are taken in turn in one process, memory in one for each program: the highest resident size over five steps
+    less that before anything but rows was there.
+
+    Raises LookupError where GPflow is not installed.
+    """
+    _require_gpflow()
+    bench, data = "peers/classes-step", data or mnist_shape()
+    d, m = data.X.shape[1], len(data.Z)
+    shape = f"C = {data.n_classes}, d = {d}, m = {m}, batch {data.batch_size}, a kernel for each class"
+    seconds = dict(
+        zip(_STEP_PROGRAMS, best_of([_stepping(name, data) for name in _STEP_PROGRAMS], repeats), strict=True)
+    )
+    yield from step_rows(bench, shape, seconds)
+    if _STATUS.exists():
+        grown = {name: _in_a_process(name, data) for name in _STEP_PROGRAMS}
+        yield from memory_rows(bench, grown)
+
+
+def step_rows(bench: str, shape: str, seconds: Mapping[str, float]) -> Iterable[Row]:
+    """Milliseconds of each program's step, and GPflow's over ours."""
+    for name in _STEP_PROGRAMS:
+        yield Row(bench, f"{name}: a step, {shape}", 1e3 * seconds[name], "ms", "", None)
+    for mine, least in _LEAST.items():
+        for theirs, asked in zip(_STEP_PROGRAMS[2:], least, strict=True):
+            ratio = seconds[theirs] / seconds[mine]
+            yield Row(bench, f"{theirs}: its step over that of {mine}", ratio, "", f">= {asked:g}", ratio >= asked)
+
+
+def memory_rows(bench: str, grown: Mapping[str, float]) -> Iterable[Row]:
+    """Megabytes that steps need, and those of sep over GPflow's least."""
+    for name in _STEP_PROGRAMS:
+        yield Row(bench, f"{name}: memory beyond the rows", grown[name], "MB", "", None)
+    share = grown["sep"] / min(grown[name] for name in _STEP_PROGRAMS[2:])
+    met = share <= _MEMORY_SHARE
+    yield Row(bench, "sep: its memory over GPflow's", share, "", f"<= {_MEMORY_SHARE:g}", met)
+
+
+def _in_a_process(name: str, data: Data) -> float:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(_growth, name, data).result()
+
+
+def _growth(name: str, data: Data) -> float:
+    """Megabytes: the highest resident size over five steps less that before, packages loaded. Linux."""
+    if name.startswith("GPflow"):
+        importlib.import_module("gpflow")
+    _stepping(name, mnist_shape(40, C=3, d=4, m=5, batch_size=8))()  # libraries and their threads are there
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest size is counted from here
+    before, step = _resident("VmRSS"), _stepping(name, data)
+    for _ in range(5):
+        step()
+    return _resident("VmHWM") - before
+
+
+def _resident(field: str) -> float:
+    lines = _STATUS.read_text(encoding="ascii").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(field)) / 1024.0

@@ -22,7 +22,7 @@ from validation.bench.class_steps import LEARN, Floor, Operands
 from validation.bench.measure import Row
 
 
-def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSteps:
+def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> TrainingSteps:
     """A run that is past its start."""
     data, points = class_steps.start(X, y, C, m, shared)
     options = sep.SEPOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
@@ -66,12 +66,12 @@ def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
 
 def step(*, C: int = 10, d: int = 784, m: int = 200, b: int = 200, repeats: int = 12) -> Iterable[Row]:
     """A mini-batch step with the gradient in every parameter at the shape of MNIST, kernels per class and shared."""
-    return class_steps.against_floor("sep/step", _steps, _floor, C, d, m, b, repeats)
+    return class_steps.against_floor("sep/step", steps_of, _floor, C, d, m, b, repeats)
 
 
 def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: int = 8) -> Iterable[Row]:
     """Time of a step with all gradients on memory maps of growing length, pages warm."""
-    return class_steps.against_n("sep/length", _steps, sizes, d)
+    return class_steps.against_n("sep/length", steps_of, sizes, d)
 
 
 _TRAIN = """

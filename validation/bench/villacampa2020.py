@@ -22,7 +22,7 @@ from validation.bench.measure import Row, best_of
 _NODES = 56  # of the largest value's integral at the shape of `step`
 
 
-def _steps(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps:
+def steps_of(X: Any, y: Any, C: int, m: int, b: int, shared: bool) -> JointSteps:
     """A run that is past its start."""
     data, points = class_steps.start(X, y, C, m, shared)
     options = apep.EnergyOptions(batch_size=b, n_steps=10**9, learn=LEARN, rate=1e-5)
@@ -76,19 +76,19 @@ def _floor(C: int, m: int, b: int, d: int, shared: bool) -> Floor:
 
 def step(*, C: int = 10, d: int = 784, m: int = 200, b: int = 200, repeats: int = 12) -> Iterable[Row]:
     """A mini-batch step with the gradient in q and in every parameter at the shape of MNIST."""
-    return class_steps.against_floor("apep/step", _steps, _floor, C, d, m, b, repeats)
+    return class_steps.against_floor("apep/step", steps_of, _floor, C, d, m, b, repeats)
 
 
 def step_against_n(*, sizes: tuple[int, ...] = (10**4, 10**5, 10**6, 10**7), d: int = 8) -> Iterable[Row]:
     """Time of a step with all gradients on memory maps of growing length, pages warm."""
-    return class_steps.against_n("apep/length", _steps, sizes, d)
+    return class_steps.against_n("apep/length", steps_of, sizes, d)
 
 
 def step_against_classes(*, counts: tuple[int, ...] = (5, 10, 20), d: int = 64, m: int = 100) -> Iterable[Row]:
     """Time of a step with all gradients for a growing number of classes, a kernel for each."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0.0, 1.0, (2000, d))
-    runs = [_steps(X, rng.integers(0, C, 2000), C, m, 100, False) for C in counts]
+    runs = [steps_of(X, rng.integers(0, C, 2000), C, m, 100, False) for C in counts]
     seconds = best_of([run.step for run in runs], 20)
     for C, time in zip(counts, seconds, strict=True):
         yield Row("apep/classes", f"C = {C}", 1e3 * time, "ms", "", None)
