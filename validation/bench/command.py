@@ -61,12 +61,14 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "peers": peer_programs.peers,
     "peers/multiclass": peers_multiclass.peers,
     "peers/classes-step": peers_multiclass.classes_step,
+    "peers/robust": peers_multiclass.robust,
 }
 BY_NAME = (
     "scale",
     "peers",
     "peers/multiclass",
     "peers/classes-step",
+    "peers/robust",
 )  # measured only when asked for: they take minutes, and packages that nothing else needs
 
 QUALITY = "quality"  # a table of its own, with options of its own
