@@ -43,7 +43,8 @@ def test_without_gpflow_the_bench_refuses_at_once_and_says_what_to_install(monke
 
 
 def test_the_peers_are_measured_only_when_asked_for_and_sep_always():
-    assert {"peers", "peers/multiclass", "scale"} == set(BY_NAME)
+    assert {"peers", "peers/multiclass", "peers/classes-step", "peers/robust", "gibbs/nuts", "truth/evidence",
+            "scale"} == set(BY_NAME)  # fmt: skip
     assert {"sep/step", "sep/length", "sep/memory"} <= set(BENCHES) - set(BY_NAME)
 
 

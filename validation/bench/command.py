@@ -17,9 +17,12 @@ from rich.console import Console
 
 from validation.bench import (
     blas_threads,
+    evidence,
     izmailov,
     nested_ep,
+    nuts,
     peers_multiclass,
+    recorded,
     scale,
     villacampa,
     villacampa2020,
@@ -35,7 +38,7 @@ from validation.forecast import Steps
 from validation.jobs.job import HELP
 from validation.quoting import shown
 from validation.solve import versions
-from validation.terminal import Grid, print_grid, say
+from validation.terminal import Grid, columns_of, say
 
 BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "x-gpc/sweep": x_gpc.sweep,
@@ -62,6 +65,8 @@ BENCHES: dict[str, Callable[[], Iterable[Row]]] = {
     "peers/multiclass": peers_multiclass.peers,
     "peers/classes-step": peers_multiclass.classes_step,
     "peers/robust": peers_multiclass.robust,
+    "gibbs/nuts": nuts.nuts,
+    "truth/evidence": evidence.evidence,
 }
 BY_NAME = (
     "scale",
@@ -69,6 +74,8 @@ BY_NAME = (
     "peers/multiclass",
     "peers/classes-step",
     "peers/robust",
+    "gibbs/nuts",
+    "truth/evidence",
 )  # measured only when asked for: they take minutes, and packages that nothing else needs
 
 QUALITY = "quality"  # a table of its own, with options of its own
@@ -91,9 +98,17 @@ def bench(
     output: Annotated[
         Path | None, typer.Option("--output", help="quality: folder of the table and the fits [results/quality]")
     ] = None,
-    stored: Annotated[bool, typer.Option("--stored", help="quality: show the table that ships")] = False,
+    stored: Annotated[
+        bool, typer.Option("--stored", help="show the measurements that ship; quality: the table that ships")
+    ] = False,
     table: Annotated[Path | None, typer.Option("--from", help="quality: show the table in this folder")] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="quality: as the docs show it")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="quality, and with --stored: as the docs show it")
+    ] = False,
+    record: Annotated[
+        Path | None,
+        typer.Option("--record", metavar="FILE", help="write what is measured to this .json, bench by bench"),
+    ] = None,
     jobs: Annotated[int | None, typer.Option("--jobs", min=1, help="quality: fits at once [2]")] = None,
     cluster: Annotated[str | None, typer.Option("--cluster", help=f"quality: {HELP}")] = None,
 ) -> None:
@@ -103,8 +118,17 @@ def bench(
     reading = {"--stored": stored or None, "--from": table}
     given = [name for name, value in (making | reading | {"--markdown": markdown or None}).items() if value is not None]
     if QUALITY not in (only or []):
+        if stored:
+            clash = [name for name in given if name not in ("--stored", "--markdown")]
+            clash += [] if record is None else ["--record"]
+            if clash:
+                raise typer.BadParameter(f"found {', '.join(clash)} with --stored, expected no such option")
+            sys.stdout.write(recorded.shown(recorded.STORED, only or (), markdown=markdown, as_json=as_json))
+            return
         if given:
             raise typer.BadParameter(f"found {', '.join(given)}, expected it with --only {QUALITY}")
+    elif record is not None:
+        raise typer.BadParameter(f"found --record with --only {QUALITY}, expected --output with it")
     elif len(only or []) > 1:
         raise typer.BadParameter(f"found --only {QUALITY} beside others, expected it alone: it is another table")
     else:
@@ -128,31 +152,52 @@ def bench(
             close = get_close_matches(name, (*BENCHES, QUALITY), n=1)
             hint = f" (did you mean {close[0]!r}?)" if close else ""
             raise typer.BadParameter(f"found {shown(name)}, expected one of {', '.join((*BENCHES, QUALITY))}{hint}")
-    _measured(only or [name for name in BENCHES if name not in BY_NAME], as_json=as_json)
+    _measured(only or [name for name in BENCHES if name not in BY_NAME], as_json=as_json, record=record)
 
 
-def _measured(names: Iterable[str], *, as_json: bool) -> None:
-    """Run benches and print what they measured."""
-    progress = Console(stderr=True)
-    rows: list[Row] = []
+def _measured(names: Iterable[str], *, as_json: bool, record: Path | None) -> None:
+    """Run benches; rows are printed as they are known, recorded bench by bench, and an interrupt keeps those there."""
     listed = list(names)
-    steps = Steps(listed)
-    for name in listed:
-        say(progress, f"measuring {name} ({steps.begin()})")
-        rows += BENCHES[name]()
-    if as_json:
-        sys.stdout.write(json.dumps({"machine": machine(), "rows": [row._asdict() for row in rows]}, indent=2) + "\n")
-        return
-    console = Console()
+    progress, console, steps = Console(stderr=True), Console(), Steps(listed)
+    known: list[Row] = []
+    try:
+        if not as_json:
+            _heading(console)
+        for name in listed:
+            say(progress, f"measuring {name} ({steps.begin()})")
+            before = len(known)
+            for row in BENCHES[name]():
+                known.append(row)
+                if not as_json:
+                    _line(console, row)
+            if record is not None:
+                recorded.add(record, name, known[before:], machine())
+    finally:
+        if as_json:
+            text = json.dumps({"machine": machine(), "rows": [row._asdict() for row in known]}, indent=2)
+            sys.stdout.write(text + "\n")
+        else:
+            for row in known:
+                if row.floor:
+                    say(console, f"{row.bench}: the floor is {'; '.join(row.floor)}")
+
+
+_GRID = Grid(("bench", "value", "met", "quantity", "asked"), 3)
+_MET = {None: "", True: "yes", False: "no"}
+# as wide as a line may come: rows are printed before the others are known
+_WIDEST = (max(map(len, BENCHES)) * "b", "0.0000 nat", "yes", 120 * "q", 12 * "a")
+
+
+def _heading(console: Console) -> None:
     for key, value in machine().items():
         say(console, f"{key}: {value}")
-    grid = Grid(("bench", "value", "met", "quantity", "asked"), 3)
-    met = {None: "", True: "yes", False: "no"}
-    cells = [(row.bench, f"{row.value:.4g} {row.unit}".strip(), met[row.met], row.quantity, row.target) for row in rows]
-    print_grid(console, grid, cells)
-    for row in rows:
-        if row.floor:
-            say(console, f"{row.bench}: the floor is {'; '.join(row.floor)}")
+    console.print("\n".join(_GRID.lines([_WIDEST], columns_of(console))[0]), style="bold", soft_wrap=True)
+
+
+def _line(console: Console, row: Row) -> None:
+    cells = (row.bench, f"{row.value:.4g} {row.unit}".strip(), _MET[row.met], row.quantity, row.target)
+    text = "\n".join(_GRID.lines([_WIDEST, cells], columns_of(console))[2])
+    console.print(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def machine() -> dict[str, str]:
