@@ -1,10 +1,14 @@
 """log Z by bridge sampling from the draws of the Gibbs sampler: Meng & Wong (1996).
 
 The second route where Chib's densities spread too far. One half of every chain fits a Gaussian, the other half and as
-many draws of that Gaussian meet in the optimal bridge. Both run in white coordinates, f = A ξ.
+many draws of that Gaussian meet in the optimal bridge. Both run in white coordinates, f = A ξ of the latent values or,
+with inducing points, u = L ξ of the inducing values: given those the latent values are independent, and the likelihood
+is a product of integrals in one variable, in as many dimensions as there are inducing points, however many data.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -18,6 +22,7 @@ from gibbs.core.options import Trusted
 from gibbs.evidence.result import LogEvidence
 
 Array = NDArray[np.float64]
+_BLOCK = 512  # draws at once whose likelihood is an average
 
 
 def _log_bridge(log_ratio_post: Array, log_ratio_fit: Array, share_post: float) -> float:
@@ -46,8 +51,10 @@ def _batch_error(values: Array) -> float:
     return float(means.std(ddof=1) / np.sqrt(means.size))
 
 
-def _bridge(rng: np.random.Generator, A: Array, y_sign: Array, white: Array, target_error: float) -> LogEvidence:
-    """white (r, s, p): posterior draws of ξ."""
+def _bridge(
+    rng: np.random.Generator, log_likelihood: Callable[[Array], Array], white: Array, target_error: float
+) -> LogEvidence:
+    """white (r, s, p): posterior draws of ξ; log_likelihood: ξ (k, p) -> log p(y|ξ) (k,)."""
     r, s, p = white.shape
     middle = s // 2
     values, errors, overlaps = [], [], []
@@ -60,8 +67,7 @@ def _bridge(rng: np.random.Generator, A: Array, y_sign: Array, white: Array, tar
         log_det = float(np.log(np.diagonal(chol)).sum())
 
         def log_ratio(xi: Array, zeta: Array, log_det: float = log_det) -> Array:
-            lik = log_expit(y_sign * (xi @ A.T)).sum(axis=1)
-            return lik - 0.5 * np.square(xi).sum(axis=1) + 0.5 * np.square(zeta).sum(axis=1) + log_det
+            return log_likelihood(xi) - 0.5 * np.square(xi).sum(axis=1) + 0.5 * np.square(zeta).sum(axis=1) + log_det
 
         flat = post.reshape(-1, p)
         at_post = log_ratio(flat, solve_triangular(chol, (flat - mean).T, lower=True).T)
@@ -138,7 +144,7 @@ def log_evidence_full(
     draws = _checked("latent_values", latent_values, (-1, -1, n))
     _enough("latent_values", draws)
     white = solve_triangular(chol, draws.reshape(-1, n).T, lower=True).T.reshape(draws.shape)
-    return _bridge(rng, chol, signs, white, target_error)
+    return _bridge(rng, lambda xi: log_expit(signs * (xi @ chol.T)).sum(axis=1), white, target_error)
 
 
 @checked_options(Trusted)
@@ -148,24 +154,60 @@ def log_evidence_fitc(
     K_XZ: ArrayLike,
     k_xx: ArrayLike,
     y_sign: ArrayLike,
-    latent_values: ArrayLike,
+    inducing_values: ArrayLike,
     *,
     target_error: float = 0.05,
 ) -> LogEvidence:
-    """log p(y) of FITC by the same bridge: with u integrated out f ~ N(0, K_XZ K_ZZ⁻¹ K_ZX + diag(cond_var)).
+    """log p(y) of FITC by the bridge in the inducing values: p(y|u) is a product of averages of σ over f_i given u.
 
-    K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,), noise included; y_sign (n,); latent_values (r, s, n); rng and
-    target_error as in `log_evidence_full`. Raises ValueError on bad input, NotPositiveDefiniteError if K_ZZ, or the
-    covariance of f (noise 0 with inducing points among the data), has no Cholesky factor.
+    rng gives exactly 2 r ⌊s/2⌋ m normals. K_ZZ (m, m), jitter included; K_XZ (n, m); k_xx (n,), noise included; y_sign
+    (n,); inducing_values (r, s, m): posterior draws of u in the order of the chains; target_error as in
+    `log_evidence_full`. Time r s n (m + nodes of the averages). Raises ValueError on bad input or too few draws,
+    NotPositiveDefiniteError if K_ZZ has no Cholesky factor.
     """
     prior = _checked("k_xx", k_xx, (-1,))
+    signs = _checked_signs(y_sign)
+    if signs.size != prior.size:
+        raise ValueError(f"y_sign: found {signs.size} labels, expected {prior.size}, one for each of k_xx")
     cross = _checked("K_XZ", K_XZ, (prior.size, -1))
     m = cross.shape[1]
-    rows = solve_triangular(
-        cholesky("K_ZZ", _checked("K_ZZ", K_ZZ, (m, m)), "raise jitter or remove duplicate rows of Z"),
-        cross.T,
-        lower=True,
-    ).T
-    K = rows @ rows.T
-    np.fill_diagonal(K, prior)  # the diagonal of FITC is that of the full GP
-    return log_evidence_full(rng, K, y_sign, latent_values, target_error=target_error)
+    chol = cholesky("K_ZZ", _checked("K_ZZ", K_ZZ, (m, m)), "raise jitter or remove duplicate rows of Z")
+    rows = solve_triangular(chol, cross.T, lower=True).T
+    left = prior - np.square(rows).sum(axis=1)
+    if not left.min() >= -1e-8 * prior.max():
+        raise ValueError(f"k_xx: found {prior[left.argmin()]:.6g}, expected no less than K_XZ K_ZZ⁻¹ K_ZX has there")
+    sd = np.sqrt(np.maximum(left, 0.0))
+    draws = _checked("inducing_values", inducing_values, (-1, -1, m))
+    _enough("inducing_values", draws)
+    white = solve_triangular(chol, draws.reshape(-1, m).T, lower=True).T.reshape(draws.shape)
+
+    def log_likelihood(xi: Array) -> Array:
+        blocks = [signs * (xi[start : start + _BLOCK] @ rows.T) for start in range(0, len(xi), _BLOCK)]
+        return np.concatenate([_log_averages(block, sd) for block in blocks])
+
+    return _bridge(rng, log_likelihood, white, target_error)
+
+
+def _log_averages(mean: Array, sd: Array) -> Array:
+    """Sums over data of the log of ∫ σ(f) N(f; mean, sd²) df: (k,) of mean (k, n), sd (n,).
+
+    By the trapezoidal rule in z = (f - mean)/sd, whose error falls as exp(d²/2 - 2πd/h) for every d up to the distance
+    π/sd of the poles of σ: below 1e-13 at the step chosen. Data of similar sd share their nodes, and the nodes reach as
+    far as the integrand does where the average is small: to the z at which f is no longer below zero, or sd.
+    """
+    total = np.zeros(len(mean))
+    group = np.ceil(np.log2(np.maximum(sd, 1.0))).astype(int)  # sd up to 2^group
+    for g in np.unique(group):
+        chosen = np.flatnonzero(group == g)
+        values, scale = mean[:, chosen], sd[chosen]
+        widest = float(scale.max())
+        d = min(np.pi / widest, 8.0) if widest > 0.0 else 8.0
+        h = 2.0 * np.pi * d / (32.0 + 0.5 * d * d)
+        far = 8.5 + (min(widest, max(0.0, float(-values.min())) / widest) if widest > 0.0 else 0.0)
+        nodes = h * np.arange(-np.ceil(8.5 / h), np.ceil(far / h) + 1.0)
+        weights = np.exp(-0.5 * nodes**2) * (h / np.sqrt(2.0 * np.pi))
+        average = np.zeros_like(values)
+        for z, weight in zip(nodes, weights, strict=True):
+            average += weight * expit(values + scale * z)
+        total += np.log(average).sum(axis=1)
+    return total

@@ -189,6 +189,16 @@ def _fitc_parts(few: Few) -> tuple[Array, Array, Array]:
     return value.inducing, value.cross.T, np.full(len(few.y), few.thetas[0, 0] + few.thetas[0, -1])
 
 
+def _inducing_draws(few: Few, f: Array, rng: np.random.Generator) -> Array:
+    """Draws of u given those of f (r, s, n), conditional on conditional: (r, s, m)."""
+    value = few.blocks[0]
+    assert value.cross is not None
+    assert value.inducing is not None
+    gain = np.linalg.solve(value.data, value.cross.T).T  # cov(u, f) cov(f)^-1
+    root = np.linalg.cholesky(value.inducing - gain @ value.cross.T)
+    return np.asarray(f @ gain.T + rng.standard_normal((*f.shape[:2], len(root))) @ root.T)
+
+
 def _sign(few: Few) -> Array:
     return np.asarray(2.0 * few.y - 1.0, dtype=np.float64)
 
@@ -210,7 +220,7 @@ def _bridge(rng: np.random.Generator, few: Few, **options: Any) -> Any:
 
     f = _shaped(few, rng)[:, :, 0]
     if few.fitc:
-        return bridge.log_evidence_fitc(rng, *_fitc_parts(few), _sign(few), f, **options)
+        return bridge.log_evidence_fitc(rng, *_fitc_parts(few), _sign(few), _inducing_draws(few, f, rng), **options)
     return bridge.log_evidence_full(rng, few.cov[0], _sign(few), f, **options)
 
 

@@ -375,6 +375,7 @@ def _evidence_door(function: Callable[..., Any], place: str) -> Door:
             "white": rng.standard_normal((2, 64, n)),
             "auxiliary": np.eye(n) + 0.1 * rng.random((2, 64, C, n)),
             "latent_values": rng.standard_normal(shape),
+            "inducing_values": rng.standard_normal((2, 130, m)),
         }
         return {name: results[name] for name in names} | {k: v for k, v in _SMALL.items() if k in keywords}
 

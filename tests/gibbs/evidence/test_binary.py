@@ -54,7 +54,7 @@ def test_fitc_evidence_by_three_routes_meets_quadrature(rng, quadrature_posterio
     chains = sample_fitc(X3, Y3, Z2, 20.0, SCALES, 0.2, 1e-3, n_chains=8, n_draws=800, n_warmup=100, seed=2)
     within(annealed.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, Particles(n_particles=256)), truth, 0.03)
     within(chib.log_evidence_fitc(K_ZZ, K_XZ, k_xx, Y3, chains.omega_draws), truth, 0.03)
-    within(bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, chains.latent_draws), truth, 0.03)
+    within(bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, chains.inducing_draws), truth, 0.03)
 
 
 def toy(n, variance):
@@ -84,14 +84,13 @@ def test_chib_refuses_its_own_error_where_a_few_draws_carry_the_average():
     assert estimate.detail["weight_ess"] < 200.0
 
 
-def test_chib_in_the_inducing_values_agrees_with_the_bridge_in_the_latents(rng):
+def test_chib_and_particles_agree_with_the_bridge_in_the_inducing_values(rng):
     X, _, y = toy(40, 3.0)
     Z = X[:8]
     K_ZZ, K_XZ, k_xx = fitc_blocks(X, Z, 3.0, 0.01, 1e-6)
     chains = sample_fitc(X, y, Z, 3.0, SCALES, 0.01, 1e-6, n_chains=8, n_draws=600, n_warmup=50, seed=6)
     first = chib.log_evidence_fitc(K_ZZ, K_XZ, k_xx, y, chains.omega_draws)
-    # the inducing points are data: their f has no variance left but the noise, which keeps the covariance regular
-    second = bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, y, chains.latent_draws)
+    second = bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, y, chains.inducing_draws)
     third = annealed.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, y)
     for a, b in ((first, second), (first, third), (second, third)):
         assert a.trusted
@@ -179,3 +178,35 @@ def test_a_singular_covariance_is_an_error(rng):
     ):
         with pytest.raises(np.linalg.LinAlgError):
             call()
+
+
+@pytest.mark.parametrize("sd", [0.0, 1e-3, 0.5, 1.0, 3.0, 55.0])
+def test_averages_of_the_label_probability_hold_in_both_tails(sd):
+    means = np.array([-30.0, -4.0, 0.0, 2.5, 40.0])
+    got = [float(bridge._log_averages(np.array([[mean]]), np.array([sd]))[0]) for mean in means]
+    for mean, value in zip(means, got, strict=True):
+        # pieces of half a unit, each by thirty nodes of Gauss and Legendre: the integrand is smooth on each
+        edges = np.arange(-12.0, 40.0, min(0.5, 2.0 / max(sd, 1e-3)))
+        nodes, weights = np.polynomial.legendre.leggauss(30)
+        z = (edges[:, None] + 0.5 * (nodes + 1.0) * (edges[1] - edges[0])).ravel()
+        w = np.tile(0.5 * weights * (edges[1] - edges[0]), edges.size)
+        expected = np.log(np.sum(w * expit(mean + sd * z) * np.exp(-0.5 * z * z)) / np.sqrt(2.0 * np.pi))
+        assert value == pytest.approx(expected, rel=1e-11, abs=1e-12)
+    # data of different deviations, each with the nodes of its group
+    sds = np.array([0.0, 0.5, 1.0, 3.0, 55.0])
+    mixed = bridge._log_averages(means[None], sds)
+    each = [
+        bridge._log_averages(means[None, k : k + 1], np.array([s])) for k, s in enumerate((0.0, 0.5, 1.0, 3.0, 55.0))
+    ]
+    np.testing.assert_allclose(mixed, np.sum(each, axis=0), rtol=1e-12)
+
+
+def test_the_bridge_in_the_inducing_values_names_what_is_wrong(rng):
+    K_ZZ, K_XZ, k_xx = fitc_blocks(X3, Z2, 2.0, 0.2, 1e-3)
+    u = rng.standard_normal((2, 130, 2))
+    with pytest.raises(ValueError, match=r"^k_xx: found .*, expected no less than"):
+        bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, 0.5 * k_xx, Y3, u)
+    with pytest.raises(ValueError, match=r"^y_sign: found 2 labels, expected 3"):
+        bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3[:2], u)
+    with pytest.raises(ValueError, match=r"^inducing_values: found 2 chains of 100 draws"):
+        bridge.log_evidence_fitc(rng, K_ZZ, K_XZ, k_xx, Y3, u[:, :100])

@@ -96,7 +96,7 @@ def _log_evidence(problem: Problem, chains: sampling.LogitChains, options: Any) 
     if problem.prior_model == "fitc":
         assert chains.inducing_draws is not None
         K_ZZ, K_XZ, k_xx, y_sign = matrices
-        results["bridge"] = bridge.log_evidence_fitc(second, K_ZZ, K_XZ, k_xx, y_sign, chains.latent_draws)
+        results["bridge"] = bridge.log_evidence_fitc(second, K_ZZ, K_XZ, k_xx, y_sign, chains.inducing_draws)
         results["chib"] = chib.log_evidence_fitc(K_ZZ, K_XZ, k_xx, y_sign, chains.omega_draws)
     else:
         K_XX, y_sign = matrices
