@@ -289,7 +289,7 @@ def _make(wanted: Filter, jobs: int, longest: float, minutes: float | None, agai
     todo = making.missing(admitted.__contains__, longest, again)
     dear = making.missing(lambda name: name in admitted and library.get(name).seconds > longest, float("inf"), again)
     until = None if minutes is None else time.time() + 60.0 * minutes
-    counts = dict.fromkeys(("made", "refused", "later"), 0)
+    counts = dict.fromkeys(("made", "refused", "without data", "later"), 0)
     for outcome in making.make_all(todo, Processes(jobs), until):
         counts[outcome.what] += 1
         if outcome.what != "later":
@@ -299,7 +299,7 @@ def _make(wanted: Filter, jobs: int, longest: float, minutes: float | None, agai
         console.print(
             f"  {posterior.name}: about {posterior.seconds / 60.0:.0f} min; --longest has it made", soft_wrap=True
         )
-    return MISSED if counts["refused"] else 0
+    return MISSED if counts["refused"] or counts["without data"] else 0
 
 
 def _admitted(wanted: Filter) -> set[str]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from validation import storage
+from validation.datasets.errors import DatasetNotFoundError
 from validation.jobs import run as jobs_run
 from validation.jobs.job import Job
 from validation.jobs.run import Engine
@@ -33,7 +34,7 @@ REFUSED = "refused.toml"
 
 
 class Outcome(NamedTuple):
-    """What came of one posterior: stored, refused with the reason, or not begun because the time was over."""
+    """What came of one posterior: made, refused with the reason, later as the time was over, or without data."""
 
     name: str
     what: str
@@ -96,6 +97,8 @@ def work(unit: Unit, hear: Callable[[Any], None]) -> Outcome:
     began = time.perf_counter()
     try:
         truth = make(name)
+    except DatasetNotFoundError as error:
+        return Outcome(name, "without data", " ".join(str(error).split()), 0.0)
     except (ImplementationError, ValueError, np.linalg.LinAlgError) as error:
         line = " ".join(str(error).split())
         return Outcome(name, "refused", f"{type(error).__name__}: {line}", time.perf_counter() - began)

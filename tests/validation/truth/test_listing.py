@@ -165,7 +165,7 @@ def test_an_unknown_word_is_told_with_the_near_miss(invoke, arguments, error, me
 def test_making_goes_on_where_it_was_and_lists_what_is_dear(invoke, monkeypatch, tmp_path):
     monkeypatch.setattr(shelf, "folder", lambda: tmp_path / "library")
     outcome = invoke("--make", "--only", "gp-2-3-probit-v[02]")
-    assert outcome.stdout.startswith("2 made, 0 refused, 0 later, 0 too long")
+    assert outcome.stdout.startswith("2 made, 0 refused, 0 without data, 0 later, 0 too long")
     assert invoke("--make", "--only", "gp-2-3-probit-v[02]").stdout.startswith("0 made")
     dear = invoke("--make", "--only", "gp-2-*-logit-v2-m24", "--longest", "1").stdout
     assert "2 too long" in dear

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from validation import Solution
+from validation.datasets.errors import DatasetNotFoundError
 from validation.jobs.run import Processes
 from validation.solve import ImplementationError
 from validation.truth import library, making, shelf
@@ -90,6 +91,20 @@ def test_a_sampler_that_gives_up_is_told(shelf_folder, monkeypatch):
     monkeypatch.setattr(making, "make", give_up)
     (outcome,) = making.make_all([library.get(NAME)], Processes(1))
     assert (outcome.what, "acceptance 1e-9" in outcome.line) == ("refused", True)
+
+
+def test_one_without_its_data_is_told_and_the_others_are_made(shelf_folder, monkeypatch):
+    def without(name):
+        raise DatasetNotFoundError("name: found 'german', expected a data set within reach")
+
+    healthy = making.make
+    monkeypatch.setattr(making, "make", lambda name: healthy(name) if name == NAME else without(name))
+    outcomes = list(making.make_all([library.get("german-100-logit-v2-m12"), library.get(NAME)], Processes(1)))
+    assert {(outcome.name, outcome.what) for outcome in outcomes} == {
+        ("german-100-logit-v2-m12", "without data"),
+        (NAME, "made"),
+    }
+    assert not (shelf_folder / making.REFUSED).exists()  # it may be made where the data are
 
 
 def test_what_another_run_made_meanwhile_is_not_made_again(shelf_folder, monkeypatch):
