@@ -138,7 +138,7 @@ def test_a_png_is_one(invoke, tmp_path):
         ([NAME, "--make"], "expected --only"),
         (["--make", "--remake", "2"], "expected --only"),
         ([NAME, "--remake", "2"], "expected filters"),
-        (["--remake", "0"], "greater than or equal to 1"),
+        (["--remake", "0"], "Invalid value for '--remake'"),  # the rest are typer's words, which change by version
     ],
 )
 def test_a_request_that_makes_no_sense_exits_2(invoke, arguments, message):
