@@ -31,6 +31,8 @@ TARGET_ESS = 10_000.0
 # seconds; what costs more is made by name or with --longest
 LONGEST = 600.0
 REFUSED = "refused.toml"
+# beyond so many data the usual budget keeps fewer draws than the effective ones that are asked for
+_MANY, _KEPT = 1000, 4_000_000_000
 
 
 class Outcome(NamedTuple):
@@ -155,7 +157,10 @@ def _routes(posterior: Posterior) -> tuple[str | None, Mapping[str, Any]]:
         return chains, MappingProxyType({})
     if p.route == "gibbs-logit":
         # annealed particles take minutes beyond some forty data
-        return "gibbs-logit-plain", MappingProxyType({"evidence": "all" if p.n <= ANNEALED else "chains"})
+        options: dict[str, Any] = {"evidence": "all" if p.n <= ANNEALED else "chains"}
+        if p.n > _MANY:
+            options["max_kept_bytes"] = _KEPT
+        return "gibbs-logit-plain", MappingProxyType(options)
     if p.route == "mh-softmax":
         return "mh-softmax-ellipse", MappingProxyType({"evidence": "all"})
     if p.route == "gibbs-threshold":
