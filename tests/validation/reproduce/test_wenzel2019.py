@@ -78,3 +78,15 @@ def test_a_smaller_set_has_distinct_rows():
     assert cut.n == 50
     assert np.unique(cut.X, axis=0).shape[0] == 50
     assert smaller(data, 500, 0) is data
+
+
+def test_several_classes_become_two_in_the_reading_that_is_asked_for():
+    digits = datasets.load("digits")
+    odd, how = binary(digits, "odd")
+    assert odd.classes == ("even", "odd")
+    np.testing.assert_array_equal(odd.y, digits.y % 2)
+    assert "odd numbers of classes against even ones" in how
+    with pytest.raises(
+        ValueError, match=r"^two_classes: found 'odd' for wine with classes class_0, .*expected numbers"
+    ):
+        binary(datasets.load("wine"), "odd")
