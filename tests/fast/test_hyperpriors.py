@@ -140,7 +140,7 @@ class _StepError(Exception):
 def first_gradient(monkeypatch, module, name, run):
     """The gradient that the first step of a run is given."""
 
-    def stub(gradient, *_):
+    def stub(gradient, *_, **options):
         raise _StepError(gradient.copy())
 
     with monkeypatch.context() as patched:
