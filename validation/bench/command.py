@@ -30,7 +30,7 @@ from validation.bench import (
     x_gpc_svi,
 )
 from validation.bench import peers as peer_programs
-from validation.bench.measure import Row
+from validation.bench.measure import MET, Row
 from validation.bench.quality import command as quality
 from validation.bench.quality import table as quality_table
 from validation.bench.quality.run import Asked
@@ -183,7 +183,6 @@ def _measured(names: Iterable[str], *, as_json: bool, record: Path | None) -> No
 
 
 _GRID = Grid(("bench", "value", "met", "quantity", "asked"), 3)
-_MET = {None: "", True: "yes", False: "no"}
 # as wide as a line may come: rows are printed before the others are known
 _WIDEST = (max(map(len, BENCHES)) * "b", "0.0000 nat", "yes", 120 * "q", 12 * "a")
 
@@ -195,7 +194,7 @@ def _heading(console: Console) -> None:
 
 
 def _line(console: Console, row: Row) -> None:
-    cells = (row.bench, f"{row.value:.4g} {row.unit}".strip(), _MET[row.met], row.quantity, row.target)
+    cells = (row.bench, f"{row.value:.4g} {row.unit}".strip(), MET[row.met], row.quantity, row.target)
     text = "\n".join(_GRID.lines([_WIDEST, cells], columns_of(console))[2])
     console.print(text, soft_wrap=True, markup=False, highlight=False)
 

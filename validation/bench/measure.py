@@ -6,6 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+MET = {None: "", True: "yes", False: "no"}  # how a row says whether its target was met
+
 
 class Row(NamedTuple):
     """One measured line.

@@ -10,30 +10,29 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
-from arviz_stats.base import array_stats
 from numpy.typing import NDArray
 
 from validation import problems, solve
 from validation.bench.measure import Row
+from validation.compare import prior_matrix
 from validation.problem import Problem
 
 Array = NDArray[np.float64]
 _ASKED = 100.0
 # problem, method of gibbs, options in which the draws it has time for are many
-CASES = (
+Case = tuple[str, str, dict[str, Any]]
+CASES: tuple[Case, ...] = (
     ("toy", "gibbs-logit", {"n_draws": 2000}),
     ("iris", "gibbs-logit", {"n_draws": 2000}),
     ("toy-3", "exact-probit", {"n_draws": 4000}),
 )
 
 
-def nuts(*, n_chains: int = 4, n_draws: int = 1000, cases: tuple[tuple[str, str, dict[str, Any]], ...] = CASES) -> (
-    Iterable[Row]
-):  # fmt: skip
+def nuts(*, n_chains: int = 4, n_draws: int = 1000, cases: Sequence[Case] = CASES) -> Iterable[Row]:
     """Effective draws of the worst latent value a second, and how many times those of NUTS they are.
 
     Parameters
@@ -62,7 +61,9 @@ def rows(what: str, method: str, ours: float, theirs: float) -> Iterable[Row]:
 
 def worst_effective(draws: Array) -> float:
     """Smallest bulk effective size over the values of draws (chains, draws, values)."""
-    return float(min(array_stats.ess(draws[:, :, k], chain_axis=0, draw_axis=1) for k in range(draws.shape[2])))
+    from gibbs.chains.diagnostics import convergence  # ArviZ takes most of a second to load
+
+    return float(convergence(draws).ess_bulk.min())
 
 
 def _gibbs(problem: Problem, method: str, options: dict[str, Any]) -> float:
@@ -115,16 +116,5 @@ def _log_probit(jax: Any, jnp: Any, f: Any, y: Any) -> Any:
 
 
 def prior_roots(problem: Problem) -> Array:
-    """Cholesky factors of the prior covariances at the data, noise and jitter in them: (L, n, n).
-
-    By definition, squared exponential, as the other program is to have nothing of ours in it.
-    """
-    X, roots = problem.X, []
-    for variance, lengths, noise, jitter in zip(
-        problem.variance, problem.lengthscales, problem.noise, problem.jitter, strict=True
-    ):
-        scaled = X / lengths
-        squared = np.square(scaled[:, None] - scaled[None]).sum(axis=2)
-        K = variance * np.exp(-0.5 * squared) + (noise + jitter) * np.eye(len(X))
-        roots.append(np.linalg.cholesky(K))
-    return np.array(roots)
+    """Cholesky factors of the prior covariances at the data, noise and jitter in them: (L, n, n); of full GPs."""
+    return np.linalg.cholesky(np.array([prior_matrix(problem, latent) for latent in range(problem.n_latents)]))

@@ -28,15 +28,14 @@ from fast.core.values import Prior
 from fast.methods import x_gpc_svi
 from fast.one_latent.online import Online, OnlineOptions
 from fast.solve.minibatch import Shuffled
+from validation.bench.gpflow_steps import RAMP, NaturalSteps
 from validation.bench.measure import Row, best_of
 
 Array = NDArray[np.float64]
-PEERS = ("gpflow", "gpytorch")
 _JITTER = 1e-6
 # Rates of the peers' natural gradients (ours is adaptive). GPflow's rises to it from a thousandth, as its first steps
 # else leave the finite numbers; a later one that does is taken back, and the rate halved. In closed form 0.1 is safe.
 _GPFLOW_RATE, _GPYTORCH_RATE = 0.03, 0.1
-_RAMP, _MOST_HALVED = 100, 20
 _LEARN = ("variance", "lengthscales", "Z")
 _OURS = "fast x-gpc-svi"
 
@@ -82,7 +81,7 @@ def score(probability: Array, y: NDArray[np.int64]) -> float:
 
 def missing() -> list[str]:
     """Peers that are not installed."""
-    return [name for name in PEERS if importlib.util.find_spec(name) is None]
+    return [peer.package for peer in PROGRAMS.values() if importlib.util.find_spec(peer.package) is None]
 
 
 def peers(*, n: int = 50_000, d: int = 8, m: int = 100, batch_size: int = 100, n_steps: int = 1500) -> Iterable[Row]:
@@ -90,10 +89,9 @@ def peers(*, n: int = 50_000, d: int = 8, m: int = 100, batch_size: int = 100, n
     for name in missing():
         yield Row("peers", f"{name}: not installed, see the text of validation.bench.peers", float("nan"), "", "", None)
     data = make_data(n, d, m, batch_size)
-    installed = {name: program for name, program in PROGRAMS.items() if importlib.util.find_spec(program.package)}
     curves: dict[str, tuple[Curve, Curve]] = {_OURS: (_run(_ours, data, n_steps), _run(_ours, data, n_steps))}
-    for name in installed:
-        if name == _OURS:
+    for name in PROGRAMS:
+        if PROGRAMS[name].package in missing():
             continue
         # in a process of its own: TensorFlow and PyTorch in one end in a segmentation fault
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
@@ -152,7 +150,7 @@ _STRETCH, _REPEATS = 40, 10  # steps between two looks at the clock, and how man
 
 def _stretch(step: Callable[[], object]) -> Callable[[], object]:
     """A number of steps, after those in which graphs are compiled and rates rise."""
-    for _ in range(_RAMP):
+    for _ in range(RAMP):
         step()
 
     def several() -> None:
@@ -221,26 +219,14 @@ def _gpflow(data: Data, learn: bool) -> tuple[Callable[[], object], Callable[[],
                 value = model.training_loss((X, y))
             adam.apply_gradients(zip(tape.gradient(value, trainable), trainable, strict=True))
 
-    source, made, halved = Shuffled(data.X, data.y, data.batch_size, 0), 0, 0
+    source, steps = Shuffled(data.X, data.y, data.batch_size, 0), NaturalSteps(q, gamma, _GPFLOW_RATE)
 
     def step() -> None:
-        nonlocal made, halved
         batch = source.draw()
         rows = tf.constant(batch.X), tf.constant((batch.y[:, None] > 0).astype(np.float64))
-        before = [part.numpy() for part in q]
-        while True:
-            gamma.assign(_GPFLOW_RATE * 0.5**halved * 10.0 ** (-3.0 * max(0.0, 1.0 - made / _RAMP)))
-            try:
-                compiled(*rows)
-            except tf.errors.InvalidArgumentError:
-                halved += 1
-                if halved > _MOST_HALVED:
-                    raise
-                for part, value in zip(q, before, strict=True):
-                    part.assign(value)
-                continue
-            made += 1
-            return
+        while not steps.attempt(lambda: compiled(*rows)):
+            if steps.hopeless:
+                raise FloatingPointError(f"GPflow: found {steps.halved} steps that leave the finite numbers")
 
     return step, lambda: np.asarray(model.predict_y(data.X_test)[0])[:, 0]
 
@@ -319,7 +305,6 @@ class Peer(NamedTuple):
 
 
 PROGRAMS: Mapping[str, Peer] = {
-    _OURS: Peer("fast", _ours, (None, None)),
     "GPflow natural gradients": Peer("gpflow", _gpflow, (6.0, 4.0)),
     "GPyTorch Pólya-Gamma": Peer("gpytorch", _gpytorch, (None, 4.0)),
 }

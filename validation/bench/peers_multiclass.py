@@ -35,6 +35,7 @@ from fast.sparse_classes.inference import predict_robust
 from fast.sparse_classes.training import Progress, drawn
 from validation import datasets
 from validation.bench import villacampa, villacampa2020
+from validation.bench.gpflow_steps import NaturalSteps
 from validation.bench.measure import Row, best_of
 from validation.datasets.folder import ENVIRONMENT
 from validation.datasets.splits import standardise
@@ -44,9 +45,8 @@ Labels = NDArray[np.int64]
 _LEARN = ("variance", "lengthscales", "noise", "Z")
 _JITTER, _NOISE, _RATE = 1e-6, 0.1, 0.01
 _DAMPING = 0.5  # of sep
-_NATURAL_RATE, _RAMP = 0.03, 100  # of GPflow: reached geometrically from a thousandth of it
+_NATURAL_RATE = 0.03  # of GPflow, once it has risen
 _EPSILON = 0.02  # of RobustMax; GPflow's default of 0.001 gives worse scores on satellite
-_MOST_HALVED = 20  # more than that is no matter of the rate: the run ends where it stands
 _SMOOTH = 3  # consecutive scores
 _STEPS = 10**6  # the clock ends runs
 
@@ -155,10 +155,17 @@ def time_to(curve: Curve, target: float, *, cold: bool) -> float:
     if not reached.size:
         return float("nan")
     at = int(reached[0]) + _SMOOTH - 1
-    if cold:
-        return curve.seconds[at]
-    later = (curve.seconds[-1] - curve.first) / max(1, curve.steps[-1] - 1)
-    return curve.seconds[at] - curve.first + min(curve.first, later)
+    return curve.seconds[at] if cold else warm_seconds(curve, at)
+
+
+def warm_seconds(curve: Curve, at: int) -> float:
+    """Seconds until a score, the first step counting as much as the mean of the others at most."""
+    return curve.seconds[at] - curve.first + min(curve.first, step_seconds(curve))
+
+
+def step_seconds(curve: Curve) -> float:
+    """Seconds of a step on average, the first left out."""
+    return (curve.seconds[-1] - curve.first) / max(1, curve.steps[-1] - 1)
 
 
 def peers(
@@ -229,8 +236,7 @@ def _rows(
         yield Row(bench, f"{what}: sep, final held-out score", ends[0], "nat", asked, met)
         yield Row(bench, f"{what}: GPflow, final held-out score", ends[1], "nat", "", None)
         for name, curve in (("sep", ours), ("GPflow", theirs)):
-            a_step = (curve.seconds[-1] - curve.first) / max(1, curve.steps[-1] - 1)
-            yield Row(bench, f"{what}: {name}, a step on average", 1e3 * a_step, "ms", "", None)
+            yield Row(bench, f"{what}: {name}, a step on average", 1e3 * step_seconds(curve), "ms", "", None)
             yield Row(bench, f"{what}: {name}, final share of errors", curve.error[-1], "", "", None)
         yield Row(bench, f"{what}: GPflow, natural steps taken back", theirs.n_halved, "", "", None)
 
@@ -324,26 +330,15 @@ def _gpflow_model(data: Data, epsilon: float, *, natural: bool = True) -> _GPflo
 
 
 def _gpflow(data: Data, seconds: float, epsilon: float, natural_rate: float) -> Curve:
-    tf = importlib.import_module("tensorflow")
     model = _gpflow_model(data, epsilon)
-    rng, halved = np.random.default_rng(data.seed), 0
+    rng, steps = np.random.default_rng(data.seed), NaturalSteps(model.q, model.gamma, natural_rate)
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
     going = True
-    while going:
+    while going and not steps.hopeless:
         rows = drawn(data.X.shape[0], data.batch_size, rng)
-        model.gamma.assign(natural_rate * 0.5**halved * 10.0 ** (-3.0 * max(0.0, 1.0 - watch.step / _RAMP)))
-        before = [part.numpy() for part in model.q]
-        try:
-            model.step(data.X[rows], data.y[rows])
-        except tf.errors.InvalidArgumentError:
-            halved += 1
-            if halved > _MOST_HALVED:
-                break
-            for part, value in zip(model.q, before, strict=True):
-                part.assign(value)
-            continue
-        going = watch.after(lambda: np.asarray(model.predict(data.X_test)))
-    return watch.curve._replace(n_halved=halved)
+        if steps.attempt(lambda rows=rows: model.step(data.X[rows], data.y[rows])):  # type: ignore[misc]
+            going = watch.after(lambda: np.asarray(model.predict(data.X_test)))
+    return watch.curve._replace(n_halved=steps.halved)
 
 
 # -- the robust likelihood, by both ----------------------------------------------------------------------------------
@@ -376,6 +371,7 @@ def robust(*, sets: tuple[str, ...] = ("wine", "digits"), m: int = 100, seconds:
             "GPflow, L-BFGS": _gpflow_lbfgs(data, seconds, _ERRORS),
         }
         ours = {f"{method}, {how}": _energies(method, how, data, seconds) for method, how in _ENERGY_RUNS}
+        ours["sep, batches"] = _ours(data, seconds, {})
         yield from robust_rows(name, ours, theirs)
 
 
@@ -390,8 +386,9 @@ def robust_rows(name: str, ours: Mapping[str, Curve], theirs: Mapping[str, Curve
         what = f"{name}: to {target:.4f}"
         for run, curve in (*ours.items(), *theirs.items()):
             yield Row(bench, f"{what}, {run}", first_at(curve, target), "s", "", None)
-        soonest = min((first_at(curve, target) for curve in ours.values()), key=lambda s: (np.isnan(s), s))
-        peers_soonest = min((first_at(curve, target) for curve in theirs.values()), key=lambda s: (np.isnan(s), s))
+        soonest, peers_soonest = (
+            float(np.fmin.reduce([first_at(curve, target) for curve in side.values()])) for side in (ours, theirs)
+        )
         ratio = peers_soonest / soonest
         asked = _SOONER.get(name)
         yield Row(
@@ -403,37 +400,28 @@ def robust_rows(name: str, ours: Mapping[str, Curve], theirs: Mapping[str, Curve
 def first_at(curve: Curve, target: float) -> float:
     """Seconds until a score is at the target, the first step for as much as the others; NaN if none is."""
     reached = np.flatnonzero(np.asarray(curve.nll) <= target)
-    if not reached.size:
-        return float("nan")
-    at = int(reached[0])
-    later = (curve.seconds[-1] - curve.first) / max(1, curve.steps[-1] - 1)
-    return curve.seconds[at] - curve.first + min(curve.first, later)
+    return warm_seconds(curve, int(reached[0])) if reached.size else float("nan")
 
 
-_ENERGY_RUNS = (("vi-robust", "L-BFGS"), ("vi-robust", "batches"), ("apep", "batches"), ("sep", "batches"))
+_ENERGY_RUNS = (("vi-robust", "L-BFGS"), ("vi-robust", "batches"), ("apep", "batches"))
 
 
 def _energies(method: str, how: str, data: Data, seconds: float) -> Curve:
     prior = Prior(1.0, data.lengthscales, _NOISE, _JITTER, data.Z, shared=data.shared)
     watch = Stopwatch(lambda p: score(p, data.y_test), seconds)
-    module = {"vi-robust": vi_robust, "apep": apep, "sep": sep}[method]
+    module, options = {
+        "vi-robust": (vi_robust, vi_robust.RobustOptions), "apep": (apep, apep.EnergyOptions),
+    }[method]  # fmt: skip
 
     def look(progress: Progress) -> None:
         run = progress.run
-        robust_run = method != "sep"
-        if not watch.after(
-            lambda: (
-                predict_robust(run.points, run.q, data.X_test, _ERRORS).probabilities
-                if robust_run
-                else sep.predict(sep.SEPPosterior(run, None, None), data.X_test).probabilities  # type: ignore[arg-type]
-            )
-        ):
+        if not watch.after(lambda: predict_robust(run.points, run.q, data.X_test, _ERRORS).probabilities):
             raise _OverError
 
-    asked: dict[str, Any] = {"learn": _LEARN, "callback": look, "evaluate": False, "n_steps": _STEPS}
-    asked |= {"epsilon": _ERRORS} if method != "sep" else {"damping": _DAMPING}
+    asked: dict[str, Any] = {
+        "learn": _LEARN, "callback": look, "evaluate": False, "n_steps": _STEPS, "epsilon": _ERRORS,
+    }  # fmt: skip
     asked |= {"optimizer": "lbfgs"} if how == "L-BFGS" else {"batch_size": data.batch_size, "rate": _RATE}
-    options = {"vi-robust": vi_robust.RobustOptions, "apep": apep.EnergyOptions, "sep": sep.SEPOptions}[method]
     with suppress(_OverError):
         module.fit(Rows(data.X, data.y, data.n_classes), prior, options(**asked))
     return watch.curve

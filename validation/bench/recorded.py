@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from validation import storage
-from validation.bench.measure import Row
+from validation.bench.measure import MET, Row
 from validation.quoting import shown as quoted
 
 SCHEMA = "gpc-triad/bench/1"
@@ -84,7 +84,7 @@ def shown(path: Path, only: Sequence[str], *, markdown: bool, as_json: bool) -> 
 
 def _line(row: Mapping[str, Any], markdown: bool) -> str:
     value = "-" if row["value"] is None else f"{row['value']:.3g} {row['unit']}".strip()
-    met = {None: "", True: "yes", False: "no"}[row["met"]]
+    met = MET[row["met"]]
     if markdown:
         quantity = str(row["quantity"]).replace("|", r"\|")
         return f"| {quantity} | {value} | {row['target']} | {met} |"
