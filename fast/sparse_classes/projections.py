@@ -25,7 +25,7 @@ A function of (a_i, s_i) alone that no rotation of all a_i changes has W_i = dF/
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.blas import dtrsm
@@ -178,6 +178,10 @@ class ClassDistribution:
         )
         self._covariance: dict[int, FloatArray] = {}
         self._halved: tuple[ClassView, list[FloatArray]] | None = None  # R^-1 a_i of the batch projected last
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What can be had again is not pickled, least of all rows of data."""
+        return {**self.__dict__, "_covariance": {}, "_halved": None}
 
     @classmethod
     def of(cls, precision: FloatArray, shift: FloatArray) -> ClassDistribution:

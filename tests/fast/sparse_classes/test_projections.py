@@ -1,5 +1,7 @@
 """Projections of several classes against dense algebra, and their gradients against finite differences."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -174,3 +176,14 @@ def test_a_gradient_of_near_and_far_blocks_is_the_sum_of_both(rng):
     for name in together._fields:
         expected = sum(getattr(part, name) for part in apart)
         np.testing.assert_allclose(getattr(together, name), expected, rtol=1e-10, atol=1e-10)
+
+
+def test_what_was_projected_last_is_not_pickled(rng):
+    points = _points()
+    q = ClassDistribution.of(np.tile(2.0 * np.eye(M), (C, 1, 1)), rng.normal(size=(C, M)))
+    before = pickle.dumps(q)
+    view = points.view(rng.normal(size=(5, D)))
+    q.project(view)
+    q.covariance(0)
+    assert pickle.dumps(q) == before
+    np.testing.assert_array_equal(pickle.loads(before).project(view).var, q.project(view).var)
