@@ -138,11 +138,13 @@ def test_a_png_is_one(invoke, tmp_path):
         ([NAME, "--make"], "expected --only"),
         (["--make", "--remake", "2"], "expected --only"),
         ([NAME, "--remake", "2"], "expected filters"),
-        (["--remake", "0"], "Invalid value for '--remake'"),  # the rest are typer's words, which change by version
+        # typer's own words, "0 is not in the range x>=1." in older versions
+        (["--remake", "0"], ("should be greater than or equal to 1", "is not in the range x>=1")),
     ],
 )
 def test_a_request_that_makes_no_sense_exits_2(invoke, arguments, message):
-    assert message in " ".join(invoke(*arguments, expected=2).stderr.replace("│", " ").split())
+    told = " ".join(invoke(*arguments, expected=2).stderr.replace("│", " ").split())
+    assert any(words in told for words in ([message] if isinstance(message, str) else message))
 
 
 @pytest.mark.parametrize(
